@@ -257,7 +257,7 @@ int main(int argc, char **argv)
         return 1;
     }
     bench_measure_peak();
-    printf("%s, peak of one core %.1f GF/s\n", sonde_isa_name(), bench_peak);
+    printf("%s, peak of one core %.1f GF/s\n", sonde__isa_name(), bench_peak);
     bench_products();
     bench_streams_of("784 x 320", 320, 784);
     bench_streams_of("784 x 256", 256, 784);

@@ -9,8 +9,9 @@
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk or a missing folder is logged
- * once, counted by cause and retried; get_stats and close report it. Configuration errors
- * are errors of create.
+ * once and retried after 1, 2, 4 ms and so on. The records wait in the ring; after
+ * wait_seconds they are lost and counted by cause; get_stats and close report them.
+ * Configuration errors are errors of create.
  *
  * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates only
  * for values larger than a quarter of the ring, and for tensors beyond the 65,536th that are
@@ -57,6 +58,9 @@ typedef struct sonde_recorder_options {
     size_t segment_bytes;   /* 0: 64 MiB */
     double segment_seconds; /* 0: 30 s */
     sonde_when_full when_full;
+    /* How long records wait for a disk that fails or hangs before they are lost, and how
+     * long close waits without progress; 0: 30 s; INFINITY: for ever. */
+    double wait_seconds;
     bool compress;       /* zstd level 1, bytes shuffled where that helps */
     const char *program; /* these four go to run.json; NULL: omitted */
     const char *model;
@@ -91,26 +95,20 @@ SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde_recorder **out, sonde_diag *diag);
 /* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
- * SONDE_EIO if anything was lost; diag says how much and why. text may be NULL. */
+ * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how much
+ * and why. text may be NULL. */
 SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                          const char *text, sonde_diag *diag);
 
+/* Writes the records that a dead writer of a worker left in its ring (docs/format.md) into the
+ * files of the run, which otherwise stays as it is. Trials, and recorders that resume, do so
+ * themselves. *records: how many there were. SONDE_EBUSY: the writer is alive. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_recover(const char *path, int rank,
+                                                         uint64_t *records,
+                                                         sonde_diag *diag);
+
 /* The sink for taps; owned by the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
-/* Announces values of a tensor. At the first value, all announced tensors are written to the
- * catalogue in the order of their ids, which trials and rules keep; any other tensor is
- * listed at its own first value. Taps that lead to the sink announce their tensors.
- * SONDE_ERANGE, SONDE_ENOMEM. */
-SONDE_API SONDE_CHECKED sonde_err sonde_recorder_expect(sonde_recorder *recorder,
-                                                        uint32_t id, sonde_diag *diag);
-/* The collections of a tensor, for its line of the catalogue. Call before its first put; of
- * an announced tensor, before any put. Copied. */
-SONDE_API SONDE_CHECKED sonde_err sonde_recorder_collections(sonde_recorder *recorder,
-                                                             uint32_t id,
-                                                             const char *const *names,
-                                                             size_t count,
-                                                             sonde_diag *diag);
-
 /* Records a value of the catalogue's tensor id; the view may be strided. */
 SONDE_API void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
                                   const sonde_coordinate *at, const sonde_view *view);
@@ -129,10 +127,6 @@ SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
 /* Waits until every put is in the files (not yet synced) or counted as lost; false when the
  * time is over. */
 SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
-/* The first step of each mode, and of SONDE_MODE_GLOBAL the first global step; 0 for a new
- * run. */
-SONDE_API void sonde_recorder_next(const sonde_recorder *recorder,
-                                   int64_t next[SONDE_MODE_COUNT]);
 SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
                                         sonde_recorder_stats *stats);
 

@@ -102,7 +102,8 @@ typedef struct sonde_rule {
     size_t param_count;
     const sonde_rule_need *needs;
     size_t need_count;
-    unsigned modes; /* bit i: steps of mode i; 0: all */
+    unsigned modes; /* bit i: steps of mode i; 0: all. Train includes global where the run
+                       has no train steps */
     /* Opt-in: not among the default rules. */
     bool by_name_only;
     size_t state_size;  /* zeroed at first; then the parameters are stored */

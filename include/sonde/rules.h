@@ -7,6 +7,9 @@
  *       - begin, put, end_step, finish: evidence that the caller passes itself
  *     findings, account; destroy
  *
+ * Steps of mode global are those of a program without modes: they count as training,
+ * unless the run has steps of mode train.
+ *
  * Every step is read once, however many rules there are. <sonde/rule.h> describes a rule.
  *
  * One thread at a time. After the first step only a finding allocates memory.
@@ -134,6 +137,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_defaults(sonde_rules *rules,
 SONDE_API size_t sonde_rules_count(const sonde_rules *rules);
 /* Steps so far with evidence for any rule. */
 SONDE_API uint64_t sonde_rules_steps(const sonde_rules *rules);
+/* The first and last global step that the rules were shown, with evidence or without;
+ * false: there is none. */
+SONDE_API bool sonde_rules_window(const sonde_rules *rules, int64_t *first,
+                                  int64_t *last);
 
 /* Called for every finding at its first step, and once more at finish if it lasted (again
  * is true). The finding is borrowed for the call. */
@@ -155,9 +162,10 @@ SONDE_API const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *
 typedef struct sonde_rule_account {
     const sonde_rule *rule;
     size_t tensors;   /* that it looks at */
-    uint64_t steps;   /* at which it had evidence */
+    uint64_t steps;   /* at which it had evidence in a mode that it judges */
     size_t findings;  /* that it reported */
-    bool judged;      /* it had the data it needs: no findings means no fault */
+    bool judged;      /* it had the data it needs, at a step at least: no findings means
+                         no fault */
     char lacked[512]; /* the data that was missing, or "" */
 } sonde_rule_account;
 /* Of the i-th rule that was added. */

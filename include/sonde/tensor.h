@@ -59,18 +59,6 @@ SONDE_API bool sonde_dtype_is_complex(sonde_dtype dtype);
 SONDE_API double sonde_element_get(sonde_dtype dtype, const void *element);
 SONDE_API void sonde_element_set(sonde_dtype dtype, void *element, double value);
 
-/* IEEE binary16, bfloat16 and float8 (Micikevicius et al. 2022, "FP8 formats for deep
- * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn, which has
- * no infinity, becomes NaN; saturating to 448, as newer versions of torch do, would hide it. */
-SONDE_API float sonde_f16_to_f32(uint16_t bits);
-SONDE_API uint16_t sonde_f32_to_f16(float value);
-SONDE_API float sonde_bf16_to_f32(uint16_t bits);
-SONDE_API uint16_t sonde_f32_to_bf16(float value);
-SONDE_API float sonde_f8_e4m3_to_f32(uint8_t bits);
-SONDE_API uint8_t sonde_f32_to_f8_e4m3(float value);
-SONDE_API float sonde_f8_e5m2_to_f32(uint8_t bits);
-SONDE_API uint8_t sonde_f32_to_f8_e5m2(float value);
-
 typedef struct sonde_view {
     sonde_dtype dtype;
     int rank;                       /* 0 (a scalar) to SONDE_MAX_DIMS */

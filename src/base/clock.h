@@ -13,6 +13,6 @@ SONDE_API int64_t sonde__date(void); /* ns since 1970, UTC, by the system's cloc
 
 enum { SONDE__DATE_TEXT = 64 };
 /* The date as "2026-01-31T12:00:00.000000Z", in SONDE__DATE_TEXT bytes at text. */
-SONDE_API const char *sonde__date_text(char *text);
+const char *sonde__date_text(char *text);
 
 #endif

@@ -8,10 +8,12 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
@@ -83,10 +85,112 @@ sonde_err sonde__cpu_isa_check(sonde_diag *diag)
                        cap);
 }
 
+/* === processors ===================================================================== */
+
+enum { PATH = 4096 };
+
+/* Reads up to `most` (1 or 2) numbers of a file, up to the first other word ("max"). */
+static int read_numbers(const char *folder, const char *name, int most, long long *number)
+{
+    char path[PATH], text[64], *end = NULL;
+    const char *next = text;
+    FILE *file = NULL;
+    int count = 0;
+
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
+        return 0;
+    }
+    file = fopen(path, "re");
+    if (file == NULL) {
+        return 0;
+    }
+    if (fgets(text, sizeof text, file) == NULL) {
+        text[0] = '\0';
+    }
+    (void)fclose(file);
+    while (count < most) {
+        number[count] = strtoll(next, &end, 10);
+        if (end == next) {
+            break;
+        }
+        next = end;
+        count++;
+    }
+    return count;
+}
+
+/* The limit of one folder of cgroups; 0: none. */
+static int folder_quota(const char *folder)
+{
+    long long limit[2] = {0}; /* microseconds of work, in so many */
+
+    if (read_numbers(folder, "cpu.max", 2, limit) < 2 &&
+        (read_numbers(folder, "cpu.cfs_quota_us", 1, limit) < 1 ||
+         read_numbers(folder, "cpu.cfs_period_us", 1, &limit[1]) < 1)) {
+        return 0;
+    }
+    if (limit[0] <= 0 || limit[1] <= 0 || limit[0] / limit[1] >= INT_MAX) {
+        return 0;
+    }
+    return (int)((limit[0] - 1) / limit[1]) + 1;
+}
+
+int sonde__cpu_quota(const char *mount, const char *group)
+{
+    char folder[PATH];
+    const size_t root = strlen(mount);
+    int least = 0;
+
+    if (snprintf(folder, sizeof folder, "%s%s", mount, group) >= (int)sizeof folder) {
+        return 0;
+    }
+    for (char *end = folder + strlen(folder);; *end = '\0') {
+        const int quota = folder_quota(folder);
+
+        least = quota > 0 && (least == 0 || quota < least) ? quota : least;
+        end = strrchr(folder, '/');
+        if (strlen(folder) <= root || end == NULL || end < folder + root) {
+            return least;
+        }
+    }
+}
+
+/* The limit of this process's cgroups: lines "0::/group" and "4:cpu,cpuacct:/group". */
+static int own_quota(void)
+{
+    char line[PATH];
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    int least = 0;
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *controllers = strchr(line, ':');
+        char *group = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        const bool second = group == controllers + 1;
+        int quota = 0;
+
+        if (group == NULL || (!second && strstr(controllers, "cpu") == NULL)) {
+            continue;
+        }
+        group++;
+        group[strcspn(group, "\n")] = '\0';
+        quota = sonde__cpu_quota(second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group);
+        least = quota > 0 && (least == 0 || quota < least) ? quota : least;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return least;
+}
+
 int sonde__cpu_count(void)
 {
+    const int quota = own_quota();
     cpu_set_t set;
+    int count = 1;
 
     CPU_ZERO(&set);
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        count = CPU_COUNT(&set);
+    }
+    return quota > 0 && quota < count ? quota : count;
 }

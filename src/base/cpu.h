@@ -16,6 +16,11 @@ SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
 /* SONDE_EINVAL: SONDE_ISA names no instruction set. */
 SONDE_API SONDE_CHECKED sonde_err sonde__cpu_isa_check(sonde_diag *diag);
-SONDE_API int sonde__cpu_count(void); /* processors this process may use */
+/* Processors this process may use, at least 1: those of its affinity mask, or fewer if a
+ * cgroup (version 1 or 2) limits its processor time. */
+SONDE_API int sonde__cpu_count(void);
+/* For tests. The limit of a cgroup and its parents below a mount, in processors, rounded
+ * up; 0: none. group: "/a/b". */
+SONDE_API int sonde__cpu_quota(const char *mount, const char *group);
 
 #endif

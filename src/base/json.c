@@ -17,7 +17,7 @@ void sonde_json_escape(sonde_text *text, const char *string)
 
     while (*next != '\0') {
         const unsigned char c = (unsigned char)*next;
-        const size_t n = sonde__utf8_length(next);
+        const size_t n = c < 0x80 ? 1 : sonde__utf8_length(next);
 
         if (n > 0 && c != '"' && c != '\\' && c >= 0x20) {
             next += n;
@@ -127,14 +127,31 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
     sonde_json_raw(json, key, value);
 }
 
+/* By hand: printf takes four times as long, and headers have a dozen integers a tensor. */
+static void put_integer(sonde_json *json, const char *key, bool negative, uint64_t value)
+{
+    char digits[24];
+    size_t first = sizeof digits;
+
+    begin(json, key);
+    do {
+        digits[--first] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    if (negative) {
+        digits[--first] = '-';
+    }
+    sonde_text_put(json->text, digits + first, sizeof digits - first);
+}
+
 void sonde_json_int(sonde_json *json, const char *key, int64_t value)
 {
-    sonde_json_format(json, key, "%lld", (long long)value);
+    put_integer(json, key, value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 void sonde_json_uint(sonde_json *json, const char *key, uint64_t value)
 {
-    sonde_json_format(json, key, "%llu", (unsigned long long)value);
+    put_integer(json, key, false, value);
 }
 
 void sonde_json_bool(sonde_json *json, const char *key, bool value)

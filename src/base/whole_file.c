@@ -19,7 +19,14 @@
 
 #include <sonde/error.h>
 
-enum { ATTEMPTS = 100 };
+enum {
+    ATTEMPTS = 100,
+#if defined(SONDE_STRESS) && SONDE_STRESS
+    BUFFER = 23
+#else
+    BUFFER = 256 * 1024
+#endif
+};
 
 /* --- names ------------------------------------------------------------------------ */
 
@@ -192,18 +199,62 @@ sonde_err sonde__whole_open(sonde__whole_file *file, const char *path, sonde_dia
     return err;
 }
 
+static void write_out(sonde__whole_file *file, const void *bytes, size_t n)
+{
+    if (file->error == 0 && !sonde__write_all(file->fd, bytes, n)) {
+        file->error = errno;
+    }
+}
+
+static void flush(sonde__whole_file *file)
+{
+    write_out(file, file->buffer, file->used);
+    file->used = 0;
+}
+
 bool sonde__whole_write(sonde__whole_file *file, const void *bytes, size_t n)
 {
-    return sonde__write_all(file->fd, bytes, n);
+    file->written += n;
+    if (n > BUFFER - file->used) {
+        flush(file);
+    }
+    if (n >= BUFFER) {
+        write_out(file, bytes, n);
+        return file->error == 0;
+    }
+    if (file->buffer == NULL) {
+        file->buffer = sonde__malloc(BUFFER);
+        if (file->buffer == NULL) {
+            file->error = file->error == 0 ? ENOMEM : file->error;
+            return false;
+        }
+    }
+    if (n > 0) {
+        memcpy(file->buffer + file->used, bytes, n);
+        file->used += n;
+    }
+    return file->error == 0;
+}
+
+sonde_err sonde__whole_status(const sonde__whole_file *file, sonde_diag *diag)
+{
+    if (file->error == 0) {
+        return SONDE_OK;
+    }
+    errno = file->error;
+    return sonde__fail_errno(diag, file->path, "cannot be written");
 }
 
 sonde_err sonde__whole_commit(sonde__whole_file *file, sonde__at_place place,
                               sonde_diag *diag)
 {
-    const bool synced = file->temporary == NULL || fsync(file->fd) == 0;
-    sonde_err err =
-        synced ? SONDE_OK : sonde__fail_errno(diag, file->path, "cannot be written");
+    sonde_err err = SONDE_OK;
 
+    flush(file);
+    if (file->error == 0 && file->temporary != NULL && fsync(file->fd) != 0) {
+        file->error = errno;
+    }
+    err = sonde__whole_status(file, diag);
     if (close(file->fd) != 0 && err == SONDE_OK) {
         err = sonde__fail_errno(diag, file->path, "cannot be written");
     }
@@ -232,6 +283,7 @@ void sonde__whole_close(sonde__whole_file *file)
     }
     sonde__free(file->temporary);
     sonde__free(file->path);
+    sonde__free(file->buffer);
     *file = (sonde__whole_file){.fd = -1};
 }
 
@@ -244,9 +296,8 @@ sonde_err sonde__whole_put(const char *path, const void *bytes, size_t n,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__whole_write(&file, bytes, n)
-              ? sonde__whole_commit(&file, SONDE__REPLACE, diag)
-              : sonde__fail_errno(diag, path, "cannot be written");
+    (void)sonde__whole_write(&file, bytes, n); /* commit returns its error */
+    err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
     sonde__whole_close(&file);
     return err;
 }

@@ -4,8 +4,8 @@
  * A command is a table row: a name, what it does, its options, a function. Parsing, --help,
  * the manual page and shell completion all come from the row.
  *
- * Exit codes: 0 well, 1 a verdict (a rule fired, an image class unknown ...), 2 an error, 130
- * interrupted.
+ * Exit codes: 0 well, 1 a verdict (a rule fired, an image class unknown ...), 2 an error, 3 a
+ * rule that was asked for could not judge, 130 interrupted.
  */
 #ifndef SONDE_CLI_CLI_H
 #define SONDE_CLI_CLI_H
@@ -17,7 +17,13 @@
 
 #include <sonde/error.h>
 
-enum { CLI_OK = 0, CLI_VERDICT = 1, CLI_ERROR = 2, CLI_INTERRUPTED = 130 };
+enum {
+    CLI_OK = 0,
+    CLI_VERDICT = 1,
+    CLI_ERROR = 2,
+    CLI_LACKED = 3,
+    CLI_INTERRUPTED = 130
+};
 
 #define CLI_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -64,6 +70,8 @@ struct cli_command {
     size_t option_count;
     int least, most; /* positional arguments; most -1: any number */
     size_t values_size;
+    /* Takes a long option that is not in the table, with its value; NULL: none is taken. */
+    void (*take_other)(void *values, const char *name, const char *value);
     /* values: the command's own struct, filled; arguments: argc of them. */
     int (*run)(const void *values, int argc, char **argv);
 };
@@ -85,6 +93,8 @@ void cli_print_overview(FILE *stream);
 /* "sonde: error: ..." on stderr; returns CLI_ERROR, or CLI_INTERRUPTED. */
 int cli_fail(const sonde_diag *diag);
 int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* "train: unknown option '--epoch' (expected --epochs)". */
+int cli_fail_unknown(const cli_command *command, const char *text);
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* From now on the log speaks as the command does, warnings and worse; or, if SONDE_LOG_LEVEL says
  * a level, in lines of its own, with time and room. */

@@ -101,7 +101,8 @@ static size_t count_kept(const char *run, sonde_rules *rules)
 
 typedef struct rules_values {
     cli_list rules, names, params, others, other_trials, plugins;
-    const char *trial_dir, *report;
+    cli_list settings, settings_values; /* --PARAMETER VALUE, as the invoker has them */
+    const char *trial_dir, *report, *raise;
     int64_t start_step, end_step, rule_memory;
     double stall, rule_seconds;
     bool follow, json, explain, no_save;
@@ -115,7 +116,14 @@ typedef struct judged_run {
     sonde_trial *trial;
     sonde_rules *rules;
     sonde_actions *actions; /* NULL: none */
+    bool fired;
 } judged_run;
+
+static bool raises(const rules_values *asked)
+{
+    return asked->raise != NULL && strcasecmp(asked->raise, "false") != 0 &&
+           strcasecmp(asked->raise, "no") != 0 && strcmp(asked->raise, "0") != 0;
+}
 
 /* --- printing --------------------------------------------------------------------- */
 
@@ -134,8 +142,9 @@ static void print_finding(const judged_run *run, const sonde_finding *finding)
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
-    const judged_run *run = user;
+    judged_run *run = user;
 
+    run->fired = true;
     if (!again && run->asked->follow) {
         print_finding(run, finding);
     }
@@ -207,9 +216,8 @@ static void print_verdict(const judged_run *run, size_t findings)
     const size_t kept = count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
     const tally counts = count_rules(run->rules);
-    sonde_run_info info;
+    int64_t first = 0, last = 0;
 
-    sonde_trial_describe(run->trial, &info);
     (void)printf("%s: ", run->path);
     if (findings > 0) {
         (void)printf("%zu finding%s of %zu rule%s", findings, findings == 1 ? "" : "s",
@@ -217,8 +225,14 @@ static void print_verdict(const judged_run *run, size_t findings)
     } else {
         (void)printf("no findings");
     }
-    (void)printf(" up to step %lld; %zu rule%s checked", (long long)info.last_step,
-                 counts.checked, counts.checked == 1 ? "" : "s");
+    if (!sonde_rules_window(run->rules, &first, &last)) {
+        (void)printf("; no step was judged");
+    } else if (run->asked->start_step != CLI_NOT_GIVEN) {
+        (void)printf(" in steps %lld to %lld", (long long)first, (long long)last);
+    } else {
+        (void)printf(" up to step %lld", (long long)last);
+    }
+    (void)printf("; %zu rule%s checked", counts.checked, counts.checked == 1 ? "" : "s");
     if (counts.lacking > 0) {
         (void)printf(", %zu lacked data%s", counts.lacking,
                      run->asked->explain ? "" : " (see --explain)");
@@ -259,17 +273,50 @@ static bool append_value(char *text, size_t size, const char *value)
     return fits;
 }
 
-/* A rule as it was named, with the parameters of --param and --other. */
-static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
+/* True if the rule, which the invoker names, has that parameter. */
+static bool has_param(const char *name, const char *param)
+{
+    char rule_name[128];
+    const sonde_rule *rule = NULL;
+
+    (void)snprintf(rule_name, sizeof rule_name, "%.*s", (int)strcspn(name, ":"), name);
+    if (sonde_rule_by_name(rule_name, &rule, NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        if (strcmp(rule->params[i].name, param) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rule as it was named, with the parameters of --param and --other. invoked: by
+ * --rule-name: the rule is that of smdebug. */
+static sonde_err add_rule(const judged_run *run, const char *name, bool invoked,
+                          sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
     char text[4096] = "";
     bool fits = append(text, sizeof text, name);
     bool colon = strchr(name, ':') != NULL;
 
+    if (invoked && has_param(name, "smdebug")) {
+        fits =
+            fits && append(text, sizeof text, colon ? ",smdebug=true" : ":smdebug=true");
+        colon = true;
+    }
+
     for (size_t i = 0; i < asked->params.count; i++) {
         fits = fits && append(text, sizeof text, colon ? "," : ":") &&
                append(text, sizeof text, asked->params.text[i]);
+        colon = true;
+    }
+    for (size_t i = 0; i < asked->settings_values.count; i++) {
+        fits = fits && append(text, sizeof text, colon ? "," : ":") &&
+               append(text, sizeof text, asked->settings.text[i]) &&
+               append(text, sizeof text, "=") &&
+               append_value(text, sizeof text, asked->settings_values.text[i]);
         colon = true;
     }
     if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0) {
@@ -326,30 +373,81 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
         if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(run, "SimilarAcrossRuns", diag);
+            err = add_rule(run, "SimilarAcrossRuns", false, diag);
         }
     }
     for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->rules.text[i], diag);
+        err = add_rule(run, asked->rules.text[i], false, diag);
     }
     for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->names.text[i], diag);
+        err = add_rule(run, asked->names.text[i], true, diag);
     }
     return err;
+}
+
+/* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL: none. Up to
+ * a comma. */
+static const char *value_in(const cli_list *texts, const char *param)
+{
+    const size_t length = strlen(param);
+
+    for (size_t i = 0; i < texts->count; i++) {
+        const char *found = strstr(texts->text[i], param);
+
+        if (found != NULL && found[length] == '=') {
+            return found + length + 1;
+        }
+    }
+    return NULL;
+}
+
+static const char *value_of(const rules_values *asked, const char *param)
+{
+    const cli_list *const lists[] = {&asked->rules, &asked->names, &asked->params};
+    const char *value = NULL;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(lists) && value == NULL; i++) {
+        value = value_in(lists[i], param);
+    }
+    for (size_t i = 0; i < asked->settings.count && value == NULL; i++) {
+        value = strcmp(asked->settings.text[i], param) == 0
+                    ? asked->settings_values.text[i]
+                    : NULL;
+    }
+    return value;
+}
+
+/* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire and
+ * training_job_name_prefix. */
+static bool stops_if_stalled(const judged_run *run)
+{
+    const char *stop = value_of(run->asked, "stop_training_on_fire");
+    const char *prefix = value_of(run->asked, "training_job_name_prefix");
+    const char *slash = strrchr(run->path, '/');
+
+    if (stop == NULL || (strncasecmp(stop, "true", 4) != 0 &&
+                         strncasecmp(stop, "yes", 3) != 0 && stop[0] != '1')) {
+        return false;
+    }
+    return prefix == NULL || strcmp(prefix, "None") == 0 ||
+           strncmp(slash != NULL ? slash + 1 : run->path, prefix, strcspn(prefix, ",")) ==
+               0;
 }
 
 /* --- judging ---------------------------------------------------------------------- */
 
 static bool stop(void *user)
 {
-    (void)user;
-    return cli_interrupted();
+    const judged_run *run = user;
+
+    return cli_interrupted() || (run->fired && raises(run->asked));
 }
 
-static sonde_err judge(judged_run *run, sonde_diag *diag)
+/* The rules, the trial, and what is done about findings. */
+static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop};
+    cli_acting acting;
     sonde_run_info info;
     sonde_err err = sonde_rules_create(&run->rules, diag);
 
@@ -367,18 +465,37 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     sonde_trial_describe(run->trial, &info);
     if (!asked->no_save && !info.foreign) {
         err = sonde_rules_write_to(run->rules, run->path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
+    acting = asked->acting;
+    if (stops_if_stalled(run) && acting.on_finding.count < CLI_LIST_MOST) {
+        acting.on_finding.text[acting.on_finding.count++] = "StalledTraining=stop";
     }
-    if (err == SONDE_OK && run->actions != NULL) {
-        err = sonde_actions_check(run->actions, run->rules, diag);
+    err = cli_actions_open(&acting, run->path, &run->actions, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return run->actions != NULL ? sonde_actions_check(run->actions, run->rules, diag)
+                                : SONDE_OK;
+}
+
+static sonde_err judge(judged_run *run, sonde_diag *diag)
+{
+    const rules_values *asked = run->asked;
+    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop, .user = run};
+    sonde_err err = prepare(run, diag);
+
+    if (err != SONDE_OK) {
+        return err;
     }
     sonde_rules_on_finding(run->rules, on_finding, run);
     pace.stall = asked->stall > 0 ? asked->stall : 0;
     pace.begin = asked->start_step != CLI_NOT_GIVEN ? asked->start_step : 0;
     pace.end = asked->end_step != CLI_NOT_GIVEN ? asked->end_step : 0;
-    return err == SONDE_OK ? sonde_rules_judge(run->rules, run->trial, &pace, diag) : err;
+    err = sonde_rules_judge(run->rules, run->trial, &pace, diag);
+    return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
 }
 
 /* What was found; *findings grows. */
@@ -399,7 +516,30 @@ static void print_findings(const judged_run *run, size_t *findings)
     *findings += count;
 }
 
-static int judge_run(const rules_values *asked, const char *path, size_t *findings)
+/* A line on stderr for each rule that was asked for by name and did not judge; true if there
+ * is one. */
+static bool print_lacking(const judged_run *run)
+{
+    const rules_values *asked = run->asked;
+    bool lacking = false;
+
+    for (size_t i = 0;
+         asked->rules.count + asked->names.count > 0 && i < sonde_rules_count(run->rules);
+         i++) {
+        sonde_rule_account account;
+
+        sonde_rules_account(run->rules, i, &account);
+        if (!account.judged) {
+            cli_warn("%s: %s did not judge: %s", run->path, account.rule->name,
+                     account.lacked);
+            lacking = true;
+        }
+    }
+    return lacking;
+}
+
+static int judge_run(const rules_values *asked, const char *path, size_t *findings,
+                     bool *lacking)
 {
     judged_run run = {.asked = asked, .path = path};
     sonde_diag diag = {0};
@@ -409,6 +549,7 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
         sonde_diag writing = {0};
 
         print_findings(&run, findings);
+        *lacking = print_lacking(&run) || *lacking;
         if (asked->report != NULL &&
             sonde_report_write(asked->report, run.trial, run.rules, NULL, &writing) !=
                 SONDE_OK) {
@@ -422,15 +563,24 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
+extern const cli_command cli_rules;
+
 static int run_rules(const void *values, int argc, char **argv)
 {
     const rules_values *asked = values;
     size_t findings = 0;
+    bool lacking = false;
     int code = CLI_OK;
 
     if (argc == 0 && asked->trial_dir == NULL) {
         return cli_fail_text(
             "rules: no run (expected RUN..., 'rules list' or 'rules show NAME')");
+    }
+    if (asked->settings.count > 0 && asked->rules.count + asked->names.count != 1) {
+        char option[128];
+
+        (void)snprintf(option, sizeof option, "--%s", asked->settings.text[0]);
+        return cli_fail_unknown(&cli_rules, option);
     }
     if (asked->params.count > 0 && asked->rules.count + asked->names.count != 1) {
         return cli_fail_text("--param needs exactly one --rule");
@@ -440,12 +590,26 @@ static int run_rules(const void *values, int argc, char **argv)
     }
     cli_catch_interrupt();
     if (asked->trial_dir != NULL) {
-        code = judge_run(asked, asked->trial_dir, &findings);
+        code = judge_run(asked, asked->trial_dir, &findings, &lacking);
     }
     for (int i = 0; i < argc && code == CLI_OK; i++) {
-        code = judge_run(asked, argv[i], &findings);
+        code = judge_run(asked, argv[i], &findings, &lacking);
     }
-    return code != CLI_OK ? code : findings > 0 ? CLI_VERDICT : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
+    }
+    return findings > 0 ? CLI_VERDICT : lacking ? CLI_LACKED : CLI_OK;
+}
+
+/* A parameter of the rule, as the invoker of smdebug takes it: "--threshold 1e-3". */
+static void take_setting(void *values, const char *name, const char *value)
+{
+    rules_values *asked = values;
+
+    if (asked->settings.count < CLI_LIST_MOST) {
+        asked->settings.text[asked->settings.count++] = name;
+        asked->settings_values.text[asked->settings_values.count++] = value;
+    }
 }
 
 #define AT(field) offsetof(rules_values, field)
@@ -475,8 +639,11 @@ static const cli_option options[] = {
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     CLI_ACTING_OPTIONS(rules_values),
     {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
-    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule", AT(names)},
+    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule, judged as smdebug documents it",
+     AT(names)},
     {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
+    {"raise-rule-eval-cond-exception", 0, CLI_MAYBE, "BOOL", "stop at the first finding",
+     AT(raise)},
 };
 
 const cli_command cli_rules = {
@@ -487,7 +654,9 @@ const cli_command cli_rules = {
                "with the default rules or with those given by --rule. A finding names "
                "the step, the rule and the tensor, says what is wrong and what to try, "
                "and is saved in RUN/findings. The exit code is 0 without findings, 1 "
-               "with findings and 2 after an error.",
+               "with findings, 2 after an error and 3 if a rule that was asked for by "
+               "name lacked the data it needs. --PARAMETER VALUE sets a parameter of "
+               "the only --rule-name, as the rule invoker of smdebug does.",
     .examples = "sonde rules run # with all default rules\n"
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
                 "sonde rules run --plugin ./my_rule.lua # plus a rule of your own\n"
@@ -499,5 +668,6 @@ const cli_command cli_rules = {
     .least = 0,
     .most = -1,
     .values_size = sizeof(rules_values),
+    .take_other = take_setting,
     .run = run_rules,
 };

@@ -147,7 +147,7 @@ static const cli_option *option_of(const cli_command *command, int code)
     return NULL;
 }
 
-static int fail_unknown(const cli_command *command, const char *text)
+int cli_fail_unknown(const cli_command *command, const char *text)
 {
     const char *nearest = nearest_option(command, text);
 
@@ -155,6 +155,24 @@ static int fail_unknown(const cli_command *command, const char *text)
                          command->name, text, nearest != NULL ? " (expected --" : "",
                          nearest != NULL ? nearest : "", nearest != NULL ? ")" : "",
                          command->name);
+}
+
+/* "--name value" or "--name=value" for take_other, with its text cut at the "="; false: it is
+ * none. */
+static bool take_other(const cli_command *command, void *values, int argc, char **argv)
+{
+    char *text = argv[optind - 1];
+    char *equals = strchr(text, '=');
+
+    if (command->take_other == NULL || strncmp(text, "--", 2) != 0 ||
+        (equals == NULL && optind >= argc)) {
+        return false;
+    }
+    if (equals != NULL) {
+        *equals = '\0';
+    }
+    command->take_other(values, text + 2, equals != NULL ? equals + 1 : argv[optind++]);
+    return true;
 }
 
 static int parse(const cli_command *command, int argc, char **argv, void *values,
@@ -179,8 +197,11 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
             return cli_fail_text("%s: option '%s' needs a value", command->name,
                                  argv[optind - 1]);
         }
+        if (option == NULL && take_other(command, values, argc, argv)) {
+            continue;
+        }
         if (option == NULL) {
-            return fail_unknown(command, argv[optind - 1]);
+            return cli_fail_unknown(command, argv[optind - 1]);
         }
         if (option->kind == CLI_MAYBE && optarg == NULL) {
             optarg = optind < argc && argv[optind][0] != '-' ? argv[optind++] : none;

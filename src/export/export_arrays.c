@@ -129,7 +129,7 @@ static void add_to_file(sonde__export_npz_file *npz, const void *bytes, size_t n
                         uint32_t *crc)
 {
     (void)crc;
-    sonde__export_out_put(&npz->file, bytes, n);
+    (void)sonde__whole_write(&npz->file, bytes, n);
 }
 
 static void for_bytes(sonde__export_npz_file *npz, const sonde_view *view, bytes_fn *fn,
@@ -196,10 +196,10 @@ static void write_local(sonde__export_npz_file *npz, const zip_entry *entry)
     }
     put(&head, LOCAL_HEAD, 4);
     put_common(&head, entry, wide, wide, extra.size);
-    sonde__export_out_put(&npz->file, head.bytes, head.size);
+    (void)sonde__whole_write(&npz->file, head.bytes, head.size);
     sonde__export_out_text(&npz->file, entry->name);
     sonde__export_out_text(&npz->file, ".npy");
-    sonde__export_out_put(&npz->file, extra.bytes, extra.size);
+    (void)sonde__whole_write(&npz->file, extra.bytes, extra.size);
 }
 
 static sonde_err add_central(sonde__export_npz_file *npz, const zip_entry *entry,
@@ -265,7 +265,7 @@ static void write_end64(sonde__export_npz_file *npz, uint64_t start)
     put(&head, 0, 4);
     put(&head, end, 8);
     put(&head, 1, 4); /* disks */
-    sonde__export_out_put(&npz->file, head.bytes, head.size);
+    (void)sonde__whole_write(&npz->file, head.bytes, head.size);
 }
 
 static void write_directory(sonde__export_npz_file *npz)
@@ -277,7 +277,7 @@ static void write_directory(sonde__export_npz_file *npz)
     const uint64_t count = wide_count ? MOST_OLD_COUNT : npz->count;
     zip_record head = {.size = 0};
 
-    sonde__export_out_put(&npz->file, npz->central, npz->central_size);
+    (void)sonde__whole_write(&npz->file, npz->central, npz->central_size);
     if (wide_start || wide_size || wide_count) {
         write_end64(npz, start);
     }
@@ -289,7 +289,7 @@ static void write_directory(sonde__export_npz_file *npz)
     put_or_ones(&head, npz->central_size, wide_size);
     put_or_ones(&head, start, wide_start);
     put(&head, 0, 2); /* no comment */
-    sonde__export_out_put(&npz->file, head.bytes, head.size);
+    (void)sonde__whole_write(&npz->file, head.bytes, head.size);
 }
 
 sonde_err sonde__export_npz_open(sonde__export_npz_file *npz, const char *path,
@@ -322,16 +322,16 @@ sonde_err sonde__export_npz_add(sonde__export_npz_file *npz, const char *name,
     sonde_err err = SONDE_OK;
 
     if (entry.name_length > UINT16_MAX) {
-        return sonde__fail(diag, SONDE_EINVAL, npz->file.file.path, "at most 65531",
+        return sonde__fail(diag, SONDE_EINVAL, npz->file.path, "at most 65531",
                            "a name of %zu bytes", entry.name_length - 4);
     }
     entry.crc = sonde__export_crc_add(&npz->crc, 0, head, head_size);
     for_bytes(npz, view, add_to_crc, &entry.crc);
     write_local(npz, &entry);
-    sonde__export_out_put(&npz->file, head, head_size);
+    (void)sonde__whole_write(&npz->file, head, head_size);
     for_bytes(npz, view, add_to_file, NULL);
-    err = sonde__export_out_status(&npz->file, diag);
-    return err == SONDE_OK ? add_central(npz, &entry, diag) : err;
+    err = sonde__whole_status(&npz->file, diag);
+    return err != SONDE_OK ? err : add_central(npz, &entry, diag);
 }
 
 sonde_err sonde__export_npz_close(sonde__export_npz_file *npz, sonde_diag *diag)
@@ -346,7 +346,7 @@ sonde_err sonde__export_npz_close(sonde__export_npz_file *npz, sonde_diag *diag)
 
 void sonde__export_npz_abandon(sonde__export_npz_file *npz)
 {
-    sonde__export_out_abandon(&npz->file);
+    sonde__whole_close(&npz->file);
     sonde__free(npz->central);
     npz->central = NULL;
 }
@@ -402,19 +402,23 @@ sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *d
     if (err != SONDE_OK) {
         return err;
     }
-    err = see_init(&writer.tensors, work->trial)
-              ? sonde__export_values(work, add_to_npz, &writer, diag)
-              : sonde__fail_nomem(diag, "an export");
-    if (err == SONDE_OK && writer.npz.count == 0) {
+    if (!see_init(&writer.tensors, work->trial)) {
+        err = sonde__fail_nomem(diag, "an export");
+        goto error;
+    }
+    err = sonde__export_values(work, add_to_npz, &writer, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (writer.npz.count == 0) {
         err = fail_nothing(path, diag);
+        goto error;
     }
     work->report->values = writer.npz.count;
     work->report->tensors = writer.tensors.count;
-    if (err == SONDE_OK) {
-        err = sonde__export_npz_close(&writer.npz, diag);
-    } else {
-        sonde__export_npz_abandon(&writer.npz);
-    }
+    err = sonde__export_npz_close(&writer.npz, diag);
+error:
+    sonde__export_npz_abandon(&writer.npz);
     sonde__free(writer.tensors.flags);
     return err;
 }
@@ -516,7 +520,7 @@ static void make_header(const sonde__export *work, const items *all, sonde_text 
     }
 }
 
-static sonde_err put_header(sonde__export_out_file *file, const sonde__export *work,
+static sonde_err put_header(sonde__whole_file *file, const sonde__export *work,
                             const items *all, sonde_diag *diag)
 {
     sonde_text header = {0};
@@ -528,48 +532,52 @@ static sonde_err put_header(sonde__export_out_file *file, const sonde__export *w
     if (header.failed) {
         err = sonde__fail_nomem(diag, "a header");
     } else if (length > MOST_HEADER) {
-        err = sonde__fail(diag, SONDE_EINVAL, file->file.path,
+        err = sonde__fail(diag, SONDE_EINVAL, file->path,
                           "fewer tensors or steps: at most 100 MB",
                           "a header of %llu bytes", (unsigned long long)length);
     } else {
-        sonde__export_out_put(file, &length, sizeof length);
-        sonde__export_out_put(file, header.data, header.length);
-        err = sonde__export_out_status(file, diag);
+        (void)sonde__whole_write(file, &length, sizeof length);
+        (void)sonde__whole_write(file, header.data, header.length);
+        err = sonde__whole_status(file, diag);
     }
     sonde_text_fini(&header);
     return err;
 }
 
-static sonde_err put_data(sonde__export_out_file *file, sonde__export *work,
-                          const items *all, sonde_diag *diag)
+static sonde_err put_data(sonde__whole_file *file, sonde__export *work, const items *all,
+                          sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; err == SONDE_OK && i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++) {
         const item *one = &all->list[i];
         sonde_view view;
+        sonde_err err = sonde_trial_value(work->trial, one->id, &one->at, &view, diag);
 
-        err = sonde_trial_value(work->trial, one->id, &one->at, &view, diag);
-        if (err == SONDE_OK && (view.dtype != one->view.dtype ||
-                                !sonde_view_same_shape(&view, &one->view))) {
-            err = sonde__fail(diag, SONDE_EFORMAT, one->key, NULL,
-                              "has changed while it was exported");
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            sonde__export_out_view(file, &view);
-            err = sonde__export_out_status(file, diag);
+        if (view.dtype != one->view.dtype || !sonde_view_same_shape(&view, &one->view)) {
+            return sonde__fail(diag, SONDE_EFORMAT, one->key, NULL,
+                               "has changed while it was exported");
         }
-        if (err == SONDE_OK && i % OFTEN == 0) {
+        sonde__tensor_write(file, &view);
+        err = sonde__whole_status(file, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (i % OFTEN == 0) {
             err = sonde__export_progress(work->options, i, all->count, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err write_safetensors(sonde__export *work, const char *path, items *all,
                                    sonde_diag *diag)
 {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde_err err = sonde__export_out_open(&file, path, diag);
 
     if (err != SONDE_OK) {
@@ -579,13 +587,17 @@ static sonde_err write_safetensors(sonde__export *work, const char *path, items 
         qsort(all->list, all->count, sizeof all->list[0], compare);
     }
     err = put_header(&file, work, all, diag);
-    if (err == SONDE_OK) {
-        err = put_data(&file, work, all, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK) {
-        return sonde__export_out_close(&file, diag);
+    err = put_data(&file, work, all, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    sonde__export_out_abandon(&file);
+    return sonde__export_out_close(&file, diag);
+
+error:
+    sonde__whole_close(&file);
     return err;
 }
 
@@ -593,18 +605,23 @@ sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
                                     sonde_diag *diag)
 {
     items all = {0};
-    sonde_err err = see_init(&all.tensors, work->trial)
-                        ? sonde__export_values(work, add_item, &all, diag)
-                        : sonde__fail_nomem(diag, "an export");
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK && all.count == 0) {
-        err = fail_nothing(path, diag);
+    if (!see_init(&all.tensors, work->trial)) {
+        return sonde__fail_nomem(diag, "an export");
     }
-    if (err == SONDE_OK) {
-        err = write_safetensors(work, path, &all, diag);
+    err = sonde__export_values(work, add_item, &all, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (all.count == 0) {
+        err = fail_nothing(path, diag);
+        goto error;
     }
     work->report->values = all.count;
     work->report->tensors = all.tensors.count;
+    err = write_safetensors(work, path, &all, diag);
+error:
     for (size_t i = 0; i < all.count; i++) {
         sonde__free(all.list[i].key);
     }

@@ -28,7 +28,7 @@ sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
 /* --- an npz file ------------------------------------------------------------------ */
 
 typedef struct sonde__export_npz_file {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde__export_crc crc;
     unsigned char *central; /* the directory so far */
     size_t central_size, central_capacity;

@@ -101,11 +101,11 @@ static sonde_err write_event(sonde__export_events *events, sonde_diag *diag)
         return sonde__fail_nomem(diag, "an event");
     }
     of_event = masked(&events->crc, events->event.bytes, events->event.size);
-    sonde__export_out_put(&events->file, &length, sizeof length);
-    sonde__export_out_put(&events->file, &of_length, sizeof of_length);
-    sonde__export_out_put(&events->file, events->event.bytes, events->event.size);
-    sonde__export_out_put(&events->file, &of_event, sizeof of_event);
-    return sonde__export_out_status(&events->file, diag);
+    (void)sonde__whole_write(&events->file, &length, sizeof length);
+    (void)sonde__whole_write(&events->file, &of_length, sizeof of_length);
+    (void)sonde__whole_write(&events->file, events->event.bytes, events->event.size);
+    (void)sonde__whole_write(&events->file, &of_event, sizeof of_event);
+    return sonde__whole_status(&events->file, diag);
 }
 
 /* Writes an event with the value in events->value. */
@@ -230,7 +230,7 @@ void sonde__export_events_abandon(sonde__export_events *events)
                                                &events->value,  &events->histogram,
                                                &events->limits, &events->counts};
 
-    sonde__export_out_abandon(&events->file);
+    sonde__whole_close(&events->file);
     for (size_t i = 0; i < SONDE_COUNT_OF(messages); i++) {
         fini(messages[i]);
     }
@@ -290,14 +290,14 @@ static sonde_err open_stream(board_writer *board, sonde_mode mode, sonde_diag *d
                     board->worker[0] != '\0' ? "-" : "", sonde_mode_name(mode));
     if (mkdir(path, 0777) != 0) {
         err = sonde__fail_errno(diag, path, "cannot be written");
+        goto error;
     }
-    if (err == SONDE_OK) {
-        (void)snprintf(path + used, size - (size_t)used,
-                       "/events.out.tfevents.%010.0f.sonde", board->created);
-        board->streams[mode].open = true;
-        err = sonde__export_events_open(&board->streams[mode].events, path,
-                                        board->created, diag);
-    }
+    (void)snprintf(path + used, size - (size_t)used, "/events.out.tfevents.%010.0f.sonde",
+                   board->created);
+    board->streams[mode].open = true;
+    err = sonde__export_events_open(&board->streams[mode].events, path, board->created,
+                                    diag);
+error:
     sonde__free(path);
     return err;
 }
@@ -321,10 +321,11 @@ static sonde_err put_scalar(board_writer *board, const sonde_export_row *row,
 {
     sonde_err err = make_tag(board, row->tensor, stat_name, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__export_events_scalar(&board->streams[row->mode].events,
-                                          board->tag.data, row->mode_step, value, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__export_events_scalar(&board->streams[row->mode].events, board->tag.data,
+                                      row->mode_step, value, diag);
     board->work->report->scalars += err == SONDE_OK;
     return err;
 }
@@ -355,11 +356,12 @@ static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
         return err;
     }
     err = make_tag(board, row->tensor, "", diag);
-    if (err == SONDE_OK) {
-        err = sonde__export_events_histogram(&board->streams[row->mode].events,
-                                             board->tag.data, row->mode_step, row->vitals,
-                                             board->sketch, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err =
+        sonde__export_events_histogram(&board->streams[row->mode].events, board->tag.data,
+                                       row->mode_step, row->vitals, board->sketch, diag);
     board->work->report->histograms += err == SONDE_OK;
     return err;
 }
@@ -382,21 +384,27 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
     board->seen[row->id] = 1;
     if (!board->streams[row->mode].open) {
         err = open_stream(board, row->mode, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     board->streams[row->mode].events.wall_time =
         row->time > 0 ? 1e-9 * (double)row->time : board->created;
-    if (err == SONDE_OK && is_scalar(board, row->id) && row->vitals != NULL) {
+    if (is_scalar(board, row->id) && row->vitals != NULL) {
         return put_scalar(board, row, "", sonde_vitals_get(row->vitals, SONDE_STAT_MEAN),
                           diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < board->work->stat_count; i++) {
-        const sonde_reduction *what = &board->work->stats[i];
-
-        if (row->values[i].how != 0) {
-            err = put_scalar(board, row, what->name, row->values[i].number, diag);
+    for (size_t i = 0; i < board->work->stat_count; i++) {
+        if (row->values[i].how == 0) {
+            continue;
+        }
+        err = put_scalar(board, row, board->work->stats[i].name, row->values[i].number,
+                         diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err == SONDE_OK && row->vitals != NULL ? put_histogram(board, row, diag) : err;
+    return row->vitals != NULL ? put_histogram(board, row, diag) : SONDE_OK;
 }
 
 /* Publishes the files in the folder, or abandons them after an error. */
@@ -424,7 +432,7 @@ static sonde_err write_workers(board_writer *board, sonde_diag *diag)
 
     work->options = &options; /* of one worker after the other */
 
-    for (size_t i = 0; err == SONDE_OK && sonde_trial_worker(work->trial, i) >= 0; i++) {
+    for (size_t i = 0; sonde_trial_worker(work->trial, i) >= 0; i++) {
         options.worker = sonde_trial_worker(work->trial, i);
         if (asked->worker >= 0 && options.worker != asked->worker) {
             continue;
@@ -432,6 +440,9 @@ static sonde_err write_workers(board_writer *board, sonde_diag *diag)
         board->worker = work->many_workers ? sonde_trial_worker_name(work->trial, i) : "";
         err = sonde__export_walk(work, false, put_row, board, diag);
         err = close_streams(board, err, diag);
+        if (err != SONDE_OK) {
+            break;
+        }
     }
     work->options = asked;
     return err;
@@ -449,11 +460,14 @@ static sonde_err make_board(board_writer *board, const char *path, sonde_diag *d
         return sonde__fail_nomem(diag, "an export");
     }
     err = write_workers(board, diag);
-    if (err == SONDE_OK && board->work->report->scalars == 0) {
-        err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
-                          "nothing of these tensors and steps was recorded");
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? sonde__publish(board->folder, path, SONDE__KEEP, diag) : err;
+    if (board->work->report->scalars == 0) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
+                           "nothing of these tensors and steps was recorded");
+    }
+    return sonde__publish(board->folder, path, SONDE__KEEP, diag);
 }
 
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,

@@ -40,7 +40,7 @@ typedef struct sonde__export_message {
 } sonde__export_message;
 
 typedef struct sonde__export_events {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde__export_crc crc;
     double wall_time; /* of the next event, seconds since 1970; may be set */
     sonde__export_message event, summary, value, histogram, limits, counts;

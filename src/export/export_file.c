@@ -4,22 +4,12 @@
  */
 #include "export/export_file.h"
 #include "base/fail.h"
-#include "base/memory.h"
-
-#include "tensor/convert.h"
 
 #include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#if defined(SONDE_STRESS) && SONDE_STRESS
-enum { BUFFER = 23 };
-#else
-enum { BUFFER = 256 * 1024 };
-#endif
 
 /* --- places ----------------------------------------------------------------------- */
 
@@ -56,102 +46,26 @@ void sonde__export_out_remove_folder(const char *temporary)
 
 /* --- one file --------------------------------------------------------------------- */
 
-sonde_err sonde__export_out_open(sonde__export_out_file *file, const char *path,
+sonde_err sonde__export_out_open(sonde__whole_file *file, const char *path,
                                  sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    *file = (sonde__export_out_file){.file = {.fd = -1}};
+    *file = (sonde__whole_file){.fd = -1};
     err = sonde__export_out_free_place(path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    file->buffer = sonde__malloc(BUFFER);
-    err = file->buffer != NULL ? sonde__whole_open(&file->file, path, diag)
-                               : sonde__fail_nomem(diag, "a write buffer");
-    if (err != SONDE_OK) {
-        sonde__export_out_abandon(file);
-    }
-    return err;
+    return err != SONDE_OK ? err : sonde__whole_open(file, path, diag);
 }
 
-static void write_all(sonde__export_out_file *file, const void *bytes, size_t n)
+void sonde__export_out_text(sonde__whole_file *file, const char *text)
 {
-    if (file->error == 0 && !sonde__whole_write(&file->file, bytes, n)) {
-        file->error = errno;
-    }
+    (void)sonde__whole_write(file, text, strlen(text));
 }
 
-static void flush(sonde__export_out_file *file)
+sonde_err sonde__export_out_close(sonde__whole_file *file, sonde_diag *diag)
 {
-    write_all(file, file->buffer, file->used);
-    file->used = 0;
-}
+    const sonde_err err = sonde__whole_commit(file, SONDE__KEEP, diag);
 
-void sonde__export_out_put(sonde__export_out_file *file, const void *bytes, size_t n)
-{
-    file->written += n;
-    if (n > BUFFER - file->used) {
-        flush(file);
-    }
-    if (n >= BUFFER) {
-        write_all(file, bytes, n);
-    } else if (n > 0) {
-        memcpy(file->buffer + file->used, bytes, n);
-        file->used += n;
-    }
-}
-
-void sonde__export_out_text(sonde__export_out_file *file, const char *text)
-{
-    sonde__export_out_put(file, text, strlen(text));
-}
-
-void sonde__export_out_view(sonde__export_out_file *file, const sonde_view *view)
-{
-    _Alignas(8) unsigned char gathered[8192];
-    const size_t size = sonde_dtype_size(view->dtype);
-    const void *elements = NULL;
-    sonde__tensor_cursor cursor;
-    size_t n = 0;
-
-    if (sonde_view_is_contiguous(view)) { /* also where it is not aligned */
-        sonde__export_out_put(file, view->data, (size_t)sonde_view_count(view) * size);
-        return;
-    }
-    sonde__tensor_cursor_init(&cursor, view);
-    while ((n = sonde__tensor_cursor_take(&cursor, sizeof gathered / size, gathered,
-                                          &elements)) > 0) {
-        sonde__export_out_put(file, elements, n * size);
-    }
-}
-
-sonde_err sonde__export_out_status(const sonde__export_out_file *file, sonde_diag *diag)
-{
-    if (file->error == 0) {
-        return SONDE_OK;
-    }
-    errno = file->error;
-    return sonde__fail_errno(diag, file->file.path, "cannot be written");
-}
-
-void sonde__export_out_abandon(sonde__export_out_file *file)
-{
-    sonde__whole_close(&file->file);
-    sonde__free(file->buffer);
-    file->buffer = NULL;
-}
-
-sonde_err sonde__export_out_close(sonde__export_out_file *file, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    flush(file);
-    err = sonde__export_out_status(file, diag);
-    if (err == SONDE_OK) {
-        err = sonde__whole_commit(&file->file, SONDE__KEEP, diag);
-    }
-    sonde__export_out_abandon(file);
+    sonde__whole_close(file);
     return err;
 }
 

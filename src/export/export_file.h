@@ -3,7 +3,7 @@
  * formats. Internal.
  *
  *     open   PATH must not exist; a temporary file beside it is written
- *     put    buffered; does nothing after a failure
+ *     sonde__whole_write, sonde__tensor_write
  *     close  flushes, syncs and renames the file to PATH, or removes it
  */
 #ifndef SONDE_EXPORT_EXPORT_FILE_H
@@ -11,32 +11,16 @@
 
 #include "base/whole_file.h"
 
-#include <sonde/tensor.h>
-
-typedef struct sonde__export_out_file {
-    sonde__whole_file file;
-    unsigned char *buffer;
-    size_t used;
-    uint64_t written; /* bytes put so far */
-    int error;        /* errno of the first failure; 0 */
-} sonde__export_out_file;
+#include <stddef.h>
+#include <stdint.h>
 
 /* SONDE_EEXIST: something is at path. A zeroed file, or one that failed to open, may be
- * abandoned. */
-SONDE_API sonde_err sonde__export_out_open(sonde__export_out_file *file, const char *path,
+ * closed (sonde__whole_close). */
+SONDE_API sonde_err sonde__export_out_open(sonde__whole_file *file, const char *path,
                                            sonde_diag *diag);
-SONDE_API void sonde__export_out_put(sonde__export_out_file *file, const void *bytes,
-                                     size_t n);
-SONDE_API void sonde__export_out_text(sonde__export_out_file *file, const char *text);
-/* A view's elements, row-major. */
-void sonde__export_out_view(sonde__export_out_file *file, const sonde_view *view);
-/* The first failure so far; cheap. */
-SONDE_API sonde_err sonde__export_out_status(const sonde__export_out_file *file,
-                                             sonde_diag *diag);
+SONDE_API void sonde__export_out_text(sonde__whole_file *file, const char *text);
 /* Publishes the file, or after a failure removes it. Frees its memory. */
-SONDE_API sonde_err sonde__export_out_close(sonde__export_out_file *file,
-                                            sonde_diag *diag);
-SONDE_API void sonde__export_out_abandon(sonde__export_out_file *file);
+SONDE_API sonde_err sonde__export_out_close(sonde__whole_file *file, sonde_diag *diag);
 
 /* SONDE_EEXIST: anything is at path, even a dangling link. */
 sonde_err sonde__export_out_free_place(const char *path, sonde_diag *diag);

@@ -6,6 +6,7 @@
  */
 #include "export/export_text.h"
 #include "base/fail.h"
+#include "base/macros.h"
 #include "base/memory.h"
 #include "export/export_file.h"
 #include "tensor/convert.h"
@@ -15,7 +16,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { OFTEN = 256 /* rows between two calls of progress */, FULL = 1 << 16 };
+enum {
+    OFTEN = 256, /* rows between two calls of progress */
+    FULL = 1 << 16,
+    BLOCK = 1024 /* elements formatted in one call */
+};
 
 /* --- rows as CSV ------------------------------------------------------------------ */
 
@@ -144,7 +149,7 @@ sonde_err sonde_export_row_text(sonde_export_kind kind, const sonde_export_row *
 typedef struct rows_file {
     sonde__export *work;
     sonde_export_kind kind;
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde_text text;
     uint32_t last; /* tensor */
 } rows_file;
@@ -157,19 +162,20 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
     out->text.length = 0;
     err = sonde_export_row_text(out->kind, row, out->work->stats, out->work->stat_count,
                                 &out->text, diag);
-    if (err == SONDE_OK && out->text.length > 0) {
-        sonde__export_out_put(&out->file, out->text.data, out->text.length);
-        err = sonde__export_out_status(&out->file, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (row != NULL) {
-        out->work->report->tensors += row->id != out->last;
-        out->work->report->rows++;
-        out->last = row->id;
-        if (err == SONDE_OK && out->work->report->rows % OFTEN == 0) {
-            err = sonde__export_progress(out->work->options, 0, 0, diag);
-        }
+    (void)sonde__whole_write(&out->file, out->text.data, out->text.length);
+    err = sonde__whole_status(&out->file, diag);
+    if (row == NULL || err != SONDE_OK) {
+        return err;
     }
-    return err;
+    out->work->report->tensors += row->id != out->last;
+    out->work->report->rows++;
+    out->last = row->id;
+    return out->work->report->rows % OFTEN == 0
+               ? sonde__export_progress(out->work->options, 0, 0, diag)
+               : SONDE_OK;
 }
 
 sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
@@ -183,18 +189,24 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
     }
     sonde__export_choose(work, NULL, 0);
     err = put_row(&out, NULL, diag); /* the header line */
-    if (err == SONDE_OK) {
-        err = sonde__export_walk(work, false, put_row, &out, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK && work->report->rows == 0) {
+    err = sonde__export_walk(work, false, put_row, &out, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (work->report->rows == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                           "nothing of these tensors and steps was recorded");
+        goto error;
     }
     sonde_text_fini(&out.text);
-    if (err == SONDE_OK) {
-        return sonde__export_out_close(&out.file, diag);
-    }
-    sonde__export_out_abandon(&out.file);
+    return sonde__export_out_close(&out.file, diag);
+
+error:
+    sonde_text_fini(&out.text);
+    sonde__whole_close(&out.file);
     return err;
 }
 
@@ -203,8 +215,9 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
 typedef struct elements {
     sonde__export *work;
     bool json;
-    sonde_print_options format; /* the shortest digits that give the element back */
-    sonde__export_out_file file;
+    sonde_print_options format;       /* the shortest digits that give the element back */
+    sonde_print_options block_format; /* the same, a list without brackets on one line */
+    sonde__whole_file file;
     sonde_text text, head; /* head: the beginning of the lines of a value */
     unsigned char *seen;   /* by id */
 } elements;
@@ -218,9 +231,9 @@ static sonde_err flush(elements *out, size_t least, sonde_diag *diag)
     if (out->text.length < least) {
         return SONDE_OK;
     }
-    sonde__export_out_put(&out->file, out->text.data, out->text.length);
+    (void)sonde__whole_write(&out->file, out->text.data, out->text.length);
     out->text.length = 0;
-    return sonde__export_out_status(&out->file, diag);
+    return sonde__whole_status(&out->file, diag);
 }
 
 /* One real number of any dtype. */
@@ -238,11 +251,15 @@ static void put_real(elements *out, sonde_dtype dtype, const void *element)
     }
 }
 
+static const unsigned char *element_at(const sonde_view *view, int64_t i)
+{
+    return (const unsigned char *)view->data + (size_t)i * sonde_dtype_size(view->dtype);
+}
+
 static void put_element(elements *out, const sonde_view *view, int64_t i)
 {
     const sonde_dtype dtype = view->dtype, part = sonde__dtype_part(dtype);
-    const unsigned char *element =
-        (const unsigned char *)view->data + (size_t)i * sonde_dtype_size(dtype);
+    const unsigned char *element = element_at(view, i);
 
     if (part == dtype || !out->json) { /* in CSV 1.5-2j, as Python reads it */
         put_real(out, dtype, element);
@@ -260,22 +277,74 @@ static sonde_err put_lines(elements *out, const sonde_export_row *row,
                            const sonde_trial_record *record, int64_t count,
                            sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     out->head.length = 0;
     put_csv_place(&out->head, row);
     sonde_text_format(&out->head, ",%d,%d", record->at.micro_batch, record->at.replica);
     if (out->head.failed) {
         return sonde__fail_nomem(diag, "a line");
     }
-    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
+        sonde_err err = SONDE_OK;
+
         sonde_text_put(&out->text, out->head.data, out->head.length);
         sonde_text_format(&out->text, ",%lld,", (long long)i);
         put_element(out, &record->view, i);
         sonde_text_add(&out->text, "\n");
         err = flush(out, FULL, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
+}
+
+/* JSON's numbers, from element i on, in one call: at most BLOCK, up to the first that needs
+ * a form of its own. Returns how many. */
+static int64_t put_block(elements *out, const sonde_view *view, int64_t i, int64_t count)
+{
+    const sonde_dtype dtype = view->dtype;
+    const bool is_float = sonde_dtype_is_float(dtype);
+    int64_t n = 0;
+    sonde_view block;
+
+    if (sonde__dtype_part(dtype) != dtype) {
+        return 0;
+    }
+    while (n < SONDE_MIN(count - i, (int64_t)BLOCK) &&
+           (!is_float || isfinite(sonde_element_get(dtype, element_at(view, i + n))))) {
+        n++;
+    }
+    block = sonde_view_of(dtype, 1, &n, (void *)(uintptr_t)element_at(view, i));
+    if (n > 0 &&
+        sonde_format_tensor(&block, &out->block_format, 0, &out->text) != SONDE_OK) {
+        out->text.failed = true;
+    }
+    return n;
+}
+
+/* The elements of a list. */
+static sonde_err put_list(elements *out, const sonde_view *view, int64_t count,
+                          sonde_diag *diag)
+{
+    int64_t i = 0;
+
+    while (i < count) {
+        int64_t n = 0;
+        sonde_err err = SONDE_OK;
+
+        sonde_text_add(&out->text, i > 0 ? "," : "");
+        n = put_block(out, view, i, count);
+        if (n == 0) {
+            put_element(out, view, i);
+            n = 1;
+        }
+        err = flush(out, FULL, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        i += n;
+    }
+    return SONDE_OK;
 }
 
 /* One line, with the first count elements. */
@@ -297,11 +366,7 @@ static sonde_err put_object(elements *out, const sonde_export_row *row,
     }
     sonde_json_end(&json);
     sonde_json_list(&json, "values");
-    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
-        sonde_text_add(&out->text, i > 0 ? "," : "");
-        put_element(out, view, i);
-        err = flush(out, FULL, diag);
-    }
+    err = put_list(out, view, count, diag);
     sonde_json_end(&json);
     sonde_json_end(&json);
     sonde_text_add(&out->text, "\n");
@@ -331,7 +396,7 @@ static sonde_err put_value(void *user, const char *key, const sonde_trial_record
     out->seen[record->id] = 1;
     err = out->json ? put_object(out, &row, record, count, diag)
                     : put_lines(out, &row, record, count, diag);
-    return err == SONDE_OK ? flush(out, FULL, diag) : err;
+    return err != SONDE_OK ? err : flush(out, FULL, diag);
 }
 
 static sonde_err write_all(elements *out, const char *path, sonde_diag *diag)
@@ -341,16 +406,16 @@ static sonde_err write_all(elements *out, const char *path, sonde_diag *diag)
     if (!out->json) {
         put_csv_place(&out->text, NULL);
         sonde_text_add(&out->text, ",micro_batch,replica,index,value\n");
-        err = flush(out, 0, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde__export_values(out->work, put_value, out, diag);
+    err = sonde__export_values(out->work, put_value, out, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && out->work->report->values == 0) {
-        err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
-                          "no raw value of these tensors and steps was recorded");
+    if (out->work->report->values == 0) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
+                           "no raw value of these tensors and steps was recorded");
     }
-    return err == SONDE_OK ? flush(out, 0, diag) : err;
+    return flush(out, 0, diag);
 }
 
 sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
@@ -365,16 +430,22 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
         return err;
     }
     out.format.digits = 0;
+    out.block_format = (sonde_print_options){.separator = ","};
     out.seen = sonde__calloc(
         (size_t)sonde_catalogue_count(sonde_trial_catalogue(work->trial)) + 1, 1);
-    err = out.seen != NULL ? write_all(&out, path, diag)
-                           : sonde__fail_nomem(diag, "an export");
+    if (out.seen == NULL) {
+        err = sonde__fail_nomem(diag, "an export");
+        goto error;
+    }
+    err = write_all(&out, path, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__export_out_close(&out.file, diag);
+error:
+    sonde__whole_close(&out.file);
     sonde_text_fini(&out.text);
     sonde_text_fini(&out.head);
     sonde__free(out.seen);
-    if (err == SONDE_OK) {
-        return sonde__export_out_close(&out.file, diag);
-    }
-    sonde__export_out_abandon(&out.file);
     return err;
 }

@@ -166,19 +166,18 @@ static sonde_err reduce(const row_walk *walk, const sonde_export_row *row, int64
 static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t step,
                           const sonde_vitals *vitals, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; err == SONDE_OK && i < walk->work->stat_count; i++) {
+    for (size_t i = 0; i < walk->work->stat_count; i++) {
         walk->values[i] = (sonde_reduced){.how = 0};
         if (vitals != NULL) {
             sonde_reduce_vitals(&walk->work->stats[i], vitals, &walk->values[i]);
         }
         if (walk->work->stats[i].kind != SONDE_REDUCTION_STAT) {
-            err = reduce(walk, row, step, i, diag);
+            const sonde_err err = reduce(walk, row, step, i, diag);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     place(walk, step, row);
     row->vitals = vitals;
@@ -201,7 +200,7 @@ static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t 
     }
     err = sonde_trial_vitals(walk->work->trial, row->id, &at, &vitals, &why);
     err = leave_out(walk, err, &why, &bad, diag);
-    return err == SONDE_OK && !bad ? give_row(walk, row, step, &vitals, diag) : err;
+    return err != SONDE_OK || bad ? err : give_row(walk, row, step, &vitals, diag);
 }
 
 static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_diag *diag)
@@ -215,12 +214,17 @@ static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_d
     if (err != SONDE_OK) {
         return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        if (steps[i] >= options->begin &&
-            (options->end == 0 || steps[i] < options->end)) {
-            err = walk_step(walk, row, steps[i], diag);
+    for (size_t i = 0; i < count; i++) {
+        if (steps[i] < options->begin ||
+            (options->end != 0 && steps[i] >= options->end)) {
+            continue;
+        }
+        err = walk_step(walk, row, steps[i], diag);
+        if (err != SONDE_OK) {
+            goto error;
         }
     }
+error:
     sonde_trial_free(steps);
     return err;
 }
@@ -247,15 +251,22 @@ static sonde_err walk_series(const row_walk *walk, sonde_export_row *row,
         sonde_trial_free(vitals);
         return walk_steps(walk, row, diag);
     }
-    if (err != SONDE_OK && diag != NULL) {
-        *diag = why;
+    if (err != SONDE_OK) {
+        if (diag != NULL) {
+            *diag = why;
+        }
+        return err == SONDE_ENOTFOUND ? SONDE_OK : err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         err = give_row(walk, row, steps[i], &vitals[i], diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
+error:
     sonde_trial_free(steps);
     sonde_trial_free(vitals);
-    return err == SONDE_ENOTFOUND ? SONDE_OK : err;
+    return err;
 }
 
 static sonde_err walk_tensor(const row_walk *walk, uint32_t id, bool first,
@@ -263,9 +274,9 @@ static sonde_err walk_tensor(const row_walk *walk, uint32_t id, bool first,
 {
     sonde_trial *trial = walk->work->trial;
     const int asked = walk->work->options->worker;
-    sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && sonde_trial_worker(trial, i) >= 0; i++) {
+    for (size_t i = 0; sonde_trial_worker(trial, i) >= 0; i++) {
+        sonde_err err = SONDE_OK;
         sonde_export_row row = {
             .id = id,
             .tensor = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name,
@@ -283,11 +294,11 @@ static sonde_err walk_tensor(const row_walk *walk, uint32_t id, bool first,
             continue;
         }
         err = walk_series(walk, &row, diag);
-        if (asked < 0 && first) {
-            break;
+        if (err != SONDE_OK || (asked < 0 && first)) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err walk_all(const row_walk *walk, bool first, sonde_diag *diag)
@@ -299,13 +310,20 @@ static sonde_err walk_all(const row_walk *walk, bool first, sonde_diag *diag)
                     : sonde_catalogue_count(sonde_trial_catalogue(walk->work->trial));
     sonde_err err = sonde__export_check(walk->work->trial, options, diag);
 
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < count; i++) {
         err = sonde__export_progress(options, i, count, diag);
-        if (err == SONDE_OK) {
-            err = walk_tensor(walk, ids != NULL ? ids[i] : (uint32_t)i, first, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        err = walk_tensor(walk, ids != NULL ? ids[i] : (uint32_t)i, first, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_fn *row,
@@ -399,6 +417,26 @@ static sonde_err give_value(sonde__export *work, const sonde_trial_record *recor
     return err;
 }
 
+/* SONDE_EEND at the end. */
+static sonde_err give_next(sonde__export *work, sonde_trial_cursor *cursor,
+                           sonde__export_value_fn *value, void *user, sonde_diag *diag)
+{
+    sonde_trial_record record;
+    sonde_diag why = {0};
+    const sonde_err err = sonde_trial_next(cursor, &record, &why);
+
+    if (err == SONDE_OK) {
+        return give_value(work, &record, value, user, diag);
+    }
+    if (err != SONDE_EEND && sonde__export_left_out(work, err, &why)) {
+        return SONDE_OK;
+    }
+    if (err != SONDE_EEND && diag != NULL) {
+        *diag = why;
+    }
+    return err;
+}
+
 sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *value,
                                void *user, sonde_diag *diag)
 {
@@ -419,25 +457,14 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
     sonde_trial_describe(work->trial, &info);
     err = sonde_trial_cursor_create(work->trial, &options, &cursor, diag);
     for (uint64_t done = 0; err == SONDE_OK; done++) {
-        sonde_trial_record record;
-        sonde_diag why = {0};
-
         if (done % OFTEN == 0) {
             err = sonde__export_progress(work->options, SONDE_MIN(done, info.records),
                                          info.records, diag);
-        }
-        if (err != SONDE_OK) {
-            break;
-        }
-        err = sonde_trial_next(cursor, &record, &why);
-        if (err == SONDE_OK) {
-            err = give_value(work, &record, value, user, diag);
-        } else if (err != SONDE_EEND) {
-            err = sonde__export_left_out(work, err, &why) ? SONDE_OK : err;
-            if (err != SONDE_OK && diag != NULL) {
-                *diag = why;
+            if (err != SONDE_OK) {
+                break;
             }
         }
+        err = give_next(work, cursor, value, user, diag);
     }
     sonde_trial_cursor_destroy(cursor);
     return err == SONDE_EEND ? SONDE_OK : err;

@@ -240,7 +240,7 @@ static sonde_err prepare_tensor(sonde_hook *hook, uint32_t id, sonde_diag *diag)
         names[count++] = hook->setup.collections[__builtin_ctzll(sets)].name;
     }
     return err == SONDE_OK && count > 0 && hook->recorder != NULL
-               ? sonde_recorder_collections(hook->recorder, id, names, count, diag)
+               ? sonde__recorder_collections(hook->recorder, id, names, count, diag)
                : err;
 }
 
@@ -285,7 +285,7 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
         return err;
     }
     if (options.resume != NULL) {
-        sonde_recorder_next(hook->recorder, next);
+        sonde__recorder_next(hook->recorder, next);
         for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
             hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
         }
@@ -578,6 +578,8 @@ void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options
     record->segment_seconds = over_record->segment_seconds > 0.0
                                   ? over_record->segment_seconds
                                   : record->segment_seconds;
+    record->wait_seconds = over_record->wait_seconds > 0.0 ? over_record->wait_seconds
+                                                           : record->wait_seconds;
     record->when_full = over_record->when_full != SONDE_WHEN_FULL_DEFAULT
                             ? over_record->when_full
                             : record->when_full;

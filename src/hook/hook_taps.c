@@ -85,23 +85,6 @@ static void complete(sonde_hook *hook, sonde_observation *seen, sonde_vitals *vi
     }
 }
 
-/* Records the parts in `how` that are not yet recorded, and returns them. */
-static unsigned record(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
-                       unsigned how)
-{
-    sonde_observation part = *seen;
-    sonde_vitals vitals;
-
-    part.id = id;
-    part.info = sonde_catalogue_info(hook->catalogue, id);
-    part.how = how & ~sonde__record_sink_done(hook->sink, id, &seen->at);
-    if (part.how != 0) {
-        complete(hook, &part, &vitals);
-        hook->sink->sink.put(&hook->sink->sink, &part);
-    }
-    return part.how;
-}
-
 /* --- holding ---------------------------------------------------------------------- */
 
 /* Bytes that the held copy of a value of this size takes. */
@@ -153,8 +136,38 @@ static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
                : NULL;
 }
 
+/* Appends a value whose memory is reserved. The fields are assigned one by one: clearing
+ * the item first would cost as much as the rest for a small tensor. */
+static void append_held(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
+                        size_t bytes)
+{
+    sonde__hook_holding *held = &hook->held;
+    sonde__hook_held *item = &held->items[held->count];
+    unsigned char *copy = held->bytes + held->used;
+
+    item->id = id;
+    item->at = seen->at;
+    item->offset = held->used;
+    item->view = *seen->view;
+    item->view.data = copy;
+    if (sonde_view_is_contiguous(seen->view)) {
+        if (bytes > 0) {
+            memcpy(copy, seen->view->data, bytes);
+        }
+    } else {
+        item->view =
+            sonde_view_of(seen->view->dtype, seen->view->rank, seen->view->shape, copy);
+        if (sonde_view_copy(&item->view, seen->view, NULL) != SONDE_OK) {
+            return;
+        }
+    }
+    held->count++;
+    held->used += held_size(bytes);
+}
+
+/* done: the parts of the value that are recorded already. */
 static void hold(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
-                 uint64_t set)
+                 uint64_t set, unsigned done)
 {
     sonde__hook_holding *held = &hook->held;
     sonde__hook_held *item = find_held(hook, id, &seen->at);
@@ -175,17 +188,9 @@ static void hold(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
         return;
     }
     item = &held->items[held->count];
-    *item = (sonde__hook_held){.id = id,
-                               .at = seen->at,
-                               .sets = set,
-                               .done = sonde__record_sink_done(hook->sink, id, &seen->at),
-                               .offset = held->used};
-    item->view = sonde_view_of(seen->view->dtype, seen->view->rank, seen->view->shape,
-                               held->bytes + held->used);
-    if (sonde_view_copy(&item->view, seen->view, NULL) == SONDE_OK) {
-        held->count++;
-        held->used += size;
-    }
+    item->sets = set;
+    item->done = done;
+    append_held(hook, id, seen, bytes);
 }
 
 /* Union of how over a mask of collections. */
@@ -233,20 +238,35 @@ void sonde__hook_drop_held(sonde_hook *hook)
 
 /* --- the ends of taps ------------------------------------------------------------- */
 
+/* Records parts of a raw value that the observer did not compute. */
+static void record_late(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
+                        unsigned how)
+{
+    sonde_observation part = *seen;
+    sonde_vitals vitals;
+
+    part.how = how;
+    complete(hook, &part, &vitals);
+    sonde__record_sink_take(hook->sink, id, &part);
+}
+
 static void put_held(const end *tap, uint32_t id, const sonde_observation *seen)
 {
     sonde_hook *hook = tap->hook;
-    sonde__hook_held *item = NULL;
+    const unsigned done = sonde__record_sink_done(hook->sink, id, &seen->at);
 
+    if ((tap->how & ~done) == 0) {
+        return;
+    }
     if ((hook->tripped & tap->set) != 0) {
-        const unsigned how = record(hook, id, seen, tap->how);
+        sonde__hook_held *item = find_held(hook, id, &seen->at);
 
-        item = find_held(hook, id, &seen->at);
+        record_late(hook, id, seen, tap->how & ~done);
         if (item != NULL) {
-            item->done |= how;
+            item->done |= tap->how;
         }
-    } else if ((tap->how & ~sonde__record_sink_done(hook->sink, id, &seen->at)) != 0) {
-        hold(hook, id, seen, tap->set);
+    } else {
+        hold(hook, id, seen, tap->set, done);
     }
 }
 
@@ -258,7 +278,7 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
 
     switch (tap->kind) {
     case SAVE:
-        (void)record(hook, id, seen, tap->how);
+        sonde__record_sink_take(hook->sink, id, seen);
         break;
     case WATCH:
         if ((hook->tripped & tap->set) == 0 &&

@@ -31,12 +31,29 @@ static sonde_err read_when_full(const sonde__yaml_reader *reader, const sonde__y
                             "default, wait or drop", "when_full is '%s'", text);
 }
 
+static sonde_err read_seconds(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                              const char *key, double *out)
+{
+    const sonde__yaml *const node = sonde__yaml_get(root, key);
+    float seconds = 0.0F;
+    const sonde_err err = sonde__yaml_float(reader, root, key, &seconds);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (node != NULL && !(seconds > 0.0F)) {
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "more than 0", "%s is %g",
+                                key, (double)seconds);
+    }
+    *out = (double)seconds;
+    return SONDE_OK;
+}
+
 /* The numeric options of the recorder. */
 static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml *root,
                             sonde_recorder_options *record)
 {
     int64_t ring = 0, segment = 0;
-    float seconds = 0.0F;
     sonde_err err =
         sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring);
 
@@ -47,18 +64,16 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_float(reader, root, "segment_seconds", &seconds);
+    err = read_seconds(reader, root, "segment_seconds", &record->segment_seconds);
     if (err != SONDE_OK) {
         return err;
     }
-    if (sonde__yaml_get(root, "segment_seconds") != NULL && !(seconds > 0.0F)) {
-        return sonde__yaml_fail(reader, sonde__yaml_get(root, "segment_seconds"),
-                                SONDE_EINVAL, "more than 0", "segment_seconds is %g",
-                                (double)seconds);
+    err = read_seconds(reader, root, "wait_seconds", &record->wait_seconds);
+    if (err != SONDE_OK) {
+        return err;
     }
     record->ring_bytes = (size_t)ring;
     record->segment_bytes = (size_t)segment;
-    record->segment_seconds = (double)seconds;
     return SONDE_OK;
 }
 

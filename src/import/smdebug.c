@@ -6,24 +6,21 @@
  *     collections/000000000/<worker>_collections.json
  *     training_job_end.ts                                  exists when the job has ended
  *
+ *     smdebug.c         collections, workers, listing, refreshing
+ *     smdebug_index.c   an index file: the step's tensors, statistics and vectors
+ *     smdebug_values.c  event files: values and statistics when they are asked for
+ *
  * An index file appears when its event file is complete, so a worker has ended a step
- * when its index file exists:
+ * when its index file exists. The files of collections give the number of workers, and
+ * roles to tensors whose names give none.
  *
- *     {"meta": {"mode": "TRAIN", "mode_step": 3, "event_file_name": "events/..."},
- *      "tensor_payload": [{"tensorname", "start_idx", "length"}],
- *      "shape_payload": [...]}
- *
- * Dtype and shape are in the records themselves: the first record of a tensor is read for
- * the catalogue, a value's own when it is asked for. The files of collections give the
- * number of workers.
- *
- * Deliberately left out: reductions as statistics (they are tensors with names of their
- * own) and TensorBoard's files.
+ * Deliberately left out: TensorBoard's files.
  */
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "import/smdebug_event.h"
+#include "import/smdebug_state.h"
+#include "observe/tensor_roles.h"
 #include "trial/foreign.h"
 #include "trial/run_file.h"
 #include "trial/trial_catalogue.h"
@@ -31,35 +28,14 @@
 
 #include <sonde/selector.h>
 
-#include <assert.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define COLLECTIONS "collections/000000000"
-
-enum { WORKER_NAME = 200 }; /* bytes of a worker's name, its NUL included */
-
-/* An index file in the list of those to read. */
-typedef struct index_file {
-    int64_t step;
-    char worker[WORKER_NAME];
-} index_file;
-
-/* trial->foreign. */
-typedef struct smdebug_state {
-    index_file *files;
-    size_t file_count, file_capacity;
-    int64_t first_folder; /* of index/: earlier ones contain nothing new */
-    uint32_t collected;   /* tensors that are in their collections */
-    bool has_collections, no_collections; /* found; that there are none was noted */
-} smdebug_state;
 
 static bool is_smdebug(const char *folder)
 {
@@ -79,7 +55,7 @@ static bool is_smdebug(const char *folder)
 
 static sonde_err open_smdebug(sonde_trial *trial, sonde_diag *diag)
 {
-    trial->foreign = sonde__calloc(1, sizeof(smdebug_state));
+    trial->foreign = sonde__calloc(1, sizeof(sonde__import_smdebug));
     trial->program = sonde__strdup("smdebug");
     return trial->foreign != NULL && trial->program != NULL
                ? SONDE_OK
@@ -88,306 +64,14 @@ static sonde_err open_smdebug(sonde_trial *trial, sonde_diag *diag)
 
 static void close_smdebug(void *foreign)
 {
-    smdebug_state *smdebug = foreign;
+    sonde__import_smdebug *smdebug = foreign;
 
     if (smdebug != NULL) {
         sonde__free(smdebug->files);
+        sonde__free(smdebug->records);
+        sonde__free(smdebug->groups);
         sonde__free(smdebug);
     }
-}
-
-/* --- event files ------------------------------------------------------------------ */
-
-static const char *event_name(const sonde__trial_worker *worker, int64_t step, char *name)
-{
-    (void)snprintf(name, SONDE__PATH, "events/%012lld/%012lld_%s.tfevents",
-                   (long long)step, (long long)step, worker->name);
-    return name;
-}
-
-static int open_events(const sonde_trial *trial, const sonde__trial_worker *worker,
-                       const sonde__trial_file *file, char *path)
-{
-    char name[SONDE__PATH];
-
-    (void)sonde__trial_path(
-        trial->path,
-        file->name != NULL ? file->name : event_name(worker, (int64_t)file->number, name),
-        path);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-}
-
-/* Reads a record to trial->value. */
-static sonde_err read_record(sonde_trial *trial, const sonde__trial_worker *worker,
-                             const sonde__trial_file *file, uint64_t offset,
-                             uint64_t bytes, sonde_diag *diag)
-{
-    char path[SONDE__PATH];
-    size_t count = 0;
-    sonde_err err = SONDE_OK;
-    const int fd = open_events(trial, worker, file, path);
-
-    if (fd < 0) {
-        return sonde__fail_errno(diag, path, "cannot be opened");
-    }
-    if (lseek(fd, 0, SEEK_END) < (off_t)(offset + bytes)) {
-        err =
-            sonde__fail(diag, SONDE_EFORMAT, path, NULL, "cut off: no %llu bytes at %llu",
-                        (unsigned long long)bytes, (unsigned long long)offset);
-    } else if (!sonde__trial_scratch_reserve(&trial->value, (size_t)bytes)) {
-        err = sonde__fail_nomem(diag, path);
-    } else {
-        err = sonde__trial_read_at(fd, trial->value.bytes, (size_t)bytes, offset, &count,
-                                   path, diag);
-    }
-    (void)close(fd);
-    if (err == SONDE_OK && count < bytes) {
-        err = sonde__fail(diag, SONDE_EFORMAT, path, NULL, "cut off at %llu",
-                          (unsigned long long)(offset + count));
-    }
-    return err;
-}
-
-static sonde_err read_tensor(sonde_trial *trial, const sonde__trial_worker *worker,
-                             const sonde__trial_file *file, uint64_t offset,
-                             uint64_t bytes, const char *tag, sonde_view *view,
-                             sonde_diag *diag)
-{
-    const unsigned char *payload = NULL;
-    char title[256];
-    size_t size = 0;
-    sonde_err err = read_record(trial, worker, file, offset, bytes, diag);
-
-    (void)snprintf(title, sizeof title, "%s: '%.128s' at step %llu", worker->name, tag,
-                   (unsigned long long)file->number);
-    if (err == SONDE_OK) {
-        err = sonde__import_event_unwrap(trial->value.bytes, (size_t)bytes, title,
-                                         &payload, &size, diag);
-    }
-    return err == SONDE_OK
-               ? sonde__import_event_tensor(payload, size, tag, title, view, diag)
-               : err;
-}
-
-static sonde_err load_value(sonde_trial *trial, sonde__trial_worker *worker,
-                            const sonde__trial_raw_item *item, sonde_view *view,
-                            sonde_diag *diag)
-{
-    const sonde__trial_file *file =
-        &worker->files[SONDE__FILE_SEGMENT].items[item->segment];
-
-    return read_tensor(trial, worker, file, item->offset, item->bytes,
-                       sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
-                       view, diag);
-}
-
-static void read_ahead(const sonde_trial *trial, const sonde__trial_worker *worker,
-                       const sonde__trial_file *file, uint64_t offset, uint64_t count)
-{
-    char path[SONDE__PATH];
-    const int fd = open_events(trial, worker, file, path);
-
-    if (fd >= 0) {
-        (void)posix_fadvise(fd, (off_t)offset, (off_t)count, POSIX_FADV_WILLNEED);
-        (void)close(fd);
-    }
-}
-
-/* --- one index file --------------------------------------------------------------- */
-
-typedef struct index_reader {
-    sonde_trial *trial;
-    sonde__trial_worker *worker;
-    const char *where;
-    sonde_diag *diag;
-    int64_t step;
-    sonde_mode mode;
-    int64_t mode_step;
-    uint32_t index; /* of the step */
-    sonde__trial_file *file;
-} index_reader;
-
-static sonde_role guess_role(const char *name)
-{
-    if (strncmp(name, "gradient", 8) == 0) {
-        return SONDE_ROLE_GRADIENT;
-    }
-    if (strncmp(name, "scalar/", 7) == 0) {
-        return SONDE_ROLE_SCALAR;
-    }
-    if (strstr(name, "_output") != NULL) {
-        return strstr(name, "oss") != NULL ? SONDE_ROLE_LOSS : SONDE_ROLE_OUTPUT;
-    }
-    if (strstr(name, "_input") != NULL) {
-        return SONDE_ROLE_INPUT;
-    }
-    return strstr(name, "weight") != NULL ? SONDE_ROLE_WEIGHT
-           : strstr(name, "bias") != NULL ? SONDE_ROLE_BIAS
-                                          : SONDE_ROLE_OTHER;
-}
-
-/* The tensor of a payload, declared with the dtype and shape of this, its first
- * record. */
-static sonde_err declare_tensor(const index_reader *reader, const char *name,
-                                uint64_t offset, uint64_t bytes, uint32_t *tensor)
-{
-    sonde_tensor_info info = {.name = name,
-                              .role = guess_role(name),
-                              .dtype = SONDE_F32,
-                              .same_as = SONDE_NO_TENSOR};
-    sonde_view view;
-    sonde_diag why = {0};
-    sonde_err err = SONDE_OK;
-
-    if (sonde__trial_known(reader->trial, name, tensor)) {
-        return SONDE_OK;
-    }
-    err = read_tensor(reader->trial, reader->worker, reader->file, offset, bytes, name,
-                      &view, &why);
-    if (err == SONDE_OK) {
-        info.dtype = view.dtype;
-        info.rank = view.rank;
-        memcpy(info.shape, view.shape, sizeof info.shape);
-    } else if (err == SONDE_ENOMEM) {
-        return sonde__fail_nomem(reader->diag, "a tensor");
-    } else {
-        info.note = "its dtype and shape could not be read";
-    }
-    return sonde__trial_declare(reader->trial, &info, tensor, reader->diag);
-}
-
-static sonde_err take_payload(const index_reader *reader, const json_t *payload)
-{
-    const char *name = json_string_value(json_object_get(payload, "tensorname"));
-    const json_t *start = json_object_get(payload, "start_idx");
-    const json_t *length = json_object_get(payload, "length");
-    sonde__trial_raw_item item = {.item = {.step = reader->index},
-                                  .layout = SONDE__FOREIGN};
-    sonde_err err = SONDE_OK;
-
-    if (name == NULL || name[0] == '\0' || strlen(name) > SONDE__MOST_NAME ||
-        !json_is_integer(start) || json_integer_value(start) < 0 ||
-        !json_is_integer(length) || json_integer_value(length) < 0 ||
-        json_integer_value(length) > INT64_MAX - json_integer_value(start)) {
-        sonde__trial_damage(&reader->trial->damage, reader->where,
-                            "a tensor_payload without name or extent");
-        return SONDE_OK;
-    }
-    assert(reader->file != NULL);
-    item.offset = (uint64_t)json_integer_value(start);
-    item.bytes = (uint64_t)json_integer_value(length);
-    item.segment =
-        (uint32_t)(reader->file - reader->worker->files[SONDE__FILE_SEGMENT].items);
-    err = declare_tensor(reader, name, item.offset, item.bytes, &item.item.tensor);
-    if (err == SONDE_OK) {
-        err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
-                                      &item.item, reader->diag);
-    }
-    if (err == SONDE_OK) {
-        reader->trial->bytes += item.bytes;
-    }
-    return err;
-}
-
-static void read_meta(index_reader *reader, const json_t *meta)
-{
-    const char *mode = json_string_value(json_object_get(meta, "mode"));
-    const json_t *step = json_object_get(meta, "mode_step");
-
-    reader->mode = SONDE_MODE_GLOBAL;
-    for (int m = 0; mode != NULL && m < SONDE_MODE_COUNT; m++) {
-        if (strcasecmp(mode, sonde_mode_name((sonde_mode)m)) == 0) {
-            reader->mode = (sonde_mode)m;
-        }
-    }
-    reader->mode_step = json_is_integer(step) && json_integer_value(step) >= 0
-                            ? json_integer_value(step)
-                            : reader->step;
-}
-
-/* The event file that the index names, as an entry of the worker's files. */
-static sonde_err find_file(index_reader *reader, const json_t *meta)
-{
-    const char *name = json_string_value(json_object_get(meta, "event_file_name"));
-    char usual[SONDE__PATH];
-
-    reader->file = sonde__trial_file_numbered(&reader->worker->files[SONDE__FILE_SEGMENT],
-                                              (uint64_t)reader->step);
-    if (reader->file == NULL) {
-        return sonde__fail_nomem(reader->diag, "the files of a run");
-    }
-    if (name == NULL || reader->file->name != NULL ||
-        strcmp(name, event_name(reader->worker, reader->step, usual)) == 0) {
-        return SONDE_OK;
-    }
-    if (name[0] == '/' || strstr(name, "..") != NULL) {
-        sonde__trial_damage(&reader->trial->damage, reader->where,
-                            "it names an event file outside the run");
-        return SONDE_OK;
-    }
-    reader->file->name = sonde__strdup(name);
-    return reader->file->name != NULL
-               ? SONDE_OK
-               : sonde__fail_nomem(reader->diag, "the files of a run");
-}
-
-static sonde_err take_index(index_reader *reader, const json_t *object)
-{
-    const json_t *payloads = json_object_get(object, "tensor_payload");
-    const json_t *meta = json_object_get(object, "meta");
-    sonde_err err = SONDE_OK;
-
-    read_meta(reader, meta);
-    reader->index = sonde__trial_steps_intern(&reader->trial->steps, reader->step,
-                                              reader->mode, reader->mode_step);
-    err = reader->index != SONDE__NONE
-              ? find_file(reader, meta)
-              : sonde__fail_nomem(reader->diag, "the steps of a run");
-    for (size_t i = 0; i < json_array_size(payloads) && err == SONDE_OK; i++) {
-        err = take_payload(reader, json_array_get(payloads, i));
-    }
-    return err;
-}
-
-/* A damaged index is noted and counts as read: it is never written again. */
-static sonde_err read_index(sonde_trial *trial, sonde__trial_worker *worker, int64_t step,
-                            sonde_diag *diag)
-{
-    char where[SONDE__PATH];
-    index_reader reader = {.trial = trial,
-                           .worker = worker,
-                           .where = where,
-                           .diag = diag,
-                           .step = step,
-                           .mode = SONDE_MODE_GLOBAL,
-                           .mode_step = step};
-    json_t *object = NULL;
-    bool found = false;
-    sonde_err err = SONDE_OK;
-
-    (void)snprintf(where, sizeof where, "index/%09lld/%012lld_%.200s.json",
-                   (long long)(step / 1000), (long long)step, worker->name);
-    err = sonde__trial_load_object(trial, where, &found, &object, diag);
-    if (object != NULL) {
-        err = take_index(&reader, object);
-    } else if (err == SONDE_OK) {
-        if (!found) {
-            sonde__trial_damage(&trial->damage, where, "missing");
-        }
-        reader.index =
-            sonde__trial_steps_intern(&trial->steps, step, reader.mode, reader.mode_step);
-        err = reader.index != SONDE__NONE ? SONDE_OK : sonde__fail_nomem(diag, where);
-    }
-    json_decref(object);
-    if (err == SONDE_OK &&
-        !sonde__trial_worker_ended(trial, worker, reader.index, SONDE__NO_TIME)) {
-        err = sonde__fail_nomem(diag, where);
-    }
-    if (err == SONDE_OK) {
-        worker->last_ended = SONDE_MAX(worker->last_ended, step);
-        trial->changed = true;
-    }
-    return err;
 }
 
 /* Whether the index of a step has been read, in any mode. */
@@ -416,8 +100,14 @@ typedef struct collection_reader {
     sonde_diag *diag;
 } collection_reader;
 
+/* A collection also gives a role to a tensor whose name gives none. */
 static sonde_err join(const collection_reader *reader, uint32_t tensor)
 {
+    sonde_catalogue *catalogue = reader->trial->catalogue;
+    const sonde_role role = sonde_catalogue_info(catalogue, tensor)->role;
+
+    sonde__catalogue_set_role(catalogue, tensor,
+                              sonde__observe_role_joined(role, reader->collection));
     return sonde__trial_join(reader->trial, tensor, reader->collection)
                ? SONDE_OK
                : sonde__fail_nomem(reader->diag, "collections");
@@ -431,22 +121,31 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     sonde_diag why = {0};
     sonde_err err = sonde_selector_create_regex(pattern, &selector, &why);
 
-    if (err == SONDE_OK) {
-        err = sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count,
-                                     &why);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err != SONDE_OK && err != SONDE_ENOMEM) {
+    err = sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count, &why);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (size_t i = 0; i < count; i++) {
+        err = join(reader, ids[i]);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+error:
+    sonde_selector_free_ids(ids);
+    sonde_selector_destroy(selector);
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(reader->diag, "collections");
+    }
+    if (err != SONDE_OK) {
         sonde__trial_damage(&reader->trial->damage, reader->where,
                             "the pattern '%.100s' of '%.100s': %s", pattern,
                             reader->collection, why.found);
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        err = join(reader, ids[i]);
-    }
-    sonde_selector_free_ids(ids);
-    sonde_selector_destroy(selector);
-    return err == SONDE_ENOMEM ? sonde__fail_nomem(reader->diag, "collections")
-                               : SONDE_OK;
+    return SONDE_OK;
 }
 
 static sonde_err take_collection(const collection_reader *reader,
@@ -454,24 +153,31 @@ static sonde_err take_collection(const collection_reader *reader,
 {
     const json_t *names = json_object_get(collection, "tensor_names");
     const json_t *patterns = json_object_get(collection, "include_regex");
-    sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && i < json_array_size(names); i++) {
+    for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
         uint32_t tensor = 0;
 
         if (name != NULL && sonde__trial_known(reader->trial, name, &tensor)) {
-            err = join(reader, tensor);
+            const sonde_err err = join(reader, tensor);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    for (size_t i = 0; err == SONDE_OK && i < json_array_size(patterns); i++) {
+    for (size_t i = 0; i < json_array_size(patterns); i++) {
         const char *pattern = json_string_value(json_array_get(patterns, i));
 
         if (pattern != NULL) {
-            err = join_found(reader, pattern);
+            const sonde_err err = join_found(reader, pattern);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err take_collections(collection_reader *reader, const json_t *object)
@@ -487,7 +193,7 @@ static sonde_err take_collections(collection_reader *reader, const json_t *objec
         reader->trial->world =
             SONDE_MAX(reader->trial->world, (int)json_integer_value(workers));
     }
-    ((smdebug_state *)reader->trial->foreign)->has_collections = true;
+    ((sonde__import_smdebug *)reader->trial->foreign)->has_collections = true;
     json_object_foreach(collections, name, collection)
     {
         sonde_err err = SONDE_OK;
@@ -512,11 +218,15 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
 
     (void)snprintf(where, sizeof where, COLLECTIONS "/%.255s", name);
     err = sonde__trial_load_object(trial, where, &found, &object, diag);
-    if (object != NULL) {
-        err = take_collections(&reader, object);
-    } else if (err == SONDE_OK) {
-        ((smdebug_state *)trial->foreign)->has_collections = true; /* unreadable */
+    if (err != SONDE_OK) {
+        return err;
     }
+    if (object == NULL) {
+        ((sonde__import_smdebug *)trial->foreign)->has_collections =
+            true; /* unreadable */
+        return SONDE_OK;
+    }
+    err = take_collections(&reader, object);
     json_decref(object);
     return err;
 }
@@ -524,7 +234,7 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
 static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
 {
     static const char end[] = "_collections.json";
-    smdebug_state *smdebug = trial->foreign;
+    sonde__import_smdebug *smdebug = trial->foreign;
     const uint32_t tensors = sonde_catalogue_count(trial->catalogue);
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
@@ -535,24 +245,26 @@ static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
         return SONDE_OK;
     }
     folder = opendir(sonde__trial_path(trial->path, COLLECTIONS, path));
-    while (folder != NULL && err == SONDE_OK && (entry = readdir(folder)) != NULL) {
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name), tail = sizeof end - 1;
 
         if (length > tail && strcmp(entry->d_name + length - tail, end) == 0) {
             err = read_collection_file(trial, entry->d_name, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
     }
-    if (folder != NULL) {
-        (void)closedir(folder);
-    }
-    if (err == SONDE_OK) {
-        smdebug->collected = tensors;
-    }
+    smdebug->collected = tensors;
     if (!smdebug->has_collections && trial->ended && !smdebug->no_collections) {
         smdebug->no_collections = true;
         sonde__trial_damage(&trial->damage, COLLECTIONS,
                             "no file of collections: how many workers there "
                             "were is not known");
+    }
+error:
+    if (folder != NULL) {
+        (void)closedir(folder);
     }
     return err;
 }
@@ -595,7 +307,7 @@ static sonde_err find_worker(sonde_trial *trial, const char *name,
 /* --- listing ---------------------------------------------------------------------- */
 
 /* "000000000100_worker_0.json": step 100, worker "worker_0". */
-static bool parse_name(const char *name, int64_t *step, char worker[WORKER_NAME])
+static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPORT_WORKER])
 {
     enum { DIGITS = 12 };
     static const char end[] = ".json";
@@ -603,7 +315,7 @@ static bool parse_name(const char *name, int64_t *step, char worker[WORKER_NAME]
 
     if (length <= DIGITS + 1 + tail || strspn(name, "0123456789") != DIGITS ||
         name[DIGITS] != '_' || strcmp(name + length - tail, end) != 0 ||
-        length - DIGITS - 1 - tail >= WORKER_NAME) {
+        length - DIGITS - 1 - tail >= SONDE__IMPORT_WORKER) {
         return false;
     }
     *step = strtoll(name, NULL, 10);
@@ -612,9 +324,9 @@ static bool parse_name(const char *name, int64_t *step, char worker[WORKER_NAME]
     return true;
 }
 
-static bool add_file(smdebug_state *smdebug, int64_t step, const char *worker)
+static bool add_file(sonde__import_smdebug *smdebug, int64_t step, const char *worker)
 {
-    index_file *file = NULL;
+    sonde__import_index_file *file = NULL;
 
     if (!sonde__reserve(&smdebug->files, &smdebug->file_capacity, smdebug->file_count + 1,
                         sizeof *smdebug->files)) {
@@ -628,7 +340,7 @@ static bool add_file(smdebug_state *smdebug, int64_t step, const char *worker)
 
 static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *diag)
 {
-    char path[SONDE__PATH], worker[WORKER_NAME];
+    char path[SONDE__PATH], worker[SONDE__IMPORT_WORKER];
     const struct dirent *entry = NULL;
     bool ok = true;
     DIR *folder = opendir(sonde__trial_path(trial->path, name, path));
@@ -649,7 +361,7 @@ static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *d
 
 static int by_step(const void *left, const void *right)
 {
-    const index_file *a = left, *b = right;
+    const sonde__import_index_file *a = left, *b = right;
 
     if (a->step != b->step) {
         return a->step < b->step ? -1 : 1;
@@ -660,27 +372,31 @@ static int by_step(const void *left, const void *right)
 /* Lists the index files of the folders that can contain new ones. */
 static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
 {
-    smdebug_state *smdebug = trial->foreign;
+    sonde__import_smdebug *smdebug = trial->foreign;
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
     sonde_err err = SONDE_OK;
     DIR *index = opendir(sonde__trial_path(trial->path, "index", path));
 
     smdebug->file_count = 0;
-    while (index != NULL && err == SONDE_OK && (entry = readdir(index)) != NULL) {
+    while (index != NULL && (entry = readdir(index)) != NULL) {
         char *end = NULL, name[300];
         const long long number = strtoll(entry->d_name, &end, 10);
 
         if (end != entry->d_name && *end == '\0' && number >= smdebug->first_folder) {
             (void)snprintf(name, sizeof name, "index/%s", entry->d_name);
             err = list_folder(trial, name, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
-    }
-    if (index != NULL) {
-        (void)closedir(index);
     }
     if (smdebug->file_count > 0) {
         qsort(smdebug->files, smdebug->file_count, sizeof *smdebug->files, by_step);
+    }
+error:
+    if (index != NULL) {
+        (void)closedir(index);
     }
     return err;
 }
@@ -695,16 +411,20 @@ static bool is_read(const sonde_trial *trial, const sonde__trial_worker *worker,
 
 static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 {
-    const smdebug_state *smdebug = trial->foreign;
+    const sonde__import_smdebug *smdebug = trial->foreign;
 
     for (size_t i = 0; i < smdebug->file_count; i++) {
-        const index_file *file = &smdebug->files[i];
+        const sonde__import_index_file *file = &smdebug->files[i];
         sonde__trial_worker *worker = NULL;
         sonde_err err = find_worker(trial, file->worker, &worker, diag);
 
-        if (err == SONDE_OK && !is_read(trial, worker, file->step)) {
-            err = read_index(trial, worker, file->step, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
+        if (is_read(trial, worker, file->step)) {
+            continue;
+        }
+        err = sonde__import_read_index(trial, worker, file->step, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -715,7 +435,7 @@ static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
 /* Folders whose steps all workers have ended are not listed again. */
 static void skip_old_folders(sonde_trial *trial)
 {
-    smdebug_state *smdebug = trial->foreign;
+    sonde__import_smdebug *smdebug = trial->foreign;
     int64_t last = INT64_MAX;
 
     if (trial->worker_count < (size_t)trial->world) {
@@ -739,16 +459,19 @@ static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
 
     trial->changed = trial->changed || ended != trial->ended;
     trial->ended = ended;
-    if (err == SONDE_OK) {
-        err = read_new(trial, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_collections(trial, diag);
+    err = read_new(trial, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        skip_old_folders(trial);
+    err = read_collections(trial, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    skip_old_folders(trial);
+    return SONDE_OK;
 }
 
 const sonde__trial_foreign *const sonde__trial_foreign_formats[] = {
@@ -756,8 +479,9 @@ const sonde__trial_foreign *const sonde__trial_foreign_formats[] = {
                                   .is_one = is_smdebug,
                                   .open = open_smdebug,
                                   .refresh = refresh_smdebug,
-                                  .value = load_value,
-                                  .ahead = read_ahead,
+                                  .value = sonde__import_value,
+                                  .row = sonde__import_row,
+                                  .ahead = sonde__import_ahead,
                                   .close = close_smdebug},
     NULL,
 };

@@ -19,32 +19,32 @@ enum { CHUNK = 1024 /* elements */ };
 static void add_f16(uint16_t *sum, const uint16_t *elements, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sum[i] =
-            sonde_f32_to_f16(sonde_f16_to_f32(sum[i]) + sonde_f16_to_f32(elements[i]));
+        sum[i] = sonde__dtype_f32_to_f16(sonde__dtype_f16_to_f32(sum[i]) +
+                                         sonde__dtype_f16_to_f32(elements[i]));
     }
 }
 
 static void add_bf16(uint16_t *sum, const uint16_t *elements, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sum[i] =
-            sonde_f32_to_bf16(sonde_bf16_to_f32(sum[i]) + sonde_bf16_to_f32(elements[i]));
+        sum[i] = sonde__dtype_f32_to_bf16(sonde__dtype_bf16_to_f32(sum[i]) +
+                                          sonde__dtype_bf16_to_f32(elements[i]));
     }
 }
 
 static void add_e4m3(uint8_t *sum, const uint8_t *elements, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sum[i] = sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(sum[i]) +
-                                      sonde_f8_e4m3_to_f32(elements[i]));
+        sum[i] = sonde__dtype_f32_to_f8_e4m3(sonde__dtype_f8_e4m3_to_f32(sum[i]) +
+                                             sonde__dtype_f8_e4m3_to_f32(elements[i]));
     }
 }
 
 static void add_e5m2(uint8_t *sum, const uint8_t *elements, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sum[i] = sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(sum[i]) +
-                                      sonde_f8_e5m2_to_f32(elements[i]));
+        sum[i] = sonde__dtype_f32_to_f8_e5m2(sonde__dtype_f8_e5m2_to_f32(sum[i]) +
+                                             sonde__dtype_f8_e5m2_to_f32(elements[i]));
     }
 }
 
@@ -117,8 +117,10 @@ static void divide_eighths(sonde_dtype dtype, uint8_t *values, int64_t count,
 {
     for (int64_t i = 0; i < count; i++) {
         values[i] = dtype == SONDE_F8_E4M3
-                        ? sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(values[i]) / divisor)
-                        : sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(values[i]) / divisor);
+                        ? sonde__dtype_f32_to_f8_e4m3(
+                              sonde__dtype_f8_e4m3_to_f32(values[i]) / divisor)
+                        : sonde__dtype_f32_to_f8_e5m2(
+                              sonde__dtype_f8_e5m2_to_f32(values[i]) / divisor);
     }
 }
 
@@ -126,9 +128,10 @@ static void divide_halves(sonde_dtype dtype, uint16_t *values, int64_t count,
                           float divisor)
 {
     for (int64_t i = 0; i < count; i++) {
-        values[i] = dtype == SONDE_F16
-                        ? sonde_f32_to_f16(sonde_f16_to_f32(values[i]) / divisor)
-                        : sonde_f32_to_bf16(sonde_bf16_to_f32(values[i]) / divisor);
+        values[i] =
+            dtype == SONDE_F16
+                ? sonde__dtype_f32_to_f16(sonde__dtype_f16_to_f32(values[i]) / divisor)
+                : sonde__dtype_f32_to_bf16(sonde__dtype_bf16_to_f32(values[i]) / divisor);
     }
 }
 

@@ -14,7 +14,7 @@
 SONDE_API void sonde__observe_accumulate(void *sum, const sonde_view *view);
 /* values := values / by, of a floating dtype; by >= 1. The 16-bit ones are divided as
  * float32. */
-SONDE_API void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count,
-                                     int64_t divisor);
+void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count,
+                           int64_t divisor);
 
 #endif

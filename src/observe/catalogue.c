@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/names.h"
 #include "observe/tensor_names.h"
+#include "observe/tensor_roles.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -92,6 +93,12 @@ const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
 {
     assert(id < catalogue->names.count);
     return &catalogue->info[id];
+}
+
+void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_role role)
+{
+    assert(id < catalogue->names.count);
+    catalogue->info[id].role = role;
 }
 
 /* --- declaring -------------------------------------------------------------------- */

@@ -92,8 +92,7 @@ typedef struct sonde__observe_member {
 
 /* --- collections.c ---------------------------------------------------------------- */
 
-SONDE_API extern const char
-    *const sonde__observe_builtin_collections[]; /* NULL-terminated */
+extern const char *const sonde__observe_builtin_collections[]; /* NULL-terminated */
 /* NULL if there is none of that name. */
 SONDE_API sonde__observe_collection *
 sonde__observe_find_collection(sonde__observe_setup *setup, const char *name);

@@ -421,10 +421,10 @@ sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
                                     const sonde__yaml *root)
 {
     static const char *const keys[] = {
-        "path",         "resume",       "ring_bytes",  "segment_bytes", "segment_seconds",
-        "when_full",    "compress",     "save_all",    "dry_run",       "vitals",
-        "include",      "vitals_every", "collections", SCHEDULE_KEYS,   MODE_KEYS,
-        REDUCTION_KEYS,
+        "path",      "resume",       "ring_bytes",  "segment_bytes", "segment_seconds",
+        "when_full", "compress",     "save_all",    "dry_run",       "vitals",
+        "include",   "vitals_every", "collections", "wait_seconds",  SCHEDULE_KEYS,
+        MODE_KEYS,   REDUCTION_KEYS,
     };
 
     return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));

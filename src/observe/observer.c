@@ -223,13 +223,15 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
 {
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
-    sonde_observation seen = {.at = observer->at, .view = view};
+    sonde_observation seen; /* set field by field: clearing it first costs more */
     sonde_vitals own;
     uint64_t hash = 0;
 
     if (wanted == 0) {
         return;
     }
+    seen.at = observer->at;
+    seen.view = view;
     seen.at.micro_batch = micro_batch;
     seen.at.replica = replica;
     if ((wanted & SONDE_HOW_VITALS) && vitals == NULL) {

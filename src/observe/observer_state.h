@@ -73,11 +73,10 @@ SONDE_API sonde_err sonde__observer_add_ids(sonde_observer *observer,
 
 /* extend is called by sonde_observer_extend with the first new id. It adds the taps for the
  * new ids as it did before bind. */
-SONDE_API sonde_err sonde__observer_on_extend(sonde_observer *observer,
-                                              sonde_err (*extend)(void *user,
-                                                                  uint32_t first_id,
-                                                                  sonde_diag *diag),
-                                              void *user, sonde_diag *diag);
+sonde_err sonde__observer_on_extend(sonde_observer *observer,
+                                    sonde_err (*extend)(void *user, uint32_t first_id,
+                                                        sonde_diag *diag),
+                                    void *user, sonde_diag *diag);
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

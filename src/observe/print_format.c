@@ -119,15 +119,34 @@ static size_t write_integer(sonde_dtype dtype, const void *element, char *buf)
 
 enum { PLAIN = 16 /* digits that an integer may have before it gets an exponent */ };
 
+/* Writes so many digits. False: they read back as another element. */
+static bool write_digits(sonde_dtype dtype, double value, int digits, char *buf)
+{
+    uint64_t room = 0;
+
+    (void)snprintf(buf, SONDE__CELL, "%.*g", digits, value);
+    sonde_element_set(dtype, &room, strtod(buf, NULL));
+    return sonde_element_get(dtype, &room) == value;
+}
+
+/* Fewer digits than most elements need: the search begins here if these are too few. One
+ * digit more is never further from the value, so it cannot be worse, except at powers of
+ * two, whose neighbours lie at two distances. */
+static int begin_search(sonde_dtype dtype, double value, char *buf)
+{
+    int exponent = 0;
+    const int many = dtype == SONDE_F64 ? 15 : dtype == SONDE_F32 ? 6 : 1;
+
+    return fabs(frexp(value, &exponent)) != 0.5 && !write_digits(dtype, value, many, buf)
+               ? many + 1
+               : 1;
+}
+
 /* The fewest significant digits that give the same element back. */
 static void write_shortest(sonde_dtype dtype, double value, char *buf)
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        uint64_t room = 0;
-
-        (void)snprintf(buf, SONDE__CELL, "%.*g", digits, value);
-        sonde_element_set(dtype, &room, strtod(buf, NULL));
-        if (sonde_element_get(dtype, &room) == value) {
+    for (int digits = begin_search(dtype, value, buf); digits <= 17; digits++) {
+        if (write_digits(dtype, value, digits, buf)) {
             const int exponent = exponent_of(fabs(value), digits);
 
             if (exponent >= digits && exponent < PLAIN) { /* 100, not 1e+02 */
@@ -516,7 +535,7 @@ sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options 
     while (out.tight > 0 && options->separator[out.tight - 1] == ' ') {
         out.tight--;
     }
-    if (sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
+    if (options->digits > 0 && sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
         visit(&out, 0, view->data, look);
     }
     out.style = sonde__observe_cell_decide(&out.survey, view->dtype, options);

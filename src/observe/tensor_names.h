@@ -39,12 +39,12 @@ SONDE_API bool sonde__observe_glob_match(const char *pattern, const char *text);
  * The offset of a "model." that stands at the start of text or right behind a prefix that
  * ends in "___", else SIZE_MAX.
  */
-SONDE_API size_t sonde__observe_model_prefix(const char *text);
+size_t sonde__observe_model_prefix(const char *text);
 enum { SONDE__MODEL_LENGTH = 6 };
 
 /* A selector of exactly that name, whatever characters it has. */
-SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
-                                                 sonde_diag *diag);
+sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
+                                       sonde_diag *diag);
 
 /* Copies a selector. */
 sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
@@ -54,23 +54,18 @@ sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **
  * same selector again after tensors were added. marks has an entry for every tensor.
  * unknown_is_fine: a name or module that is unknown marks nothing and is no error.
  */
-SONDE_API sonde_err sonde__selector_mark(const sonde_selector *selector,
-                                         const sonde_catalogue *catalogue,
-                                         uint32_t first_id, bool unknown_is_fine,
-                                         uint8_t *marks, sonde_diag *diag);
+sonde_err sonde__selector_mark(const sonde_selector *selector,
+                               const sonde_catalogue *catalogue, uint32_t first_id,
+                               bool unknown_is_fine, uint8_t *marks, sonde_diag *diag);
 
 /* Makes info that of an alias of a tensor of the catalogue, with its dtype and shape: in the
  * catalogue that info is from the batch may be of another size. */
-SONDE_API void sonde__observe_make_alias(sonde_tensor_info *info,
-                                         const sonde_catalogue *catalogue,
-                                         uint32_t tensor);
+void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
+                               uint32_t tensor);
 
-/* The role of a foreign tensor by its name (docs/recording.md). */
-SONDE_API sonde_role sonde__observe_role_by_name(const char *name);
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
-SONDE_API bool sonde__observe_in_module(const sonde_tensor_info *info, const char *path);
+bool sonde__observe_in_module(const sonde_tensor_info *info, const char *path);
 /* The same of any tensor of the catalogue. */
-SONDE_API bool sonde__observe_has_module(const sonde_catalogue *catalogue,
-                                         const char *path);
+bool sonde__observe_has_module(const sonde_catalogue *catalogue, const char *path);
 
 #endif

@@ -11,7 +11,8 @@
  * appended bytes until publish or close: they become visible only then, in the order of
  * these calls.
  *
- * Functions that return int return 0 or an errno.
+ * Functions that return int return 0 or an errno. Those on folders and small files repeat
+ * what may pass (sonde__record_try_again); the writer repeats all others.
  */
 #ifndef SONDE_RECORD_BACKEND_H
 #define SONDE_RECORD_BACKEND_H
@@ -44,6 +45,9 @@ typedef struct sonde__record_backend_ops {
     int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size);
     int (*remove)(sonde__record_backend *backend, const char *name);
+    /* The path on this machine of a file that may be mapped; borrowed until the next call.
+     * The op may be NULL: the store has no place for one. */
+    const char *(*place)(sonde__record_backend *backend, const char *name);
     /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
     /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size. */
@@ -81,6 +85,15 @@ struct sonde__record_file {
     uint64_t end; /* settled bytes */
     bool in_bulk; /* a hint of the writer: a large amount follows */
 };
+
+/* True if failed is an error that may pass (EIO and its like), after a wait of 1, 2, 4 ... ms;
+ * *attempts begins with 0. False after 255 ms in total:
+ *
+ *     do { failed = ...; } while (sonde__record_try_again(&attempts, failed)); */
+bool sonde__record_try_again(int *attempts, int failed);
+/* Creates a file; one of the same name, which a failed attempt left, is emptied. */
+int sonde__record_claim(sonde__record_backend *backend, const char *name,
+                        sonde__record_file **out);
 
 /* Stores in a folder of this machine. path is copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,

@@ -68,6 +68,7 @@ typedef struct local_file {
     uint64_t head;        /* bytes to come before the bulk's first block */
     uint64_t promised;    /* the end of what was put in bulk */
     uint64_t aside;       /* the file's length with the space set aside; 0: none is */
+    bool unsure;          /* a sync has failed: what is on the disk is not known */
 } local_file;
 
 /* The path of a name, in buffer, which is home->name or home->other. */
@@ -116,16 +117,16 @@ static int make_way(char *path)
 static int make_folder(sonde__record_backend *backend, const char *name, bool *made)
 {
     local_folder *home = (local_folder *)backend;
-    int failed = 0;
+    int failed = 0, attempts = 0;
     struct stat about;
 
     (void)path_of(home, home->name, name);
-    if (name[0] == '\0') {
-        failed = make_way(home->name);
-    }
-    if (failed == 0 && mkdir(home->name, 0777) != 0) {
-        failed = errno;
-    }
+    do {
+        failed = name[0] == '\0' ? make_way(home->name) : 0;
+        if (failed == 0 && mkdir(home->name, 0777) != 0) {
+            failed = errno;
+        }
+    } while (sonde__record_try_again(&attempts, failed));
     *made = failed == 0;
     if (failed == EEXIST) {
         failed = stat(home->name, &about) != 0 ? errno
@@ -146,12 +147,16 @@ static int list(sonde__record_backend *backend, const char *name,
                 sonde__record_backend_seen seen, void *user)
 {
     local_folder *home = (local_folder *)backend;
-    DIR *folder = opendir(path_of(home, home->name, name));
+    DIR *folder = NULL;
     struct dirent *entry = NULL;
-    int failed = 0;
+    int failed = 0, attempts = 0;
 
+    do {
+        folder = opendir(path_of(home, home->name, name));
+        failed = folder == NULL ? errno : 0;
+    } while (sonde__record_try_again(&attempts, failed));
     if (folder == NULL) {
-        return errno;
+        return failed;
     }
     for (errno = 0; (entry = readdir(folder)) != NULL; errno = 0) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
@@ -163,17 +168,27 @@ static int list(sonde__record_backend *backend, const char *name,
     return failed;
 }
 
+static const char *place(sonde__record_backend *backend, const char *name)
+{
+    local_folder *home = (local_folder *)backend;
+
+    return path_of(home, home->name, name);
+}
+
 static int lock_folder(sonde__record_backend *backend, const char *name)
 {
     local_folder *home = (local_folder *)backend;
     char file[NAME_ROOM];
-    int failed = 0;
+    int failed = 0, attempts = 0;
 
     (void)snprintf(file, sizeof file, "%s/lock", name);
-    home->lock =
-        open(path_of(home, home->name, file), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (home->lock < 0) {
-        return errno;
+    do {
+        home->lock =
+            open(path_of(home, home->name, file), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        failed = home->lock < 0 ? errno : 0;
+    } while (sonde__record_try_again(&attempts, failed));
+    if (failed != 0) {
+        return failed;
     }
     if (flock(home->lock, LOCK_EX | LOCK_NB) != 0) {
         failed = errno == EWOULDBLOCK ? EBUSY : errno;
@@ -185,10 +200,9 @@ static int lock_folder(sonde__record_backend *backend, const char *name)
 
 /* --- small files ------------------------------------------------------------------ */
 
-static int replace(sonde__record_backend *backend, const char *name, const void *bytes,
-                   size_t size, bool once, bool sync)
+static int replace_now(local_folder *home, const char *name, const void *bytes,
+                       size_t size, bool once, bool sync)
 {
-    local_folder *home = (local_folder *)backend;
     const char *const final = path_of(home, home->name, name);
     int failed = 0, fd = -1;
 
@@ -216,10 +230,19 @@ static int replace(sonde__record_backend *backend, const char *name, const void 
     return failed;
 }
 
-static int load(sonde__record_backend *backend, const char *name, char **bytes,
-                size_t *size)
+static int replace(sonde__record_backend *backend, const char *name, const void *bytes,
+                   size_t size, bool once, bool sync)
 {
-    local_folder *home = (local_folder *)backend;
+    int failed = 0, attempts = 0;
+
+    do {
+        failed = replace_now((local_folder *)backend, name, bytes, size, once, sync);
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed;
+}
+
+static int load_now(local_folder *home, const char *name, char **bytes, size_t *size)
+{
     const int fd = open(path_of(home, home->name, name), O_RDONLY | O_CLOEXEC);
     struct stat about;
     char *block = NULL;
@@ -255,11 +278,26 @@ static int load(sonde__record_backend *backend, const char *name, char **bytes,
     return 0;
 }
 
+static int load(sonde__record_backend *backend, const char *name, char **bytes,
+                size_t *size)
+{
+    int failed = 0, attempts = 0;
+
+    do {
+        failed = load_now((local_folder *)backend, name, bytes, size);
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed;
+}
+
 static int remove_file(sonde__record_backend *backend, const char *name)
 {
     local_folder *home = (local_folder *)backend;
+    int failed = 0, attempts = 0;
 
-    return unlink(path_of(home, home->name, name)) != 0 ? errno : 0;
+    do {
+        failed = unlink(path_of(home, home->name, name)) != 0 ? errno : 0;
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed;
 }
 
 /* --- opening files ---------------------------------------------------------------- */
@@ -303,7 +341,12 @@ static int create_file(sonde__record_backend *backend, const char *name,
 static int reopen_file(sonde__record_backend *backend, const char *name,
                        sonde__record_file **out)
 {
-    return open_file((local_folder *)backend, name, 0, out);
+    int failed = 0, attempts = 0;
+
+    do {
+        failed = open_file((local_folder *)backend, name, 0, out);
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed;
 }
 
 static int write_at(sonde__record_file *base, uint64_t offset, const void *bytes,
@@ -532,6 +575,25 @@ static int truncate_file(sonde__record_file *base, uint64_t size)
     return 0;
 }
 
+/* After a failed sync the kernel takes the pages for clean, and the next sync succeeds without
+ * writing them: all bytes are written again. */
+static int write_again(local_file *file)
+{
+    enum { PIECE = 1024 * 1024 };
+    char *const piece = sonde__malloc(PIECE);
+    size_t got = 1;
+    int failed = piece == NULL ? ENOMEM : 0;
+
+    for (uint64_t at = 0; failed == 0 && got > 0; at += got) {
+        failed = read_at(&file->file, at, piece, PIECE, &got);
+        if (failed == 0) {
+            failed = write_at(&file->file, at, piece, got);
+        }
+    }
+    sonde__free(piece);
+    return failed;
+}
+
 static int sync_file(sonde__record_file *base)
 {
     local_file *file = (local_file *)base;
@@ -543,7 +605,15 @@ static int sync_file(sonde__record_file *base)
             return failed;
         }
     }
-    return fdatasync(file->fd) != 0 ? errno : 0;
+    if (file->unsure) {
+        const int failed = write_again(file);
+
+        if (failed != 0) {
+            return failed;
+        }
+    }
+    file->unsure = fdatasync(file->fd) != 0;
+    return file->unsure ? errno : 0;
 }
 
 /* Starts writing the blocks, so that the next commit of the file system's journal, for any
@@ -599,6 +669,7 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         .replace = replace,
         .load = load,
         .remove = remove_file,
+        .place = place,
         .lock = lock_folder,
         .create = create_file,
         .open = reopen_file,

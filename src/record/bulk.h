@@ -33,19 +33,17 @@ enum {
 typedef struct sonde__record_bulk sonde__record_bulk;
 
 /* NULL if memory runs out. */
-SONDE_API sonde__record_bulk *sonde__record_bulk_create(void);
-SONDE_API void sonde__record_bulk_destroy(sonde__record_bulk *bulk);
+sonde__record_bulk *sonde__record_bulk_create(void);
+void sonde__record_bulk_destroy(sonde__record_bulk *bulk);
 
 /* fd is open with O_DIRECT and borrowed until end; at is a multiple of a block. */
-SONDE_API void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd,
-                                        uint64_t offset);
+void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t offset);
 /* Copies. Errors are returned by end. */
-SONDE_API void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes,
-                                      size_t size);
+void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes, size_t size);
 /* Waits for all writes. *good: the end of the data in the file without a hole. *rest, *left:
  * the last bytes (less than a block), not yet in the file, valid until the next begin.
  * Returns an errno; then there is no rest. */
-SONDE_API int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good,
-                                     const void **rest, size_t *left);
+int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good, const void **rest,
+                           size_t *left);
 
 #endif

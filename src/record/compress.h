@@ -23,17 +23,16 @@ typedef struct sonde__record_compressor {
     size_t shuffled_size;
 } sonde__record_compressor;
 
-SONDE_API sonde_err sonde__record_compressor_init(sonde__record_compressor *compressor);
-SONDE_API void sonde__record_compressor_fini(sonde__record_compressor *compressor);
+sonde_err sonde__record_compressor_init(sonde__record_compressor *compressor);
+void sonde__record_compressor_fini(sonde__record_compressor *compressor);
 /* Bytes of scratch that packing n bytes may take. */
-SONDE_API size_t sonde__record_compressor_bound(size_t n);
+size_t sonde__record_compressor_bound(size_t n);
 /* Compresses a value into scratch, which has room for the bound, and sets *packed,
  * line->bytes and line->packing; *packed is NULL if the value stays as it is. */
-SONDE_API void sonde__record_compress(sonde__record_compressor *compressor,
-                                      sonde__record_tensor *tensor,
-                                      sonde__record_scratch *scratch, const void *bytes,
-                                      sonde__record_index_line *line,
-                                      const void **packed);
+void sonde__record_compress(sonde__record_compressor *compressor,
+                            sonde__record_tensor *tensor, sonde__record_scratch *scratch,
+                            const void *bytes, sonde__record_index_line *line,
+                            const void **packed);
 /* n elements of size bytes each. */
 SONDE_API void sonde__record_shuffle(const void *source, size_t n, size_t size,
                                      void *target);

@@ -9,7 +9,7 @@
 
 #include <sonde/export.h>
 
-SONDE_API uint64_t sonde__record_digest(const void *bytes, size_t size);
+uint64_t sonde__record_digest(const void *bytes, size_t size);
 
 /* The same, one for each instruction set. */
 uint64_t sonde__record_digest_generic(const void *bytes, size_t size);

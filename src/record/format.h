@@ -22,6 +22,7 @@
 #define SONDE__STATE_FILE "state.json"
 #define SONDE__GENERATIONS_FILE "generations.jsonl" /* after the first resume */
 #define SONDE__LOCK_FILE "lock"                     /* flock by the writing process */
+#define SONDE__RING_FILE "ring"                     /* of a writer that runs, or died */
 
 enum {
     SONDE__MOST_NAME = 4096,   /* bytes of a tensor's name */

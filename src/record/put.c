@@ -79,16 +79,41 @@ static void copy_past_cache(void *target, const void *source, size_t bytes)
 
 /* --- room ------------------------------------------------------------------------- */
 
+#define SLACK 0.25 /* seconds beyond which a writer is taken to hang */
+
+/* True if the writer has stood still since a wait that lasted too long. */
+static bool is_stuck(sonde_recorder *recorder)
+{
+    return recorder->stuck_at == sonde__record_ring_tail(&recorder->ring);
+}
+
+/* False once the wait has lasted too long. */
+static bool wait_on(sonde_recorder *recorder, double began)
+{
+    const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
+
+    /* a writer that can still act makes room by itself after wait_seconds */
+    if (sonde__now() - began > recorder->writer.wait_seconds + SLACK) {
+        recorder->stuck_at = tail;
+        return false;
+    }
+    sonde__record_ring_wait(&recorder->ring, tail);
+    return true;
+}
+
+/* NULL if there is none within wait_seconds: the writer's system call hangs. */
 static void *wait_for_room(sonde_recorder *recorder, uint32_t kind, size_t size)
 {
     const double began = sonde__now();
     void *room = NULL;
 
-    (void)atomic_fetch_add_explicit(&recorder->waits, 1, memory_order_relaxed);
-    while (room == NULL) {
-        sonde__record_ring_wait(&recorder->ring, recorder->ring.tail_seen);
-        room = sonde__record_ring_reserve(&recorder->ring, kind, size);
+    if (is_stuck(recorder)) {
+        return NULL;
     }
+    (void)atomic_fetch_add_explicit(&recorder->waits, 1, memory_order_relaxed);
+    do {
+        room = sonde__record_ring_reserve(&recorder->ring, kind, size);
+    } while (room == NULL && wait_on(recorder, began));
     atomic_store_explicit(&recorder->waited,
                           atomic_load_explicit(&recorder->waited, memory_order_relaxed) +
                               sonde__now() - began,
@@ -106,8 +131,8 @@ void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind, size_t si
 
 void sonde__recorder_lose_full(sonde_recorder *recorder)
 {
-    if (atomic_fetch_add_explicit(&recorder->writer.ring_full, 1, memory_order_relaxed) ==
-        0) {
+    if (atomic_fetch_add_explicit(&recorder->ring.shared->full, 1,
+                                  memory_order_relaxed) == 0) {
         sonde_log(SONDE_LOG_WARNING, "record",
                   "records are being lost: they come faster than they can be written");
     }
@@ -115,7 +140,8 @@ void sonde__recorder_lose_full(sonde_recorder *recorder)
 
 void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned long id)
 {
-    (void)atomic_fetch_add_explicit(&recorder->writer.refused, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&recorder->ring.shared->refused, 1,
+                                    memory_order_relaxed);
     if (!recorder->complained) {
         recorder->complained = true;
         sonde_log(SONDE_LOG_ERROR, "record", "a value of tensor %lu is not recorded: %s",
@@ -136,9 +162,9 @@ sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
-                                     const char *const *names, size_t count,
-                                     sonde_diag *diag)
+sonde_err sonde__recorder_collections(sonde_recorder *recorder, uint32_t id,
+                                      const char *const *names, size_t count,
+                                      sonde_diag *diag)
 {
     sonde_text text = {0};
 
@@ -287,7 +313,7 @@ bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits)
     return listed == LISTED;
 }
 
-sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
+sonde_err sonde__recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
 {
     uint32_t also = SONDE_NO_TENSOR; /* the original of an alias */
 
@@ -303,7 +329,7 @@ sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_dia
         recorder->expected++;
     }
     also = sonde_catalogue_info(recorder->catalogue, id)->same_as;
-    return also != id ? sonde_recorder_expect(recorder, also, diag) : SONDE_OK;
+    return also != id ? sonde__recorder_expect(recorder, also, diag) : SONDE_OK;
 }
 
 /* --- values ----------------------------------------------------------------------- */
@@ -314,7 +340,14 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
 {
     const bool listed =
         id < recorder->state_count && recorder->states[id] == SONDE__LISTED;
+    _Atomic uint64_t *const handed_over = &recorder->ring.shared->put;
 
+    if (recorder->closed) {
+        return false;
+    }
+    atomic_store_explicit(handed_over,
+                          atomic_load_explicit(handed_over, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (!listed && id >= sonde_catalogue_count(recorder->catalogue)) {
         sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
         return false;
@@ -387,16 +420,17 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
                        bool waits)
 {
     sonde__record_writer *const writer = &recorder->writer;
+    const double began = sonde__now();
     unsigned char *aside = NULL;
 
     while (atomic_load_explicit(&writer->far_away, memory_order_acquire)) {
-        if (!waits || atomic_load_explicit(&writer->faulty, memory_order_acquire)) {
+        if (!waits || is_stuck(recorder) ||
+            atomic_load_explicit(&writer->gave_up, memory_order_acquire) ||
+            !wait_on(recorder, began)) {
             return NULL;
         }
-        sonde__record_ring_wait(&recorder->ring,
-                                sonde__record_ring_tail(&recorder->ring));
     }
-    aside = sonde__malloc(bytes);
+    aside = sonde__record_ring_large(&recorder->ring, bytes);
     if (aside != NULL) {
         pack(aside, view, bytes);
     }
@@ -429,7 +463,6 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
     }
     message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_VALUE, size, waits);
     if (message == NULL) {
-        sonde__free(far);
         sonde__recorder_lose_full(recorder);
         return;
     }
@@ -530,12 +563,13 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
 
 void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
-    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT || recorder->closed) {
         return;
     }
     if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
         sonde__recorder_end_quiet(recorder);
     }
+    atomic_store_explicit(&recorder->producer, pthread_self(), memory_order_relaxed);
     recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
     recorder->anything = false;
     if (recorder->has_quiet) {

@@ -3,17 +3,13 @@
  *
  * The first of several workers writes run.json; the others find it and join, each with a new
  * folder of its own.
- *
- * Resuming finds the global step at which the run continues, from which on older records are
- * superseded, and the next step of each mode. Valid steps are read from the files of steps,
- * which recovery has closed: of each generation those below the first step of every later
- * one.
  */
 #include "record/record_run.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/salvage.h"
 
 #include <sonde/json.h>
 
@@ -58,7 +54,8 @@ static char *compact(const char *save)
     return text;
 }
 
-static sonde_err print_run(const sonde_recorder_options *options, sonde_text *text,
+static sonde_err print_run(sonde__record_writer *writer,
+                           const sonde_recorder_options *options, sonde_text *text,
                            sonde_diag *diag)
 {
     const char *const strings[][2] = {{"program", options->program},
@@ -66,17 +63,17 @@ static sonde_err print_run(const sonde_recorder_options *options, sonde_text *te
                                       {"graph", options->graph}};
     sonde_json json = {.text = text};
     unsigned char lot[16];
-    char id[2 * sizeof lot + 1], date[SONDE__DATE_TEXT], *save = NULL;
+    char date[SONDE__DATE_TEXT], *save = NULL;
 
     if (getrandom(lot, sizeof lot, 0) != (ssize_t)sizeof lot) {
         return sonde__fail_errno(diag, options->path, "no random numbers for its id");
     }
     for (size_t i = 0; i < sizeof lot; i++) {
-        (void)snprintf(id + 2 * i, 3, "%02x", (unsigned)lot[i]);
+        (void)snprintf(writer->id + 2 * i, 3, "%02x", (unsigned)lot[i]);
     }
     sonde_json_object(&json, NULL);
     sonde_json_int(&json, "sonde_run", SONDE__FORMAT_VERSION);
-    sonde_json_string(&json, "id", id);
+    sonde_json_string(&json, "id", writer->id);
     sonde_json_string(&json, "created", sonde__date_text(date));
     sonde_json_int(&json, "world", ranks(options));
     for (size_t i = 0; i < SONDE_COUNT_OF(strings); i++) {
@@ -128,10 +125,14 @@ static sonde_err read_run(sonde__record_writer *writer,
     } else if (id != NULL && strcmp(id, found) != 0) {
         err = sonde__fail(diag, SONDE_EINVAL, options->path, found, "its id is not '%s'",
                           id);
-    } else if ((world != NULL ? json_integer_value(world) : 1) != ranks(options)) {
+    } else if (options->world >= 0 &&
+               (world != NULL ? json_integer_value(world) : 1) != ranks(options)) {
         err = sonde__fail(diag, SONDE_EINVAL, options->path, "as many workers as it has",
                           "a world of %d, not %lld", ranks(options),
                           world != NULL ? (long long)json_integer_value(world) : 1LL);
+    }
+    if (found != NULL) {
+        (void)snprintf(writer->id, sizeof writer->id, "%s", found);
     }
     json_decref(object);
     return err;
@@ -149,6 +150,7 @@ static void print_state(const sonde__record_writer *writer, bool running,
                         sonde_text *text)
 {
     const sonde__record_counters *now = &writer->counters, *before = &writer->before;
+    sonde__record_ring_head *const head = writer->ring->shared;
     const int64_t last =
         SONDE_MAX(atomic_load_explicit(&now->last_step, memory_order_relaxed),
                   atomic_load_explicit(&before->last_step, memory_order_relaxed));
@@ -157,9 +159,11 @@ static void print_state(const sonde__record_writer *writer, bool running,
 
     sonde_json_object(&json, NULL);
     sonde_json_string(&json, "status", running ? "running" : "ended");
-    sonde_json_int(&json, "pid", getpid());
+    sonde_json_int(&json, "pid", writer->pid);
     sonde_json_string(&json, "host", writer->host);
-    sonde_json_string(&json, "heartbeat", sonde__date_text(date));
+    sonde_json_string(&json, "heartbeat",
+                      writer->heartbeat[0] != '\0' ? writer->heartbeat
+                                                   : sonde__date_text(date));
     sonde_json_int(&json, "last_step", last);
     sonde_json_uint(&json, "segment", writer->segment.number);
     sonde_json_uint(&json, "stats", writer->stats.number);
@@ -169,14 +173,18 @@ static void print_state(const sonde__record_writer *writer, bool running,
     sonde_json_uint(&json, "records", both(&now->records, &before->records));
     sonde_json_uint(&json, "bytes", both(&now->bytes, &before->bytes));
     sonde_json_uint(&json, "rows", both(&now->rows, &before->rows));
+    sonde_json_uint(&json, "sketches", both(&now->sketches, &before->sketches));
+    sonde_json_uint(&json, "put",
+                    atomic_load_explicit(&head->put, memory_order_relaxed) +
+                        writer->put_before);
     sonde_json_object(&json, "lost");
     sonde_json_uint(&json, "ring_full",
-                    atomic_load_explicit(&writer->ring_full, memory_order_relaxed) +
+                    atomic_load_explicit(&head->full, memory_order_relaxed) +
                         writer->ring_full_before);
     sonde_json_uint(&json, "disk_full", both(&now->disk_full, &before->disk_full));
     sonde_json_uint(&json, "io_error",
                     both(&now->io_error, &before->io_error) +
-                        atomic_load_explicit(&writer->refused, memory_order_relaxed));
+                        atomic_load_explicit(&head->refused, memory_order_relaxed));
     sonde_json_end(&json);
     sonde_json_end(&json);
     sonde_text_add(text, "\n");
@@ -245,7 +253,7 @@ static sonde_err begin_new(sonde__record_writer *writer,
     sonde_text text = {0};
     contents seen = {0};
     bool made = false;
-    sonde_err err = print_run(options, &text, diag);
+    sonde_err err = print_run(writer, options, &text, diag);
     int failed = 0;
 
     writer->run = text.data;
@@ -314,11 +322,89 @@ static void restore_losses(sonde__record_writer *writer)
                 (uint64_t)json_integer_value(json_object_get(lost, "io_error")));
     json_decref(state);
     sonde__free(text);
+    writer->put_before =
+        writer->ring_full_before + atomic_load(&writer->before.disk_full) +
+        atomic_load(&writer->before.io_error) + atomic_load(&writer->before.records) +
+        atomic_load(&writer->before.rows) + atomic_load(&writer->before.sketches);
 }
 
-/* Finds where the recovered run continues, and adds the line of its generation. */
-static sonde_err resume(sonde__record_writer *writer,
-                        const sonde_recorder_options *options, sonde_diag *diag);
+/* Closes the files of a dead writer, and writes what it left in its ring. */
+static sonde_err recover(sonde__record_writer *writer, const char *where,
+                         sonde_diag *diag)
+{
+    sonde_err err = sonde__record_salvage_find(writer, where, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__record_run_recover(writer, where, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!writer->has_mark) {
+        restore_losses(writer);
+    }
+    return sonde__record_salvage_finish(writer, where, &writer->salvaged, diag);
+}
+
+/*
+ * Restores the worker's tensors, closes its files and writes what a dead writer left in its
+ * ring; then state.json, after which the ring is not needed. before_state is called in
+ * between.
+ */
+static sonde_err with_old_ring(
+    sonde__record_writer *writer, const sonde_recorder_options *options,
+    sonde_err (*before_state)(sonde__record_writer *writer,
+                              const sonde_recorder_options *options, sonde_diag *diag),
+    sonde_diag *diag)
+{
+    sonde__record_ring *const own = writer->ring;
+    sonde__record_ring old;
+    bool running = true;
+    int failed = 0;
+    sonde_err err = sonde__record_ring_init(&old, 1);
+
+    if (err != SONDE_OK) {
+        return sonde__fail_nomem(diag, "the ring of a run");
+    }
+    writer->ring = &old;
+    err = sonde__record_tensors_restore(&writer->tensors, options->path, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = recover(writer, options->path, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = before_state(writer, options, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    running = writer->heartbeat[0] == '\0' || atomic_load(&old.shared->closing) == 0;
+    writer->ring = own;
+    failed = sonde__record_writer_beat(writer, running);
+    if (failed != 0) {
+        err = fail(diag, options, failed, "state.json cannot be written");
+        goto error;
+    }
+    sonde__record_ring_remove(&old);
+
+error:
+    writer->ring = own;
+    sonde__record_ring_fini(&old);
+    return err;
+}
+
+/* A reader that recovers the run holds the lock for a moment. */
+static int wait_for_lock(sonde__record_writer *writer)
+{
+    int failed = 0, attempts = 0;
+
+    do {
+        failed = writer->backend->ops->lock(writer->backend, writer->folder);
+    } while (failed == EBUSY && sonde__record_try_again(&attempts, EAGAIN));
+    return failed;
+}
 
 static sonde_err begin_again(sonde__record_writer *writer,
                              const sonde_recorder_options *options, sonde_diag *diag)
@@ -334,34 +420,19 @@ static sonde_err begin_again(sonde__record_writer *writer,
     }
     failed = backend->ops->make_folder(backend, writer->folder, &made);
     if (failed == 0) {
-        failed = backend->ops->lock(backend, writer->folder);
+        failed = wait_for_lock(writer);
     }
     if (failed != 0) {
         return fail(diag, options, failed, "the worker's folder cannot be used");
     }
-    err = sonde__record_tensors_restore(&writer->tensors, options->path, diag);
-    if (err != SONDE_OK) {
+    err = with_old_ring(writer, options, sonde__record_run_resume, diag);
+    if (err != SONDE_OK || options->rank != 0) {
         return err;
     }
-    err = sonde__record_run_recover(writer, options->path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = resume(writer, options, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    restore_losses(writer);
-    if (options->rank == 0) {
-        failed = backend->ops->remove(backend, SONDE__END_FILE);
-        failed = failed == ENOENT ? 0 : failed;
-    }
-    if (failed == 0) {
-        failed = sonde__record_writer_beat(writer, true);
-    }
-    return failed == 0
+    failed = backend->ops->remove(backend, SONDE__END_FILE);
+    return failed == 0 || failed == ENOENT
                ? SONDE_OK
-               : fail(diag, options, failed, "the worker's folder cannot be used");
+               : fail(diag, options, failed, "end.json cannot be removed");
 }
 
 /* False only if there is certainly no run.json. */
@@ -374,6 +445,62 @@ static bool has_run(sonde__record_writer *writer)
 
     sonde__free(text);
     return failed != ENOENT;
+}
+
+/* state.json keeps the process that it names: the dead one. */
+static sonde_err keep_process(sonde__record_writer *writer,
+                              const sonde_recorder_options *options, sonde_diag *diag)
+{
+    char path[SONDE__FILE_NAME * 2], *text = NULL;
+    size_t size = 0;
+    json_t *state = NULL;
+    const char *host = NULL, *beat = NULL;
+    int64_t last = 0;
+
+    (void)diag;
+    (void)options;
+    (void)snprintf(writer->heartbeat, sizeof writer->heartbeat,
+                   "1970-01-01T00:00:00.000000Z");
+    (void)snprintf(path, sizeof path, "%s/%s", writer->folder, SONDE__STATE_FILE);
+    if (writer->backend->ops->load(writer->backend, path, &text, &size) != 0) {
+        return SONDE_OK;
+    }
+    state = json_loads(text, 0, NULL);
+    host = json_string_value(json_object_get(state, "host"));
+    beat = json_string_value(json_object_get(state, "heartbeat"));
+    writer->pid = json_integer_value(json_object_get(state, "pid"));
+    writer->generation =
+        (uint64_t)json_integer_value(json_object_get(state, "generation"));
+    last = json_integer_value(json_object_get(state, "last_step"));
+    if (host != NULL && beat != NULL) {
+        (void)snprintf(writer->host, sizeof writer->host, "%s", host);
+        (void)snprintf(writer->heartbeat, sizeof writer->heartbeat, "%s", beat);
+    }
+    if (state != NULL) {
+        atomic_store(&writer->before.last_step,
+                     SONDE_MAX(atomic_load(&writer->before.last_step), last));
+    }
+    json_decref(state);
+    sonde__free(text);
+    return SONDE_OK;
+}
+
+sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
+                                    const sonde_recorder_options *options,
+                                    sonde_diag *diag)
+{
+    sonde__record_backend *const backend = writer->backend;
+    sonde_err err = read_run(writer, options, NULL, diag);
+    int failed = 0;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    failed = backend->ops->lock(backend, writer->folder);
+    if (failed != 0) {
+        return fail(diag, options, failed, "the worker's folder cannot be used");
+    }
+    return with_old_ring(writer, options, keep_process, diag);
 }
 
 sonde_err sonde__record_run_begin(sonde__record_writer *writer,
@@ -411,12 +538,11 @@ void sonde__record_run_undo(sonde__record_writer *writer)
 
 /* --- the end ---------------------------------------------------------------------- */
 
-int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
-                          const char *text)
+int sonde__record_run_end(sonde__record_writer *writer)
 {
     static const char *const reasons[] = {"finished", "interrupted", "failed", "rule"};
     const sonde__record_counters *now = &writer->counters, *before = &writer->before;
-    const size_t which = (size_t)reason;
+    const size_t which = (size_t)writer->reason;
     sonde_text end = {0};
     sonde_json json = {.text = &end};
     char date[SONDE__DATE_TEXT];
@@ -425,7 +551,7 @@ int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
     sonde_json_object(&json, NULL);
     sonde_json_string(&json, "reason",
                       which < SONDE_COUNT_OF(reasons) ? reasons[which] : "failed");
-    sonde_json_string(&json, "text", text != NULL ? text : "");
+    sonde_json_string(&json, "text", writer->text != NULL ? writer->text : "");
     sonde_json_string(&json, "ended", sonde__date_text(date));
     sonde_json_int(
         &json, "last_step",
@@ -438,232 +564,4 @@ int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
     }
     sonde_text_fini(&end);
     return failed;
-}
-
-/* --- resuming --------------------------------------------------------------------- */
-
-typedef struct history {
-    sonde__record_writer *writer;
-    const char *where;
-    sonde_diag *diag;
-    sonde__record_generation *generations;
-    size_t count, capacity;
-    sonde_text lines;             /* of generations.jsonl */
-    sonde__record_step_row *rows; /* of valid steps */
-    size_t row_count, row_capacity;
-} history;
-
-static sonde_err resume_failed(const history *past, int failed, const char *path)
-{
-    char where[256];
-
-    if (failed == ENOMEM) {
-        return sonde__fail_nomem(past->diag, "resuming a run");
-    }
-    (void)snprintf(where, sizeof where, "%s/%s", past->where, path);
-    errno = failed;
-    return sonde__fail_errno(past->diag, where, "cannot be resumed");
-}
-
-static const char *history_path(const history *past, const char *name, char *path)
-{
-    (void)snprintf(path, SONDE__FILE_NAME * 2, "%s/%s", past->writer->folder, name);
-    return path;
-}
-
-/* --- what is there ------------------------------------------------------------------ */
-
-static sonde_err take_generation(history *past, const char *text, size_t length)
-{
-    if (!sonde__reserve(&past->generations, &past->capacity, past->count + 1,
-                        sizeof *past->generations)) {
-        return resume_failed(past, ENOMEM, "");
-    }
-    if (!sonde__record_generation_parse(text, length, &past->generations[past->count])) {
-        return sonde__fail(past->diag, SONDE_EFORMAT, past->where, "generations",
-                           "line %zu of %s/" SONDE__GENERATIONS_FILE " is damaged",
-                           past->count + 1, past->writer->folder);
-    }
-    past->count++;
-    return SONDE_OK;
-}
-
-static sonde_err read_generations(history *past)
-{
-    sonde__record_backend *const backend = past->writer->backend;
-    char path[SONDE__FILE_NAME * 2], *text = NULL, *end = NULL;
-    size_t size = 0;
-    const int failed = backend->ops->load(
-        backend, history_path(past, SONDE__GENERATIONS_FILE, path), &text, &size);
-    sonde_err err = SONDE_OK;
-
-    if (failed != 0) {
-        return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
-    }
-    for (char *line = text;
-         err == SONDE_OK &&
-         (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
-         line = end + 1) {
-        err = take_generation(past, line, (size_t)(end - line));
-        sonde_text_put(&past->lines, line, (size_t)(end + 1 - line));
-    }
-    sonde__free(text);
-    return err;
-}
-
-/* The valid rows of a file of steps. */
-static sonde_err read_steps(history *past, uint64_t number)
-{
-    sonde__record_backend *const backend = past->writer->backend;
-    const int64_t limit = sonde__record_generation_limit(past->generations, past->count,
-                                                         SONDE__FILE_STEPS, number);
-    char path[SONDE__FILE_NAME * 2], name[SONDE__FILE_NAME], *text = NULL;
-    size_t size = 0;
-    int failed = 0;
-
-    sonde__record_file_name(name, SONDE__FILE_STEPS, number, false);
-    failed = backend->ops->load(backend, history_path(past, name, path), &text, &size);
-    if (failed != 0) { /* readers report a missing file */
-        return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
-    }
-    for (size_t offset = SONDE__STEPS_HEAD;
-         offset + SONDE__STEPS_ROW <= size && failed == 0; offset += SONDE__STEPS_ROW) {
-        sonde__record_step_row row;
-
-        memcpy(&row, text + offset, sizeof row);
-        if (!sonde__record_step_valid(&row) || row.step >= limit) {
-            continue;
-        }
-        if (sonde__reserve(&past->rows, &past->row_capacity, past->row_count + 1,
-                           sizeof *past->rows)) {
-            past->rows[past->row_count++] = row;
-        } else {
-            failed = ENOMEM;
-        }
-    }
-    sonde__free(text);
-    return failed == 0 ? SONDE_OK : resume_failed(past, failed, path);
-}
-
-/* --- where it continues ------------------------------------------------------------- */
-
-/*
- * The global step of a mode's step. A step without a row is counted back from the next one
- * with a row, or else on from the last row: a step of another mode has a row between.
- */
-static int64_t global_of(const history *past, sonde_mode mode, int64_t step)
-{
-    int64_t last = -1, next = 0; /* row; step of the mode */
-
-    for (size_t i = 0; i < past->row_count; i++) {
-        const sonde__record_step_row *row = &past->rows[i];
-
-        if (row->mode == (uint32_t)mode && row->mode_step >= step) {
-            return SONDE_MAX(row->step - (row->mode_step - step), 0);
-        }
-        next = row->mode == (uint32_t)mode ? row->mode_step + 1 : next;
-        last = SONDE_MAX(last, row->step);
-    }
-    return last + 1 + (step - next);
-}
-
-static int64_t find_begin(const history *past, const sonde_recorder_options *options)
-{
-    int64_t last = -1;
-
-    if (options->resume_step == SONDE_RESUME_ANEW) {
-        return 0;
-    }
-    if (options->resume_step == SONDE_RESUME_BEHIND) {
-        for (size_t i = 0; i < past->row_count; i++) {
-            last = SONDE_MAX(last, past->rows[i].step);
-        }
-        return last + 1;
-    }
-    return options->resume_mode == SONDE_MODE_GLOBAL
-               ? options->resume_step
-               : global_of(past, options->resume_mode, options->resume_step);
-}
-
-/* The next step of each mode, if the run continues at a global step. */
-static void count_modes(const history *past, const sonde_recorder_options *options,
-                        int64_t begin)
-{
-    int64_t *const next = past->writer->next;
-    int64_t last = -1;
-
-    for (size_t i = 0; i < past->row_count; i++) {
-        const sonde__record_step_row *row = &past->rows[i];
-
-        if (row->step < begin) {
-            next[row->mode] = SONDE_MAX(next[row->mode], row->mode_step + 1);
-            last = SONDE_MAX(last, row->step);
-        }
-    }
-    if (options->resume_step > 0) {
-        next[options->resume_mode] = options->resume_step;
-    }
-    next[SONDE_MODE_GLOBAL] = begin;
-    atomic_init(&past->writer->before.last_step, last);
-}
-
-/* Written before the first file of the generation. */
-static sonde_err write_generation(history *past, int64_t begin)
-{
-    sonde__record_writer *const writer = past->writer;
-    const uint64_t last = past->count > 0 ? past->generations[past->count - 1].number : 0;
-    const sonde__record_generation line = {
-        .number = last + 1,
-        .step = begin,
-        .time = sonde__date(),
-        .first = {[SONDE__FILE_SEGMENT] = writer->segment.number,
-                  [SONDE__FILE_INDEX] = writer->segment.number,
-                  [SONDE__FILE_STATS] = writer->stats.number,
-                  [SONDE__FILE_SKETCH] = writer->sketches.number,
-                  [SONDE__FILE_STEPS] = writer->steps.number}};
-    char path[SONDE__FILE_NAME * 2], text[SONDE__GENERATION_ROOM];
-    int failed = ENOMEM;
-
-    sonde_text_put(&past->lines, text, sonde__record_generation_print(&line, text));
-    (void)history_path(past, SONDE__GENERATIONS_FILE, path);
-    if (!past->lines.failed) {
-        failed = writer->backend->ops->replace(writer->backend, path, past->lines.data,
-                                               past->lines.length, false, true);
-    }
-    writer->generation = line.number;
-    return failed == 0 ? SONDE_OK : resume_failed(past, failed, path);
-}
-
-/* A worker that has written nothing has nothing to supersede. */
-static bool is_empty(const history *past)
-{
-    const sonde__record_writer *writer = past->writer;
-
-    return past->count == 0 && writer->segment.number == 0 && writer->stats.number == 0 &&
-           writer->sketches.number == 0 && writer->steps.number == 0;
-}
-
-static sonde_err resume(sonde__record_writer *writer,
-                        const sonde_recorder_options *options, sonde_diag *diag)
-{
-    history past = {.writer = writer, .where = options->path, .diag = diag};
-    sonde_err err = read_generations(&past);
-
-    int64_t begin = 0;
-
-    for (uint64_t n = 0; n < writer->steps.number && err == SONDE_OK; n++) {
-        err = read_steps(&past, n);
-    }
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    begin = find_begin(&past, options);
-    count_modes(&past, options, begin);
-    err = is_empty(&past) ? SONDE_OK : write_generation(&past, begin);
-
-error:
-    sonde__free(past.generations);
-    sonde__free(past.rows);
-    sonde_text_fini(&past.lines);
-    return err;
 }

@@ -40,7 +40,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
         return err;
     }
     if (own->recorder != NULL) {
-        err = sonde_recorder_expect(own->recorder, id, diag);
+        err = sonde__recorder_expect(own->recorder, id, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -71,56 +71,73 @@ unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
     return id < sink->shown_count && is_shown(sink, id, where) ? sink->shown[id].how : 0;
 }
 
-void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
-                            unsigned how)
+/* The observation is not copied: its fields were stored a moment ago, one by one, and wide
+ * loads of them would wait until all stores before are in the cache, those of the value
+ * recorded last included. */
+static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation *seen,
+                 unsigned how)
 {
     sonde_recorder *const recorder = sink->recorder;
-    sonde_observation part = *seen;
 
-    part.how = how;
     if (how & SONDE_HOW_RAW) {
         sink->values++;
         sink->bytes +=
             (uint64_t)sonde_view_count(seen->view) * sonde_dtype_size(seen->view->dtype);
         if (recorder != NULL) {
-            sonde_recorder_put(recorder, seen->id, &seen->at, seen->view);
+            sonde_recorder_put(recorder, id, &seen->at, seen->view);
         }
     }
     if ((how & SONDE_HOW_VITALS) && seen->vitals != NULL) {
         sink->rows++;
         if (recorder != NULL) {
-            sonde_recorder_put_vitals(recorder, seen->id, &seen->at, seen->vitals);
+            sonde_recorder_put_vitals(recorder, id, &seen->at, seen->vitals);
         }
     }
     if ((how & SONDE_HOW_SKETCH) && seen->sketch != NULL) {
         sink->sketches++;
         if (recorder != NULL) {
-            sonde_recorder_put_sketch(recorder, seen->id, &seen->at, seen->sketch);
+            sonde_recorder_put_sketch(recorder, id, &seen->at, seen->sketch);
         }
     }
     if (how != 0 && sink->witness != NULL) {
+        sonde_observation part = *seen;
+
+        part.id = id;
+        part.how = how;
         sink->witness->put(sink->witness, &part);
     }
 }
 
-static void put(sonde_sink *sink, const sonde_observation *seen)
+void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
+                            unsigned how)
 {
-    sonde__record_sink *own = self(sink);
+    give(sink, seen->id, seen, how);
+}
+
+void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
+                             const sonde_observation *seen)
+{
     unsigned how = seen->how & KEPT;
 
-    if (seen->id < own->shown_count) { /* else it was never prepared */
-        sonde__record_shown *shown = &own->shown[seen->id];
+    if (id < sink->shown_count) { /* else it was never prepared */
+        sonde__record_shown *shown = &sink->shown[id];
 
-        if (!is_shown(own, seen->id, &seen->at)) {
-            *shown = (sonde__record_shown){.round = own->round,
-                                           .step = seen->at.global_step,
-                                           .micro_batch = seen->at.micro_batch,
-                                           .replica = seen->at.replica};
+        if (!is_shown(sink, id, &seen->at)) {
+            shown->round = sink->round;
+            shown->step = seen->at.global_step;
+            shown->micro_batch = seen->at.micro_batch;
+            shown->replica = seen->at.replica;
+            shown->how = 0;
         }
         how &= ~shown->how;
         shown->how |= how;
     }
-    sonde__record_sink_put(own, seen, how);
+    give(sink, id, seen, how);
+}
+
+static void put(sonde_sink *sink, const sonde_observation *seen)
+{
+    sonde__record_sink_take(self(sink), seen->id, seen);
 }
 
 static void end_step(sonde_sink *sink, const sonde_coordinate *at)

@@ -151,6 +151,16 @@ nomem:
     return false;
 }
 
+bool sonde__record_tensors_map(sonde__record_tensors *tensors, uint32_t id,
+                               uint32_t value)
+{
+    if (!reserve_map(tensors, id)) {
+        return false;
+    }
+    tensors->map[id] = value;
+    return true;
+}
+
 int sonde__record_tensors_add(sonde__record_tensors *tensors,
                               const sonde__record_tensor_message *message)
 {
@@ -232,7 +242,7 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
     char path[SONDE__FILE_NAME * 2];
     char *text = NULL;
     size_t size = 0;
-    int failed = 0;
+    int failed = 0, attempts = 0;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(path, sizeof path, "%s/%s", stream->folder, SONDE__CATALOGUE_FILE);
@@ -253,7 +263,9 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
         goto error;
     }
     stream->end = tensors->lines.length;
-    failed = ops->truncate(stream->file, stream->end);
+    do {
+        failed = ops->truncate(stream->file, stream->end);
+    } while (sonde__record_try_again(&attempts, failed));
     if (failed != 0) {
         goto error;
     }

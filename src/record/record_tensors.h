@@ -25,14 +25,15 @@ typedef enum sonde__record_message_kind {
     SONDE__MESSAGE_VITALS = 2, /* sonde__record_vitals_message */
     SONDE__MESSAGE_SKETCH = 3, /* sonde__record_sketch_message */
     SONDE__MESSAGE_TENSOR = 4, /* sonde__record_tensor_message */
-    SONDE__MESSAGE_END = 5     /* sonde__record_end_message */
+    SONDE__MESSAGE_END = 5,    /* sonde__record_end_message */
+    SONDE__MESSAGE_KINDS = 6
 } sonde__record_message_kind;
 
 typedef struct sonde__record_value_message {
     sonde__record_block block;
     sonde__record_index_line
         line;  /* all but offset and hash; tensor is the producer's id */
-    void *far; /* NULL, or the bytes of a large value, freed by the reader */
+    void *far; /* NULL, or the bytes of a large value, beside the ring */
     _Alignas(SONDE__RING_LINE) unsigned char bytes[];
 } sonde__record_value_message;
 
@@ -84,10 +85,9 @@ typedef struct sonde__record_tensors {
     sonde__record_stream catalogue;
 } sonde__record_tensors;
 
-SONDE_API void sonde__record_tensors_init(sonde__record_tensors *tensors,
-                                          sonde__record_backend *backend,
-                                          const char *folder);
-SONDE_API void sonde__record_tensors_fini(sonde__record_tensors *tensors);
+void sonde__record_tensors_init(sonde__record_tensors *tensors,
+                                sonde__record_backend *backend, const char *folder);
+void sonde__record_tensors_fini(sonde__record_tensors *tensors);
 /* The file's id of a producer's; SONDE_NO_TENSOR if it has none. */
 static inline uint32_t sonde__record_tensors_find(const sonde__record_tensors *tensors,
                                                   uint32_t id)
@@ -97,12 +97,16 @@ static inline uint32_t sonde__record_tensors_find(const sonde__record_tensors *t
 /* Adds a tensor: an id, and a line that the next commit writes. A line longer than the format
  * allows is refused: 0, and the tensor has no id. Returns 0, or ENOMEM with nothing
  * changed. */
-SONDE_API int sonde__record_tensors_add(sonde__record_tensors *tensors,
-                                        const sonde__record_tensor_message *message);
+int sonde__record_tensors_add(sonde__record_tensors *tensors,
+                              const sonde__record_tensor_message *message);
+/* Sets the file's id of a producer's. False if memory runs out. */
+bool sonde__record_tensors_map(sonde__record_tensors *tensors, uint32_t id,
+                               uint32_t value);
 /* For a resumed run: reads the catalogue from its file and removes a truncated last line. */
-SONDE_API SONDE_CHECKED sonde_err sonde__record_tensors_restore(
-    sonde__record_tensors *tensors, const char *where, sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors,
+                                                      const char *where,
+                                                      sonde_diag *diag);
 /* The catalogue's file is lost: the next commit writes all of it again. */
-SONDE_API void sonde__record_tensors_abandon(sonde__record_tensors *tensors);
+void sonde__record_tensors_abandon(sonde__record_tensors *tensors);
 
 #endif

@@ -20,6 +20,7 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
+    WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
@@ -51,6 +52,10 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
         return sonde__fail(diag, SONDE_EINVAL, "segment_seconds",
                            "seconds, or 0 for 30 of them", "%g",
                            options->segment_seconds);
+    }
+    if (!(options->wait_seconds >= 0.0)) {
+        return sonde__fail(diag, SONDE_EINVAL, "wait_seconds",
+                           "seconds, or 0 for 30 of them", "%g", options->wait_seconds);
     }
     if ((unsigned)options->when_full > SONDE_WHEN_FULL_DROP) {
         return sonde__fail(diag, SONDE_EINVAL, "when_full", "a sonde_when_full", "%d",
@@ -143,16 +148,25 @@ static void destroy(sonde_recorder *recorder)
     sonde__free(recorder);
 }
 
+/* Called by the writer's thread once the system call that held it has returned. */
+static void abandoned(void *user)
+{
+    destroy(user);
+}
+
 static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
 {
     const sonde_recorder_options *options = &recorder->options;
     sonde__record_writer *const writer = &recorder->writer;
-    sonde_err err = SONDE_OK;
 
     writer->ring = &recorder->ring;
     writer->segment_bytes = options->segment_bytes > 0 ? options->segment_bytes : SEGMENT;
     writer->segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : SECONDS;
+    writer->wait_seconds = options->wait_seconds > 0.0 ? options->wait_seconds : WAIT;
+    writer->ends = options->rank == 0;
+    writer->left = abandoned;
+    writer->user = recorder;
     sonde__record_worker_folder(writer->folder, options->rank);
     sonde__record_tensors_init(&writer->tensors, writer->backend, writer->folder);
     sonde__record_stream_init(&writer->stats, writer->backend, writer->folder,
@@ -161,14 +175,13 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                               SONDE__FILE_SKETCH);
     sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
                               SONDE__FILE_STEPS);
-    err = sonde__record_segment_init(&writer->segment, writer->backend, writer->folder,
-                                     options->rank);
-    if (err == SONDE_OK && options->compress) {
-        err = sonde__record_compressor_init(&writer->compressor);
-    }
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
-    if (err != SONDE_OK || writer->scratch.start == NULL) {
+    if (writer->scratch.start == NULL ||
+        sonde__record_segment_init(&writer->segment, writer->backend, writer->folder,
+                                   options->rank) != SONDE_OK ||
+        (options->compress &&
+         sonde__record_compressor_init(&writer->compressor) != SONDE_OK)) {
         return sonde__fail_nomem(diag, "a recorder");
     }
     return SONDE_OK;
@@ -197,6 +210,57 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     return set_up_writer(recorder, diag);
 }
 
+/* Moves the ring into the worker's folder, where it outlives the process. */
+static void keep_ring(sonde_recorder *recorder)
+{
+    sonde__record_writer *const writer = &recorder->writer;
+    const sonde__record_backend_ops *const ops = writer->backend->ops;
+    char name[SONDE__FILE_NAME * 2];
+    int failed = ENOTSUP, attempts = 0;
+
+    (void)snprintf(name, sizeof name, "%s/%s", writer->folder, SONDE__RING_FILE);
+    while (ops->place != NULL) {
+        failed =
+            sonde__record_ring_keep(&recorder->ring, ops->place(writer->backend, name),
+                                    writer->id, recorder->options.rank);
+        if (!sonde__record_try_again(&attempts, failed)) {
+            break;
+        }
+    }
+    recorder->ring.shared->put_before = writer->put_before;
+    recorder->ring.shared->full_before = writer->ring_full_before;
+    if (failed != 0) {
+        sonde_log(
+            SONDE_LOG_WARNING, "record",
+            "%s: there is no file for the ring (%s): a process that is killed loses "
+            "its last records",
+            recorder->options.path, strerror(failed));
+    }
+}
+
+/* The files, and the thread that writes them; neither if it fails. */
+static sonde_err begin(sonde_recorder *recorder, sonde_diag *diag)
+{
+    sonde__record_writer *const writer = &recorder->writer;
+    sonde_err err = sonde__record_run_begin(writer, &recorder->options, diag);
+
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    keep_ring(recorder);
+    err = sonde__record_writer_start(writer, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    sonde__recorder_enter(recorder);
+    return SONDE_OK;
+
+error:
+    sonde__record_ring_remove(&recorder->ring);
+    sonde__record_run_undo(writer);
+    return err;
+}
+
 sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
                                     const sonde_catalogue *catalogue,
                                     sonde__record_backend *backend, sonde_recorder **out,
@@ -213,23 +277,22 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
     recorder->writer.backend = backend;
     recorder->options = *options;
     recorder->catalogue = catalogue;
+    recorder->stuck_at = UINT64_MAX;
     err = copy_strings(&recorder->options) ? set_up(recorder, diag)
                                            : sonde__fail_nomem(diag, "a recorder");
-    if (err == SONDE_OK) {
-        err = sonde__record_run_begin(&recorder->writer, &recorder->options, diag);
-        if (err == SONDE_OK) {
-            err = sonde__record_writer_start(&recorder->writer, diag);
-        }
-        if (err != SONDE_OK) {
-            sonde__record_run_undo(&recorder->writer);
-        }
-    }
     if (err != SONDE_OK) {
-        destroy(recorder);
-        return err;
+        goto error;
+    }
+    err = begin(recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = recorder;
     return SONDE_OK;
+
+error:
+    destroy(recorder);
+    return err;
 }
 
 sonde_err sonde_recorder_create(const sonde_recorder_options *options,
@@ -239,12 +302,45 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
     sonde__record_backend *backend = NULL;
     sonde_err err = check_options(options, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__record_backend_local(options->path, &backend, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK
-               ? sonde__recorder_create_on(options, catalogue, backend, out, diag)
-               : err;
+    err = sonde__record_backend_local(options->path, &backend, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
+}
+
+sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
+                                 sonde_diag *diag)
+{
+    sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
+    sonde_err err = SONDE_OK;
+
+    if (recorder == NULL) {
+        return sonde__fail_nomem(diag, "a recorder");
+    }
+    sonde__record_writer_init(&recorder->writer);
+    recorder->options = (sonde_recorder_options){.rank = rank, .world = -1};
+    recorder->options.path = sonde__strdup(path);
+    err = recorder->options.path == NULL ||
+                  sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK
+              ? sonde__fail_nomem(diag, "a recorder")
+              : sonde__record_backend_local(path, &recorder->writer.backend, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = set_up_writer(recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__record_run_salvage(&recorder->writer, &recorder->options, diag);
+    *records = recorder->writer.salvaged;
+
+error:
+    destroy(recorder);
+    return err;
 }
 
 /* --- ending ----------------------------------------------------------------------- */
@@ -259,24 +355,27 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
         .bytes = atomic_load_explicit(&counters->bytes, memory_order_relaxed),
         .rows = atomic_load_explicit(&counters->rows, memory_order_relaxed),
         .sketches = atomic_load_explicit(&counters->sketches, memory_order_relaxed),
-        .lost_ring_full = atomic_load_explicit(&writer->ring_full, memory_order_relaxed),
+        .lost_ring_full =
+            atomic_load_explicit(&recorder->ring.shared->full, memory_order_relaxed),
         .lost_disk_full =
             atomic_load_explicit(&counters->disk_full, memory_order_relaxed),
-        .lost_io_error = atomic_load_explicit(&counters->io_error, memory_order_relaxed) +
-                         atomic_load_explicit(&writer->refused, memory_order_relaxed),
+        .lost_io_error =
+            atomic_load_explicit(&counters->io_error, memory_order_relaxed) +
+            atomic_load_explicit(&recorder->ring.shared->refused, memory_order_relaxed),
         .waits = atomic_load_explicit(&recorder->waits, memory_order_relaxed),
         .waited_seconds = atomic_load_explicit(&recorder->waited, memory_order_relaxed),
         .last_step = atomic_load_explicit(&counters->last_step, memory_order_relaxed),
     };
 }
 
-void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+void sonde__recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
 {
     memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }
 
-static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_diag *diag)
+static sonde_err judge(const sonde_recorder *recorder, sonde_diag *diag)
 {
+    const int end_failed = recorder->writer.end_fault;
     sonde_recorder_stats stats;
 
     sonde_recorder_get_stats(recorder, &stats);
@@ -301,23 +400,28 @@ static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_dia
 sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                const char *text, sonde_diag *diag)
 {
-    sonde__record_writer *writer = NULL;
-    int failed = 0;
+    char path[256];
+    double waited = 0.0;
+    bool is_left = false;
     sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return SONDE_OK;
     }
-    writer = &recorder->writer;
-    sonde__recorder_end_quiet(recorder);
-    sonde__record_writer_stop(writer);
-    failed = writer->fault;
-    if (recorder->options.rank == 0) {
-        const int end = sonde__record_run_end(writer, reason, text);
-
-        failed = failed != 0 ? failed : end;
+    sonde__recorder_leave(recorder);
+    is_left = recorder->is_left;
+    (void)snprintf(path, sizeof path, "%s", recorder->options.path);
+    waited = recorder->writer.wait_seconds;
+    if (!recorder->is_over) {
+        sonde__recorder_end_quiet(recorder);
+        is_left = !sonde__recorder_stop(recorder, reason, text);
     }
-    err = judge(recorder, failed, diag);
+    if (is_left) { /* it is the thread's now */
+        return sonde__fail(diag, SONDE_EIO, path, "a disk that answers",
+                           "records are not written: a system call has hung for %g s",
+                           waited);
+    }
+    err = judge(recorder, diag);
     destroy(recorder);
     return err;
 }

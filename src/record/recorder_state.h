@@ -15,7 +15,7 @@
 /* What the writer knows about a tensor. */
 enum {
     SONDE__UNKNOWN = 0,
-    SONDE__EXPECTED = 1, /* announced by sonde_recorder_expect */
+    SONDE__EXPECTED = 1, /* announced by sonde__recorder_expect */
     SONDE__LISTED = 2
 };
 
@@ -37,9 +37,17 @@ struct sonde_recorder {
     sonde__record_collected *collected; /* by id */
     size_t collected_count, collected_capacity;
     bool complained;
+    uint64_t stuck_at;      /* the ring's tail when a wait lasted too long; UINT64_MAX */
     bool anything;          /* was put since the last end of a step */
     bool has_quiet;         /* nothing was put at the last step that ended, which is */
     sonde_coordinate quiet; /* not written yet */
+
+    /* Set by the exit handler, and in a forked child: nothing is recorded any more. */
+    bool closed;
+    bool is_over;                    /* the writer has been stopped */
+    bool is_left;                    /* but a system call held it: nothing may be freed */
+    sonde_recorder *previous, *next; /* of all open ones (exit.c) */
+    _Atomic(pthread_t) producer;     /* the thread that ended the last step */
 
     /* For sonde_recorder_get_stats: */
     _Atomic uint64_t waits;
@@ -55,20 +63,25 @@ static inline bool sonde__recorder_waits(const sonde_recorder *recorder, bool ra
     return recorder->options.when_full == SONDE_WHEN_FULL_WAIT ||
            (recorder->options.when_full == SONDE_WHEN_FULL_DEFAULT && raw);
 }
-/* Room in the ring; waits for it if waits, otherwise NULL if there is none. */
-SONDE_API void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind,
-                                        size_t size, bool waits);
+/* Room in the ring. NULL if there is none: now, or if waits for wait_seconds. */
+void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind, size_t size,
+                              bool waits);
 /* Counts a record lost to a full ring; and one that is invalid. */
-SONDE_API void sonde__recorder_lose_full(sonde_recorder *recorder);
-SONDE_API void sonde__recorder_refuse(sonde_recorder *recorder, const char *what,
-                                      unsigned long id);
+void sonde__recorder_lose_full(sonde_recorder *recorder);
+void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned long id);
 /* Writes the end of the last step if it had no puts. */
-SONDE_API void sonde__recorder_end_quiet(sonde_recorder *recorder);
+void sonde__recorder_end_quiet(sonde_recorder *recorder);
 /* Lists the tensor (its id is below the catalogue's count) for the writer, after the expected
  * ones. False: not now (counted as lost to a full ring), or never (refused). */
-SONDE_API bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits);
+bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits);
+/* Enters the recorder in the list that the exit handler closes, and leaves it. */
+void sonde__recorder_enter(sonde_recorder *recorder);
+void sonde__recorder_leave(sonde_recorder *recorder);
+/* Stops the writer. False: a system call hangs (writer.h). */
+bool sonde__recorder_stop(sonde_recorder *recorder, sonde_run_end reason,
+                          const char *text);
 /* SONDE_EINVAL if a name is too long. */
-SONDE_API sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);
+sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);
 /* A recorder on a given store, which is taken even if it fails. The options are not
  * checked. */
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(

@@ -38,6 +38,8 @@ typedef struct recovery {
     uint64_t records, bytes;
     uint64_t items[SONDE__FILE_OTHER]; /* by kind: rows, sketches, steps */
     uint64_t next[SONDE__FILE_OTHER];  /* by kind: one more than the last number kept */
+    uint64_t beyond[SONDE__MARKS];     /* items from the numbers of the ring's mark on */
+    int failed;                        /* the last errno of the store */
 } recovery;
 
 static void note(void *user, const char *name)
@@ -89,10 +91,11 @@ static const char *path_of(const recovery *r, sonde__record_file_kind kind,
     return path;
 }
 
-static sonde_err fail(const recovery *r, int failed, const char *path)
+static sonde_err fail(recovery *r, int failed, const char *path)
 {
     char where[256];
 
+    r->failed = failed;
     if (failed == ENOMEM) {
         return sonde__fail_nomem(r->diag, "recovering a run");
     }
@@ -101,9 +104,19 @@ static sonde_err fail(const recovery *r, int failed, const char *path)
     return sonde__fail_errno(r->diag, where, "cannot be recovered");
 }
 
-/* Keeps a closed file of that number. */
-static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
+/* Keeps a closed file of that number with its items. */
+static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number,
+                  uint64_t items)
 {
+    static const int marks[SONDE__FILE_OTHER] = {
+        [SONDE__FILE_SEGMENT] = SONDE__MARK_VALUES,
+        [SONDE__FILE_STATS] = SONDE__MARK_ROWS,
+        [SONDE__FILE_SKETCH] = SONDE__MARK_SKETCHES,
+        [SONDE__FILE_STEPS] = SONDE__MARK_STEPS};
+
+    if (number >= r->writer->mark.number[marks[kind]]) {
+        r->beyond[marks[kind]] += items;
+    }
     r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
 }
 
@@ -184,7 +197,7 @@ static sonde_err count_segment(recovery *r, uint64_t number)
     }
     replay_index(r, text, size, NULL, &tally);
     sonde__free(text);
-    stays(r, SONDE__FILE_SEGMENT, number);
+    stays(r, SONDE__FILE_SEGMENT, number, tally.values);
     return SONDE_OK;
 }
 
@@ -273,7 +286,7 @@ static sonde_err close_segment(recovery *r, uint64_t number, sonde__record_file 
             failed = backend->ops->publish(
                 data, part_path, path_of(r, SONDE__FILE_SEGMENT, number, false, path));
         }
-        stays(r, SONDE__FILE_SEGMENT, number);
+        stays(r, SONDE__FILE_SEGMENT, number, tally.values);
     } else {
         err = remove_segment(r, number);
     }
@@ -379,7 +392,7 @@ static sonde_err count_stream(recovery *r, sonde__record_file_kind kind, uint64_
     if (failed != 0) {
         return fail(r, failed, path);
     }
-    stays(r, kind, number);
+    stays(r, kind, number, items);
     r->items[kind] += items;
     return SONDE_OK;
 }
@@ -417,7 +430,7 @@ static sonde_err recover_stream(recovery *r, sonde__record_file_kind kind,
             backend->ops->publish(file, part_path, path_of(r, kind, number, false, path));
     }
     backend->ops->close(file);
-    stays(r, kind, number);
+    stays(r, kind, number, items);
     r->items[kind] += items;
     return failed == 0 ? SONDE_OK : fail(r, failed, part_path);
 }
@@ -453,8 +466,17 @@ static sonde_err recover_all(recovery *r, found *seen)
         qsort(seen->files, seen->count, sizeof *seen->files, in_order);
     }
     for (size_t i = 0; i < seen->count; i++) {
-        const sonde_err err = recover_file(r, seen, &seen->files[i]);
+        const recovery before = *r;
+        int attempts = 0;
+        sonde_err err = SONDE_OK;
 
+        if (i > 0 && in_order(&seen->files[i - 1], &seen->files[i]) == 0) {
+            continue; /* listed twice */
+        }
+        do {
+            *r = before;
+            err = recover_file(r, seen, &seen->files[i]);
+        } while (err != SONDE_OK && sonde__record_try_again(&attempts, r->failed));
         if (err != SONDE_OK) {
             return err;
         }
@@ -482,6 +504,7 @@ sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *wh
         writer->stats.number = r.next[SONDE__FILE_STATS];
         writer->sketches.number = r.next[SONDE__FILE_SKETCH];
         writer->steps.number = r.next[SONDE__FILE_STEPS];
+        memcpy(writer->beyond, r.beyond, sizeof writer->beyond);
         atomic_init(&writer->before.records, r.records);
         atomic_init(&writer->before.bytes, r.bytes);
         atomic_init(&writer->before.rows, r.items[SONDE__FILE_STATS]);

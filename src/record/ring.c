@@ -41,7 +41,7 @@ sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
 {
     size_t rounded = LEAST;
 
-    *ring = (sonde__record_ring){0};
+    *ring = (sonde__record_ring){.file = -1};
     while (rounded < size) {
         if (!sonde__mul(rounded, 2, &rounded)) {
             return SONDE_ENOMEM;
@@ -57,8 +57,7 @@ sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
     }
     ring->size = rounded;
     ring->wake_at = SONDE_MIN(SONDE__RING_WAKE, rounded / 4);
-    atomic_init(&ring->head, 0);
-    atomic_init(&ring->tail, 0);
+    ring->shared = &ring->own;
     atomic_init(&ring->reader_sleeps, false);
     atomic_init(&ring->producer_waits, false);
     if (!init_conditions(ring)) {
@@ -74,7 +73,8 @@ void sonde__record_ring_fini(sonde__record_ring *ring)
     if (ring->base == NULL) {
         return;
     }
-    sonde__free(ring->base);
+    sonde__record_ring_unmap(ring);
+    sonde__free(ring->path);
     ring->base = NULL;
     (void)pthread_mutex_destroy(&ring->lock);
     (void)pthread_cond_destroy(&ring->filled);
@@ -98,9 +98,10 @@ static struct timespec moment(double seconds)
 size_t sonde__record_ring_fill(sonde__record_ring *ring)
 {
     /* tail first: it never passes a head that is read later */
-    const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    const uint64_t tail = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
 
-    return (size_t)(atomic_load_explicit(&ring->head, memory_order_acquire) - tail);
+    return (size_t)(atomic_load_explicit(&ring->shared->head, memory_order_acquire) -
+                    tail);
 }
 
 /* --- the producer ----------------------------------------------------------------- */
@@ -110,19 +111,24 @@ static sonde__record_block *block_at(const sonde__record_ring *ring, uint64_t po
     return (sonde__record_block *)(void *)(ring->base + (position & (ring->size - 1)));
 }
 
+static uint32_t line_of(uint64_t position)
+{
+    return (uint32_t)(position / SONDE__RING_LINE);
+}
+
 /* True if the bytes up to end are free. */
 static bool is_free(sonde__record_ring *ring, uint64_t end)
 {
     if (end - ring->tail_seen <= ring->size) {
         return true;
     }
-    ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    ring->tail_seen = atomic_load_explicit(&ring->shared->tail, memory_order_acquire);
     return end - ring->tail_seen <= ring->size;
 }
 
 void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind, size_t size)
 {
-    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_relaxed);
     const size_t lines = (size + SONDE__RING_LINE - 1) & ~(size_t)(SONDE__RING_LINE - 1);
     const size_t before_end = ring->size - (size_t)(head & (ring->size - 1));
     const size_t pad = lines > before_end ? before_end : 0;
@@ -132,11 +138,12 @@ void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind, size_t
         return NULL;
     }
     if (pad > 0) {
-        *block_at(ring, head) =
-            (sonde__record_block){.size = pad, .kind = SONDE__BLOCK_PAD};
+        *block_at(ring, head) = (sonde__record_block){
+            .size = pad, .kind = SONDE__BLOCK_PAD, .line = line_of(head)};
     }
     block = block_at(ring, head + pad);
-    *block = (sonde__record_block){.size = lines, .kind = kind};
+    *block =
+        (sonde__record_block){.size = lines, .kind = kind, .line = line_of(head + pad)};
     ring->reserved = head + pad + lines;
     return block;
 }
@@ -145,7 +152,7 @@ void sonde__record_ring_commit(sonde__record_ring *ring)
 {
     const uint64_t head = ring->reserved;
 
-    atomic_store_explicit(&ring->head, head, memory_order_release);
+    atomic_store_explicit(&ring->shared->head, head, memory_order_release);
     if (head >= ring->wake_at) {
         ring->wake_at = head + SONDE_MIN(SONDE__RING_WAKE, ring->size / 4);
         if (atomic_load_explicit(&ring->reader_sleeps, memory_order_relaxed)) {
@@ -162,7 +169,7 @@ void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail)
     ring->woken = true;
     (void)pthread_cond_signal(&ring->filled);
     atomic_store(&ring->producer_waits, true); /* before the load: with release's pair */
-    if (atomic_load(&ring->tail) == tail) {
+    if (atomic_load(&ring->shared->tail) == tail) {
         (void)pthread_cond_timedwait(&ring->freed, &ring->lock, &end);
     }
     atomic_store(&ring->producer_waits, false);
@@ -173,7 +180,7 @@ void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail)
 
 sonde__record_block *sonde__record_ring_next(sonde__record_ring *ring)
 {
-    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+    const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_acquire);
 
     while (ring->read != head) {
         sonde__record_block *const block = block_at(ring, ring->read);
@@ -188,7 +195,7 @@ sonde__record_block *sonde__record_ring_next(sonde__record_ring *ring)
 
 void sonde__record_ring_release(sonde__record_ring *ring)
 {
-    atomic_store(&ring->tail, ring->read);
+    atomic_store(&ring->shared->tail, ring->read);
     if (atomic_load(&ring->producer_waits)) {
         (void)pthread_mutex_lock(&ring->lock);
         (void)pthread_cond_signal(&ring->freed);

@@ -372,27 +372,31 @@ int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
     }
     (void)file_name(segment, SONDE__FILE_SEGMENT, true, data, sizeof data);
     (void)file_name(segment, SONDE__FILE_INDEX, false, index, sizeof index);
-    failed = ops->create(segment->backend, data, &segment->data);
+    failed = sonde__record_claim(segment->backend, data, &segment->data);
     if (failed != 0) {
         return failed;
     }
-    failed = ops->create(segment->backend, index, &segment->index);
-    if (failed == 0) {
-        failed = write_blank_head(segment);
-    }
+    failed = sonde__record_claim(segment->backend, index, &segment->index);
     if (failed != 0) {
-        if (segment->index != NULL) {
-            (void)ops->remove(segment->backend, index);
-        }
-        (void)ops->remove(segment->backend, data);
-        close_files(segment);
-        return failed;
+        goto error;
+    }
+    failed = write_blank_head(segment);
+    if (failed != 0) {
+        goto error;
     }
     segment->end = segment->staged = segment->values = segment->payload = 0;
     segment->index_end = 0;
     clear_batch(segment);
     segment->opened = sonde__now();
     return 0;
+
+error:
+    if (segment->index != NULL) {
+        (void)ops->remove(segment->backend, index);
+    }
+    (void)ops->remove(segment->backend, data);
+    close_files(segment);
+    return failed;
 }
 
 /* --- adding ----------------------------------------------------------------------- */
@@ -597,18 +601,21 @@ int sonde__record_segment_close(sonde__record_segment *segment)
 
     sonde__record_header_finish(&segment->header);
     failed = ops->write_at(data, 0, segment->header.text, segment->header.room);
-    if (failed == 0) {
-        ops->begin_sync(segment->index);
-        failed = ops->sync(data);
+    if (failed != 0) {
+        return failed;
     }
-    if (failed == 0) {
-        failed = ops->sync(segment->index);
+    ops->begin_sync(segment->index);
+    failed = ops->sync(data);
+    if (failed != 0) {
+        return failed;
     }
-    if (failed == 0) {
-        failed = ops->publish(
-            data, file_name(segment, SONDE__FILE_SEGMENT, true, part, sizeof part),
-            file_name(segment, SONDE__FILE_SEGMENT, false, closed, sizeof closed));
+    failed = ops->sync(segment->index);
+    if (failed != 0) {
+        return failed;
     }
+    failed = ops->publish(
+        data, file_name(segment, SONDE__FILE_SEGMENT, true, part, sizeof part),
+        file_name(segment, SONDE__FILE_SEGMENT, false, closed, sizeof closed));
     if (failed != 0) {
         return failed;
     }

@@ -47,31 +47,26 @@ typedef struct sonde__record_header {
 } sonde__record_header;
 
 /* most_added: values between two keeps. */
-SONDE_API sonde_err sonde__record_header_init(sonde__record_header *header,
-                                              size_t most_added);
-SONDE_API void sonde__record_header_fini(sonde__record_header *header);
+sonde_err sonde__record_header_init(sonde__record_header *header, size_t most_added);
+void sonde__record_header_fini(sonde__record_header *header);
 /* Bytes to reserve for a header of so many values of so many bytes each; whole pages. */
-SONDE_API size_t sonde__record_header_room(size_t values, size_t entry);
+size_t sonde__record_header_room(size_t values, size_t entry);
 /* Starts a header in room bytes (as above). */
-SONDE_API sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room,
-                                               int rank);
+sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room, int rank);
 /* Adds the entry of a value; name is escaped as in JSON. False, with nothing changed, if it
  * does not fit. */
-SONDE_API bool sonde__record_header_add(sonde__record_header *header,
-                                        const sonde__record_index_line *line,
-                                        const char *name);
+bool sonde__record_header_add(sonde__record_header *header,
+                              const sonde__record_index_line *line, const char *name);
 /* Adds an entry for bytes of no known value. */
-SONDE_API bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
-                                            uint64_t bytes);
-SONDE_API void sonde__record_header_keep(sonde__record_header *header);
+bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
+                                  uint64_t bytes);
+void sonde__record_header_keep(sonde__record_header *header);
 /* Forgets all but the first count values since the last keep; used: its value after these. */
-SONDE_API void sonde__record_header_drop(sonde__record_header *header, size_t count,
-                                         size_t used);
+void sonde__record_header_drop(sonde__record_header *header, size_t count, size_t used);
 /* Ends the header: room bytes at text. */
-SONDE_API void sonde__record_header_finish(sonde__record_header *header);
+void sonde__record_header_finish(sonde__record_header *header);
 /* The bytes in its place until then: the length, and blanks. */
-SONDE_API void sonde__record_header_blank(const sonde__record_header *header,
-                                          char *bytes);
+void sonde__record_header_blank(const sonde__record_header *header, char *bytes);
 
 /* --- the segment ------------------------------------------------------------------ */
 
@@ -119,21 +114,20 @@ typedef struct sonde__record_segment_gain {
     uint64_t values, payload;
 } sonde__record_segment_gain;
 
-SONDE_API sonde_err sonde__record_segment_init(sonde__record_segment *segment,
-                                               sonde__record_backend *backend,
-                                               const char *folder, int rank);
+sonde_err sonde__record_segment_init(sonde__record_segment *segment,
+                                     sonde__record_backend *backend, const char *folder,
+                                     int rank);
 /* An open .part stays as it is. */
-SONDE_API void sonde__record_segment_fini(sonde__record_segment *segment);
+void sonde__record_segment_fini(sonde__record_segment *segment);
 static inline bool sonde__record_segment_is_open(const sonde__record_segment *segment)
 {
     return segment->data != NULL;
 }
 
 /* Creates the files of the next number. size: bytes the segment shall hold; value: bytes of
- * the first value (0: unknown); name: bytes of its name. Returns an errno, EEXIST if files
- * of that number exist. */
-SONDE_API int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
-                                         uint64_t value, size_t name);
+ * the first value (0: unknown); name: bytes of its name. Returns an errno. */
+int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
+                               uint64_t value, size_t name);
 
 typedef enum sonde__record_segment_added {
     SONDE__ADDED = 0,
@@ -144,18 +138,19 @@ typedef enum sonde__record_segment_added {
 
 /* Adds a value and sets line->offset; borrows line->bytes bytes. payload: bytes before
  * compression. name: escaped as in JSON. */
-SONDE_API sonde__record_segment_added
-sonde__record_segment_add(sonde__record_segment *segment, sonde__record_index_line *line,
-                          const void *bytes, uint64_t payload, const char *name);
+sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *segment,
+                                                      sonde__record_index_line *line,
+                                                      const void *bytes, uint64_t payload,
+                                                      const char *name);
 /* Writes the batch. *gain: values that are in the files now, also after a failure. */
-SONDE_API int sonde__record_segment_commit(sonde__record_segment *segment,
-                                           sonde__record_segment_gain *gain);
+int sonde__record_segment_commit(sonde__record_segment *segment,
+                                 sonde__record_segment_gain *gain);
 /* Discards values that are not in the files; returns how many. */
-SONDE_API uint64_t sonde__record_segment_drop(sonde__record_segment *segment);
+uint64_t sonde__record_segment_drop(sonde__record_segment *segment);
 /* Writes the header, syncs and renames. No batch may be open. May be repeated after a
  * failure. */
-SONDE_API int sonde__record_segment_close(sonde__record_segment *segment);
+int sonde__record_segment_close(sonde__record_segment *segment);
 /* Forgets files that have been removed; the next number is the same. */
-SONDE_API void sonde__record_segment_abandon(sonde__record_segment *segment);
+void sonde__record_segment_abandon(sonde__record_segment *segment);
 
 #endif

@@ -56,24 +56,26 @@ static int open_file(sonde__record_stream *stream)
     int failed = 0;
 
     (void)file_name(stream, true, path, sizeof path);
-    failed = ops->create(stream->backend, path, &stream->file);
-    if (failed == 0) {
-        failed = ops->append(stream->file, head, size);
+    failed = sonde__record_claim(stream->backend, path, &stream->file);
+    if (failed != 0) {
+        return failed;
     }
+    failed = ops->append(stream->file, head, size);
     if (failed == 0) {
         failed = ops->settle(stream->file);
     }
     if (failed != 0) {
-        if (stream->file != NULL) {
-            (void)ops->remove(stream->backend, path);
-        }
-        sonde__record_stream_abandon(stream);
-        return failed;
+        goto error;
     }
     stream->end = size;
     stream->items = 0;
     stream->opened = sonde__now();
     return 0;
+
+error:
+    (void)ops->remove(stream->backend, path);
+    sonde__record_stream_abandon(stream);
+    return failed;
 }
 
 /* The length of the item at the start of n bytes; 0 if it is not whole. */
@@ -168,19 +170,24 @@ int sonde__record_stream_close(sonde__record_stream *stream)
         return 0;
     }
     failed = ops->write_at(stream->file, 0, head, size);
-    if (failed == 0) {
-        failed = ops->sync(stream->file);
+    if (failed != 0) {
+        return failed;
     }
-    if (failed == 0 && stream->kind != SONDE__FILE_OTHER) {
+    failed = ops->sync(stream->file);
+    if (failed != 0) {
+        return failed;
+    }
+    if (stream->kind != SONDE__FILE_OTHER) {
         failed = ops->publish(stream->file,
                               file_name(stream, true, part_path, sizeof part_path),
                               file_name(stream, false, path, sizeof path));
+        if (failed != 0) {
+            return failed;
+        }
     }
-    if (failed == 0) {
-        sonde__record_stream_abandon(stream);
-        stream->number++;
-    }
-    return failed;
+    sonde__record_stream_abandon(stream);
+    stream->number++;
+    return 0;
 }
 
 void sonde__record_stream_abandon(sonde__record_stream *stream)

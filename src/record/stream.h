@@ -25,22 +25,21 @@ typedef struct sonde__record_stream {
     sonde_text waiting; /* items not in the file yet */
 } sonde__record_stream;
 
-SONDE_API void sonde__record_stream_init(sonde__record_stream *stream,
-                                         sonde__record_backend *backend,
-                                         const char *folder,
-                                         sonde__record_file_kind kind);
+void sonde__record_stream_init(sonde__record_stream *stream,
+                               sonde__record_backend *backend, const char *folder,
+                               sonde__record_file_kind kind);
 /* An open .part stays as it is. */
-SONDE_API void sonde__record_stream_fini(sonde__record_stream *stream);
+void sonde__record_stream_fini(sonde__record_stream *stream);
 /* False, with nothing added, if memory runs out. */
-SONDE_API bool sonde__record_stream_add(sonde__record_stream *stream, const void *item,
-                                        size_t size);
+bool sonde__record_stream_add(sonde__record_stream *stream, const void *item,
+                              size_t size);
 /* *gained: items added to the file, also after a failure. */
-SONDE_API int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained);
+int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained);
 /* Discards items that are not in the file; returns how many. */
-SONDE_API uint64_t sonde__record_stream_drop(sonde__record_stream *stream);
+uint64_t sonde__record_stream_drop(sonde__record_stream *stream);
 /* May be repeated after a failure. No item may be waiting. */
-SONDE_API int sonde__record_stream_close(sonde__record_stream *stream);
+int sonde__record_stream_close(sonde__record_stream *stream);
 /* Forgets a file that has been removed; the next number is the same. */
-SONDE_API void sonde__record_stream_abandon(sonde__record_stream *stream);
+void sonde__record_stream_abandon(sonde__record_stream *stream);
 
 #endif

@@ -7,14 +7,20 @@
  * The thread works in batches: it takes messages until the ring is empty or a batch is full;
  * then it writes catalogue, statistics, sketches, values and their index lines, and completed
  * steps, in this order; then it releases the ring. If a file cannot be written, the messages
- * stay in the ring and writing is retried four times a second; beyond half of the ring they
- * are lost and counted.
+ * stay in the ring and writing is retried after 1, 2, 4 ... 128 ms. After wait_seconds the
+ * messages beyond half of the ring are lost and counted; when closing, all of them.
+ *
+ * A system call that hangs holds the thread. stop waits for it as long as for a fault; then
+ * it leaves the thread alone, which frees what it uses when the call returns.
  */
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
 
+#include "base/clock.h"
 #include "record/compress.h"
 #include "record/segment.h"
+
+#include <sonde/recorder.h>
 
 #include <stdatomic.h>
 
@@ -32,7 +38,10 @@ typedef struct sonde__record_writer {
     double segment_seconds;
     char *run; /* the text of run.json, in case it is lost */
     size_t run_size;
-    char host[256];
+    char id[40];    /* of the run */
+    char host[256]; /* these three of the process that state.json names */
+    int64_t pid;
+    char heartbeat[SONDE__DATE_TEXT];            /* "": now */
     bool made_run_folder, made_run, made_worker; /* by this process */
     bool resumes;                                /* resumes files of another process */
 
@@ -42,39 +51,58 @@ typedef struct sonde__record_writer {
     int64_t newest; /* the newest step in the stream; -1: none */
     sonde__record_scratch scratch;
     sonde__record_compressor compressor;
-    void *far;            /* the bytes of a large value, freed when it is in the file */
+    void *far;            /* the bytes of a large value until it is in the file */
     atomic_bool far_away; /* set by the producer that sent one, cleared here */
-    bool pending;         /* a batch is not in the files yet */
-    bool rotating;        /* close the segment before the next batch */
+    /* By kind of message: how many of the next ones are in the files already (recovery). */
+    uint64_t written[SONDE__MESSAGE_KINDS];
+    bool pending;  /* a batch is not in the files yet */
+    bool rotating; /* close the segment before the next batch */
     bool lost_files;
 
-    int fault;          /* errno; 0: none */
-    atomic_bool faulty; /* the same for the producer */
-    double fault_since, retry_at;
-    uint64_t lost_before; /* the fault */
+    int fault; /* errno; 0: none */
+    double fault_since, retry_at, retry_wait;
+    uint64_t lost_before;  /* the fault */
+    atomic_bool gave_up;   /* the fault lasts longer than wait_seconds */
+    double wait_seconds;   /* for a fault to pass */
+    _Atomic uint64_t done; /* system calls and batches: progress for stop to see */
     double beat_at, look_at;
     bool changed; /* since the last state.json */
 
     sonde__record_counters counters; /* of this process */
     sonde__record_counters before;   /* of earlier writers */
-    _Atomic uint64_t ring_full;      /* lost, counted by the producer */
-    _Atomic uint64_t refused;        /* likewise; reported as io_error */
-    uint64_t ring_full_before;
+    uint64_t ring_full_before, put_before;
+    /* Of a ring that a dead writer left (salvage.h): */
+    bool has_mark;
+    sonde__record_checkpoint mark;
+    uint64_t beyond[SONDE__MARKS];  /* items in files from the mark's numbers on */
+    uint64_t cut;                   /* bytes that are damaged */
+    uint64_t salvaged;              /* records that were in no file */
     uint64_t generation;            /* 0: the first writer */
     int64_t next[SONDE_MODE_COUNT]; /* the first step of each mode */
 
     pthread_t thread;
     bool started;
     atomic_bool closing;
+    /* Set before closing: what end.json says; ends: it is written by this worker. */
+    bool ends;
+    sonde_run_end reason;
+    char *text;               /* NULL: none */
+    int end_fault;            /* errno of the last files; 0: all are written */
+    atomic_int leaving;       /* SONDE__STAYS ... */
+    void (*left)(void *user); /* frees the writer that was left alone */
+    void *user;
 } sonde__record_writer;
 
-SONDE_API void sonde__record_writer_init(sonde__record_writer *writer);
+/* Whether the thread has ended (1) or was left alone (2); the second to set it frees. */
+enum { SONDE__STAYS = 0, SONDE__ENDED = 1, SONDE__LEFT = 2 };
+
+void sonde__record_writer_init(sonde__record_writer *writer);
 /* Also if never started; open files stay .part. */
-SONDE_API void sonde__record_writer_fini(sonde__record_writer *writer);
+void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread, with all signals blocked. */
-SONDE_API sonde_err sonde__record_writer_start(sonde__record_writer *writer,
-                                               sonde_diag *diag);
-/* Drains the ring, closes the files and ends the thread. */
-SONDE_API void sonde__record_writer_stop(sonde__record_writer *writer);
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
+/* Drains the ring, closes the files and ends the thread. False if a system call hangs for
+ * longer than wait_seconds: the thread still uses the writer and calls left at its end. */
+bool sonde__record_writer_stop(sonde__record_writer *writer);
 
 #endif

@@ -72,14 +72,15 @@ static void draw_number(sonde_text *page, size_t count, const char *one, const c
 static void draw_scope(sonde__report *report, const tally *all)
 {
     sonde_text *page = &report->page;
+    int64_t first = 0, last = 0;
 
     draw_number(page, all->judged, "rule", "rules");
     sonde_text_format(page, " judged");
-    if (report->any_step) {
+    if (sonde_rules_window(report->rules, &first, &last)) {
         sonde_text_format(page, " steps ");
-        sonde__report_html_count(page, (uint64_t)report->begin);
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(first, 0));
         sonde_text_format(page, " to ");
-        sonde__report_html_count(page, (uint64_t)report->end);
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(last, 0));
     }
     if (all->silent > 0) {
         sonde_text_format(page, "; <a href=\"#rules\">");
@@ -97,7 +98,9 @@ static void draw_sound(sonde__report *report, const tally *all)
 
     sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
                       nothing ? "unknown" : "sound",
-                      nothing ? "Nothing could be judged" : "Nothing is wrong");
+                      nothing           ? "Nothing could be judged"
+                      : all->silent > 0 ? "Nothing is wrong in what was checked"
+                                        : "Nothing is wrong");
     if (nothing) {
         sonde_text_format(
             page,

@@ -206,6 +206,7 @@ static sonde_err handle_setup(host_server *server, sonde__user_message *message)
         sonde_rules_add_rule(server->rules, rule, params, &diag) != SONDE_OK) {
         return answer_error(server, &diag);
     }
+    server->rules->has_training = true; /* the modes that arrive are those that count */
     return answer_done(server);
 }
 

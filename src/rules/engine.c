@@ -48,6 +48,7 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     sonde__free(run->texts);
     sonde__free(run->selectors);
     sonde__free(run->marks);
+    sonde__free(run->given);
     sonde__free(run->tensors);
     sonde__free(run->tensor_findings);
     sonde__free(run->seen);
@@ -94,9 +95,10 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
     run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
     run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
     run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
+    run->given = sonde__calloc(rule->param_count, sizeof *run->given);
     run->seen = sonde__calloc(rule->need_count, sizeof *run->seen);
     if (run->texts == NULL || run->selectors == NULL || run->marks == NULL ||
-        run->seen == NULL) {
+        run->given == NULL || run->seen == NULL) {
         return sonde__fail_nomem(diag, rule->name);
     }
     run->state = sonde__calloc(1, rule->state_size);
@@ -154,6 +156,16 @@ uint64_t sonde_rules_steps(const sonde_rules *rules)
     return rules->steps;
 }
 
+bool sonde_rules_window(const sonde_rules *rules, int64_t *first, int64_t *last)
+{
+    if (rules->ended == 0) {
+        return false;
+    }
+    *first = rules->first_step;
+    *last = rules->last_step;
+    return true;
+}
+
 /* --- vital signs that rules see ----------------------------------------------------- */
 
 /* Shows the vital signs of a slot to the rules that watch it, or hides them. */
@@ -165,7 +177,7 @@ static void show(sonde__rule_slot *slot, bool now)
 
         if (watch->run->rule->needs[watch->need].how & SONDE_HOW_VITALS) {
             watch->run->tensors[watch->tensor].vitals = now ? &slot->vitals : NULL;
-            watch->run->seen[watch->need] = true;
+            watch->run->seen[watch->need] |= now;
             watch->run->shown += now ? 1 : (size_t)-1;
         }
     }
@@ -188,7 +200,6 @@ static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t te
     const unsigned how = run->rule->needs[need].how;
 
     slot->how |= how;
-    slot->modes |= run->rule->modes != 0 ? run->rule->modes : ~0U;
     if (!sonde__reserve(&slot->watch, &slot->watch_capacity, slot->watch_count + 1,
                         sizeof *slot->watch)) {
         return sonde__fail_nomem(diag, run->rule->name);
@@ -349,10 +360,45 @@ size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name
 
 /* --- evidence ----------------------------------------------------------------------- */
 
+sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode)
+{
+    return mode == SONDE_MODE_GLOBAL && !rules->has_training ? SONDE_MODE_TRAIN : mode;
+}
+
+bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
+                         sonde_mode mode)
+{
+    const unsigned judged = (unsigned)sonde__rules_judged_mode(rules, mode);
+
+    return rule->modes == 0 || ((rule->modes >> judged | rule->modes >> mode) & 1U) != 0;
+}
+
 static bool judges(const sonde_rule_run *run, sonde_mode mode)
 {
-    return !run->failed &&
-           (run->rule->modes == 0 || (run->rule->modes >> (unsigned)mode & 1U) != 0);
+    return !run->failed && sonde__rules_judges(run->rules, run->rule, mode);
+}
+
+/* True if any rule that watches the tensor judges steps of this mode; in the training
+ * process there is no tap for other modes. */
+static bool is_wanted(const sonde__rule_slot *slot, sonde_mode mode)
+{
+    for (size_t i = 0; i < slot->watch_count; i++) {
+        const sonde_rule_run *run = slot->watch[i].run;
+
+        if (sonde__rules_judges(run->rules, run->rule, mode)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes the place of a step, in the mode that it counts as. */
+static void set_place(sonde_rules *rules, const sonde_coordinate *at)
+{
+    rules->mode = at->mode;
+    rules->has_training = rules->has_training || at->mode == SONDE_MODE_TRAIN;
+    rules->at = *at;
+    rules->at.mode = sonde__rules_judged_mode(rules, at->mode);
 }
 
 static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vitals)
@@ -369,6 +415,17 @@ static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vita
     }
 }
 
+static void pass(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                 const sonde_observation *seen)
+{
+    sonde_observation judged = *seen;
+
+    judged.at.mode = run->rules->at.mode;
+    run->any = true;
+    run->seen[tensor->need] = true;
+    run->rule->observe(run, tensor, &judged);
+}
+
 void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 {
     sonde__rule_slot *slot = NULL;
@@ -377,10 +434,10 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
         return;
     }
     slot = &rules->slots[seen->id];
-    if ((slot->modes >> (unsigned)seen->at.mode & 1U) == 0) {
-        return; /* in the training process there is no tap in that mode */
+    if (!is_wanted(slot, seen->at.mode)) {
+        return;
     }
-    rules->at = seen->at;
+    set_place(rules, &seen->at);
     rules->any = true;
     if (seen->vitals != NULL && (slot->how & SONDE_HOW_VITALS)) {
         put_vitals(rules, seen->id, seen->vitals);
@@ -392,11 +449,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
                          ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
 
         if (has && judges(user->run, seen->at.mode)) {
-            sonde_rule_tensor *tensor = &user->run->tensors[user->tensor];
-
-            user->run->any = true;
-            user->run->seen[tensor->need] = true;
-            user->run->rule->observe(user->run, tensor, seen);
+            pass(user->run, &user->run->tensors[user->tensor], seen);
         }
     }
 }
@@ -432,7 +485,10 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 {
     bool judged = false;
 
-    rules->at = *at;
+    rules->first_step = rules->ended > 0 ? rules->first_step : at->global_step;
+    rules->last_step = at->global_step;
+    rules->ended++;
+    set_place(rules, at);
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
     if (!rules->any) {
@@ -523,6 +579,24 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
     return judged;
 }
 
+/* "no train step was seen", with the modes that the rule judges; "no step was seen" if it
+ * judges all. */
+static void say_no_step(const sonde_rule_run *run, char *text, size_t size)
+{
+    char modes[64] = "";
+
+    for (int mode = 0; mode < SONDE_MODE_GLOBAL; mode++) {
+        if (run->rule->modes >> mode & 1U) {
+            const size_t used = strlen(modes);
+
+            (void)snprintf(modes + used, sizeof modes - used, "%s%s",
+                           used > 0 ? " or " : "", sonde_mode_name((sonde_mode)mode));
+        }
+    }
+    (void)snprintf(text, size, "no step%s%s had the data it needs",
+                   modes[0] != '\0' ? " of mode " : "", modes);
+}
+
 void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account *account)
 {
     const sonde_rule_run *run = rules->runs[i];
@@ -533,6 +607,10 @@ void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account 
                                     .findings = run->findings};
     account->judged =
         check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
+    if (account->judged && run->steps == 0 && run->rule->step != NULL) {
+        account->judged = false;
+        say_no_step(run, account->lacked, sizeof account->lacked);
+    }
     if (run->lacked[0] != '\0') {
         account->judged = account->judged && run->findings > 0;
         (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);

@@ -40,6 +40,7 @@ struct sonde_rule_run {
     char **texts;               /* copies of the parameters' values */
     sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
     uint8_t **marks;            /* by parameter: a byte a tensor */
+    bool *given;                /* by parameter: the user set it */
     sonde_rule_tensor *tensors;
     int64_t *tensor_findings; /* by tensor: index of its finding in rules->found */
     size_t count, capacity, finding_capacity;
@@ -72,8 +73,7 @@ typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
-    unsigned modes; /* a bit for each mode in which a rule that watches judges */
-    bool shown;     /* the rules that watch have a pointer to vitals */
+    bool shown; /* the rules that watch have a pointer to vitals */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
     sonde__rule_user *users;
@@ -95,10 +95,14 @@ struct sonde_rules {
     size_t now_count, before_count;
     uint64_t stamp; /* of the current step, from 1 */
     int64_t next_global, next_of_mode[SONDE_MODE_COUNT];
-    uint64_t steps; /* steps with evidence */
-    sonde_coordinate at;
-    uint64_t bad;       /* NaN and infinities at this step */
-    bool any, finished; /* evidence at this step */
+    uint64_t steps;                /* steps with evidence */
+    uint64_t ended;                /* all steps */
+    int64_t first_step, last_step; /* global, of these */
+    sonde_coordinate at;           /* its mode: the one that the step counts as */
+    sonde_mode mode;               /* the mode of the step in the run */
+    bool has_training;             /* the run has steps of mode train */
+    uint64_t bad;                  /* NaN and infinities at this step */
+    bool any, finished;            /* evidence at this step */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde_finding *copies;
@@ -114,11 +118,20 @@ struct sonde_rules {
     sonde_catalogue *own; /* the tensors of all attachments; NULL: there is none */
     sonde__rule_attached *attached;
     void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
+    sonde_trial *trial;                        /* that is judged; NULL: there is none */
+    int64_t begin; /* the first global step of it that is judged */
 };
 
 /* The built-in rules by name, NULL-terminated: made by the build from the files of
  * rules/builtin. */
 extern const sonde_rule *const sonde__rule_builtins[];
+
+/* engine.c: the mode that a step of this mode counts as, and whether a rule judges steps
+ * of it in such a run. Mode global is that of a program without modes: its steps are
+ * training, unless the run has steps of mode train. */
+sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
+bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
+                         sonde_mode mode);
 
 /* params.c: stores the defaults, then "name=value,..." (may be NULL), in the state. */
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,

@@ -174,6 +174,9 @@ static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_di
     *equals = '\0';
     for (size_t i = 0; i < run->rule->param_count; i++) {
         if (strcasecmp(run->rule->params[i].name, text) == 0) {
+            if (strcmp(equals + 1, "None") == 0) {
+                return SONDE_OK; /* as smdebug writes it: the default holds */
+            }
             given[i] = true;
             return store(run, i, equals + 1, diag);
         }
@@ -201,13 +204,12 @@ static char *next_item(char **rest)
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_diag *diag)
 {
     char *copy = sonde__strdup(text != NULL ? text : "");
-    bool *given = sonde__calloc(run->rule->param_count, sizeof *given);
+    bool *given = run->given;
     char *rest = copy;
     sonde_err err = SONDE_OK;
 
-    if (copy == NULL || given == NULL) {
-        err = sonde__fail_nomem(diag, "parameters");
-        goto done;
+    if (copy == NULL) {
+        return sonde__fail_nomem(diag, "parameters");
     }
     err = set_defaults(run, diag);
     if (err != SONDE_OK) {
@@ -229,7 +231,6 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_d
         }
     }
 done:
-    sonde__free(given);
     sonde__free(copy);
     return err;
 }

@@ -158,7 +158,7 @@ static void collect(const attaching *work, int mode)
             const unsigned now =
                 need->how & (need->each_step ? ~0U : (unsigned)SONDE_HOW_VITALS);
 
-            if (rule->modes == 0 || (rule->modes >> mode & 1U) != 0) {
+            if (sonde__rules_judges(rules, rule, (sonde_mode)mode)) {
                 *(cheap ? &always[id] : &each[id]) |= (uint8_t)now;
                 rest[id] |= (uint8_t)(need->how & ~now);
             }

@@ -312,7 +312,7 @@ static sonde_err judge_block(trial_source *source, const int64_t *steps, size_t 
 /* Judges all complete steps from next on. Sets *any if there were any. */
 static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
 {
-    size_t count = 0, first = 0;
+    size_t count = 0, first = 0, training = 0;
     const int64_t *steps =
         sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
@@ -325,6 +325,8 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    (void)sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training);
+    source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
         first++;
     }
@@ -398,6 +400,8 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     sonde_err err = SONDE_OK;
 
     source.next = source.pace->begin;
+    rules->trial = trial;
+    rules->begin = source.pace->begin;
     err = sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection, trial,
                             diag);
     if (err != SONDE_OK) {
@@ -410,6 +414,7 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     err = follow(&source, diag);
 done:
     sonde_rules_finish(rules);
+    rules->trial = NULL;
     free_block(&source);
     sonde__free(source.series);
     sonde_trial_cursor_destroy(source.cursor);

@@ -8,6 +8,8 @@
 #ifndef SONDE_TENSOR_CONVERT_H
 #define SONDE_TENSOR_CONVERT_H
 
+#include "base/whole_file.h"
+
 #include <sonde/export.h>
 #include <sonde/tensor.h>
 
@@ -17,12 +19,26 @@
 
 enum { SONDE__ELEMENT = 16 /* bytes of the largest, and its alignment */ };
 
+/* --- short floats (dtype.c) ------------------------------------------------------- */
+
+/* IEEE binary16, bfloat16 and float8 (Micikevicius et al. 2022, "FP8 formats for deep
+ * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn, which has
+ * no infinity, becomes NaN; saturating to 448, as newer versions of torch do, would hide it. */
+SONDE_API float sonde__dtype_f16_to_f32(uint16_t bits);
+SONDE_API uint16_t sonde__dtype_f32_to_f16(float value);
+SONDE_API float sonde__dtype_bf16_to_f32(uint16_t bits);
+SONDE_API uint16_t sonde__dtype_f32_to_bf16(float value);
+SONDE_API float sonde__dtype_f8_e4m3_to_f32(uint8_t bits);
+SONDE_API uint8_t sonde__dtype_f32_to_f8_e4m3(float value);
+SONDE_API float sonde__dtype_f8_e5m2_to_f32(uint8_t bits);
+SONDE_API uint8_t sonde__dtype_f32_to_f8_e5m2(float value);
+
 /* --- runs (convert.c) ------------------------------------------------------------- */
 
 /* "F32", "BF16" ...: the names that safetensors uses. */
 SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
 /* The dtype that has exactly this short name; false if none has. */
-SONDE_API bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
+bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
 
 /* The dtype of the parts of a complex number; any other dtype itself. */
 SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
@@ -31,18 +47,21 @@ SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
  * absolute values) and back (see sonde_view_copy for values out of range). */
 SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *in, size_t n,
                                       double *out);
-SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *in, size_t n,
-                                       void *out);
+void sonde__tensor_store_f64(sonde_dtype dtype, const double *in, size_t n, void *out);
 
 /* True if every value of dtype is a float32. */
-SONDE_API bool sonde__tensor_fits_f32(sonde_dtype dtype);
+bool sonde__tensor_fits_f32(sonde_dtype dtype);
 /* n elements of such a dtype. */
-SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n,
-                                      float *out);
+void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n, float *out);
 
 /* n elements of any dtype to any other, each rounded once. */
 SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
                                      sonde_dtype to_dtype, void *out);
+
+/* --- files (safetensors_write.c) ---------------------------------------------------- */
+
+/* Writes a view's elements, row-major; whole_status has the error. */
+void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
 
 /* --- walking (view.c) ------------------------------------------------------------- */
 
@@ -69,7 +88,7 @@ SONDE_API void sonde__tensor_cursor_init(sonde__tensor_cursor *cursor,
 SONDE_API size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most,
                                            void *room, const void **out);
 /* Writes the next n elements; n is at most what is left. */
-SONDE_API void sonde__tensor_cursor_put(sonde__tensor_cursor *cursor,
-                                        const void *elements, size_t n);
+void sonde__tensor_cursor_put(sonde__tensor_cursor *cursor, const void *elements,
+                              size_t n);
 
 #endif

@@ -138,7 +138,7 @@ static float float_of(uint32_t bits)
 
 /* binary16: 1 sign, 5 exponent (bias 15), 10 mantissa. A signalling NaN comes out quiet,
  * as from the processor's own conversion. */
-float sonde_f16_to_f32(uint16_t bits)
+float sonde__dtype_f16_to_f32(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000U) << 16;
     const uint32_t exponent = bits >> 10 & 31U, mantissa = bits & 0x3FFU;
@@ -164,7 +164,7 @@ static uint32_t round_off(uint32_t value, uint32_t drop)
     return (value + (half - 1) + (value >> drop & 1U)) >> drop;
 }
 
-uint16_t sonde_f32_to_f16(float value)
+uint16_t sonde__dtype_f32_to_f16(float value)
 {
     const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFFU;
     const uint32_t sign = bits >> 16 & 0x8000U;
@@ -188,12 +188,12 @@ uint16_t sonde_f32_to_f16(float value)
 }
 
 /* bfloat16: the upper half of a float32. */
-float sonde_bf16_to_f32(uint16_t bits)
+float sonde__dtype_bf16_to_f32(uint16_t bits)
 {
     return float_of((uint32_t)bits << 16);
 }
 
-uint16_t sonde_f32_to_bf16(float value)
+uint16_t sonde__dtype_f32_to_bf16(float value)
 {
     const uint32_t bits = bits_of(value);
 
@@ -207,7 +207,7 @@ uint16_t sonde_f32_to_bf16(float value)
 
 /* 1 sign, 4 exponent (bias 7), 3 mantissa; all ones but for the sign is NaN, and there is no
  * infinity, so that the largest is 1.75 * 2^8. */
-float sonde_f8_e4m3_to_f32(uint8_t bits)
+float sonde__dtype_f8_e4m3_to_f32(uint8_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x80U) << 24;
     const uint32_t exponent = bits >> 3 & 15U, mantissa = bits & 7U;
@@ -223,7 +223,7 @@ float sonde_f8_e4m3_to_f32(uint8_t bits)
     return float_of(sign | (exponent + 120) << 23 | mantissa << 20);
 }
 
-uint8_t sonde_f32_to_f8_e4m3(float value)
+uint8_t sonde__dtype_f32_to_f8_e4m3(float value)
 {
     const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFFU;
     const uint32_t sign = bits >> 24 & 0x80U;
@@ -245,12 +245,12 @@ uint8_t sonde_f32_to_f8_e4m3(float value)
 }
 
 /* 1 sign, 5 exponent, 2 mantissa: the upper half of a binary16. */
-float sonde_f8_e5m2_to_f32(uint8_t bits)
+float sonde__dtype_f8_e5m2_to_f32(uint8_t bits)
 {
-    return sonde_f16_to_f32((uint16_t)(bits << 8));
+    return sonde__dtype_f16_to_f32((uint16_t)(bits << 8));
 }
 
-uint8_t sonde_f32_to_f8_e5m2(float value)
+uint8_t sonde__dtype_f32_to_f8_e5m2(float value)
 {
     const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFFU;
     const uint32_t sign = bits >> 24 & 0x80U;

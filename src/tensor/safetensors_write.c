@@ -6,7 +6,6 @@
  */
 #include "base/whole_file.h"
 #include "base/fail.h"
-#include "base/memory.h"
 #include "base/names.h"
 #include "base/utf8.h"
 #include "tensor/convert.h"
@@ -19,12 +18,7 @@
 
 #define METADATA "__metadata__"
 
-enum {
-    BUFFER = 256 * 1024,
-    LENGTH_SIZE = 8,
-    MOST_HEADER = 100 * 1000 * 1000,
-    ROUNDS = 5
-};
+enum { LENGTH_SIZE = 8, MOST_HEADER = 100 * 1000 * 1000, ROUNDS = 5 };
 
 typedef struct request {
     const char *path;
@@ -115,7 +109,6 @@ static sonde_err check_request(const request *r)
             goto error;
         }
     }
-
 error:
     sonde__names_fini(&tensors);
     sonde__names_fini(&keys);
@@ -191,37 +184,7 @@ static sonde_err put_header(sonde_text *text, const request *r)
 
 /* --- the file --------------------------------------------------------------------- */
 
-/* Small pieces are collected, large ones go straight out. */
-typedef struct output {
-    int fd;
-    unsigned char *buffer; /* BUFFER bytes */
-    size_t used;
-} output;
-
-static bool flush(output *out)
-{
-    const size_t n = out->used;
-
-    out->used = 0;
-    return sonde__write_all(out->fd, out->buffer, n);
-}
-
-static bool emit(output *out, const void *bytes, size_t n)
-{
-    if (n > BUFFER - out->used && !flush(out)) {
-        return false;
-    }
-    if (n >= BUFFER) {
-        return sonde__write_all(out->fd, bytes, n);
-    }
-    if (n > 0) {
-        memcpy(out->buffer + out->used, bytes, n);
-        out->used += n;
-    }
-    return true;
-}
-
-static bool emit_view(output *out, const sonde_view *view)
+void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view)
 {
     _Alignas(8) unsigned char gathered[8192];
     const size_t size = sonde_dtype_size(view->dtype);
@@ -229,40 +192,15 @@ static bool emit_view(output *out, const sonde_view *view)
     sonde__tensor_cursor cursor;
     size_t n = 0;
 
+    if (sonde_view_is_contiguous(view)) { /* also where it is not aligned */
+        (void)sonde__whole_write(file, view->data, view_bytes(view));
+        return;
+    }
     sonde__tensor_cursor_init(&cursor, view);
-    while ((n = sonde__tensor_cursor_take(
-                &cursor, cursor.direct ? cursor.left : sizeof gathered / size, gathered,
-                &elements)) > 0) {
-        if (!emit(out, elements, n * size)) {
-            return false;
-        }
+    while ((n = sonde__tensor_cursor_take(&cursor, sizeof gathered / size, gathered,
+                                          &elements)) > 0) {
+        (void)sonde__whole_write(file, elements, n * size);
     }
-    return true;
-}
-
-static sonde_err write_file(const request *r, const sonde_text *header, int fd)
-{
-    output out = {.fd = fd, .buffer = sonde__malloc(BUFFER)};
-    sonde_err err = SONDE_OK;
-    bool good = true;
-
-    if (out.buffer == NULL) {
-        return sonde__fail_nomem(r->diag, "a write buffer");
-    }
-    good = emit(&out, header->data, header->length);
-    for (int round = 0; round < ROUNDS; round++) {
-        for (size_t t = 0; good && t < r->count; t++) {
-            if (in_round(&r->tensors[t].view, round)) {
-                good = emit_view(&out, &r->tensors[t].view);
-            }
-        }
-    }
-    good = good && flush(&out);
-    if (!good) {
-        err = sonde__fail_errno(r->diag, r->path, "cannot be written");
-    }
-    sonde__free(out.buffer);
-    return err;
 }
 
 static sonde_err publish(const request *r, const sonde_text *header)
@@ -271,15 +209,17 @@ static sonde_err publish(const request *r, const sonde_text *header)
     sonde_err err = sonde__whole_open(&file, r->path, r->diag);
 
     if (err != SONDE_OK) {
-        goto error;
+        return err;
     }
-    err = write_file(r, header, file.fd);
-    if (err != SONDE_OK) {
-        goto error;
+    (void)sonde__whole_write(&file, header->data, header->length);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (size_t t = 0; t < r->count; t++) {
+            if (in_round(&r->tensors[t].view, round)) {
+                sonde__tensor_write(&file, &r->tensors[t].view);
+            }
+        }
     }
     err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
-
-error:
     sonde__whole_close(&file);
     return err;
 }
@@ -300,7 +240,6 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
         goto error;
     }
     err = publish(&r, &header);
-
 error:
     sonde_text_fini(&header);
     return err;

@@ -169,11 +169,6 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
     return get_value(vitals, stat);
 }
 
-const char *sonde_isa_name(void)
-{
-    return sonde__isa_name();
-}
-
 sonde_err sonde_isa_check(sonde_diag *diag)
 {
     return sonde__cpu_isa_check(diag);

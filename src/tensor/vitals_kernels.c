@@ -6,6 +6,7 @@
  * are the same on every instruction set.
  */
 #include "base/isa.h"
+#include "tensor/convert.h"
 #include "tensor/vitals_accum.h"
 
 #include <sonde/tensor.h>
@@ -464,7 +465,7 @@ static void widen_f16(const uint16_t *bits, size_t n, float *out)
     }
 #endif
     for (; i < n; i++) {
-        out[i] = sonde_f16_to_f32(bits[i]);
+        out[i] = sonde__dtype_f16_to_f32(bits[i]);
     }
 }
 

@@ -370,12 +370,13 @@ static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
         cursor->trial, source->worker, ((const sonde__trial_row_item *)item)->row,
         &source->rows, &row, diag);
 
-    if (err == SONDE_OK) {
-        sonde__record_stats_to_vitals(row, &cursor->vitals);
-        record->how = SONDE_HOW_VITALS;
-        record->vitals = &cursor->vitals;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    sonde__record_stats_to_vitals(row, &cursor->vitals);
+    record->how = SONDE_HOW_VITALS;
+    record->vitals = &cursor->vitals;
+    return SONDE_OK;
 }
 
 static sonde_err read_entry(sonde_trial_cursor *cursor, const walk_entry *entry,
@@ -451,8 +452,9 @@ sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *recor
         cursor->next = global + 1;
     }
     err = read_entry(cursor, &cursor->entries[cursor->at++], &read, diag);
-    if (err == SONDE_OK) {
-        *record = read;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *record = read;
+    return SONDE_OK;
 }

@@ -158,13 +158,13 @@ sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worke
             set_limit(worker, kind, progress->number);
             err = read_on(trial, worker, kind, diag);
         }
-        if (err == SONDE_OK && more) {
-            sonde__trial_progress_move(&trial->damage, worker->name, progress, kind,
-                                       next);
-            /* Written before the file: whose it is. */
-            err = sonde__trial_generations_read(trial, worker, diag);
-        }
         if (err != SONDE_OK || !more) {
+            return err;
+        }
+        sonde__trial_progress_move(&trial->damage, worker->name, progress, kind, next);
+        /* Written before the file: whose it is. */
+        err = sonde__trial_generations_read(trial, worker, diag);
+        if (err != SONDE_OK) {
             return err;
         }
     }

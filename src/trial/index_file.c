@@ -185,14 +185,16 @@ static sonde_err take_value(const line_reader *reader,
         return SONDE_OK;
     }
     err = find_layout(reader, line, item.item.tensor, &item.layout);
-    if (err == SONDE_OK) {
-        err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
-                                      &item.item, reader->diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        reader->trial->bytes += value_bytes(line);
+    err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
+                                  reader->diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    reader->trial->bytes += value_bytes(line);
+    return SONDE_OK;
 }
 
 static sonde_err take_line(void *user, char *text, size_t length)

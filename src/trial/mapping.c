@@ -144,12 +144,13 @@ sonde_err sonde__trial_file_map(const sonde__trial_file_list *list,
         err = map(file, fd, &about, path, diag);
     }
     (void)close(fd);
-    if (err == SONDE_OK) {
-        *bytes = end > 0 ? file->mapping->base + offset : (const unsigned char *)"";
-        file->question = question;
-        file->size = (uint64_t)about.st_size;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *bytes = end > 0 ? file->mapping->base + offset : (const unsigned char *)"";
+    file->question = question;
+    file->size = (uint64_t)about.st_size;
+    return SONDE_OK;
 }
 
 void sonde__trial_file_ahead(const sonde__trial_file_list *list, sonde__trial_file *file,

@@ -265,7 +265,7 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
 }
 
 /* Vital signs of saved rows, merged in order. rows is kept between calls. */
-static sonde_err vitals_of_rows(const sonde_trial *trial, const found_items *found,
+static sonde_err vitals_of_rows(sonde_trial *trial, const found_items *found,
                                 sonde__trial_rows *rows, sonde_vitals *vitals,
                                 sonde_diag *diag)
 {
@@ -326,38 +326,36 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     } else {
         return fail_missing(trial, SONDE__VITALS, id, where, diag);
     }
-    if (err == SONDE_OK) {
-        *vitals = result;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *vitals = result;
+    return SONDE_OK;
 }
 
 static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, bool raw,
                                sonde_sketch *sum, sonde_sketch *part, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     sonde_sketch_init(sum);
-    for (uint32_t i = 0; i < found->count && err == SONDE_OK; i++) {
+    for (uint32_t i = 0; i < found->count; i++) {
         const sonde__trial_item *item =
             sonde__trial_items_at(found->items, found->numbers[i]);
         sonde_view view;
+        sonde_err err = raw ? sonde__trial_load_value(trial, found->worker,
+                                                      raw_item(found, i), &view, diag)
+                            : sonde__trial_load_sketch(trial, found->worker,
+                                                       (const void *)item, part, diag);
 
-        if (raw) {
-            err = sonde__trial_load_value(trial, found->worker, raw_item(found, i), &view,
-                                          diag);
-            if (err == SONDE_OK) {
-                sonde_sketch_add(sum, &view);
-            }
-            continue;
+        if (err != SONDE_OK) {
+            return err;
         }
-        err = sonde__trial_load_sketch(trial, found->worker, (const void *)item, part,
-                                       diag);
-        if (err == SONDE_OK) {
+        if (raw) {
+            sonde_sketch_add(sum, &view);
+        } else {
             sonde_sketch_merge(sum, part);
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
@@ -377,9 +375,11 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
         return sonde__fail_nomem(diag, "a sketch");
     }
     err = sketch_of_all(trial, &found, !saved, &work[0], &work[1], diag);
-    if (err == SONDE_OK) {
-        *sketch = work[0];
+    if (err != SONDE_OK) {
+        goto error;
     }
+    *sketch = work[0];
+error:
     sonde__free(work);
     return err;
 }
@@ -394,20 +394,23 @@ static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
     sonde_err err = SONDE_OK;
 
     sonde__reducer_init(&reducer, reduction);
-    for (uint32_t i = 0; i < found->count && err == SONDE_OK; i++) {
+    for (uint32_t i = 0; i < found->count; i++) {
         const sonde__trial_item *item =
             sonde__trial_items_at(found->items, found->numbers[i]);
         sonde_view view;
 
         err = sonde__trial_load_value(trial, found->worker, (const void *)item, &view,
                                       diag);
-        if (err == SONDE_OK) {
-            err = sonde__reducer_add(&reducer, &view, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+        err = sonde__reducer_add(&reducer, &view, diag);
+        if (err != SONDE_OK) {
+            goto error;
         }
     }
-    if (err == SONDE_OK) {
-        sonde__reducer_finish(&reducer, out);
-    }
+    sonde__reducer_finish(&reducer, out);
+error:
     sonde__reducer_fini(&reducer);
     return err;
 }
@@ -424,9 +427,11 @@ static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id,
         return sonde__fail_nomem(diag, "a sketch");
     }
     err = sonde_trial_sketch(trial, id, where, sketch, diag);
-    if (err == SONDE_OK) {
-        sonde_reduce_sketch(reduction, sketch, out);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    sonde_reduce_sketch(reduction, sketch, out);
+error:
     sonde__free(sketch);
     return err;
 }
@@ -439,10 +444,11 @@ static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id,
     sonde_vitals vitals;
     const sonde_err err = sonde_trial_vitals(trial, id, where, &vitals, diag);
 
-    if (err == SONDE_OK) {
-        sonde_reduce_vitals(reduction, &vitals, out);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    sonde_reduce_vitals(reduction, &vitals, out);
+    return SONDE_OK;
 }
 
 sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
@@ -545,10 +551,11 @@ static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t
         which == 0 ? vitals_of_rows(walk->trial, &found, &walk->rows, vitals, diag)
                    : vitals_of_values(walk->trial, &found, vitals, diag);
 
-    if (err == SONDE_OK) {
-        walk->steps[walk->count++] = value;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    walk->steps[walk->count++] = value;
+    return SONDE_OK;
 }
 
 enum { MOST_REPORTED = 5 };
@@ -697,13 +704,14 @@ sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode 
     }
     trial->question++;
     err = run(&series, diag);
-    if (err == SONDE_OK) {
-        *steps = series.steps;
-        *vitals = series.vitals;
-        *count = series.count;
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && series.left_out > 0 && diag != NULL) {
+    *steps = series.steps;
+    *vitals = series.vitals;
+    *count = series.count;
+    if (series.left_out > 0 && diag != NULL) {
         *diag = series.first;
     }
-    return err;
+    return SONDE_OK;
 }

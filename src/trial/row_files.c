@@ -168,13 +168,12 @@ static sonde_err take_all(row_reader *reader, int fd)
         }
         err = sonde__trial_read_at(fd, buffer->bytes, room, begin, &count, reader->path,
                                    reader->diag);
-        if (err == SONDE_OK) {
-            err =
-                reader->take(reader, buffer->bytes, count, reader->over && count < room);
-            progress->size = begin + count;
-        } else {
+        if (err != SONDE_OK) {
             progress->size = begin;
+            return err;
         }
+        err = reader->take(reader, buffer->bytes, count, reader->over && count < room);
+        progress->size = begin + count;
         if (err != SONDE_OK || count < room) {
             return err;
         }
@@ -208,7 +207,7 @@ static sonde_err read_open(row_reader *reader, int fd)
     if (reader->file->head == 0) {
         err = look_at_head(reader, fd);
     }
-    return err == SONDE_OK ? take_all(reader, fd) : err;
+    return err != SONDE_OK ? err : take_all(reader, fd);
 }
 
 /* --- steps ------------------------------------------------------------------------ */

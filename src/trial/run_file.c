@@ -6,6 +6,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/recorder.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -173,16 +175,18 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde__trial_load_object(trial, SONDE__END_FILE, &found, &end, diag);
-    if (err == SONDE_OK && found) { /* the run has ended, even if the file is damaged */
-        if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
-                            !take_string(end, "text", &trial->end_text))) {
-            err = sonde__fail_nomem(diag, path);
-        } else {
-            trial->ended = trial->changed = true;
-            trial->ended_at =
-                sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
-        }
+    if (err != SONDE_OK || !found) {
+        goto error;
     }
+    if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
+                        !take_string(end, "text", &trial->end_text))) {
+        err = sonde__fail_nomem(diag, path);
+        goto error;
+    }
+    trial->ended = trial->changed = true; /* even if the file is damaged */
+    trial->ended_at =
+        sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
+error:
     json_decref(end);
     return err;
 }
@@ -216,13 +220,19 @@ static bool is_released(const sonde__trial_worker *worker)
     return released;
 }
 
+static bool is_here(const sonde_trial *trial, const json_t *state)
+{
+    const char *host = json_string_value(json_object_get(state, "host"));
+
+    return host != NULL && strcmp(host, trial->host) == 0;
+}
+
 static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *worker,
                        const json_t *state)
 {
-    const char *host = json_string_value(json_object_get(state, "host"));
     const double beat =
         sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
-    const bool here = host != NULL && strcmp(host, trial->host) == 0;
+    const bool here = is_here(trial, state);
 
     if (here && has_process(take_integer(state, "pid", 0))) {
         return false;
@@ -266,6 +276,51 @@ static uint64_t count_lost(const json_t *state)
     return all;
 }
 
+/*
+ * Lets the records that a dead writer left in its ring be written into the files, before they
+ * are read. True if that changed state.json.
+ */
+static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool here)
+{
+    char path[SONDE__PATH], where[SONDE__PATH];
+    uint64_t records = 0;
+    sonde_diag why = {0};
+    sonde_err err = SONDE_OK;
+
+    if (worker->no_ring ||
+        access(sonde__trial_path(worker->path, SONDE__RING_FILE, path), F_OK) != 0) {
+        return false;
+    }
+    (void)sonde__trial_path(worker->name, SONDE__RING_FILE, where);
+    if (!here) {
+        worker->no_ring = true;
+        sonde__trial_torn(&trial->damage, where,
+                          "its last records are recovered on the machine of the writer");
+        return false;
+    }
+    err = sonde_recorder_recover(trial->path, worker->rank, &records, &why);
+    if (err == SONDE_EBUSY) { /* the writer removes it just now */
+        return false;
+    }
+    worker->no_ring = true;
+    if (err != SONDE_OK) {
+        sonde__trial_damage(&trial->damage, where,
+                            "the last records cannot be recovered: %s", why.found);
+    }
+    return err == SONDE_OK;
+}
+
+static void take_state(sonde_trial *trial, sonde__trial_worker *worker,
+                       const json_t *state)
+{
+    const char *status = json_string_value(json_object_get(state, "status"));
+
+    worker->said_ended = status != NULL && strcmp(status, "ended") == 0;
+    worker->crashed = !worker->said_ended && is_crashed(trial, worker, state);
+    worker->lost = count_lost(state);
+    worker->put = take_integer(state, "put", -1);
+}
+
 sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde_diag *diag)
 {
@@ -286,11 +341,16 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     }
     worker->no_state = found && state == NULL;
     if (state != NULL) {
-        const char *status = json_string_value(json_object_get(state, "status"));
-
-        worker->said_ended = status != NULL && strcmp(status, "ended") == 0;
-        worker->crashed = !worker->said_ended && is_crashed(trial, worker, state);
-        worker->lost = count_lost(state);
+        take_state(trial, worker, state);
+        if ((worker->said_ended || worker->crashed) &&
+            recover_ring(trial, worker, is_here(trial, state))) {
+            json_decref(state);
+            err = sonde__trial_load_object(trial, where, &found, &state, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
+            take_state(trial, worker, state);
+        }
         json_decref(state);
     } else {
         worker->crashed = is_silent(worker);
@@ -318,11 +378,25 @@ static sonde_run_status status_of(const sonde_trial *trial)
                                                                       : SONDE_RUN_RUNNING;
 }
 
+/* The last step that has a row: what a crashed writer wrote after it is a part of a step. */
+static int64_t last_ended_by_any(const sonde_trial *trial)
+{
+    int64_t last = -1;
+
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        last = SONDE_MAX(last, trial->workers[i]->last_ended);
+    }
+    return last;
+}
+
 /* The last step that every worker which may still write has ended. */
 static int64_t last_of_all(const sonde_trial *trial)
 {
     int64_t last = INT64_MAX;
 
+    if (trial->status == SONDE_RUN_CRASHED && trial->format == NULL) {
+        return last_ended_by_any(trial);
+    }
     if (trial->status != SONDE_RUN_RUNNING) {
         return last;
     }

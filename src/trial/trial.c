@@ -45,7 +45,7 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
     if (folder == NULL) {
         return sonde__fail_errno(diag, trial->path, "cannot be listed");
     }
-    while (err == SONDE_OK && (entry = readdir(folder)) != NULL) {
+    while ((entry = readdir(folder)) != NULL) {
         const int rank = sonde__record_worker_of_folder(entry->d_name);
         char path[SONDE__PATH];
         struct stat about;
@@ -54,8 +54,12 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
             stat(sonde__trial_path(trial->path, entry->d_name, path), &about) == 0 &&
             S_ISDIR(about.st_mode)) {
             err = sonde__trial_add_worker(trial, rank, entry->d_name, NULL, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
     }
+error:
     (void)closedir(folder);
     return err;
 }
@@ -73,8 +77,11 @@ static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
     };
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(readers); i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(readers); i++) {
         err = readers[i](trial, worker, diag);
+        if (err != SONDE_OK) {
+            break;
+        }
     }
     sonde__trial_damage_flush(&trial->damage, &worker->catalogue.bad, worker->name);
     return err;
@@ -120,23 +127,55 @@ static sonde_err read_all(sonde_trial *trial, sonde_diag *diag)
 {
     sonde_err err = sonde__trial_end_read(trial, diag);
 
-    if (err == SONDE_OK && trial->worker_count < (size_t)trial->world) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trial->worker_count < (size_t)trial->world) {
         err = find_workers(trial, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < trial->worker_count; i++) {
         err = sonde__trial_state_read(trial, trial->workers[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < trial->worker_count; i++) {
         err = read_worker(trial, trial->workers[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < trial->worker_count; i++) {
         sonde__trial_worker *worker = trial->workers[i];
 
         if (trial->ended || worker->said_ended || worker->crashed) {
             note_ends(trial, worker);
         }
     }
-    return err;
+    return SONDE_OK;
+}
+
+/* As smdebug's own reader: if more than WINDOW steps wait for a worker, half of these count
+ * as complete. */
+static void skip_stragglers(sonde_trial *trial)
+{
+    enum { WINDOW = 1000 };
+    const sonde__trial_steps *steps = &trial->steps;
+    const size_t count = steps->sorted_count[SONDE_MODE_GLOBAL];
+
+    while (trial->last_complete < INT64_MAX) {
+        const size_t place =
+            sonde__trial_steps_lower(steps, SONDE_MODE_GLOBAL, trial->last_complete + 1);
+
+        if (count - place <= WINDOW) {
+            return;
+        }
+        trial->last_complete =
+            sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, place + WINDOW / 2 - 1);
+    }
 }
 
 sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
@@ -154,10 +193,16 @@ sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *dia
     if (trial->changed) {
         sort_all(trial);
     }
-    if (err == SONDE_OK && changed != NULL) {
+    if (trial->format != NULL) {
+        skip_stragglers(trial);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (changed != NULL) {
         *changed = trial->changed;
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- opening ---------------------------------------------------------------------- */
@@ -248,22 +293,22 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
     bool found = false;
     sonde_err err = sonde__trial_run_read(trial, &found, diag);
 
-    if (err == SONDE_OK && !found) {
-        trial->format = find_format(trial->path);
+    if (err != SONDE_OK) {
+        return err;
     }
+    trial->format = found ? NULL : find_format(trial->path);
     if (trial->format != NULL) {
         return trial->format->open(trial, diag);
     }
-    if (err == SONDE_OK) {
-        err = find_workers(trial, diag);
+    err = find_workers(trial, diag);
+    if (err != SONDE_OK || found) {
+        return err;
     }
-    if (err == SONDE_OK && !found && trial->worker_count == 0) {
+    if (trial->worker_count == 0) {
         return fail_not_a_run(trial, diag);
     }
-    if (err == SONDE_OK && !found) {
-        sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "missing");
-    }
-    return err;
+    sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "missing");
+    return SONDE_OK;
 }
 
 static sonde_err open_trial(const char *path, const sonde_trial_options *options,
@@ -284,15 +329,19 @@ static sonde_err open_trial(const char *path, const sonde_trial_options *options
     trial->damage.user = user;
     trial->everything = everything;
     err = find_run(trial, diag);
-    if (err == SONDE_OK) {
-        err = sonde_trial_refresh(trial, NULL, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_trial_close(trial);
-        return err;
+        goto error;
+    }
+    err = sonde_trial_refresh(trial, NULL, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = trial;
     return SONDE_OK;
+
+error:
+    sonde_trial_close(trial);
+    return err;
 }
 
 sonde_err sonde_trial_open(const char *path, const sonde_trial_options *options,

@@ -29,13 +29,11 @@ sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info
 {
     const sonde_err err = sonde_catalogue_declare(trial->catalogue, info, tensor, diag);
 
-    if (err == SONDE_OK) {
-        trial->changed = true;
+    if (err == SONDE_EEXIST) { /* the name itself is found before other spellings */
+        return sonde_catalogue_find(trial->catalogue, info->name, tensor, diag);
     }
-    /* The name itself is found before any other spelling of it. */
-    return err == SONDE_EEXIST
-               ? sonde_catalogue_find(trial->catalogue, info->name, tensor, diag)
-               : err;
+    trial->changed = trial->changed || err == SONDE_OK;
+    return err;
 }
 
 bool sonde__trial_known(const sonde_trial *trial, const char *name, uint32_t *tensor)
@@ -424,15 +422,21 @@ sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *wo
     *tensor = SONDE__NONE;
     if (!is_mapped(worker, id)) {
         err = sonde__trial_catalogue_read(trial, worker, diag);
-        if (err == SONDE_OK && id < MOST_UNKNOWN && !is_mapped(worker, id)) {
-            char *known = line != NULL ? name_in_header(worker, segment, line) : NULL;
-
-            err = declare_unknown(trial, worker, id, line, known, diag);
-            sonde__free(known);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    if (err == SONDE_OK && id < worker->id_count) {
+    if (id < MOST_UNKNOWN && !is_mapped(worker, id)) {
+        char *known = line != NULL ? name_in_header(worker, segment, line) : NULL;
+
+        err = declare_unknown(trial, worker, id, line, known, diag);
+        sonde__free(known);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (id < worker->id_count) {
         *tensor = worker->ids[id];
     }
-    return err;
+    return SONDE_OK;
 }

@@ -105,10 +105,11 @@ sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path
             sonde__trial_read_at(fd, buffer->bytes, (size_t)length, 0, size, path, diag);
     }
     (void)close(fd);
-    if (err == SONDE_OK) {
-        buffer->bytes[*size] = '\0';
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    buffer->bytes[*size] = '\0';
+    return SONDE_OK;
 }
 
 /* --- lines ------------------------------------------------------------------------ */
@@ -154,7 +155,7 @@ static sonde_err give_lines(line_reader *reader)
     size_t at = 0;
     sonde_err err = SONDE_OK;
 
-    while (err == SONDE_OK && at < reader->held) {
+    while (at < reader->held) {
         char *const text = reader->bytes + at;
         const char *const end = memchr(text, '\n', reader->held - at);
 
@@ -163,6 +164,9 @@ static sonde_err give_lines(line_reader *reader)
         }
         err = give_line(reader, text, (size_t)(end - text));
         at += (size_t)(end - text) + 1;
+        if (err != SONDE_OK) {
+            break;
+        }
     }
     reader->held -= at;
     memmove(reader->bytes, reader->bytes + at, reader->held);
@@ -228,10 +232,11 @@ static sonde_err read_opened(line_reader *reader, int fd, uint64_t size, const c
     }
     err = read_pieces(reader, fd, path, diag);
     sonde__free(reader->bytes);
-    if (err == SONDE_OK) {
-        progress->size = progress->offset + reader->skipped + reader->held;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    progress->size = progress->offset + reader->skipped + reader->held;
+    return SONDE_OK;
 }
 
 sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
@@ -255,13 +260,20 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
         return SONDE_OK;
     }
     err = open_regular(path, &fd, &size, &why);
-    if (err == SONDE_OK) {
-        err = read_opened(&reader, fd, size, path, &why);
-        (void)close(fd);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = read_opened(&reader, fd, size, path, &why);
+    (void)close(fd);
     sonde__trial_damage_flush(damage, &progress->bad, where);
-    if (err == SONDE_OK || err == SONDE_ENOMEM) {
-        return err == SONDE_OK ? SONDE_OK : sonde__fail_nomem(diag, path);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    return SONDE_OK;
+
+error:
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
     }
     progress->size = (uint64_t)about.st_size; /* noted once, until it changes */
     sonde__trial_damage(damage, where, "%s", why.found);

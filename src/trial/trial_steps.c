@@ -177,7 +177,9 @@ sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
         there = there || found->saved;
     }
     if (there) {
-        return complete ? SONDE_STEP_AVAILABLE : SONDE_STEP_NOT_YET;
+        return complete                             ? SONDE_STEP_AVAILABLE
+               : trial->status == SONDE_RUN_RUNNING ? SONDE_STEP_NOT_YET
+                                                    : SONDE_STEP_UNAVAILABLE;
     }
     if (complete || trial->status != SONDE_RUN_RUNNING) {
         return SONDE_STEP_UNAVAILABLE; /* ended, and nothing was saved at it */
@@ -191,12 +193,17 @@ sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                : SONDE_STEP_NOT_YET;
 }
 
-/* The last known step of a mode; -1: none. */
+/* The last known step of a mode, of a crashed run the last complete one; -1: none. */
 static int64_t last_known(const sonde_trial *trial, sonde_mode mode)
 {
-    const size_t count = trial->steps.sorted_count[mode];
+    const sonde__trial_steps *steps = &trial->steps;
+    size_t count = steps->sorted_count[mode];
 
-    return count > 0 ? sonde__trial_steps_at(&trial->steps, mode, count - 1) : -1;
+    while (count > 0 && trial->status == SONDE_RUN_CRASHED &&
+           steps->items[steps->sorted[mode][count - 1]].global > trial->last_complete) {
+        count--;
+    }
+    return count > 0 ? sonde__trial_steps_at(steps, mode, count - 1) : -1;
 }
 
 static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_mode mode,

@@ -109,18 +109,23 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     err = sonde__trial_file_map(&worker->files[SONDE__FILE_SEGMENT], segment,
                                 trial->question, segment->head + item->offset,
                                 item->bytes, &bytes, diag);
-    if (err == SONDE_OK && layout->packing != SONDE__PACKED_NOT) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (layout->packing != SONDE__PACKED_NOT) {
         err = unpack(trial, item, layout, bytes, size, title, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
         bytes = trial->value.bytes;
     }
-    if (err == SONDE_OK) {
-        err = check_hash(bytes, size, item->hash, title, diag);
+    err = check_hash(bytes, size, item->hash, title, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        value.data = (void *)(uintptr_t)bytes; /* views have no const layout */
-        *view = value;
-    }
-    return err;
+    value.data = (void *)(uintptr_t)bytes; /* views have no const layout */
+    *view = value;
+    return SONDE_OK;
 }
 
 /* --- rows and sketches ------------------------------------------------------------ */
@@ -157,16 +162,20 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
         files, file, trial->question, SONDE__STATS_HEAD,
         (uint64_t)(end - file->first) * SONDE__STATS_ROW, &bytes, diag);
 
-    if (err == SONDE_OK) {
-        *rows = (sonde__trial_rows){(const void *)bytes, file->first, end};
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *rows = (sonde__trial_rows){(const void *)bytes, file->first, end};
+    return SONDE_OK;
 }
 
-sonde_err sonde__trial_load_row(const sonde_trial *trial, sonde__trial_worker *worker,
+sonde_err sonde__trial_load_row(sonde_trial *trial, sonde__trial_worker *worker,
                                 uint32_t row, sonde__trial_rows *rows,
                                 const sonde__record_stats_row **out, sonde_diag *diag)
 {
+    if (trial->format != NULL) {
+        return trial->format->row(trial, worker, row, out, diag);
+    }
     if (row < rows->first || row >= rows->end) {
         const sonde_err err =
             map_rows(trial, worker, file_of_row(worker, row), rows, diag);

@@ -20,7 +20,7 @@ typedef struct sonde__trial_rows {
     uint32_t first, end;
 } sonde__trial_rows;
 /* A row, borrowed until the trial closes; rows is moved to it if need be. */
-sonde_err sonde__trial_load_row(const sonde_trial *trial, sonde__trial_worker *worker,
+sonde_err sonde__trial_load_row(sonde_trial *trial, sonde__trial_worker *worker,
                                 uint32_t row, sonde__trial_rows *rows,
                                 const sonde__record_stats_row **out, sonde_diag *diag);
 sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker *worker,

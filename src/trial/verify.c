@@ -131,19 +131,38 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
         if (err == SONDE_ENOMEM) {
             return sonde__fail_nomem(diag, "a value");
         }
-        if (err == SONDE_OK) {
-            report->records++;
+        if (err != SONDE_OK && err != SONDE_EUNSUPPORTED) {
+            sonde__trial_damage(&trial->damage, why.where, "%s", why.found);
+            continue;
+        }
+        report->records++;
+        if (err != SONDE_EUNSUPPORTED) { /* right, but of a dtype that Sonde lacks */
             report->bytes +=
                 (uint64_t)sonde_view_count(&view) * sonde_dtype_size(view.dtype);
-        } else if (
-            err ==
-            SONDE_EUNSUPPORTED) { /* right, but of a dtype that Sonde does not have */
-            report->records++;
-        } else {
-            sonde__trial_damage(&trial->damage, why.where, "%s", why.found);
         }
     }
     return SONDE_OK;
+}
+
+/* What the writer counted against what there is. */
+static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
+{
+    uint64_t known = worker->lost + trial->damage.damaged;
+
+    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        known += worker->items[kind].count;
+    }
+    if (worker->said_ended && worker->put > 0 && (uint64_t)worker->put > known) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "%llu records that its writer took are neither in the files "
+                            "nor counted as lost",
+                            (unsigned long long)((uint64_t)worker->put - known));
+    }
+    if (trial->ended && !worker->said_ended && worker->crashed && !worker->no_state) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "the run has ended, but state.json says that its writer "
+                            "runs: what it lost is not known");
+    }
 }
 
 sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
@@ -157,12 +176,16 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     if (err != SONDE_OK) {
         return err;
     }
-    for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < trial->worker_count; i++) {
         sonde__trial_worker *worker = trial->workers[i];
 
         err = check_values(trial, worker, &sum, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
         if (trial->format == NULL) {
             check_headers(trial, worker);
+            check_counts(trial, worker);
         }
         sum.rows += worker->items[SONDE__VITALS].count;
         sum.sketches += worker->items[SONDE__SKETCH].count;
@@ -174,9 +197,8 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sum.torn = trial->damage.torn;
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
+    *report = sum;
+error:
     sonde_trial_close(trial);
-    if (err == SONDE_OK) {
-        *report = sum;
-    }
     return err;
 }

@@ -93,6 +93,7 @@ static sonde_err create(sonde_trial *trial, int rank, const char *name,
     }
     worker->rank = rank;
     worker->last_ended = -1;
+    worker->put = -1;
     worker->limit = INT64_MAX;
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__trial_items_init(&worker->items[kind], (sonde__trial_kind)kind);

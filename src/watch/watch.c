@@ -11,7 +11,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "hook/hook_state.h"
-#include "observe/tensor_names.h"
+#include "observe/tensor_roles.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -207,9 +207,7 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
     if (err != SONDE_OK) {
         return err;
     }
-    if (own.name != NULL && own.role == SONDE_ROLE_OTHER) {
-        own.role = sonde__observe_role_by_name(own.name);
-    }
+    sonde__observe_guess(&own);
     own.same_as = SONDE_NO_TENSOR;
     on->slots[count] = (slot){.step = -1};
     err = declare(on, &own, &id, diag);

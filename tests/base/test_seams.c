@@ -13,8 +13,11 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef struct counts {
     size_t taken, returned;
@@ -87,10 +90,10 @@ static void instruction_set_is_capped(void **state)
 
     (void)state;
     assert_int_equal(setenv("SONDE_ISA", "generic", 1), 0);
-    assert_string_equal(sonde_isa_name(), "generic");
+    assert_string_equal(sonde__isa_name(), "generic");
     assert_int_equal(sonde__cpu_isa(), SONDE__GENERIC);
     assert_int_equal(setenv("SONDE_ISA", "avx512", 1), 0);
-    assert_string_equal(sonde_isa_name(), "generic");
+    assert_string_equal(sonde__isa_name(), "generic");
     assert_int_equal(sonde_isa_check(&diag), SONDE_OK);
     assert_int_equal(setenv("SONDE_ISA", "bogus", 1), 0);
     assert_int_equal(sonde_isa_check(&diag), SONDE_EINVAL);
@@ -99,9 +102,63 @@ static void instruction_set_is_capped(void **state)
     assert_true(sonde__cpu_count() >= 1);
 }
 
+static void write_line(const char *folder, const char *name, const char *line)
+{
+    char path[256];
+    FILE *file = NULL;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(line, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void processors_are_those_of_the_cgroup(void **state)
+{
+    char mount[] = "sonde_cgroup_XXXXXX", a[64], b[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(mount));
+    (void)snprintf(a, sizeof a, "%s/a", mount);
+    (void)snprintf(b, sizeof b, "%s/a/b", mount);
+    assert_int_equal(mkdir(a, 0700), 0);
+    assert_int_equal(mkdir(b, 0700), 0);
+    assert_int_equal(sonde__cpu_quota(mount, "/a/b"), 0);
+    write_line(b, "cpu.max", "max 100000\n");
+    assert_int_equal(sonde__cpu_quota(mount, "/a/b"), 0);
+    write_line(a, "cpu.max", "250000 100000\n"); /* the parent's 2.5 processors */
+    assert_int_equal(sonde__cpu_quota(mount, "/a/b"), 3);
+    write_line(b, "cpu.max", "100000 100000\n");
+    assert_int_equal(sonde__cpu_quota(mount, "/a/b"), 1);
+    assert_int_equal(sonde__cpu_quota(mount, "/a"), 3);
+    write_line(a, "cpu.max", "no number\n");
+    write_line(a, "cpu.cfs_quota_us", "150000\n");
+    write_line(a, "cpu.cfs_period_us", "100000\n");
+    assert_int_equal(sonde__cpu_quota(mount, "/a"), 2);
+    write_line(a, "cpu.cfs_quota_us", "-1\n");
+    assert_int_equal(sonde__cpu_quota(mount, "/a"), 0);
+    assert_int_equal(sonde__cpu_quota(mount, "/"), 0);
+    for (size_t i = 0; i < 2; i++) {
+        static const char *const names[] = {"cpu.max", "cpu.cfs_quota_us",
+                                            "cpu.cfs_period_us"};
+
+        for (size_t k = 0; k < 3; k++) {
+            char path[256];
+
+            (void)snprintf(path, sizeof path, "%s/%s", i == 0 ? a : b, names[k]);
+            (void)remove(path);
+        }
+    }
+    assert_int_equal(rmdir(b), 0);
+    assert_int_equal(rmdir(a), 0);
+    assert_int_equal(rmdir(mount), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processors_are_those_of_the_cgroup),
         cmocka_unit_test(every_block_comes_through_the_seam),
         cmocka_unit_test(log_lines_have_their_form),
         cmocka_unit_test(instruction_set_is_capped),

@@ -45,3 +45,18 @@ cp -r three hurt
 : >hurt/w0000/catalogue.jsonl
 run 1 "$sonde" rules hurt --no-save # and it holds a NaN
 grep -q "^hurt: [0-9]* parts* cannot be read; 'sonde verify' lists" "$out" || fail "$(cat "$out")"
+
+# a rule that was asked for by name and cannot judge: 3, and what it lacked
+run 3 "$sonde" rules three --rule Confusion --no-save
+stderr_is "sonde: warning: three: Confusion did not judge: no labels with predictions were recorded during evaluation"
+same "$out" <(echo "three: no findings up to step 47; 0 rules checked, 1 lacked data (see --explain)")
+# a finding weighs more
+run 1 "$sonde" rules three --rule Confusion --rule NonFinite --no-save
+# the invoker's style: parameters as options, and only the judged steps are named
+run 0 "$sonde" rules --trial-dir three --rule-name AllZero --threshold 100 --tensor_regex 'none,conv1.*' \
+    --start-step 2 --end-step 9 --no-save
+same "$out" <(echo "three: no findings in steps 2 to 8; 1 rule checked")
+run 2 "$sonde" rules --trial-dir three --rule-name AllZero --threshhold=1
+stderr_is "sonde: error: AllZero: unknown parameter 'threshhold' (expected threshold)"
+run 2 "$sonde" rules three --threshold 1
+run 1 "$sonde" rules --trial-dir three --rule-name NonFinite --raise-rule-eval-cond-exception True --no-save

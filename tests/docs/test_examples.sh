@@ -18,7 +18,7 @@ for set in fashion-mnist mnist; do
     run 0 "$sonde" data synth --folder "data/$set" --train 640 --test 200 --quiet
 done
 run 0 "$sonde" train --epochs 1 --record recorded --save-every 20 --quiet
-for page in README guide jobs demos recording runs rules own_rules tensors; do
+for page in README guide python jobs demos recording runs rules own_rules tensors; do
     mkdir -p "$page/runs"
     cp "$images/trousers.jpg" "$page"
     cp -r recorded "$page/runs/first"

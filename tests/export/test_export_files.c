@@ -14,7 +14,7 @@
 
 static void a_file_appears_when_it_is_closed(void **state)
 {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     const char *path = in_folder("whole");
     size_t size = 0;
     unsigned char *bytes = NULL;
@@ -26,7 +26,7 @@ static void a_file_appears_when_it_is_closed(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     assert_int_equal(count_files(false), 1); /* the one beside it */
     sonde__export_out_text(&file, "headabc");
-    sonde__export_out_put(&file, big, sizeof big);
+    (void)sonde__whole_write(&file, big, sizeof big);
     sonde__export_out_text(&file, "end");
     assert_int_equal(file.written, 10 + sizeof big);
     assert_int_equal(sonde__export_out_close(&file, NULL), SONDE_OK);
@@ -42,19 +42,19 @@ static void a_file_appears_when_it_is_closed(void **state)
 
 static void a_file_that_is_given_up_leaves_nothing(void **state)
 {
-    sonde__export_out_file file;
+    sonde__whole_file file;
 
     (void)state;
     assert_int_equal(sonde__export_out_open(&file, in_folder("gone"), NULL), SONDE_OK);
     sonde__export_out_text(&file, "something");
-    sonde__export_out_abandon(&file);
+    sonde__whole_close(&file);
     assert_int_equal(count_files(false), 0);
-    sonde__export_out_abandon(&file); /* again is fine */
+    sonde__whole_close(&file); /* again is fine */
 }
 
 static void nothing_is_ever_replaced(void **state)
 {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde_diag diag = {0};
     char path[512];
     size_t size = 0;
@@ -84,7 +84,7 @@ static void nothing_is_ever_replaced(void **state)
 
 static void a_place_that_cannot_be_is_an_error(void **state)
 {
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde_diag diag = {0};
     FILE *plain = fopen(in_folder("plain"), "w");
 
@@ -104,7 +104,7 @@ static void a_place_that_cannot_be_is_an_error(void **state)
 static void a_full_disk_is_told_and_leaves_nothing(void **state)
 {
     struct rlimit before, small = {0};
-    sonde__export_out_file file;
+    sonde__whole_file file;
     sonde_diag diag = {0};
     char block[4096] = {0};
     sonde_err err = SONDE_OK;
@@ -117,10 +117,10 @@ static void a_full_disk_is_told_and_leaves_nothing(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     err = sonde__export_out_open(&file, in_folder("full"), NULL);
     for (int i = 0; i < 200 && err == SONDE_OK; i++) {
-        sonde__export_out_put(&file, block, sizeof block);
+        (void)sonde__whole_write(&file, block, sizeof block);
     }
     if (err == SONDE_OK) {
-        assert_int_equal(sonde__export_out_status(&file, NULL), SONDE_EIO);
+        assert_int_equal(sonde__whole_status(&file, NULL), SONDE_EIO);
         err = sonde__export_out_close(&file, &diag);
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);

@@ -2,7 +2,7 @@
  * fuzz_idx.c - IDX arrays, plain and gzipped, from any bytes. What is read must be whole:
  * every byte of it is looked at.
  */
-#include <sonde/nn/idx.h>
+#include "nn/data/idx.h"
 
 #include <stdlib.h>
 
@@ -10,11 +10,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
     sonde_diag diag = {0};
 
-    if (sonde_nn_idx_parse(data, size, "fuzz", &array, &diag) == SONDE_OK) {
-        const sonde_view *view = sonde_nn_idx_view(array);
+    if (sonde__data_idx_parse(data, size, "fuzz", &array, &diag) == SONDE_OK) {
+        const sonde_view *view = sonde__data_idx_view(array);
         const uint8_t *bytes = view->data;
         const size_t count =
             (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
@@ -29,6 +29,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (array != NULL || diag.found[0] == '\0') {
         abort();
     }
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     return 0;
 }

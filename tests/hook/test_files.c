@@ -232,6 +232,8 @@ static const struct {
      "hook.yaml:2: when_full is 'never' (expected default, wait or drop)"},
     {"path: a\nvitals: often\n",
      "hook.yaml:2: vitals is 'often' (expected true or false)"},
+    {"path: a\nwait_seconds: -1\n",
+     "hook.yaml:2: wait_seconds is -1 (expected more than 0)"},
     {"path: a\nsegment_seconds: 0\n",
      "hook.yaml:2: segment_seconds is 0 (expected more than 0)"},
     {"save_all: true\n", "hook: path: no path for the run (expected a folder, or "

@@ -5,7 +5,6 @@
 #include "base/macros.h"
 
 #include "alloc_failure.h"
-#include "observe/tensor_names.h"
 
 /* --- warnings and errors ---------------------------------------------------------- */
 
@@ -159,39 +158,6 @@ static void test_first_step_refusals(void **state)
     assert_int_equal(sonde_hook_close(NULL, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
 }
 
-/* --- roles ------------------------------------------------------------------------ */
-
-static void test_roles(void **state)
-{
-    static const struct {
-        const char *name;
-        sonde_role role;
-    } cases[] = {
-        {"Net_fc1.weight", SONDE_ROLE_WEIGHT},
-        {"Net_fc1.bias", SONDE_ROLE_BIAS},
-        {"gradient/Net_fc1.weight", SONDE_ROLE_GRADIENT},
-        {"Gradient___fc1.bias", SONDE_ROLE_GRADIENT},
-        {"fc1.weight.grad", SONDE_ROLE_GRADIENT},
-        {"CrossEntropyLoss_output_0", SONDE_ROLE_LOSS},
-        {"CrossEntropyLoss_input_1", SONDE_ROLE_INPUT},
-        {"nll_loss_output_0", SONDE_ROLE_LOSS},
-        {"train_loss", SONDE_ROLE_LOSS},
-        {"relu1_output_0", SONDE_ROLE_OUTPUT},
-        {"fc1_input_0", SONDE_ROLE_INPUT},
-        {"UpdatedVar___fc1.weight", SONDE_ROLE_UPDATE},
-        {"Accl1___fc1.weight", SONDE_ROLE_OPTIMIZER},
-        {"bn.running_mean", SONDE_ROLE_BUFFER},
-        {"scalar/weight_decay", SONDE_ROLE_SCALAR},
-        {"dense/kernel", SONDE_ROLE_WEIGHT},
-        {"something", SONDE_ROLE_OTHER},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        assert_int_equal(sonde__observe_role_by_name(cases[i].name), cases[i].role);
-    }
-}
-
 /* --- memory ----------------------------------------------------------------------- */
 
 static sonde_err make_and_step(void)
@@ -266,7 +232,6 @@ int main(void)
         cmocka_unit_test_setup(test_late_warnings, journal_reset),
         cmocka_unit_test_setup(test_refusals, journal_reset),
         cmocka_unit_test_setup(test_first_step_refusals, journal_reset),
-        cmocka_unit_test_setup(test_roles, journal_reset),
         cmocka_unit_test_setup(test_memory, journal_reset),
     };
 

@@ -115,7 +115,7 @@ static void its_own_run_is_read(void **state)
         {"Net_fc1.weight", SONDE_F32, SONDE_ROLE_WEIGHT},
         {"gradient/Net_fc1.weight", SONDE_F64, SONDE_ROLE_GRADIENT},
         {"relu1_output_0", SONDE_F16, SONDE_ROLE_OUTPUT},
-        {"labels", SONDE_I64, SONDE_ROLE_OTHER},
+        {"labels", SONDE_I64, SONDE_ROLE_INPUT},
         {"mask", SONDE_BOOL, SONDE_ROLE_OTHER},
         {"bytes", SONDE_U8, SONDE_ROLE_OTHER},
         {"ints", SONDE_I32, SONDE_ROLE_OTHER},

@@ -66,7 +66,7 @@ void data_write_images(const char *path, int64_t count, bool gzip)
     for (int64_t i = 0; i < count * 784; i++) {
         pixels[i] = (uint8_t)(i * 31 + i / 784 * 7);
     }
-    assert_int_equal(sonde_nn_idx_write(path, &view, gzip, NULL), SONDE_OK);
+    assert_int_equal(sonde__data_idx_write(path, &view, gzip, NULL), SONDE_OK);
     free(pixels);
 }
 
@@ -79,7 +79,7 @@ void data_write_labels(const char *path, int64_t count, int classes, bool gzip)
     for (int64_t i = 0; i < count; i++) {
         labels[i] = (uint8_t)(i % classes);
     }
-    assert_int_equal(sonde_nn_idx_write(path, &view, gzip, NULL), SONDE_OK);
+    assert_int_equal(sonde__data_idx_write(path, &view, gzip, NULL), SONDE_OK);
     free(labels);
 }
 

@@ -8,7 +8,7 @@
 #include "alloc_failure.h"
 #include "cmocka_all.h"
 
-#include <sonde/nn/idx.h>
+#include "nn/data/idx.h"
 #include <sonde/nn/image.h>
 
 #include <stdbool.h>

@@ -22,20 +22,21 @@ static void every_dtype_goes_there_and_back(void **state)
             unsigned char *bytes = (unsigned char *)room;
             const size_t size = 30 * sonde_dtype_size(dtypes[d]);
             const sonde_view view = sonde_view_of(dtypes[d], 3, shape, room);
-            sonde_nn_idx *array = NULL;
+            sonde__data_idx *array = NULL;
 
             memset(room, 0, sizeof room);
             for (size_t i = 0; i < 30; i++) {
                 sonde_element_set(dtypes[d], bytes + i * sonde_dtype_size(dtypes[d]),
                                   (double)i * 3.0 + 1.0);
             }
-            assert_int_equal(sonde_nn_idx_write(data_path("a"), &view, gzip, NULL),
+            assert_int_equal(sonde__data_idx_write(data_path("a"), &view, gzip, NULL),
                              SONDE_OK);
-            assert_int_equal(sonde_nn_idx_load(data_path("a"), &array, NULL), SONDE_OK);
-            assert_int_equal(sonde_nn_idx_view(array)->dtype, dtypes[d]);
-            assert_true(sonde_view_same_shape(sonde_nn_idx_view(array), &view));
-            assert_memory_equal(sonde_nn_idx_view(array)->data, room, size);
-            sonde_nn_idx_destroy(array);
+            assert_int_equal(sonde__data_idx_load(data_path("a"), &array, NULL),
+                             SONDE_OK);
+            assert_int_equal(sonde__data_idx_view(array)->dtype, dtypes[d]);
+            assert_true(sonde_view_same_shape(sonde__data_idx_view(array), &view));
+            assert_memory_equal(sonde__data_idx_view(array)->data, room, size);
+            sonde__data_idx_destroy(array);
         }
     }
 }
@@ -46,31 +47,31 @@ static void strided_views_are_written_in_logical_order(void **state)
     const int64_t shape[2] = {2, 3};
     sonde_view view = sonde_view_of(SONDE_F32, 2, shape, values);
     static const float turned[6] = {1, 4, 2, 5, 3, 6};
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
 
     (void)state;
     view.shape[0] = 3;
     view.shape[1] = 2;
     view.stride[0] = 1;
     view.stride[1] = 3;
-    assert_int_equal(sonde_nn_idx_write(data_path("t"), &view, false, NULL), SONDE_OK);
-    assert_int_equal(sonde_nn_idx_load(data_path("t"), &array, NULL), SONDE_OK);
-    assert_memory_equal(sonde_nn_idx_view(array)->data, turned, sizeof turned);
-    sonde_nn_idx_destroy(array);
+    assert_int_equal(sonde__data_idx_write(data_path("t"), &view, false, NULL), SONDE_OK);
+    assert_int_equal(sonde__data_idx_load(data_path("t"), &array, NULL), SONDE_OK);
+    assert_memory_equal(sonde__data_idx_view(array)->data, turned, sizeof turned);
+    sonde__data_idx_destroy(array);
 }
 
 static void layout_is_big_endian(void **state)
 {
     static const unsigned char bytes[] = {0, 0, 0x0B, 1,    0,    0,
                                           0, 2, 0x01, 0x02, 0xFF, 0xFE};
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
 
     (void)state;
-    assert_int_equal(sonde_nn_idx_parse(bytes, sizeof bytes, "x", &array, NULL),
+    assert_int_equal(sonde__data_idx_parse(bytes, sizeof bytes, "x", &array, NULL),
                      SONDE_OK);
-    assert_int_equal(((const int16_t *)sonde_nn_idx_view(array)->data)[0], 0x102);
-    assert_int_equal(((const int16_t *)sonde_nn_idx_view(array)->data)[1], -2);
-    sonde_nn_idx_destroy(array);
+    assert_int_equal(((const int16_t *)sonde__data_idx_view(array)->data)[0], 0x102);
+    assert_int_equal(((const int16_t *)sonde__data_idx_view(array)->data)[1], -2);
+    sonde__data_idx_destroy(array);
 }
 
 /* Every beginning of a good file but the whole is an error. */
@@ -78,31 +79,31 @@ static void every_truncation_is_found(void **state)
 {
     unsigned char *zipped = NULL;
     size_t zipped_size = 0;
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
     sonde_diag diag = {0};
 
     (void)state;
     for (size_t n = 0; n < sizeof small; n++) {
-        assert_int_equal(sonde_nn_idx_parse(small, n, "short", &array, &diag),
+        assert_int_equal(sonde__data_idx_parse(small, n, "short", &array, &diag),
                          SONDE_EFORMAT);
         assert_string_equal(diag.where, "short");
     }
     assert_non_null(strstr(diag.found, "truncated"));
-    assert_int_equal(sonde_nn_idx_parse(small, sizeof small, "whole", &array, NULL),
+    assert_int_equal(sonde__data_idx_parse(small, sizeof small, "whole", &array, NULL),
                      SONDE_OK);
     assert_int_equal(
-        sonde_nn_idx_write(data_path("z"), sonde_nn_idx_view(array), true, NULL),
+        sonde__data_idx_write(data_path("z"), sonde__data_idx_view(array), true, NULL),
         SONDE_OK);
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     zipped = data_read(data_path("z"), &zipped_size);
     for (size_t n = 0; n < zipped_size; n++) {
-        assert_int_equal(sonde_nn_idx_parse(zipped, n, "short.gz", &array, &diag),
+        assert_int_equal(sonde__data_idx_parse(zipped, n, "short.gz", &array, &diag),
                          SONDE_EFORMAT);
     }
     assert_non_null(strstr(diag.found, "gzip stream at byte"));
-    assert_int_equal(sonde_nn_idx_parse(zipped, zipped_size, "whole.gz", &array, NULL),
+    assert_int_equal(sonde__data_idx_parse(zipped, zipped_size, "whole.gz", &array, NULL),
                      SONDE_OK);
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     free(zipped);
 }
 
@@ -117,15 +118,15 @@ static void every_flipped_bit_in_gzip_is_found(void **state)
     data_write_images(data_path("z"), 2, true);
     zipped = data_read(data_path("z"), &size);
     for (size_t bit = 0; bit < size * 8; bit++) {
-        sonde_nn_idx *array = NULL;
+        sonde__data_idx *array = NULL;
 
         zipped[bit / 8] ^= (unsigned char)(1u << bit % 8);
-        if (sonde_nn_idx_parse(zipped, size, "z", &array, NULL) == SONDE_OK) {
-            assert_int_equal(((const uint8_t *)sonde_nn_idx_view(array)->data)[3], 93);
+        if (sonde__data_idx_parse(zipped, size, "z", &array, NULL) == SONDE_OK) {
+            assert_int_equal(((const uint8_t *)sonde__data_idx_view(array)->data)[3], 93);
         } else {
             found++;
         }
-        sonde_nn_idx_destroy(array);
+        sonde__data_idx_destroy(array);
         zipped[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
     assert_true(found > (int)size * 7); /* all but name, time and flags of the header */
@@ -134,11 +135,11 @@ static void every_flipped_bit_in_gzip_is_found(void **state)
 
 static void expect(const void *bytes, size_t size, sonde_err err, const char *words)
 {
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
 
-    assert_int_equal(sonde_nn_idx_parse(bytes, size, "file", &array, &diag), err);
+    assert_int_equal(sonde__data_idx_parse(bytes, size, "file", &array, &diag), err);
     assert_null(array);
     if (strstr(sonde_diag_line(&diag, line, sizeof line), words) == NULL) {
         fail_msg("'%s' lacks '%s'", line, words);
@@ -176,7 +177,7 @@ static void foreign_files_are_told_apart(void **state)
 static void gzip_members_follow_each_other(void **state)
 {
     unsigned char bytes[256], *zipped = NULL;
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
     size_t size = 0, part = 0;
 
     (void)state;
@@ -191,9 +192,9 @@ static void gzip_members_follow_each_other(void **state)
         size += part;
         free(zipped);
     }
-    assert_int_equal(sonde_nn_idx_parse(bytes, size, "two", &array, NULL), SONDE_OK);
-    assert_memory_equal(sonde_nn_idx_view(array)->data, small + 12, 6);
-    sonde_nn_idx_destroy(array);
+    assert_int_equal(sonde__data_idx_parse(bytes, size, "two", &array, NULL), SONDE_OK);
+    assert_memory_equal(sonde__data_idx_view(array)->data, small + 12, 6);
+    sonde__data_idx_destroy(array);
     bytes[size] = 'x';
     expect(bytes, size + 1, SONDE_EFORMAT,
            "foreign bytes after the gzip stream, at byte");
@@ -201,14 +202,14 @@ static void gzip_members_follow_each_other(void **state)
 
 static void what_cannot_be_opened_says_so(void **state)
 {
-    sonde_nn_idx *array = NULL;
+    sonde__data_idx *array = NULL;
     sonde_diag diag = {0};
 
     (void)state;
-    assert_int_equal(sonde_nn_idx_load(data_path("absent"), &array, &diag),
+    assert_int_equal(sonde__data_idx_load(data_path("absent"), &array, &diag),
                      SONDE_ENOTFOUND);
     assert_string_equal(diag.where, data_path("absent"));
-    assert_int_equal(sonde_nn_idx_load(data_folder, &array, &diag), SONDE_EFORMAT);
+    assert_int_equal(sonde__data_idx_load(data_folder, &array, &diag), SONDE_EFORMAT);
     assert_string_equal(diag.found, "is a folder");
 }
 
@@ -220,24 +221,24 @@ static void what_cannot_be_written_leaves_nothing(void **state)
     sonde_diag diag = {0};
 
     (void)state;
-    assert_int_equal(sonde_nn_idx_write(data_path("no/such"), &view, true, &diag),
+    assert_int_equal(sonde__data_idx_write(data_path("no/such"), &view, true, &diag),
                      SONDE_ENOTFOUND);
     view.dtype = SONDE_U64;
-    assert_int_equal(sonde_nn_idx_write(data_path("u64"), &view, false, &diag),
+    assert_int_equal(sonde__data_idx_write(data_path("u64"), &view, false, &diag),
                      SONDE_EDTYPE);
     view.dtype = SONDE_U8;
     view.rank = 0;
-    assert_int_equal(sonde_nn_idx_write(data_path("u64"), &view, false, &diag),
+    assert_int_equal(sonde__data_idx_write(data_path("u64"), &view, false, &diag),
                      SONDE_EINVAL);
     assert_int_equal(access(data_path("u64"), F_OK), -1);
 }
 
 static sonde_err load_small(void *user)
 {
-    sonde_nn_idx *array = NULL;
-    const sonde_err err = sonde_nn_idx_load(user, &array, NULL);
+    sonde__data_idx *array = NULL;
+    const sonde_err err = sonde__data_idx_load(user, &array, NULL);
 
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     return err;
 }
 
@@ -247,7 +248,7 @@ static sonde_err write_small(void *user)
     int64_t one = 1;
     const sonde_view view = sonde_view_of(SONDE_U8, 1, &one, &value);
 
-    return sonde_nn_idx_write(user, &view, true, NULL);
+    return sonde__data_idx_write(user, &view, true, NULL);
 }
 
 static void every_allocation_may_fail(void **state)

@@ -96,7 +96,8 @@ static void other_dtypes_become_float(void **state)
     sonde_nn_sample sample;
 
     (void)state;
-    assert_int_equal(sonde_nn_idx_write(data_path("i16"), &view, true, NULL), SONDE_OK);
+    assert_int_equal(sonde__data_idx_write(data_path("i16"), &view, true, NULL),
+                     SONDE_OK);
     assert_int_equal(sonde_nn_dataset_open_idx(data_path("i16"), NULL, NULL, &set, NULL),
                      SONDE_OK);
     assert_int_equal(sonde_nn_dataset_get_traits(set)->dtype, SONDE_F32);

@@ -1,13 +1,18 @@
 /*
  * test_team.c - threads that walk through a plan together: all run each job once, and
- * nobody passes a barrier before all have come. tsan: yes
+ * none passes a barrier before all have come. tsan: yes
  */
 #include "engine.h"
 
-/* Batches large enough for a team: several parts in most steps, observed and not, many
- * calls, and pauses in which members fall asleep. */
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "nn/run/team.h"
+
 #include <math.h>
 #include <time.h>
+
+/* Batches large enough for a team: several parts in most steps, observed and not, many
+ * calls, and pauses in which members fall asleep. */
 
 static void build(engine_net *net, int64_t batch)
 {
@@ -73,7 +78,8 @@ static void a_team_computes_what_one_thread_does(void **state)
         for (int sleepy = 0; sleepy < 2; sleepy++) {
             float *have = train(threads, 6, sleepy == 1, &used);
 
-            assert_in_range(used, 2, threads); /* else this tests nothing */
+            /* no more members than processors: they would wait for each other */
+            assert_int_equal(used, SONDE_MIN(threads, sonde__cpu_count()));
             assert_same_bits(have, want, COUNT);
             free(have);
         }
@@ -101,9 +107,108 @@ static void a_team_that_never_ran_ends(void **state)
     }
 }
 
+/* --- the team itself, with more members than processors ------------------------------ */
+
+enum { MOST_MEMBERS = 5, ROUNDS = 300 };
+
+typedef struct walk {
+    sonde__session_team *team;
+    int threads;
+    int at[MOST_MEMBERS]; /* each member's round; written by it alone */
+    bool apart;           /* a member was a round ahead; written by member 0 */
+} walk;
+
+static void walk_rounds(void *user, int member)
+{
+    walk *path = user;
+
+    for (int round = 0; round < ROUNDS; round++) {
+        path->at[member]++;
+        sonde__session_team_barrier(path->team);
+        for (int i = 0; member == 0 && i < path->threads; i++) {
+            path->apart = path->apart || path->at[i] != path->at[0];
+        }
+        sonde__session_team_barrier(path->team);
+    }
+}
+
+static void members_meet_at_barriers(void **state)
+{
+    const struct timespec pause = {.tv_nsec = 2000000};
+
+    (void)state;
+    for (int threads = 2; threads <= MOST_MEMBERS; threads++) {
+        walk path = {.threads = threads};
+
+        assert_int_equal(sonde__session_team_create(threads, &path.team), SONDE_OK);
+        for (int run = 1; run <= 3; run++) {
+            sonde__session_team_run(path.team, walk_rounds, &path);
+            for (int i = 0; i < threads; i++) {
+                assert_int_equal(path.at[i], run * ROUNDS);
+            }
+            (void)nanosleep(&pause, NULL); /* members fall asleep */
+        }
+        assert_false(path.apart);
+        sonde__session_team_destroy(path.team);
+    }
+}
+
+/* --- pace --------------------------------------------------------------------------- */
+
+/* Seconds that `steps` steps take at costs alone and together, from the pace at hand. */
+static double paced(sonde__session_pace *pace, int steps, double alone, double together)
+{
+    double spent = 0.0;
+
+    for (int i = 0; i < steps; i++) {
+        const double cost = sonde__session_pace_together(pace) ? together : alone;
+
+        spent += cost;
+        sonde__session_pace_took(pace, cost);
+    }
+    return spent;
+}
+
+/* 10 s of steps at each cost of one thread, whatever the team's. */
+static void a_pace_finds_the_faster_kind(void **state)
+{
+    static const double costs[] = {5e-5, 3e-4, 4e-3, 0.05};
+    static const double ratios[] = {0.55, 0.9, 1.1, 2.0, 10.0, 35.0};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(costs); i++) {
+        for (size_t k = 0; k < SONDE_COUNT_OF(ratios); k++) {
+            const int steps = (int)(10.0 / costs[i]);
+            const double best = fmin(ratios[k], 1.0) * costs[i] * steps;
+            /* FIRST_STEPS and the trials of long steps at the worst ratio */
+            const double first = 24.0 * ratios[k] * costs[i];
+            sonde__session_pace pace;
+
+            sonde__session_pace_init(&pace);
+            assert_true(paced(&pace, steps, costs[i], ratios[k] * costs[i]) <
+                        1.3 * best + first);
+        }
+    }
+}
+
+/* A competitor comes: the team becomes ten times slower than one thread. And leaves. */
+static void a_pace_follows_the_machine(void **state)
+{
+    sonde__session_pace pace;
+
+    (void)state;
+    sonde__session_pace_init(&pace);
+    (void)paced(&pace, 50000, 3e-4, 1.6e-4);
+    assert_true(paced(&pace, 20000, 6e-4, 60e-4) < 1.3 * 20000 * 6e-4);
+    assert_true(paced(&pace, 50000, 3e-4, 1.6e-4) < 1.3 * 50000 * 1.6e-4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(members_meet_at_barriers),
+        cmocka_unit_test(a_pace_finds_the_faster_kind),
+        cmocka_unit_test(a_pace_follows_the_machine),
         cmocka_unit_test(a_team_computes_what_one_thread_does),
         cmocka_unit_test(a_team_that_never_ran_ends),
     };

@@ -141,10 +141,10 @@ static void untitled_prints_bear_names(void **state)
 {
     (void)state;
     train(&(printed){.second = "", .gradients = true, .use = true}, 1);
-    assert_string_equal(caught, "Identity:0: (\n (3.000)\n (6.000)\n)\n"
-                                "Identity:1: (\n ( 9.00)\n (36.00)\n)\n"
-                                "Gradient___Identity:1: (\n (0.5000)\n (0.5000)\n)\n"
-                                "Gradient___Identity:0: (\n (3.000)\n (6.000)\n)\n");
+    assert_string_equal(caught, "fc_output_0: (\n (3.000)\n (6.000)\n)\n"
+                                "Mul:0: (\n ( 9.00)\n (36.00)\n)\n"
+                                "Gradient___Mul:0: (\n (0.5000)\n (0.5000)\n)\n"
+                                "Gradient___fc_output_0: (\n (3.000)\n (6.000)\n)\n");
 }
 
 static void a_print_has_options_of_its_own(void **state)

@@ -50,6 +50,8 @@ static struct {
     atomic_int settle_after; /* bytes that still go in before the fault shows */
     atomic_bool slow;
     atomic_bool sync_fails;
+    atomic_bool hangs; /* a settle does not return */
+    atomic_int one_in; /* the n-th call from now on fails; 0: none */
     atomic_int faults; /* so many operations have failed */
 } faulty;
 
@@ -63,10 +65,44 @@ static inline int failing(void)
     return fault;
 }
 
+/* EIO for the one call that shall fail. */
+static inline int failing_once(void)
+{
+    const int fault = failing();
+
+    if (fault != 0 || atomic_load(&faulty.one_in) == 0) {
+        return fault;
+    }
+    return atomic_fetch_sub(&faulty.one_in, 1) == 1 ? EIO : 0;
+}
+
+static inline int faulty_truncate(sonde__record_file *file, uint64_t size)
+{
+    const int fault = failing_once();
+
+    return fault != 0 ? fault : faulty.real->truncate(file, size);
+}
+
+static inline int faulty_write_at(sonde__record_file *file, uint64_t offset,
+                                  const void *bytes, size_t size)
+{
+    const int fault = failing_once();
+
+    return fault != 0 ? fault : faulty.real->write_at(file, offset, bytes, size);
+}
+
+static inline int faulty_publish(sonde__record_file *file, const char *old_name,
+                                 const char *new_name)
+{
+    const int fault = failing_once();
+
+    return fault != 0 ? fault : faulty.real->publish(file, old_name, new_name);
+}
+
 static inline int faulty_create(sonde__record_backend *backend, const char *name,
                                 sonde__record_file **out)
 {
-    const int fault = failing();
+    const int fault = failing_once();
 
     return fault != 0 ? fault : faulty.real->create(backend, name, out);
 }
@@ -81,8 +117,11 @@ static inline int faulty_settle(sonde__record_file *file)
     if (atomic_load(&faulty.slow)) {
         nap(0.005);
     }
+    while (atomic_load(&faulty.hangs)) {
+        nap(0.005);
+    }
     failed = faulty.real->settle(file);
-    if (failed != 0 || failing() == 0) {
+    if (failed != 0 || failing_once() == 0) {
         return failed;
     }
     if (file->end > most) {
@@ -97,13 +136,13 @@ static inline int faulty_sync(sonde__record_file *file)
         (void)atomic_fetch_add(&faulty.faults, 1);
         return EIO;
     }
-    return faulty.real->sync(file);
+    return failing_once() != 0 ? EIO : faulty.real->sync(file);
 }
 
 static inline int faulty_replace(sonde__record_backend *backend, const char *name,
                                  const void *bytes, size_t size, bool once, bool sync)
 {
-    const int fault = failing();
+    const int fault = failing_once();
 
     return fault != 0 ? fault
                       : faulty.real->replace(backend, name, bytes, size, once, sync);
@@ -123,11 +162,16 @@ static inline sonde_recorder *create_faulty(const sonde_recorder_options *option
     faulty.ops.settle = faulty_settle;
     faulty.ops.sync = faulty_sync;
     faulty.ops.replace = faulty_replace;
+    faulty.ops.truncate = faulty_truncate;
+    faulty.ops.write_at = faulty_write_at;
+    faulty.ops.publish = faulty_publish;
     backend->ops = &faulty.ops;
     atomic_store(&faulty.fault, 0);
     atomic_store(&faulty.settle_after, 0);
     atomic_store(&faulty.slow, false);
     atomic_store(&faulty.sync_fails, false);
+    atomic_store(&faulty.hangs, false);
+    atomic_store(&faulty.one_in, 0);
     atomic_store(&faulty.faults, 0);
     assert_int_equal(
         sonde__recorder_create_on(options, catalogue, backend, &recorder, NULL),

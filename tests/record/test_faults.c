@@ -86,7 +86,7 @@ static void a_short_fault_costs_nothing(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
-/* A long one costs what does not fit into half of the ring, and says how much. */
+/* One longer than wait_seconds costs what does not fit into half of the ring. */
 static void a_long_fault_is_counted(void **state)
 {
     enum { MANY = 500 };
@@ -101,7 +101,8 @@ static void a_long_fault_is_counted(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
         sonde_recorder *recorder =
             create_faulty(&(sonde_recorder_options){.path = run_path(path, "long"),
-                                                    .ring_bytes = 256 * 1024},
+                                                    .ring_bytes = 256 * 1024,
+                                                    .wait_seconds = 0.05},
                           catalogue);
         run_content content = {0};
         sonde_recorder_stats stats;
@@ -144,7 +145,8 @@ static void a_fault_at_the_end_is_told(void **state)
     char path[RUN_PATH], id[33];
     sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
     sonde_recorder *recorder = create_faulty(
-        &(sonde_recorder_options){.path = run_path(path, "end")}, catalogue);
+        &(sonde_recorder_options){.path = run_path(path, "end"), .wait_seconds = 0.2},
+        catalogue);
     run_content content = {0};
     sonde_diag diag = {0};
 
@@ -160,8 +162,10 @@ static void a_fault_at_the_end_is_told(void **state)
     run_read(path, 0, &content); /* everything is there, as parts */
     assert_int_equal(content.values, 5);
     assert_int_equal(content.parts, 3);
-    recorder = create_faulty(
-        &(sonde_recorder_options){.path = path, .resume = run_id(path, id)}, catalogue);
+    recorder = create_faulty(&(sonde_recorder_options){.path = path,
+                                                       .resume = run_id(path, id),
+                                                       .wait_seconds = 0.2},
+                             catalogue);
     for (int64_t step = 5; step < 8; step++) {
         put(recorder, step);
     }
@@ -171,6 +175,81 @@ static void a_fault_at_the_end_is_told(void **state)
     assert_non_null(strstr(diag.found, "6 to a full disk"));
     run_read(path, 0, &content);
     assert_int_equal(content.values, 5);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+/* --- one fault in 1,000 steps ------------------------------------------------------- */
+
+/* A single call that fails, of any kind and at any place, costs nothing, though the ring holds
+ * just a few steps: raw values wait. */
+static void one_failing_call_costs_nothing(void **state)
+{
+    enum { STEPS = 24 };
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    int failed = 0;
+
+    (void)state;
+    for (int n = 0; n == 0 || failed > 0; n++) {
+        sonde_recorder *recorder =
+            create_faulty(&(sonde_recorder_options){.path = run_path(path, "one"),
+                                                    .ring_bytes = 64 * 1024,
+                                                    .segment_bytes = 64 * 1024,
+                                                    .when_full = SONDE_WHEN_FULL_WAIT},
+                          catalogue);
+        run_content content = {0};
+
+        atomic_store(&faulty.one_in, n + 1);
+        for (int64_t step = 0; step < STEPS; step++) {
+            put(recorder, step);
+        }
+        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                         SONDE_OK);
+        failed = atomic_load(&faulty.one_in) > 0 ? 0 : 1;
+        run_read(path, 0, &content);
+        assert_int_equal(content.values, STEPS);
+        assert_int_equal(content.rows, STEPS);
+        assert_int_equal(content.ends, STEPS);
+        assert_int_equal(content.parts, 0);
+        run_remove(path);
+        assert_true(n < 2000);
+    }
+    sonde_catalogue_destroy(catalogue);
+}
+
+/* --- a disk that hangs -------------------------------------------------------------- */
+
+/* Neither put nor close waits longer than it may; what comes late is written all the same. */
+static void a_disk_that_hangs_holds_nothing_up(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder *recorder = create_faulty(
+        &(sonde_recorder_options){
+            .path = run_path(path, "hang"), .ring_bytes = 64 * 1024, .wait_seconds = 0.2},
+        catalogue);
+    sonde_diag diag = {0};
+    sonde_recorder_stats stats;
+    const double began = sonde__now();
+
+    (void)state;
+    atomic_store(&faulty.hangs, true);
+    for (int64_t step = 0; step < 200; step++) {
+        put(recorder, step);
+    }
+    sonde_recorder_get_stats(recorder, &stats);
+    assert_true(stats.lost_ring_full > 0);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+                     SONDE_EIO);
+    assert_non_null(strstr(diag.found, "hung"));
+    assert_true(sonde__now() - began < 5.0);
+    atomic_store(&faulty.hangs, false);
+    for (int i = 0; i < 1000 && !run_has(path, "end.json"); i++) {
+        nap(0.01);
+    }
+    assert_true(run_has(path, "end.json"));
+    nap(0.05); /* the thread frees the recorder */
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -237,9 +316,10 @@ static void a_limit_on_files_loses_and_counts(void **state)
         sonde_recorder_stats stats;
 
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
-            sonde_recorder_create(
-                &(sonde_recorder_options){.path = path, .ring_bytes = 256 * 1024},
-                catalogue, &recorder, NULL) != SONDE_OK) {
+            sonde_recorder_create(&(sonde_recorder_options){.path = path,
+                                                            .ring_bytes = 256 * 1024,
+                                                            .wait_seconds = 0.1},
+                                  catalogue, &recorder, NULL) != SONDE_OK) {
             _exit(1);
         }
         for (int64_t step = 0; step < 300; step++) {
@@ -273,6 +353,8 @@ int main(void)
         cmocka_unit_test(a_short_fault_costs_nothing),
         cmocka_unit_test(a_long_fault_is_counted),
         cmocka_unit_test(a_fault_at_the_end_is_told),
+        cmocka_unit_test(one_failing_call_costs_nothing),
+        cmocka_unit_test(a_disk_that_hangs_holds_nothing_up),
         cmocka_unit_test(a_lost_folder_is_begun_again),
         cmocka_unit_test(a_limit_on_files_loses_and_counts),
     };

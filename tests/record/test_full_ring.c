@@ -114,8 +114,9 @@ static void values_larger_than_the_ring_come_through(void **state)
     assert_int_equal(content.bytes, (uint64_t)(7 * large + 13 * small) * 4);
     /* With a disk that is full and one such value on its way, the producer goes on. */
     run_remove(path);
-    recorder = create_faulty(&(sonde_recorder_options){.path = path, .ring_bytes = 1},
-                             catalogue);
+    recorder = create_faulty(
+        &(sonde_recorder_options){.path = path, .ring_bytes = 1, .wait_seconds = 0.05},
+        catalogue);
     atomic_store(&faulty.fault, ENOSPC);
     for (int64_t step = 0; step < 20; step++) {
         const sonde_coordinate at = run_at(step);

@@ -1,6 +1,7 @@
 /*
  * test_recorder.c - what is put is in the files, to the byte, in files that others read.
  */
+#include "record/record_sink.h"
 #include "record/run_dir.h"
 #include "base/clock.h"
 #include "base/macros.h"
@@ -349,12 +350,12 @@ static void the_catalogue_grows_and_says_all(void **state)
     sonde_recorder_put(recorder, 0, &at, &view);
     assert_true(sonde_recorder_drain(recorder, 10));
     assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
-    assert_int_equal(sonde_recorder_collections(recorder, id, collections, 2, NULL),
+    assert_int_equal(sonde__recorder_collections(recorder, id, collections, 2, NULL),
                      SONDE_OK);
     sonde_recorder_put(recorder, id, &at, &view);
-    assert_int_equal(sonde_recorder_collections(recorder, id, collections, 2, NULL),
+    assert_int_equal(sonde__recorder_collections(recorder, id, collections, 2, NULL),
                      SONDE_ESTATE);
-    assert_int_equal(sonde_recorder_collections(recorder, 77, collections, 2, NULL),
+    assert_int_equal(sonde__recorder_collections(recorder, 77, collections, 2, NULL),
                      SONDE_ERANGE);
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
@@ -396,12 +397,12 @@ static void what_is_expected_is_listed_first(void **state)
         &(sonde_recorder_options){.path = run_path(path, "expected")}, catalogue);
 
     (void)state;
-    assert_int_equal(sonde_recorder_expect(recorder, 2, NULL), SONDE_OK);
-    assert_int_equal(sonde_recorder_expect(recorder, 0, NULL), SONDE_OK);
-    assert_int_equal(sonde_recorder_expect(recorder, 2, NULL), SONDE_OK);
-    assert_int_equal(sonde_recorder_expect(recorder, 4, NULL), SONDE_ERANGE);
+    assert_int_equal(sonde__recorder_expect(recorder, 2, NULL), SONDE_OK);
+    assert_int_equal(sonde__recorder_expect(recorder, 0, NULL), SONDE_OK);
+    assert_int_equal(sonde__recorder_expect(recorder, 2, NULL), SONDE_OK);
+    assert_int_equal(sonde__recorder_expect(recorder, 4, NULL), SONDE_ERANGE);
     sonde_recorder_put(recorder, 1, &at, &view);
-    assert_int_equal(sonde_recorder_expect(recorder, 1, NULL), SONDE_OK);
+    assert_int_equal(sonde__recorder_expect(recorder, 1, NULL), SONDE_OK);
     sonde_recorder_put(recorder, 2, &at, &view);
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);

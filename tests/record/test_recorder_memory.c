@@ -25,6 +25,7 @@ static sonde_err record(const char *path, const char *resume, bool compress,
                                                         .resume = resume,
                                                         .compress = compress,
                                                         .program = "test",
+                                                        .wait_seconds = 1e-6,
                                                         .ring_bytes = 1 << 20},
                               catalogue, &recorder, &diag);
 

@@ -1,6 +1,7 @@
 /*
  * test_resume_step.c - at which step a run is gone on with, as the options say it.
  */
+#include "record/record_sink.h"
 #include "record/run_dir.h"
 #include "base/macros.h"
 
@@ -66,7 +67,7 @@ static void a_checkpoint_says_where(void **state)
                                                  .resume_step = cases[i].step},
                        catalogue);
 
-        sonde_recorder_next(recorder, next);
+        sonde__recorder_next(recorder, next);
         print_message("%zu: train %d, eval %d, global %d\n", i,
                       (int)next[SONDE_MODE_TRAIN], (int)next[SONDE_MODE_EVAL],
                       (int)next[SONDE_MODE_GLOBAL]);
@@ -117,7 +118,7 @@ static void quiet_steps_are_counted(void **state)
                                                         .resume = run_id(path, id),
                                                         .resume_step = begin},
                               catalogue);
-        sonde_recorder_next(recorder, next);
+        sonde__recorder_next(recorder, next);
         assert_int_equal(next[SONDE_MODE_TRAIN], begin);
         assert_int_equal(next[SONDE_MODE_EVAL], evaluated);
         assert_int_equal(next[SONDE_MODE_GLOBAL], begin + evaluated);
@@ -149,7 +150,7 @@ static void any_run_is_gone_on_with(void **state)
         recorder = run_create(
             &(sonde_recorder_options){.path = path, .resume = SONDE_RESUME_ANY},
             catalogue);
-        sonde_recorder_next(recorder, next);
+        sonde__recorder_next(recorder, next);
         assert_int_equal(next[SONDE_MODE_GLOBAL], i);
         assert_int_equal(run_number(path, "w0000/state.json", "generation"), i);
         sonde_recorder_put(recorder, 0, &at, &view);

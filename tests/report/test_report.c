@@ -290,7 +290,7 @@ static void silence_is_told_from_health(void **state)
     }
     end(watch);
     page = page_of("run", NULL);
-    expect_text(page, "<h2>Nothing is wrong</h2>");
+    expect_text(page, "<h2>Nothing is wrong in what was checked</h2>");
     expect_text(page, "<title>run ");
     expect_text(page, "Not judged: the run lacks the data they need");
     expect_no_text(page, "What was found");

@@ -188,9 +188,43 @@ static void tokens_features_and_trees_are_counted(void **state)
     }
 }
 
+/* smdebug writes a scalar for each feature of boosted trees. */
+static void scalars_of_features_are_one_tensor(void **state)
+{
+    static const float even[] = {3, 4, 3, 4, 3, 4}, top[] = {90, 80, 70, 1, 2, 1};
+    stream s;
+    uint32_t ids[6] = {0};
+
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        stream_open(&s, "FeatureImportanceOverweight");
+        for (int i = 0; i < 6; i++) {
+            char name[64];
+
+            (void)snprintf(name, sizeof name, "feature_importance/weight/f%d", i);
+            ids[i] = stream_declare(&s, name, SONDE_ROLE_OTHER, 0, 0);
+        }
+        stream_begin(&s);
+        for (int step = 0; step < 3; step++) {
+            for (int i = 0; i < 6; i++) {
+                stream_put_all(&s, ids[i], bad ? top[i] : even[i]);
+            }
+            stream_end(&s);
+        }
+        if (bad) {
+            assert_int_equal(stream_expect(&s, "feature_importance/weight/f0", 0).steps,
+                             3);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scalars_of_features_are_one_tensor),
         cmocka_unit_test(variances_that_grow_or_die_are_found),
         cmocka_unit_test(steps_without_activations_do_not_count),
         cmocka_unit_test(a_loss_that_stands_still_is_found),

@@ -74,6 +74,20 @@ static void rare_and_missed_classes_are_found(void **state)
     }
 }
 
+/* With smdebug's parameters, the first 500 labels suffice, and no class has an excuse. */
+static void smdebugs_samples_are_judged_at_once(void **state)
+{
+    classes c;
+
+    (void)state;
+    classes_open(&c, "ClassImbalance:samples=500");
+    for (int step = 0; step < STEPS; step++) {
+        classes_step(&c, 4, 2, 0.9, 1.0);
+    }
+    assert_string_equal(stream_expect(&c.s, "", 12).statistic, "misprediction");
+    stream_close(&c.s);
+}
+
 static void classes_taken_for_others_are_found(void **state)
 {
     (void)state;
@@ -152,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rare_and_missed_classes_are_found),
+        cmocka_unit_test(smdebugs_samples_are_judged_at_once),
         cmocka_unit_test(classes_taken_for_others_are_found),
         cmocka_unit_test(a_loss_at_the_entropy_is_found),
         cmocka_unit_test(a_network_that_has_not_begun_is_not_label_noise),

@@ -59,6 +59,55 @@ static void comparisons_are_num_steps_apart(void **state)
     stream_close(&s);
 }
 
+/* 200 steps at one number; and what smdebug's parameters say of it. */
+static void a_flat_loss_is_found(void **state)
+{
+    static const struct {
+        const char *rule;
+        int64_t step;
+    } cases[] = {{"LossNotDecreasing", 199},
+                 {"LossNotDecreasing:num_steps=10,diff_percent=0.1", 10},
+                 {"LossNotDecreasing:num_steps=20,window=50", 199},
+                 {"LossNotDecreasing:smdebug=true,num_steps=None", 10}};
+    stream s;
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        const uint32_t loss = open_loss(&s, cases[i].rule);
+
+        for (int step = 0; step < 200; step++) {
+            put_loss(&s, loss, SONDE_MODE_TRAIN, 2.3);
+        }
+        assert_int_equal(stream_expect(&s, "loss_output_0", cases[i].step).severity,
+                         SONDE_SEVERITY_WARNING);
+        stream_close(&s);
+    }
+}
+
+/* The mode is that of the parameter. */
+static void losses_of_the_asked_mode_are_compared(void **state)
+{
+    stream s;
+    sonde_rule_account account;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const uint32_t loss =
+            open_loss(&s, i == 0 ? "LossNotDecreasing:num_steps=10,mode=modes.EVAL"
+                                 : "LossNotDecreasing:num_steps=10,mode=PREDICT");
+
+        for (int step = 0; step < 40; step++) {
+            put_loss(&s, loss, step % 2 == 0 ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL,
+                     step % 2 == 0 ? 2.0 - 0.02 * step : 1.0);
+        }
+        sonde_rules_finish(s.rules);
+        assert_int_equal(stream_count(&s), i == 0 ? 1 : 0);
+        sonde_rules_account(s.rules, 0, &account);
+        assert_int_equal(account.judged, i == 0);
+        stream_close(&s);
+    }
+}
+
 /* noise: relative. */
 static void run_curve(stream *s, const char *rule, double (*curve)(int step),
                       double noise, int steps)
@@ -185,6 +234,12 @@ static void overfitting_is_found(void **state)
     stream_close(&s);
     run_rounds(&s, "Overfit:rising=0,patience=2", train, good, 8);
     (void)stream_expect(&s, "loss_output_0", 3 * 13);
+    stream_close(&s);
+    run_rounds(&s, "Overfit:ratio_threshold=0.1", train, good, 8); /* as smdebug's */
+    (void)stream_expect(&s, "loss_output_0", 2 * 13);
+    stream_close(&s);
+    run_rounds(&s, "Overfit:ratio_threshold=0.1,rising=0.05", train, good, 8);
+    stream_expect_clean(&s);
     stream_close(&s);
 }
 
@@ -339,7 +394,8 @@ static void silence_is_counted(void **state)
     stream s;
 
     (void)state;
-    (void)open_loss(&s, "StalledTraining:threshold=60");
+    (void)open_loss(&s, "StalledTrainingRule:threshold=60,stop_training_on_fire=True,"
+                        "training_job_name_prefix=None");
     sonde_rules_idle(s.rules, 59.0);
     assert_int_equal(stream_count(&s), 0);
     sonde_rules_idle(s.rules, 61.0);
@@ -352,6 +408,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_losses_of_the_old_test_fire_at_12),
         cmocka_unit_test(comparisons_are_num_steps_apart),
+        cmocka_unit_test(a_flat_loss_is_found),
+        cmocka_unit_test(losses_of_the_asked_mode_are_compared),
         cmocka_unit_test(healthy_curves_are_fine),
         cmocka_unit_test(curves_that_rise_are_found),
         cmocka_unit_test(losses_that_scatter_are_no_spike),

@@ -3,6 +3,7 @@
  * afterwards: the same findings with the same ids, of vital signs, raw values, sketches
  * and hashes, in C and in Lua. tsan: yes
  */
+#include "record/record_sink.h"
 #include "rules/sources.h"
 #include "base/random.h"
 #include "rules/user.h"
@@ -90,7 +91,7 @@ static void producer_open(producer *self, sonde_rules *inside)
         ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
     }
     ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
-    ok(sonde_recorder_collections(self->recorder, 3, mine, 1, &diag), &diag);
+    ok(sonde__recorder_collections(self->recorder, 3, mine, 1, &diag), &diag);
     ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;

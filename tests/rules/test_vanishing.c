@@ -90,6 +90,82 @@ static void one_that_became_zero_is_found(void **state)
     stream_close(&n.s);
 }
 
+/* From the first step on, and from one step to the next. */
+static void all_that_vanish_are_found(void **state)
+{
+    static const double small[] = {1e-9, 1e-20, 0.0};
+
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        const int64_t from = kind < 3 ? 0 : 5;
+        net n;
+        double scale[LAYERS];
+
+        net_open(&n, "VanishingGradient");
+        for (int step = 0; step < STEPS; step++) {
+            set(scale, step >= from ? small[kind % 3] : 1e-3);
+            net_step(&n, scale);
+        }
+        sonde_rules_finish(n.s.rules);
+        assert_int_equal(stream_count(&n.s), LAYERS);
+        assert_int_equal(stream_found(&n.s, "Gradient___fc2.weight")->step, from + 2);
+        stream_close(&n.s);
+    }
+}
+
+/* Gradients are 0 at once, but so is the loss; or they fade step by step. */
+static void the_end_of_learning_is_not_vanishing(void **state)
+{
+    net n;
+    double scale[LAYERS];
+    uint32_t loss = 0;
+
+    (void)state;
+    stream_open(&n.s, "VanishingGradient");
+    for (int i = 0; i < LAYERS; i++) {
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "Gradient___fc%d.weight", i + 1);
+        n.gradients[i] = stream_declare(&n.s, name, SONDE_ROLE_GRADIENT, 10, 20);
+    }
+    loss = stream_declare(&n.s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&n.s);
+    for (int step = 0; step < STEPS; step++) {
+        stream_put_all(&n.s, loss, step >= 10 ? 1e-6F : 2.3F);
+        set(scale, step >= 10 ? 0.0 : 1e-3);
+        net_step(&n, scale);
+    }
+    stream_expect_clean(&n.s);
+    stream_close(&n.s);
+}
+
+/* As smdebug documents it: any gradient, at any step. */
+static void smdebugs_condition_is_its_own(void **state)
+{
+    static const char *const rules[] = {"VanishingGradient:smdebug=true",
+                                        "VanishingGradient:threshold=1e-6",
+                                        "VanishingGradient:threshold=1e-6,patience=3"};
+
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        net n;
+        double scale[LAYERS];
+
+        net_open(&n, rules[kind]);
+        for (int step = 0; step < STEPS; step++) {
+            set(scale, 1e-3);
+            scale[3] = step == 7 ? 1e-8 : 1e-3;
+            net_step(&n, scale);
+        }
+        if (kind < 2) {
+            (void)stream_expect(&n.s, "Gradient___fc4.weight", 7);
+        } else {
+            stream_expect_clean(&n.s);
+        }
+        stream_close(&n.s);
+    }
+}
+
 static void a_deep_sigmoid_net_vanishes_on_the_way(void **state)
 {
     net n;
@@ -181,6 +257,9 @@ int main(void)
         cmocka_unit_test(healthy_gradients_are_fine),
         cmocka_unit_test(a_tiny_one_is_named_after_the_patience),
         cmocka_unit_test(one_that_became_zero_is_found),
+        cmocka_unit_test(all_that_vanish_are_found),
+        cmocka_unit_test(the_end_of_learning_is_not_vanishing),
+        cmocka_unit_test(smdebugs_condition_is_its_own),
         cmocka_unit_test(a_deep_sigmoid_net_vanishes_on_the_way),
         cmocka_unit_test(what_only_looks_like_it_is_let_be),
         cmocka_unit_test(rows_that_no_batch_touches_say_nothing),

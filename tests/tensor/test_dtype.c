@@ -80,21 +80,22 @@ static void every_f16_and_bf16_widens_and_comes_back(void **state)
     (void)state;
     for (uint32_t b = 0; b < 65536; b++) {
         const uint16_t bits = (uint16_t)b;
-        const float half = sonde_f16_to_f32(bits), brain = sonde_bf16_to_f32(bits);
+        const float half = sonde__dtype_f16_to_f32(bits),
+                    brain = sonde__dtype_bf16_to_f32(bits);
         const double value = value_of_f16(bits);
 
         if (isnan(value)) {
             assert_true(isnan(half));
-            assert_true(isnan(sonde_f16_to_f32(sonde_f32_to_f16(half))));
+            assert_true(isnan(sonde__dtype_f16_to_f32(sonde__dtype_f32_to_f16(half))));
         } else {
             assert_int_equal(bits32(half), bits32((float)value));
-            assert_int_equal(sonde_f32_to_f16(half), bits);
+            assert_int_equal(sonde__dtype_f32_to_f16(half), bits);
         }
         assert_int_equal(bits32(brain), b << 16);
         if (isnan(brain)) {
-            assert_true(isnan(sonde_bf16_to_f32(sonde_f32_to_bf16(brain))));
+            assert_true(isnan(sonde__dtype_bf16_to_f32(sonde__dtype_f32_to_bf16(brain))));
         } else {
-            assert_int_equal(sonde_f32_to_bf16(brain), bits);
+            assert_int_equal(sonde__dtype_f32_to_bf16(brain), bits);
         }
     }
 }
@@ -105,23 +106,23 @@ static void rounding_is_to_nearest_even(void **state)
 {
     (void)state;
     for (uint32_t b = 0; b < 0x7C00; b++) {
-        const float low = sonde_f16_to_f32((uint16_t)b);
+        const float low = sonde__dtype_f16_to_f32((uint16_t)b);
         const float high =
-            b + 1 < 0x7C00 ? sonde_f16_to_f32((uint16_t)(b + 1)) : 65536.0F;
+            b + 1 < 0x7C00 ? sonde__dtype_f16_to_f32((uint16_t)(b + 1)) : 65536.0F;
         const float middle = low + (high - low) / 2;
         const uint32_t even = b + (b & 1);
 
-        assert_int_equal(sonde_f32_to_f16(middle), even);
-        assert_int_equal(sonde_f32_to_f16(nextafterf(middle, 0.0F)), b);
-        assert_int_equal(sonde_f32_to_f16(nextafterf(middle, INFINITY)), b + 1);
-        assert_int_equal(sonde_f32_to_f16(-middle), even | 0x8000);
+        assert_int_equal(sonde__dtype_f32_to_f16(middle), even);
+        assert_int_equal(sonde__dtype_f32_to_f16(nextafterf(middle, 0.0F)), b);
+        assert_int_equal(sonde__dtype_f32_to_f16(nextafterf(middle, INFINITY)), b + 1);
+        assert_int_equal(sonde__dtype_f32_to_f16(-middle), even | 0x8000);
     }
     for (uint32_t b = 0; b < 0x7F80; b++) {
         const uint32_t middle = b << 16 | 0x8000U;
 
-        assert_int_equal(sonde_f32_to_bf16(float32(middle)), b + (b & 1));
-        assert_int_equal(sonde_f32_to_bf16(float32(middle - 1)), b);
-        assert_int_equal(sonde_f32_to_bf16(float32(middle + 1)), b + 1);
+        assert_int_equal(sonde__dtype_f32_to_bf16(float32(middle)), b + (b & 1));
+        assert_int_equal(sonde__dtype_f32_to_bf16(float32(middle - 1)), b);
+        assert_int_equal(sonde__dtype_f32_to_bf16(float32(middle + 1)), b + 1);
     }
 }
 
@@ -140,7 +141,8 @@ static void vector_widening_is_that_of_single_elements(void **state)
             }
             kernels->widen_f16(bits, 4095, wide);
             for (uint32_t i = 0; i < 4095; i++) {
-                assert_int_equal(bits32(wide[i]), bits32(sonde_f16_to_f32(bits[i])));
+                assert_int_equal(bits32(wide[i]),
+                                 bits32(sonde__dtype_f16_to_f32(bits[i])));
             }
             kernels->widen_bf16(bits, 4093, wide);
             for (uint32_t i = 0; i < 4093; i++) {
@@ -189,12 +191,12 @@ static void large_integers_are_rounded_once(void **state)
 
     (void)state;
     sonde__tensor_convert(SONDE_I64, whole, 3, SONDE_BF16, brain);
-    assert_int_equal(brain[0], sonde_f32_to_bf16(0x1.02p60F));
-    assert_int_equal(brain[1], sonde_f32_to_bf16(-0x1.02p60F));
-    assert_int_equal(brain[2], sonde_f32_to_bf16(0x1p63F));
+    assert_int_equal(brain[0], sonde__dtype_f32_to_bf16(0x1.02p60F));
+    assert_int_equal(brain[1], sonde__dtype_f32_to_bf16(-0x1.02p60F));
+    assert_int_equal(brain[2], sonde__dtype_f32_to_bf16(0x1p63F));
     sonde__tensor_convert(SONDE_U64, natural, 2, SONDE_BF16, brain);
-    assert_int_equal(brain[0], sonde_f32_to_bf16(0x1.02p63F));
-    assert_int_equal(brain[1], sonde_f32_to_bf16(0x1p64F));
+    assert_int_equal(brain[0], sonde__dtype_f32_to_bf16(0x1.02p63F));
+    assert_int_equal(brain[1], sonde__dtype_f32_to_bf16(0x1p64F));
     sonde__tensor_convert(SONDE_I64, whole, 3, SONDE_F32, single);
     assert_true(single[2] == 0x1p63F);
 }
@@ -226,38 +228,39 @@ static void every_f8_widens_and_comes_back(void **state)
         const double e4m3 = of_code(code, 3, 7), e5m2 = of_code(code, 2, 15);
 
         if ((code & 0x7FU) == 0x7FU) {
-            assert_true(isnan(sonde_f8_e4m3_to_f32(bits)));
-            assert_int_equal(sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(bits)), code);
+            assert_true(isnan(sonde__dtype_f8_e4m3_to_f32(bits)));
+            assert_int_equal(
+                sonde__dtype_f32_to_f8_e4m3(sonde__dtype_f8_e4m3_to_f32(bits)), code);
         } else {
-            assert_true((double)sonde_f8_e4m3_to_f32(bits) == e4m3);
-            assert_int_equal(sonde_f32_to_f8_e4m3((float)e4m3), code);
+            assert_true((double)sonde__dtype_f8_e4m3_to_f32(bits) == e4m3);
+            assert_int_equal(sonde__dtype_f32_to_f8_e4m3((float)e4m3), code);
         }
         if ((code & 0x7CU) == 0x7CU) {
-            assert_true((code & 3U) == 0 ? isinf(sonde_f8_e5m2_to_f32(bits))
-                                         : isnan(sonde_f8_e5m2_to_f32(bits)));
+            assert_true((code & 3U) == 0 ? isinf(sonde__dtype_f8_e5m2_to_f32(bits))
+                                         : isnan(sonde__dtype_f8_e5m2_to_f32(bits)));
         } else {
-            assert_true((double)sonde_f8_e5m2_to_f32(bits) == e5m2);
-            assert_int_equal(sonde_f32_to_f8_e5m2((float)e5m2), code);
+            assert_true((double)sonde__dtype_f8_e5m2_to_f32(bits) == e5m2);
+            assert_int_equal(sonde__dtype_f32_to_f8_e5m2((float)e5m2), code);
         }
         if ((code & 0x7FU) < 0x7EU) {
             const float middle = (float)((e4m3 + of_code(code + 1, 3, 7)) / 2.0);
 
-            assert_int_equal(sonde_f32_to_f8_e4m3(middle), code + (code & 1U));
-            assert_int_equal(sonde_f32_to_f8_e4m3(nextafterf(middle, 0.0F)), code);
+            assert_int_equal(sonde__dtype_f32_to_f8_e4m3(middle), code + (code & 1U));
+            assert_int_equal(sonde__dtype_f32_to_f8_e4m3(nextafterf(middle, 0.0F)), code);
         }
         if ((code & 0x7FU) < 0x7BU) {
             const float middle = (float)((e5m2 + of_code(code + 1, 2, 15)) / 2.0);
 
-            assert_int_equal(sonde_f32_to_f8_e5m2(middle), code + (code & 1U));
-            assert_int_equal(sonde_f32_to_f8_e5m2(nextafterf(middle, 0.0F)), code);
+            assert_int_equal(sonde__dtype_f32_to_f8_e5m2(middle), code + (code & 1U));
+            assert_int_equal(sonde__dtype_f32_to_f8_e5m2(nextafterf(middle, 0.0F)), code);
         }
     }
-    assert_int_equal(sonde_f32_to_f8_e4m3(464.0F), 0x7E); /* 448 */
-    assert_int_equal(sonde_f32_to_f8_e4m3(nextafterf(464.0F, 1e9F)), 0x7F);
-    assert_int_equal(sonde_f32_to_f8_e4m3(-INFINITY), 0xFF);
-    assert_int_equal(sonde_f32_to_f8_e5m2(61440.0F), 0x7C);
-    assert_int_equal(sonde_f32_to_f8_e5m2(nextafterf(61440.0F, 0.0F)), 0x7B);
-    assert_int_equal(sonde_f32_to_f8_e5m2(-INFINITY), 0xFC);
+    assert_int_equal(sonde__dtype_f32_to_f8_e4m3(464.0F), 0x7E); /* 448 */
+    assert_int_equal(sonde__dtype_f32_to_f8_e4m3(nextafterf(464.0F, 1e9F)), 0x7F);
+    assert_int_equal(sonde__dtype_f32_to_f8_e4m3(-INFINITY), 0xFF);
+    assert_int_equal(sonde__dtype_f32_to_f8_e5m2(61440.0F), 0x7C);
+    assert_int_equal(sonde__dtype_f32_to_f8_e5m2(nextafterf(61440.0F, 0.0F)), 0x7B);
+    assert_int_equal(sonde__dtype_f32_to_f8_e5m2(-INFINITY), 0xFC);
 }
 
 static void complex_numbers_convert(void **state)
@@ -364,8 +367,8 @@ static void nan_stays_nan_in_every_float(void **state)
             assert_true(isnan(sonde_element_get(floats[t], &to)));
         }
     }
-    assert_true(isnan(sonde_f16_to_f32(sonde_f32_to_f16(signalling))));
-    assert_true(isnan(sonde_bf16_to_f32(sonde_f32_to_bf16(signalling))));
+    assert_true(isnan(sonde__dtype_f16_to_f32(sonde__dtype_f32_to_f16(signalling))));
+    assert_true(isnan(sonde__dtype_bf16_to_f32(sonde__dtype_f32_to_bf16(signalling))));
 }
 
 int main(void)

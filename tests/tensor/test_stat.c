@@ -1,6 +1,7 @@
 /*
  * test_stat.c - the single numbers that vital signs give, and their names.
  */
+#include "base/cpu.h"
 #include "cmocka_all.h"
 
 #include <sonde/stats.h>
@@ -113,7 +114,7 @@ static void statistics_have_names(void **state)
     assert_string_equal(diag.expected, "variance");
     assert_int_equal(sonde_stat_parse("qqqqqqqqqqqq", &stat, &diag), SONDE_EINVAL);
     assert_non_null(strstr(diag.expected, "nonfinite"));
-    assert_non_null(strstr("generic avx2 avx512", sonde_isa_name()));
+    assert_non_null(strstr("generic avx2 avx512", sonde__isa_name()));
 }
 
 int main(void)

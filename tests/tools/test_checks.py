@@ -376,6 +376,10 @@ class Symbols(_planted.Planted):
         self.arrange("\n", "void sonde_hidden(void){}\n", "int main(void){}\n")
         self.assert_finds("sonde_hidden", "no public header", "check-symbols")
 
+    def test_private_and_exported(self):
+        self.arrange("\n", "void sonde__inner(void){}\n", "int main(void){}\n")
+        self.assert_finds("sonde__inner", "nothing outside uses it", "check-symbols")
+
     def test_a_library_too_many(self):
         self.arrange("\n", "int y;\n", "int main(void){}\n", "-lz")
         self.assert_finds("needs libz.so.1", "may not", "check-symbols")
@@ -383,7 +387,8 @@ class Symbols(_planted.Planted):
     def test_all_well(self):
         self.arrange("SONDE_API void sonde_x(void);\n",
                      "void sonde_x(void){}\nvoid sonde__private(void){}\n",
-                     "void sonde_x(void);\nint main(void){sonde_x();}\n", "-lm", "-ljansson")
+                     "void sonde_x(void);\nvoid sonde__private(void);\n"
+                     "int main(void){sonde_x();sonde__private();}\n", "-lm", "-ljansson")
         self.assert_silent("check-symbols")
 
 

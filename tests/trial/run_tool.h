@@ -27,6 +27,7 @@
 #ifndef SONDE_TESTS_RUN_TOOL_H
 #define SONDE_TESTS_RUN_TOOL_H
 
+#include "record/record_sink.h"
 #include <sonde/recorder.h>
 
 #include <math.h>
@@ -226,7 +227,7 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
     for (uint32_t t = 1; err == SONDE_OK && t < 4; t += 2) {
         static const char *const mine[] = {"mine"};
 
-        err = sonde_recorder_collections(recorder, t, mine, 1, diag);
+        err = sonde__recorder_collections(recorder, t, mine, 1, diag);
     }
     if (err == SONDE_OK) {
         run_steps(recorder, asked);

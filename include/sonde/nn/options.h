@@ -39,7 +39,8 @@ typedef struct sonde_nn_options {
     sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */
     int output_period;             /* of EveryN */
     int64_t batch_size;            /* of a micro-batch; 0: that of the model */
-    int threads;      /* 0: as many as are useful, at most one per processor */
+    int threads; /* at most; 0: as many as are useful. Never more than processors of the
+                       * affinity mask and cgroup, and one while one is faster. */
     bool fixed_batch; /* the environment sets threads and random_seed alone */
     /* Called after every pass of compile; may be NULL. */
     void (*on_progress)(void *user, int done, int total);

@@ -18,9 +18,6 @@ extern "C" {
 
 enum { SONDE_NN_SYNTH_SIDE = 28, SONDE_NN_SYNTH_CLASSES = 10 };
 
-/* "T-shirt" ... "Ankle boot", the names of Fashion-MNIST; NULL for an invalid label. */
-SONDE_API const char *sonde_nn_garment_name(int label);
-
 /* Draws sample index into pixels (28, 28); returns its label. Cost: about 10 us. */
 SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
                                   uint8_t *pixels);

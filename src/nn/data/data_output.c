@@ -52,12 +52,13 @@ static bool put_gzipped(gzFile file, const char *bytes, size_t size)
 sonde_err sonde__data_output_write(sonde__data_output *output, const void *bytes,
                                    size_t size, sonde_diag *diag)
 {
-    const bool good = output->gzip != NULL
-                          ? put_gzipped(output->gzip, bytes, size)
-                          : sonde__whole_write(&output->file, bytes, size);
-
-    return good ? SONDE_OK
-                : sonde__fail_errno(diag, output->file.path, "cannot be written");
+    if (output->gzip == NULL) {
+        (void)sonde__whole_write(&output->file, bytes, size);
+        return sonde__whole_status(&output->file, diag);
+    }
+    return put_gzipped(output->gzip, bytes, size)
+               ? SONDE_OK
+               : sonde__fail_errno(diag, output->file.path, "cannot be written");
 }
 
 sonde_err sonde__data_output_commit(sonde__data_output *output, sonde_diag *diag)

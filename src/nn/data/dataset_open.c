@@ -25,7 +25,7 @@
 /* === IDX files and a single image =================================================== */
 
 /* Takes uint8 and float32 elements over; converts others to a new float32 array. */
-static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
+static sonde_err take_samples(sonde_nn_dataset *set, sonde__data_idx *array,
                               const char *path, sonde_diag *diag)
 {
     sonde_view view = array->view;
@@ -50,7 +50,7 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
     return sonde__dataset_set_data(set, &view, path, diag);
 }
 
-static sonde_err take_labels(sonde_nn_dataset *set, const sonde_nn_idx *array,
+static sonde_err take_labels(sonde_nn_dataset *set, const sonde__data_idx *array,
                              const char *path, sonde_diag *diag)
 {
     const sonde_view *found = &array->view;
@@ -81,25 +81,25 @@ static sonde_err take_labels(sonde_nn_dataset *set, const sonde_nn_idx *array,
 
 static sonde_err read_images(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
 {
-    sonde_nn_idx *array = NULL;
-    sonde_err err = sonde_nn_idx_load(path, &array, diag);
+    sonde__data_idx *array = NULL;
+    sonde_err err = sonde__data_idx_load(path, &array, diag);
 
     if (err == SONDE_OK) {
         err = take_samples(set, array, path, diag);
     }
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     return err;
 }
 
 static sonde_err read_labels(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
 {
-    sonde_nn_idx *array = NULL;
-    sonde_err err = sonde_nn_idx_load(path, &array, diag);
+    sonde__data_idx *array = NULL;
+    sonde_err err = sonde__data_idx_load(path, &array, diag);
 
     if (err == SONDE_OK) {
         err = take_labels(set, array, path, diag);
     }
-    sonde_nn_idx_destroy(array);
+    sonde__data_idx_destroy(array);
     return err;
 }
 

@@ -104,7 +104,7 @@ static void swap_elements(unsigned char *data, size_t bytes, size_t size)
     }
 }
 
-static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
+static sonde_err read_array(sonde__data_input *input, sonde__data_idx *array,
                             sonde_diag *diag)
 {
     sonde_view header = {0};
@@ -134,22 +134,22 @@ static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
     return err;
 }
 
-static sonde_err load(sonde__data_input *input, sonde_nn_idx **out, sonde_diag *diag)
+static sonde_err load(sonde__data_input *input, sonde__data_idx **out, sonde_diag *diag)
 {
-    sonde_nn_idx *array = sonde__calloc(1, sizeof *array);
+    sonde__data_idx *array = sonde__calloc(1, sizeof *array);
     sonde_err err = array != NULL ? read_array(input, array, diag)
                                   : sonde__fail_nomem(diag, "an array");
 
     sonde__data_input_close(input);
     if (err != SONDE_OK) {
-        sonde_nn_idx_destroy(array);
+        sonde__data_idx_destroy(array);
         return err;
     }
     *out = array;
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *diag)
+sonde_err sonde__data_idx_load(const char *path, sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
     const sonde_err err = sonde__data_input_open(&input, path, diag);
@@ -160,8 +160,8 @@ sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *di
     return load(&input, out, diag);
 }
 
-sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
-                             sonde_nn_idx **out, sonde_diag *diag)
+sonde_err sonde__data_idx_parse(const void *bytes, size_t size, const char *name,
+                                sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
     const sonde_err err = sonde__data_input_of_memory(&input, bytes, size, name, diag);
@@ -172,7 +172,7 @@ sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
     return load(&input, out, diag);
 }
 
-void sonde_nn_idx_destroy(sonde_nn_idx *array)
+void sonde__data_idx_destroy(sonde__data_idx *array)
 {
     if (array != NULL) {
         sonde__free(array->data);
@@ -180,12 +180,12 @@ void sonde_nn_idx_destroy(sonde_nn_idx *array)
     }
 }
 
-const sonde_view *sonde_nn_idx_view(const sonde_nn_idx *array)
+const sonde_view *sonde__data_idx_view(const sonde__data_idx *array)
 {
     return &array->view;
 }
 
-void *sonde__data_idx_take(sonde_nn_idx *array)
+void *sonde__data_idx_take(sonde__data_idx *array)
 {
     void *data = array->data;
 
@@ -283,8 +283,8 @@ static sonde_err write_elements(sonde__data_output *output, const sonde_view *vi
     return err == SONDE_OK ? sonde__data_output_write(output, chunk, used, diag) : err;
 }
 
-sonde_err sonde_nn_idx_write(const char *path, const sonde_view *view, bool gzip,
-                             sonde_diag *diag)
+sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool gzip,
+                                sonde_diag *diag)
 {
     sonde__data_output output;
     sonde_err err = check_view(path, view, diag);

@@ -11,19 +11,13 @@
 #include "base/random.h"
 #include "nn/data/data_output.h"
 
-#include <sonde/nn/idx.h>
+#include "nn/data/idx.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { PATH_SIZE = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000, REPORT_EVERY = 500 };
-
-const char *sonde_nn_garment_name(int label)
-{
-    return label >= 0 && label < SONDE_NN_SYNTH_CLASSES ? sonde__data_garment_names[label]
-                                                        : NULL;
-}
 
 /* --- one sample --------------------------------------------------------------------- */
 
@@ -170,7 +164,7 @@ static sonde_err write_array(const synth_work *work, const char *prefix, const c
         return sonde__fail(work->diag, SONDE_EINVAL, work->dir, "a shorter one",
                            "the path is too long");
     }
-    return sonde_nn_idx_write(path, view, true, work->diag);
+    return sonde__data_idx_write(path, view, true, work->diag);
 }
 
 static sonde_err write_split(synth_work *work, sonde_nn_split split, int64_t count)

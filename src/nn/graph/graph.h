@@ -153,6 +153,11 @@ struct sonde_nn_model {
     size_t call_count, call_capacity;
 };
 
+/* SONDE_EINVAL with `what` if a pointer that a caller must give is NULL. */
+sonde_err sonde__graph_expect(const void *pointer, const char *what, sonde_diag *diag);
+/* The shape of a value; rank 0 if there is no model or no such value. */
+const sonde__op_shape *sonde__graph_shape(const sonde_nn_model *model,
+                                          sonde_nn_value value);
 /* Full path of a layer's module inside the current scope; "" at the root for NULL. */
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name);
 

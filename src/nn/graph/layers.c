@@ -6,6 +6,12 @@
 
 #include <math.h>
 
+/* The options of a caller who gave none: what is required is missing from them. */
+static const sonde_nn_conv2d_options no_conv2d;
+static const sonde_nn_linear_options no_linear;
+static const sonde_nn_group_norm_options no_group_norm;
+static const sonde_nn_pool2d_options no_pool2d;
+
 static int64_t or_default(int64_t value, int64_t fallback)
 {
     return value != 0 ? value : fallback;
@@ -31,13 +37,15 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
                                const sonde_nn_conv2d_options *options)
 {
     sonde__graph_layer layer;
-    sonde__op_attrs attrs = {.groups = or_default(options->groups, 1)};
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
+    sonde__op_attrs attrs = {0};
+    const sonde__op_shape *shape = sonde__graph_shape(model, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    options = options != NULL ? options : &no_conv2d;
+    attrs.groups = or_default(options->groups, 1);
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     pair(attrs.kernel, options->kernel, 0);
     pair(attrs.stride, options->stride, 1);
@@ -82,12 +90,13 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
                                const sonde_nn_linear_options *options)
 {
     sonde__graph_layer layer;
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
+    const sonde__op_shape *shape = sonde__graph_shape(model, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    options = options != NULL ? options : &no_linear;
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
@@ -121,14 +130,16 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                                    const sonde_nn_group_norm_options *options)
 {
     sonde__graph_layer layer;
-    const sonde__op_attrs attrs = {.groups = options->groups,
-                                   .eps = options->eps > 0.0F ? options->eps : 1e-5F};
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
+    sonde__op_attrs attrs = {0};
+    const sonde__op_shape *shape = sonde__graph_shape(model, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    options = options != NULL ? options : &no_group_norm;
+    attrs.groups = options->groups;
+    attrs.eps = options->eps > 0.0F ? options->eps : 1e-5F;
     if (!options->no_affine && x != 0 && shape->rank >= 2) {
         const int64_t dim[1] = {shape->dim[1]};
 
@@ -168,6 +179,7 @@ sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
 {
     sonde__op_attrs attrs = {0};
 
+    options = options != NULL ? options : &no_pool2d;
     pair(attrs.kernel, options->kernel, 0);
     attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
     attrs.stride[1] =
@@ -213,10 +225,13 @@ sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
 sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int first_axis)
 {
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
+    const sonde__op_shape *shape = sonde__graph_shape(model, x);
     sonde__op_attrs attrs = {0};
     const int axis = first_axis < 0 ? first_axis + shape->rank : first_axis;
 
+    if (model == NULL) {
+        return 0;
+    }
     if (x != 0 && (axis < 0 || axis >= shape->rank)) {
         return sonde__graph_fail(&model->graph, SONDE_EINVAL,
                                  name != NULL ? name : "Flatten", "an axis of the input",
@@ -279,10 +294,18 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
 {
     sonde__op_attrs attrs = {.rank = rank};
 
+    if (model == NULL) {
+        return 0;
+    }
     if (rank < 0 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(&model->graph, SONDE_ESHAPE,
                                  name != NULL ? name : "Reshape", "at most 8 dimensions",
                                  "%d dimensions", rank);
+    }
+    if (shape == NULL && rank > 0) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                 name != NULL ? name : "Reshape", "a pointer",
+                                 "shape is NULL");
     }
     for (int i = 0; i < rank; i++) {
         attrs.dims[i] = shape[i];
@@ -293,8 +316,14 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
                                   sonde_nn_value x, const int *permutation)
 {
-    sonde__op_attrs attrs = {.rank = sonde__op_value_shape(&model->graph, x)->rank};
+    sonde__op_attrs attrs = {.rank = sonde__graph_shape(model, x)->rank};
 
+    if (permutation == NULL) {
+        return model == NULL ? 0
+                             : sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                                 name != NULL ? name : "Transpose",
+                                                 "a pointer", "permutation is NULL");
+    }
     for (int i = 0; i < attrs.rank; i++) {
         attrs.dims[i] = permutation[i];
     }
@@ -304,9 +333,17 @@ sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
 static sonde_nn_value reduce(sonde_nn_model *model, const char *name, sonde_nn_value x,
                              const int *axes, int count, bool keep_dims, bool mean)
 {
-    const int rank = sonde__op_value_shape(&model->graph, x)->rank;
+    const int rank = sonde__graph_shape(model, x)->rank;
     sonde__op_attrs attrs = {.keep_dims = keep_dims, .mean = mean};
 
+    if (model == NULL) {
+        return 0;
+    }
+    if (count < 0 || (count > 0 && axes == NULL)) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                 name != NULL ? name : "Reduce", "a list of axes",
+                                 "%d axes%s", count, axes == NULL ? " at NULL" : "");
+    }
     for (int i = 0; i < count; i++) {
         const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
 
@@ -338,13 +375,14 @@ sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name, sonde_nn_v
 sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x, const char *title,
                               bool print_gradient, const sonde_print_options *options)
 {
-    sonde__op_graph *graph = &model->graph;
+    sonde__op_graph *graph = NULL;
     const sonde_nn_value printed = one_op(model, NULL, &sonde__op_identity, NULL, &x, 1);
     sonde__graph_print_request request = {.value = printed, .gradient = print_gradient};
 
     if (printed == 0) {
         return 0;
     }
+    graph = &model->graph;
     if (title != NULL && title[0] != '\0') {
         request.title = sonde__graph_string(graph, "%s", title);
     }

@@ -12,10 +12,30 @@
 #include <stdio.h>
 #include <string.h>
 
+sonde_err sonde__graph_expect(const void *pointer, const char *what, sonde_diag *diag)
+{
+    return pointer != NULL
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, what, "a pointer", "it is NULL");
+}
+
+const sonde__op_shape *sonde__graph_shape(const sonde_nn_model *model,
+                                          sonde_nn_value value)
+{
+    static const sonde__op_shape none;
+
+    return model != NULL ? sonde__op_value_shape(&model->graph, value) : &none;
+}
+
 sonde_err sonde_nn_model_create(sonde_nn_model **out, sonde_diag *diag)
 {
-    sonde_nn_model *model = sonde__calloc(1, sizeof *model);
+    sonde_nn_model *model = NULL;
+    const sonde_err err = sonde__graph_expect(out, "out", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    model = sonde__calloc(1, sizeof *model);
     if (model == NULL) {
         return sonde__fail_nomem(diag, "a model");
     }
@@ -43,6 +63,11 @@ void sonde_nn_model_destroy(sonde_nn_model *model)
 
 sonde_err sonde_nn_model_status(const sonde_nn_model *model, sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(model, "model", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (model->graph.err != SONDE_OK && diag != NULL) {
         *diag = model->graph.diag;
     }
@@ -52,13 +77,19 @@ sonde_err sonde_nn_model_status(const sonde_nn_model *model, sonde_diag *diag)
 sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank,
                               const int64_t *shape)
 {
-    sonde__op_graph *graph = &model->graph;
-    const size_t index = graph->input_count;
+    sonde__op_graph *graph = NULL;
+    size_t index = 0;
     sonde__op_shape input = {.dtype = dtype, .rank = rank};
-    const char *name = index == 0 ? sonde__graph_string(graph, "input")
-                                  : sonde__graph_string(graph, "input/%zu", index);
+    const char *name = NULL;
     sonde__op_value value = 0;
 
+    if (model == NULL) {
+        return 0;
+    }
+    graph = &model->graph;
+    index = graph->input_count;
+    name = index == 0 ? sonde__graph_string(graph, "input")
+                      : sonde__graph_string(graph, "input/%zu", index);
     if (sonde_dtype_size(dtype) == 0) {
         return sonde__graph_fail(graph, SONDE_EDTYPE, name, "a sonde_dtype", "dtype %d",
                                  (int)dtype);
@@ -66,6 +97,9 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
     if (rank < 1 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(graph, SONDE_ESHAPE, name, "1 to 8 dimensions",
                                  "an input of %d dimensions", rank);
+    }
+    if (shape == NULL) {
+        return sonde__graph_fail(graph, SONDE_EINVAL, name, "a pointer", "shape is NULL");
     }
     for (int i = 0; i < rank; i++) {
         if (shape[i] < 1) {
@@ -85,9 +119,9 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
 
 void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 {
-    sonde__op_graph *graph = &model->graph;
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
 
-    if (value != 0 && graph->err == SONDE_OK &&
+    if (model != NULL && value != 0 && graph->err == SONDE_OK &&
         sonde__graph_has_value(graph, "output", value)) {
         (void)sonde__graph_push(graph, &graph->outputs, &graph->output_count,
                                 &graph->output_capacity, value);
@@ -96,9 +130,9 @@ void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 
 void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
 {
-    sonde__op_graph *graph = &model->graph;
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
 
-    if (value == 0 || graph->err != SONDE_OK ||
+    if (model == NULL || value == 0 || graph->err != SONDE_OK ||
         !sonde__graph_has_value(graph, "loss", value)) {
         return;
     }
@@ -116,24 +150,24 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
 
 sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model)
 {
-    return model->graph.loss;
+    return model != NULL ? model->graph.loss : 0;
 }
 
 sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i)
 {
-    return i < model->graph.output_count ? model->graph.outputs[i] : 0;
+    return model != NULL && i < model->graph.output_count ? model->graph.outputs[i] : 0;
 }
 
 size_t sonde_nn_output_loss(sonde_nn_model *model)
 {
-    const sonde__op_graph *graph = &model->graph;
+    const sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
 
-    for (size_t i = 0; i < graph->output_count; i++) {
+    for (size_t i = 0; model != NULL && i < graph->output_count; i++) {
         if (graph->outputs[i] == graph->loss) {
             return i;
         }
     }
-    if (graph->loss == 0) {
+    if (model == NULL || graph->loss == 0) {
         return SIZE_MAX;
     }
     sonde_nn_output(model, graph->loss);
@@ -143,12 +177,14 @@ size_t sonde_nn_output_loss(sonde_nn_model *model)
 const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value value,
                                     int *rank)
 {
-    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, value);
+    const sonde__op_shape *shape = sonde__graph_shape(model, value);
 
-    if (value == 0 || value >= model->graph.value_count) {
+    if (model == NULL || value == 0 || value >= model->graph.value_count) {
         return NULL;
     }
-    *rank = shape->rank;
+    if (rank != NULL) {
+        *rank = shape->rank;
+    }
     return shape->dim;
 }
 
@@ -169,8 +205,12 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
 {
     const char *path = NULL;
 
+    if (model == NULL) {
+        return;
+    }
     if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL) {
-        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, name, "a name without dots",
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                name != NULL ? name : "scope", "a name without dots",
                                 "not a name for a scope");
         return;
     }
@@ -182,11 +222,14 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
 
 void sonde_nn_scope_pop(sonde_nn_model *model)
 {
-    sonde__op_graph *graph = &model->graph;
-    const char *dot = strrchr(graph->module, '.');
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
+    const char *dot = model != NULL ? strrchr(graph->module, '.') : NULL;
     const size_t length = dot != NULL ? (size_t)(dot - graph->module) : 0;
     const char *outer = NULL;
 
+    if (model == NULL) {
+        return;
+    }
     if (graph->module[0] == '\0') {
         (void)sonde__graph_fail(graph, SONDE_ESTATE, NULL, "a push for every pop",
                                 "no scope is open");
@@ -243,8 +286,11 @@ static bool is_layer_name(const char *name)
 bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
                               const char *name)
 {
-    sonde__op_graph *graph = &model->graph;
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
 
+    if (model == NULL) {
+        return false;
+    }
     *layer = (sonde__graph_layer){
         .model = model, .outer = graph->module, .named = name != NULL};
     if (graph->err != SONDE_OK) {
@@ -401,32 +447,39 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
 
 void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
-    for (size_t i = 0; i < model->param_count; i++) {
+    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
         sonde__graph_param_draw(&model->params[i], seed, i);
     }
 }
 
 size_t sonde_nn_parameter_count(const sonde_nn_model *model)
 {
-    return model->param_count;
+    return model != NULL ? model->param_count : 0;
 }
 
 const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i)
 {
-    return model->graph.values[model->params[i].value].name;
+    return i < sonde_nn_parameter_count(model)
+               ? model->graph.values[model->params[i].value].name
+               : NULL;
 }
 
 sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
 {
-    const sonde__op_shape *shape =
-        sonde__op_value_shape(&model->graph, model->params[i].value);
+    const sonde__op_shape *shape = NULL;
 
+    if (i >= sonde_nn_parameter_count(model)) {
+        return (sonde_view){0};
+    }
+    shape = sonde__op_value_shape(&model->graph, model->params[i].value);
     return sonde_view_of(shape->dtype, shape->rank, shape->dim, model->params[i].data);
 }
 
 void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i, bool left_out)
 {
-    model->params[i].left_out = left_out;
+    if (i < sonde_nn_parameter_count(model)) {
+        model->params[i].left_out = left_out;
+    }
 }
 
 sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
@@ -434,9 +487,17 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
 {
     static const sonde_metadata format = {"format",
                                           "pt"}; /* the value torch's own writer uses */
-    sonde_named_view *named = sonde__calloc(model->param_count, sizeof *named);
-    sonde_err err = SONDE_OK;
+    sonde_named_view *named = NULL;
+    sonde_err err = sonde__graph_expect(model, "model", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(path, "path", diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    named = sonde__calloc(model->param_count, sizeof *named);
     if (named == NULL) {
         return sonde__fail_nomem(diag, "the list of parameters");
     }
@@ -489,8 +550,16 @@ static sonde_err check_names(const sonde_nn_model *model, const sonde_safetensor
 sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_diag *diag)
 {
     sonde_safetensors *file = NULL;
-    sonde_err err = sonde_safetensors_open(path, &file, diag);
+    sonde_err err = sonde__graph_expect(model, "model", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(path, "path", diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_safetensors_open(path, &file, diag);
     if (err != SONDE_OK) {
         return err;
     }

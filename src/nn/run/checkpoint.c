@@ -45,6 +45,11 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
 static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
                       size_t *count, sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (!session->compiled) {
         return sonde__fail(diag, SONDE_ESTATE, "session",
                            "a call of compile or run before", "it has not been compiled");
@@ -60,7 +65,9 @@ static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
 
 static const char *optimizer_name(const sonde_nn_session *session)
 {
-    return session->training ? sonde_nn_optimizer_name(session->optimizer.kind) : "none";
+    return session != NULL && session->training
+               ? sonde_nn_optimizer_name(session->optimizer.kind)
+               : "none";
 }
 
 sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *path,
@@ -78,8 +85,12 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                        {"sonde.learning_rate", rate}};
     sonde_named_view *named = NULL;
     size_t count = 0;
-    sonde_err err = list(session, &named, &count, diag);
+    sonde_err err = sonde__graph_expect(path, "path", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = list(session, &named, &count, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -202,9 +213,12 @@ sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
     sonde_named_view *named = NULL;
     size_t count = 0;
     int64_t step = 0;
-    sonde_err err =
-        session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+    sonde_err err = sonde__graph_expect(path, "path", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__session_ready(session, diag);
     if (err != SONDE_OK) {
         return err;
     }

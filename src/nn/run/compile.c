@@ -222,8 +222,10 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                            sonde_diag *diag)
 {
     const sonde__plan_program *program = &session->program;
-    const int threads =
-        session->options.threads > 0 ? session->options.threads : sonde__cpu_count();
+    const int processors = sonde__cpu_count();
+    const int threads = session->options.threads > 0
+                            ? SONDE_MIN(session->options.threads, processors)
+                            : processors;
     sonde__plan *plan = &session->plan;
     sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
 
@@ -246,16 +248,46 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                                plan->threads);
         }
     }
-    sonde__session_pace_init(&session->pace, session->options.threads > 0);
+    sonde__session_pace_init(&session->pace);
     return sonde__session_make_outputs(session, diag);
+}
+
+/* Lists the tensors that can be observed, and the ops in the order they run. */
+static void log_names(const sonde_nn_session *session)
+{
+    const sonde__plan *plan = &session->plan;
+    char shape[96];
+
+    if (!sonde_log_enabled(SONDE_LOG_DEBUG)) {
+        return;
+    }
+    for (uint32_t id = 0; id < sonde_catalogue_count(session->catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(session->catalogue, id);
+
+        sonde_log(SONDE_LOG_DEBUG, "compile", "tensor %s %s%s, %s", info->name,
+                  sonde_dtype_name(info->dtype),
+                  sonde_shape_text(info->rank, info->shape, shape, sizeof shape),
+                  sonde_role_name(info->role));
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        const sonde__plan_step *step = &plan->steps[i];
+        const char *made = session->program.graph.values[step->out_value[0]].name;
+
+        sonde_log(SONDE_LOG_DEBUG, "compile", "op %zu %s/%s%s%s%s%s", i, step->kind->name,
+                  step->kernel->name, step->module[0] != '\0' ? " in " : "", step->module,
+                  made != NULL ? ": " : "", made != NULL ? made : "");
+    }
 }
 
 sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
 {
     const double started = sonde__now();
     uint32_t *id_of = NULL;
-    sonde_err err = SONDE_OK;
+    sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (session->compiled) {
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
@@ -297,6 +329,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
               "%zu steps, arena %zu bytes, %d threads, %.2f ms", session->plan.step_count,
               session->plan.arena_bytes, session->plan.threads,
               1e3 * session->compile_seconds);
+    log_names(session);
     return SONDE_OK;
 
 error:
@@ -305,13 +338,27 @@ error:
     return err;
 }
 
+sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    return err != SONDE_OK || session->compiled ? err
+                                                : sonde_nn_session_compile(session, diag);
+}
+
 sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
                                 sonde_diag *diag)
 {
     sonde__plan_program program = {0};
     size_t last = 0;
-    sonde_err err = SONDE_OK;
+    sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (pass == NULL || stream == NULL) {
+        return sonde__graph_expect(NULL, pass == NULL ? "pass" : "stream", diag);
+    }
     while (last < SONDE_COUNT_OF(pass_names) && strcmp(pass_names[last], pass) != 0) {
         last++;
     }
@@ -323,7 +370,7 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
             "unknown pass '%s'", pass);
     }
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
-        err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+        err = sonde__session_ready(session, diag);
         if (err != SONDE_OK) {
             return err;
         }

@@ -258,60 +258,71 @@ static void run_micro_batch(execution *run, int member)
     }
 }
 
-static void run_call(void *user, int member)
+/* One step of the device loop, of iteration run->at.iteration. */
+static void run_step(void *user, int member)
 {
     execution *run = user;
-    sonde_nn_session *session = run->session;
+    const sonde_nn_session *session = run->session;
 
-    for (int d = 0; d < session->options.device_iterations; d++) {
+    if (member == 0) {
+        run->at.micro_batch = 0;
+        begin_step(run);
+    }
+    for (int g = 0; g < session->options.gradient_accumulation; g++) {
         if (member == 0) {
-            run->at.iteration = d;
-            run->at.micro_batch = 0;
-            begin_step(run);
-        }
-        for (int g = 0; g < session->options.gradient_accumulation; g++) {
-            if (member == 0) {
-                run->at.micro_batch = g;
-            }
-            if (run->team != NULL) {
-                sonde__session_team_barrier(run->team);
-            }
-            run_micro_batch(run, member);
+            run->at.micro_batch = g;
         }
         if (run->team != NULL) {
             sonde__session_team_barrier(run->team);
         }
-        if (member == 0) {
-            if (run->due || run->bad) {
-                sonde_observer_end_step(session->observer);
-            }
-            sonde__session_outputs_end_step(session);
-            if (session->hook != NULL) {
-                sonde_hook_step_done(session->hook);
-            }
-            session->step++;
-        }
+        run_micro_batch(run, member);
     }
+}
+
+static void end_step(const execution *run)
+{
+    sonde_nn_session *session = run->session;
+
+    if (run->due || run->bad) {
+        sonde_observer_end_step(session->observer);
+    }
+    sonde__session_outputs_end_step(session);
+    if (session->hook != NULL) {
+        sonde_hook_step_done(session->hook);
+    }
+    session->step++;
+}
+
+/* By the team or by the caller alone, whichever is faster at present. */
+static void run_paced(execution *run)
+{
+    sonde_nn_session *session = run->session;
+    const double started = sonde__now();
+
+    run->team = sonde__session_pace_together(&session->pace) ? session->team : NULL;
+    if (run->team != NULL) {
+        sonde__session_team_run(run->team, run_step, run);
+    } else {
+        run_step(run, 0);
+    }
+    sonde__session_pace_took(&session->pace, sonde__now() - started);
 }
 
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
 {
     execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
-    const double started = session->team != NULL ? sonde__now() : 0.0;
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
     sonde__session_outputs_begin_call(session);
-    run.team = session->team != NULL && sonde__session_pace_together(&session->pace)
-                   ? session->team
-                   : NULL;
-    if (run.team != NULL) {
-        sonde__session_team_run(run.team, run_call, &run);
-    } else {
-        run_call(&run, 0);
-    }
-    if (session->team != NULL) {
-        sonde__session_pace_took(&session->pace, sonde__now() - started);
+    for (int d = 0; d < session->options.device_iterations; d++) {
+        run.at.iteration = d;
+        if (session->team != NULL) {
+            run_paced(&run);
+        } else {
+            run_step(&run, 0);
+        }
+        end_step(&run);
     }
 }

@@ -79,6 +79,15 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
                                     const char *user_name, sonde_view *view,
                                     sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (user_name == NULL || view == NULL) {
+        return sonde__graph_expect(NULL, user_name == NULL ? "anchor name" : "view",
+                                   diag);
+    }
     if (session->anchors == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, user_name, "an anchor, before compile",
                            "this session has no anchors");
@@ -185,14 +194,21 @@ void sonde__session_outputs_end_step(sonde_nn_session *session)
 
 size_t sonde_nn_session_output_count(const sonde_nn_session *session)
 {
-    return session->plan.output_count;
+    return session != NULL ? session->plan.output_count : 0;
 }
 
 sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
                                   sonde_view *view, sonde_diag *diag)
 {
     char name[24];
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (view == NULL) {
+        return sonde__graph_expect(NULL, "view", diag);
+    }
     if (session->outputs == NULL) {
         return sonde__fail(diag, SONDE_ESTATE, "output", "a call of run before",
                            "the session has not been compiled");
@@ -234,11 +250,24 @@ error:
     return err;
 }
 
+/* The name of the value that a print shows: the print has a name of its own. */
+static const char *printed_name(const sonde__op_graph *graph, sonde__op_value value)
+{
+    size_t op = sonde__plan_producer(graph, value);
+
+    while (op != SIZE_MAX && graph->ops[op].kind == &sonde__op_identity) {
+        value = graph->ops[op].in[0];
+        op = sonde__plan_producer(graph, value);
+    }
+    return graph->values[value].name;
+}
+
 static sonde_err add_print(sonde_nn_session *session,
                            const sonde__graph_print_request *request,
                            const uint32_t *id_of, sonde_diag *diag)
 {
     const sonde__op_value gradient = session->program.gradient_of[request->value];
+    const char *name = printed_name(&session->program.graph, request->value);
     sonde_printer *printer = NULL;
     char title[560];
     sonde_err err = sonde_printer_create(&request->options, NULL, &printer, diag);
@@ -247,15 +276,19 @@ static sonde_err add_print(sonde_nn_session *session,
         return err;
     }
     session->printers[session->printer_count++] = printer;
-    err = print_value(session, printer, id_of[request->value], request->title, diag);
+    err = print_value(session, printer, id_of[request->value],
+                      request->title != NULL ? request->title : name, diag);
     if (err != SONDE_OK || !request->gradient || gradient == 0 ||
         id_of[gradient] == SONDE_NO_TENSOR) {
         return err;
     }
-    (void)snprintf(title, sizeof title, "%s_gradient",
-                   request->title != NULL ? request->title : "");
+    if (request->title != NULL) {
+        (void)snprintf(title, sizeof title, "%s_gradient", request->title);
+    } else if (name != NULL) {
+        (void)snprintf(title, sizeof title, "Gradient___%s", name);
+    }
     return print_value(session, printer, id_of[gradient],
-                       request->title != NULL ? title : NULL, diag);
+                       request->title != NULL || name != NULL ? title : NULL, diag);
 }
 
 sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,

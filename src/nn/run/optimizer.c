@@ -42,7 +42,7 @@ const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind)
     return (unsigned)kind < SONDE_COUNT_OF(names) ? names[kind] : "?";
 }
 
-sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
+static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
     const struct { /* upper is exclusive */
         const char *field;
@@ -84,6 +84,13 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
                            (double)optimizer->dampening);
     }
     return SONDE_OK;
+}
+
+sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
+{
+    const sonde_err err = sonde__graph_expect(optimizer, "optimizer", diag);
+
+    return err != SONDE_OK ? err : check_ranges(optimizer, diag);
 }
 
 void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,

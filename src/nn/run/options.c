@@ -10,6 +10,9 @@
 
 void sonde_nn_options_init(sonde_nn_options *options)
 {
+    if (options == NULL) {
+        return;
+    }
     *options = (sonde_nn_options){.device_iterations = 1,
                                   .gradient_accumulation = 1,
                                   .replication_factor = 1,
@@ -20,48 +23,62 @@ void sonde_nn_options_init(sonde_nn_options *options)
 
 sonde_nn_options *sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n)
 {
-    options->device_iterations = n;
+    if (options != NULL) {
+        options->device_iterations = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options,
                                                              int n)
 {
-    options->gradient_accumulation = n;
+    if (options != NULL) {
+        options->gradient_accumulation = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_replication_factor(sonde_nn_options *options,
                                                           int n)
 {
-    options->replication_factor = n;
+    if (options != NULL) {
+        options->replication_factor = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
                                                    sonde_anchor_mode mode, int period)
 {
-    options->output_mode = mode;
-    options->output_period = period;
+    if (options != NULL) {
+        options->output_mode = mode;
+        options->output_period = period;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
                                                    uint64_t seed)
 {
-    options->random_seed = seed;
+    if (options != NULL) {
+        options->random_seed = seed;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options, int64_t n)
 {
-    options->batch_size = n;
+    if (options != NULL) {
+        options->batch_size = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
 {
-    options->threads = n;
+    if (options != NULL) {
+        options->threads = n;
+    }
     return options;
 }
 

@@ -41,6 +41,13 @@ static sonde_err check_view(const sonde_nn_session *session, size_t i,
     const char *name = session->input_names[i];
     const sonde__op_shape *want = &session->input_shapes[i];
 
+    if (view->data == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, name, "a pointer", "data is NULL");
+    }
+    if (view->rank < 0 || view->rank > SONDE_MAX_DIMS) {
+        return sonde__fail(diag, SONDE_ESHAPE, name, NULL, "a view of rank %d",
+                           view->rank);
+    }
     if (view->dtype != want->dtype) {
         return sonde__fail(diag, SONDE_EDTYPE, name, sonde_dtype_name(want->dtype),
                            "dtype mismatch: got %s", sonde_dtype_name(view->dtype));
@@ -82,6 +89,9 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
 {
     sonde_err err = SONDE_OK;
 
+    if (inputs == NULL && count > 0) {
+        return sonde__graph_expect(inputs, "inputs", diag);
+    }
     if (count != session->input_count) {
         return sonde__fail(diag, SONDE_EINVAL, "inputs", NULL,
                            "number of inputs mismatch: expected %zu but got %zu",
@@ -111,6 +121,10 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
     sonde_nn_session *session = NULL;
     sonde_err err = sonde_nn_model_status(model, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(out, "out", diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -179,11 +193,17 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
 
 /* --- before compile ----------------------------------------------------------------- */
 
-static sonde_err check_open(const sonde_nn_session *session, const char *what,
-                            sonde_diag *diag)
+/* Neither NULL nor compiled; nor is `given`, which `what` names, NULL. */
+static sonde_err check_open(const sonde_nn_session *session, const void *given,
+                            const char *what, sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (!session->compiled) {
-        return SONDE_OK;
+        return sonde__graph_expect(given, what, diag);
     }
     return sonde__fail(diag, SONDE_ESTATE, what, "it before compile",
                        "the session is compiled and its options are frozen");
@@ -192,7 +212,7 @@ static sonde_err check_open(const sonde_nn_session *session, const char *what,
 sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
                                        const sonde_nn_options *options, sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, "options", diag);
+    const sonde_err err = check_open(session, options, "options", diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -204,7 +224,7 @@ sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
 sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
                                     sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, "mode", diag);
+    const sonde_err err = check_open(session, session, "mode", diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -222,8 +242,13 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
                                   int period, sonde_diag *diag)
 {
     sonde__session_anchor_request request = {.mode = mode, .period = period};
-    sonde_err err = check_open(session, user_name, diag);
+    sonde_err err = check_open(session, user_name,
+                               user_name != NULL ? user_name : "anchor name", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(tensor_name, user_name, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -250,14 +275,23 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
                                const sonde_schedule *schedule, unsigned how,
                                sonde_sink *sink, sonde_diag *diag)
 {
-    sonde__session_tap_request request = {
-        .schedule = *schedule, .how = how, .sink = sink};
-    sonde_err err = check_open(session, selector, diag);
+    sonde__session_tap_request request = {.how = how, .sink = sink};
+    sonde_err err =
+        check_open(session, selector, selector != NULL ? selector : "selector", diag);
 
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__graph_expect(schedule, "schedule", diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    request.schedule = *schedule;
     err = sonde_schedule_check(schedule, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(sink, "sink", diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -282,10 +316,13 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
 sonde_err sonde_nn_session_attach(sonde_nn_session *session, sonde_nn_attach attach,
                                   void *user, sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, "attach", diag);
+    const sonde_err err = check_open(session, session, "attach", diag);
 
     if (err != SONDE_OK) {
         return err;
+    }
+    if (attach == NULL) {
+        return sonde__graph_expect(NULL, "attach", diag);
     }
     if (!sonde__reserve(&session->attach_requests, &session->attach_capacity,
                         session->attach_count + 1, sizeof *session->attach_requests)) {
@@ -305,13 +342,17 @@ static sonde_err attach_outfeed(void *user, const sonde_catalogue *catalogue,
 sonde_err sonde_nn_session_outfeed(sonde_nn_session *session, sonde_outfeed *queue,
                                    sonde_diag *diag)
 {
-    return sonde_nn_session_attach(session, attach_outfeed, queue, diag);
+    const sonde_err err = sonde__graph_expect(queue, "outfeed", diag);
+
+    return err != SONDE_OK
+               ? err
+               : sonde_nn_session_attach(session, attach_outfeed, queue, diag);
 }
 
 sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *hook,
                                        sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, "hook", diag);
+    const sonde_err err = check_open(session, session, "hook", diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -324,8 +365,10 @@ sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *ho
 
 static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
 {
-    if (session->compiled) {
-        return SONDE_OK;
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK || session->compiled) {
+        return err;
     }
     return sonde__fail(diag, SONDE_ESTATE, "session", "a call of compile or run before",
                        "it has not been compiled");
@@ -333,23 +376,28 @@ static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *dia
 
 const sonde_catalogue *sonde_nn_session_catalogue(const sonde_nn_session *session)
 {
-    return session->compiled ? session->catalogue : NULL;
+    return session != NULL && session->compiled ? session->catalogue : NULL;
 }
 
 int64_t sonde_nn_session_step(const sonde_nn_session *session)
 {
-    return session->step;
+    return session != NULL ? session->step : 0;
 }
 
 sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
                                     sonde_nn_session_info *info, sonde_diag *diag)
 {
-    const sonde_nn_options *options = &session->options;
-    const sonde_err err = check_compiled(session, diag);
+    const sonde_nn_options *options = NULL;
+    sonde_err err = check_compiled(session, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__graph_expect(info, "info", diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    options = &session->options;
     *info = (sonde_nn_session_info){
         .arena_bytes = session->plan.arena_bytes,
         .largest_live = session->plan.largest_live,
@@ -370,13 +418,17 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
                                          const sonde_nn_optimizer *optimizer,
                                          sonde_diag *diag)
 {
-    const char *field =
-        sonde__session_optimizer_difference(&session->optimizer, optimizer);
-    sonde_err err = sonde_nn_optimizer_check(optimizer, diag);
+    const char *field = NULL;
+    sonde_err err = sonde__graph_expect(session, "session", diag);
 
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde_nn_optimizer_check(optimizer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    field = sonde__session_optimizer_difference(&session->optimizer, optimizer);
     if (!session->training) {
         return sonde__fail(diag, SONDE_ESTATE, "optimizer", "a training session",
                            "this session infers");
@@ -392,8 +444,7 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
 sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,
                                size_t count, sonde_diag *diag)
 {
-    sonde_err err =
-        session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+    sonde_err err = sonde__session_ready(session, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -427,7 +478,11 @@ sonde_err sonde_nn_session_attach_control(sonde_nn_session *session,
                                           sonde_diag *diag)
 {
     char *folder = NULL;
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (checkpoints != NULL && strlen(checkpoints) + 64 > PATH) {
         return sonde__fail(diag, SONDE_EINVAL, "checkpoints", "a shorter path",
                            "a path of %zu bytes", strlen(checkpoints));
@@ -447,7 +502,7 @@ sonde_err sonde_nn_session_attach_control(sonde_nn_session *session,
 
 const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *session)
 {
-    return session->stopped ? &session->stop : NULL;
+    return session != NULL && session->stopped ? &session->stop : NULL;
 }
 
 /* A checkpoint that cannot be saved is reported, and training continues. */
@@ -480,7 +535,11 @@ static void save_checkpoint(const sonde_nn_session *session, const sonde_request
 sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
 {
     sonde_request request;
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (!session->stopped && session->control != NULL &&
            sonde_control_take(session->control, &request)) {
         if (request.kind == SONDE_REQUEST_CHECKPOINT) {

@@ -85,6 +85,8 @@ const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
 sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
                                       const sonde_view *inputs, size_t count,
                                       sonde_diag *diag);
+/* Compiles the session unless it is compiled. */
+sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag);
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 

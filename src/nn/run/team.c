@@ -1,16 +1,23 @@
 /*
- * team.c - see team.h. Waking is a condition variable, once a run; barriers are two
- * atomics. A stretch of calls is short while trying and long with the faster kind.
+ * team.c - see team.h. A member waits for a word to change: for `run` between jobs, for
+ * `generation` at a barrier. It spins, then sleeps in the kernel (futex(2)) until another
+ * member wakes it. The pair of `sleeping` and the word is ordered by seq_cst: either the
+ * waker sees the sleeper or the sleeper sees the new word.
  */
 #include "nn/run/team.h"
+#include "base/cpu.h"
 #include "base/memory.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-enum { SPINS_BEFORE_YIELD = 4096 };
+/* About 20 us of pauses: what a sleep and a wake cost. */
+enum { SPINS_BEFORE_SLEEP = 400 };
 
 typedef struct member {
     sonde__session_team *team;
@@ -19,17 +26,15 @@ typedef struct member {
 } member;
 
 struct sonde__session_team {
-    int threads, started;
+    int threads, started, spins;
     member *members; /* entry 0 is the caller, without thread */
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool leaving; /* under lock */
-    int sleeping; /* members in wait, under lock */
     void (*job)(void *user, int member);
     void *user;
+    atomic_bool leaving;
     _Alignas(64) atomic_int arrived;
-    _Alignas(64) atomic_uint generation;
-    _Alignas(64) atomic_uint run; /* counts runs; written under lock */
+    _Alignas(64) atomic_uint generation; /* counts barriers */
+    _Alignas(64) atomic_uint run;        /* counts runs */
+    _Alignas(64) atomic_int sleeping;    /* members in the kernel, for either word */
 };
 
 static void relax(void)
@@ -39,96 +44,96 @@ static void relax(void)
 #endif
 }
 
+/* Returns when the word is no longer old. What the writer wrote before is seen. */
+static void await_change(sonde__session_team *team, atomic_uint *word, unsigned old)
+{
+    for (int spins = 0; spins < team->spins; spins++) {
+        if (atomic_load_explicit(word, memory_order_acquire) != old) {
+            return;
+        }
+        relax();
+    }
+    (void)atomic_fetch_add(&team->sleeping, 1);
+    while (atomic_load(word) == old) {
+        /* Returns at once if the word has changed meanwhile. */
+        (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+    }
+    (void)atomic_fetch_sub(&team->sleeping, 1);
+}
+
+static void change(sonde__session_team *team, atomic_uint *word)
+{
+    (void)atomic_fetch_add(word, 1);
+    if (atomic_load(&team->sleeping) > 0) {
+        (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
 void sonde__session_team_barrier(sonde__session_team *team)
 {
     const unsigned generation =
         atomic_load_explicit(&team->generation, memory_order_relaxed);
     const int before = atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
 
-    if (before + 1 == team->threads) {
-        atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
-        /* Released to the acquire load below, in every other member. */
-        atomic_store_explicit(&team->generation, generation + 1, memory_order_release);
+    if (before + 1 < team->threads) {
+        await_change(team, &team->generation, generation);
         return;
     }
-    for (int spins = 0;
-         atomic_load_explicit(&team->generation, memory_order_acquire) == generation;) {
-        if (++spins < SPINS_BEFORE_YIELD) {
-            relax();
-        } else {
-            (void)sched_yield();
-        }
-    }
-}
-
-/* Waits for a run other than `done`: spins a while, since the next call of a training
- * loop is near, then sleeps. false: the team is being destroyed. */
-static bool await_run(sonde__session_team *team, unsigned done)
-{
-    bool stay = true;
-
-    for (int spins = 0; spins < SPINS_BEFORE_YIELD; spins++) {
-        /* Acquires what sonde__session_team_run released: job and user. */
-        if (atomic_load_explicit(&team->run, memory_order_acquire) != done) {
-            return true;
-        }
-        relax();
-    }
-    (void)pthread_mutex_lock(&team->lock);
-    team->sleeping++;
-    while (atomic_load_explicit(&team->run, memory_order_acquire) == done &&
-           !team->leaving) {
-        (void)pthread_cond_wait(&team->wake, &team->lock);
-    }
-    team->sleeping--;
-    stay = !team->leaving;
-    (void)pthread_mutex_unlock(&team->lock);
-    return stay;
+    atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
+    change(team, &team->generation);
 }
 
 static void *member_main(void *argument)
 {
     const member *self = argument;
     sonde__session_team *team = self->team;
-    unsigned done = 0;
 
-    while (await_run(team, done)) {
-        done++;
+    for (unsigned done = 0;; done++) {
+        await_change(team, &team->run, done);
+        if (atomic_load_explicit(&team->leaving, memory_order_relaxed)) {
+            return NULL;
+        }
         team->job(team->user, self->number);
         sonde__session_team_barrier(team);
     }
-    return NULL;
 }
 
 sonde_err sonde__session_team_create(int threads, sonde__session_team **out)
 {
     sonde__session_team *team = sonde__malloc_aligned(64, sizeof *team);
+    sonde_err err = SONDE_ENOMEM;
 
     if (team == NULL) {
         return SONDE_ENOMEM;
     }
-    *team = (sonde__session_team){.threads = threads, .started = 1};
-    (void)pthread_mutex_init(&team->lock, NULL);
-    (void)pthread_cond_init(&team->wake, NULL);
+    *team = (sonde__session_team){
+        .threads = threads,
+        .started = 1,
+        .spins = threads <= sonde__cpu_count() ? SPINS_BEFORE_SLEEP : 0};
+    atomic_init(&team->leaving, false);
     atomic_init(&team->arrived, 0);
     atomic_init(&team->generation, 0);
     atomic_init(&team->run, 0);
+    atomic_init(&team->sleeping, 0);
     team->members = sonde__calloc((size_t)threads, sizeof *team->members);
     if (team->members == NULL) {
-        sonde__session_team_destroy(team);
-        return SONDE_ENOMEM;
+        goto error;
     }
     for (int i = 1; i < threads; i++) {
         team->members[i] = (member){.team = team, .number = i};
         if (pthread_create(&team->members[i].thread, NULL, member_main,
                            &team->members[i]) != 0) {
-            sonde__session_team_destroy(team);
-            return SONDE_EIO;
+            err = SONDE_EIO;
+            goto error;
         }
         team->started++;
     }
     *out = team;
     return SONDE_OK;
+
+error:
+    sonde__session_team_destroy(team);
+    return err;
 }
 
 void sonde__session_team_destroy(sonde__session_team *team)
@@ -136,15 +141,11 @@ void sonde__session_team_destroy(sonde__session_team *team)
     if (team == NULL) {
         return;
     }
-    (void)pthread_mutex_lock(&team->lock);
-    team->leaving = true;
-    (void)pthread_cond_broadcast(&team->wake);
-    (void)pthread_mutex_unlock(&team->lock);
+    atomic_store_explicit(&team->leaving, true, memory_order_relaxed);
+    change(team, &team->run);
     for (int i = 1; i < team->started; i++) {
         (void)pthread_join(team->members[i].thread, NULL);
     }
-    (void)pthread_cond_destroy(&team->wake);
-    (void)pthread_mutex_destroy(&team->lock);
     sonde__free(team->members);
     sonde__free(team);
 }
@@ -152,66 +153,95 @@ void sonde__session_team_destroy(sonde__session_team *team)
 void sonde__session_team_run(sonde__session_team *team,
                              void (*job)(void *user, int member), void *user)
 {
-    (void)pthread_mutex_lock(&team->lock);
     team->job = job;
     team->user = user;
-    (void)atomic_fetch_add_explicit(&team->run, 1, memory_order_release);
-    if (team->sleeping > 0) {
-        (void)pthread_cond_broadcast(&team->wake);
-    }
-    (void)pthread_mutex_unlock(&team->lock);
+    change(team, &team->run);
     job(user, 0);
     sonde__session_team_barrier(team);
 }
 
 /* === pace =========================================================================== */
 
-enum { FIRST_CALLS = 16, WARM_CALLS = 2, TRY_CALLS = 8 };
-static const double stretch_seconds = 0.2;
+enum { FIRST_STEPS = 16, WARM_STEPS = 2, LEAST_STEPS = 2, WINDOW_STEPS = 16 };
+/* A trial spans several time slices of the scheduler, else it sees none or one. */
+static const double trial_seconds = 0.02, first_stretch = 0.2, longest_stretch = 2.0;
+/* A stretch lasts at least this many times what its last trial lost. */
+static const double cost_share = 10.0;
+/* A window this many times slower than expected ends a stretch. */
+static const double slow = 1.5;
 
-void sonde__session_pace_init(sonde__session_pace *pace, bool fixed)
+void sonde__session_pace_init(sonde__session_pace *pace)
 {
-    *pace = (sonde__session_pace){.fixed = fixed,
-                                  .together = true,
+    *pace = (sonde__session_pace){.together = true,
                                   .trying = true,
-                                  .warming = FIRST_CALLS,
-                                  .left = TRY_CALLS,
+                                  .warming = FIRST_STEPS,
+                                  .stretch = first_stretch,
                                   .mean = {INFINITY, INFINITY}};
 }
 
-/* Enough calls to make the cost of trying the other kind small. */
-static int long_stretch(double seconds_a_call)
+static void begin(sonde__session_pace *pace, bool together, bool trying)
 {
-    const double calls = stretch_seconds / fmax(seconds_a_call, 1e-6);
+    pace->together = together;
+    pace->trying = trying;
+    pace->warming = WARM_STEPS;
+    pace->done = pace->window_done = 0;
+    pace->spent = pace->window = 0.0;
+}
 
-    return calls > 8 * TRY_CALLS ? (int)calls : 8 * TRY_CALLS;
+/* Whether the machine has become busy, or the calls longer, since the last trial: then
+ * the measurement starts with this window. */
+static bool is_slow_now(sonde__session_pace *pace)
+{
+    bool is_slow = false;
+
+    if (pace->trying || pace->window_done < WINDOW_STEPS ||
+        pace->window < trial_seconds) {
+        return false;
+    }
+    is_slow = pace->window / pace->window_done > slow * pace->mean[pace->together];
+    if (is_slow) {
+        pace->spent = pace->window;
+        pace->done = pace->window_done;
+    }
+    pace->window_done = 0;
+    pace->window = 0.0;
+    return is_slow;
+}
+
+/* Both kinds are known: takes the faster, for long enough that the trials of the other
+ * cost a small share of the time. */
+static void take_faster(sonde__session_pace *pace)
+{
+    const bool together = pace->mean[1] < pace->mean[0];
+    const double lost =
+        fabs(pace->mean[0] - pace->mean[1]) * (pace->done + WARM_STEPS) * cost_share;
+
+    pace->stretch = together != pace->together
+                        ? fmin(2.0 * pace->stretch, longest_stretch)
+                        : first_stretch;
+    pace->stretch = fmax(pace->stretch, lost);
+    begin(pace, together, false);
 }
 
 void sonde__session_pace_took(sonde__session_pace *pace, double seconds)
 {
-    if (pace->fixed) {
-        return;
-    }
+    const double length = pace->trying ? trial_seconds : pace->stretch;
+
     if (pace->warming > 0) {
         pace->warming--;
         return;
     }
     pace->spent += seconds;
+    pace->window += seconds;
     pace->done++;
-    if (--pace->left > 0) {
+    pace->window_done++;
+    if (!is_slow_now(pace) && (pace->done < LEAST_STEPS || pace->spent < length)) {
         return;
     }
     pace->mean[pace->together] = pace->spent / pace->done;
-    pace->spent = 0.0;
-    pace->done = 0;
-    pace->warming = WARM_CALLS;
     if (!pace->trying || isinf(pace->mean[!pace->together])) { /* now the other kind */
-        pace->together = !pace->together;
-        pace->trying = true;
-        pace->left = TRY_CALLS;
-    } else { /* both are known: take the faster */
-        pace->together = pace->mean[1] < pace->mean[0];
-        pace->trying = false;
-        pace->left = long_stretch(pace->mean[pace->together]);
+        begin(pace, !pace->together, true);
+    } else {
+        take_faster(pace);
     }
 }

@@ -170,6 +170,40 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
         run, id, info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id));
 }
 
+/* --- losses ------------------------------------------------------------------------- */
+
+static bool is_of_evaluation(const char *name)
+{
+    return strncasecmp(name, "val", 3) == 0 || strncasecmp(name, "eval", 4) == 0 ||
+           strncasecmp(name, "test", 4) == 0;
+}
+
+/* "loss", "total_loss", "train/loss", "loss_output_0", "objective". */
+static bool is_total(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    name = slash != NULL ? slash + 1 : name;
+    return strcasecmp(name, "loss") == 0 || strcasecmp(name, "loss_output_0") == 0 ||
+           strcasecmp(name, "objective") == 0 || strcasestr(name, "total") != NULL;
+}
+
+sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
+{
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+    size_t losses = 0;
+
+    if (is_total(sonde_catalogue_info(catalogue, id)->name)) {
+        return SONDE__LOSS_WHOLE;
+    }
+    for (uint32_t i = 0; i < sonde_catalogue_count(catalogue); i++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, i);
+
+        losses += sonde__builtin_is_loss(info, i) && !is_of_evaluation(info->name);
+    }
+    return losses > 1 ? SONDE__LOSS_PART : SONDE__LOSS_WHOLE;
+}
+
 /* --- numbers ------------------------------------------------------------------------ */
 
 static int by_size(const void *a, const void *b)
@@ -182,4 +216,59 @@ static int by_size(const void *a, const void *b)
 void sonde__builtin_sort(double *values, size_t count)
 {
     qsort(values, count, sizeof *values, by_size);
+}
+
+/* --- rules of smdebug --------------------------------------------------------------- */
+
+/* True if the user has set a parameter of this comma-separated list. */
+static bool any_given(const sonde_rule_run *run, const char *names)
+{
+    while (*names != '\0') {
+        const size_t length = strcspn(names, ",");
+
+        for (size_t i = 0; i < run->rule->param_count; i++) {
+            const char *name = run->rule->params[i].name;
+
+            if (run->given[i] && strlen(name) == length &&
+                strncmp(name, names, length) == 0) {
+                return true;
+            }
+        }
+        names += length + (names[length] == ',');
+    }
+    return false;
+}
+
+bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
+                               const char *ours)
+{
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        const sonde_rule_param *param = &run->rule->params[i];
+
+        if (run->given[i] && strcmp(param->name, "smdebug") == 0) {
+            return *((const bool *)run->state + param->offset);
+        }
+    }
+    return any_given(run, theirs) && !any_given(run, ours);
+}
+
+bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
+{
+    int64_t *steps = NULL;
+    sonde_vitals *vitals = NULL;
+    size_t count = 0;
+    bool was = false;
+
+    if (run->rules->trial == NULL || run->rules->begin <= 0 ||
+        sonde_trial_vitals_series(run->rules->trial, id, SONDE_MODE_GLOBAL, -1, 0,
+                                  run->rules->begin, &steps, &vitals, &count,
+                                  NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count && !was; i++) {
+        was = vitals[i].zero < vitals[i].count;
+    }
+    sonde_trial_free(steps);
+    sonde_trial_free(vitals);
+    return was;
 }

@@ -78,6 +78,15 @@ static inline bool sonde__builtin_is_input(const sonde_tensor_info *info, uint32
            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype);
 }
 
+/* Whether a tensor may hold -Inf on purpose: a mask of attention, scores that are masked, a
+ * logarithm of 0. */
+static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
+{
+    return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
+           info->role == SONDE_ROLE_INPUT || info->role == SONDE_ROLE_BUFFER ||
+           info->role == SONDE_ROLE_OTHER;
+}
+
 /* True if the last word of the name, after dots and underscores, begins with "bias". */
 bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 /* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)
@@ -124,6 +133,31 @@ int sonde__builtin_wants_any(sonde_rule_run *run, const sonde_tensor_info *info,
                              uint32_t id);
 int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *info,
                                 uint32_t id);
+
+/* What a loss is to its run. Parts of a sum and the losses of two players need not fall,
+ * and what they do says little by itself. */
+typedef enum sonde__builtin_loss {
+    SONDE__LOSS_WHOLE, /* the only loss of the run, or the total of others by its name */
+    SONDE__LOSS_PART   /* one of several */
+} sonde__builtin_loss;
+/* Losses whose names begin with val, eval or test are not counted. Cost: one pass over the
+ * catalogue. */
+sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id);
+
+/* --- rules of smdebug --------------------------------------------------------------- */
+
+/* The parameter of rules that judge otherwise than smdebug documents; type is the rule's
+ * state. */
+#define SONDE__SMDEBUG(type)                                                             \
+    SONDE__FLAG(type, smdebug, "false",                                                  \
+                "judge exactly as smdebug documents the rule; --rule-name sets it")
+/* For init: true if the user has set that parameter, or any of the parameters `theirs`,
+ * which smdebug has, and none of `ours`; both are comma-separated names. */
+bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
+                               const char *ours);
+/* For bind: true if the trial has vital signs of the tensor, with elements that are not 0,
+ * from before the first step that is judged. */
+bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
 
 /* --- while judging ------------------------------------------------------------------ */
 

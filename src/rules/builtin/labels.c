@@ -2,6 +2,7 @@
  * labels.c - class numbers from raw values.
  */
 #include "rules/builtin/labels.h"
+#include "rules/engine.h"
 
 #include "base/memory.h"
 
@@ -68,11 +69,27 @@ bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view 
     return true;
 }
 
+/* Integers that are no labels, by a word of their name. */
+static bool says_otherwise(const char *name)
+{
+    static const char *const words[] = {
+        "action",  "token",    "word",   "user",     "item", "index",
+        "indices", "ids",      "length", "position", "time", "step",
+        "context", "negative", "mask",   "offset",   "edge", "_id"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasestr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id)
 {
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
            info->same_as == id && info->rank == 1 && !sonde_dtype_is_float(info->dtype) &&
-           info->dtype != SONDE_BOOL;
+           info->dtype != SONDE_BOOL && !says_otherwise(info->name);
 }
 
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
@@ -88,6 +105,16 @@ bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
 int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
                                  uint32_t id)
 {
+    const char *names[] = {"labels_collection", "predictions_collection"};
+
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        for (int need = 0; need < 2; need++) {
+            if (strcmp(run->rule->params[i].name, names[need]) == 0 &&
+                sonde_rule_matches(run, i, id)) {
+                return need;
+            }
+        }
+    }
     if (sonde_rule_matches(run, SONDE__LABELS, id) ||
         sonde__builtin_looks_like_labels(info, id)) {
         return SONDE__LABELS;

@@ -19,7 +19,8 @@ void sonde__builtin_labels_free(sonde__builtin_labels *labels);
  * of the largest score along dimension 1 (N, classes), or the only element (N, 1). False
  * if out of memory. */
 bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view);
-/* An integer input of the session, which is probably the target; the input of a loss. */
+/* An integer input of the session, which is probably the target: its name does not say
+ * that it is something else (actions, tokens, ids of users ...). The input of a loss. */
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id);
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info);
 

@@ -2,16 +2,19 @@
  * ClassImbalance - some classes are far more frequent than others, or are hardly ever
  * recognised.
  *
- * The rule checks after each `samples` labels, or after 40 labels per class if that is
- * more. Fires when
+ * The rule checks after each `samples` labels, or after per_class labels for each class
+ * if that is more. Fires when
  *     frequency   the most frequent class has more than threshold_imbalance times the
- *                 samples of the least frequent class that occurs, by two standard
+ *                 samples of the least frequent class that occurs, by `sure` standard
  *                 deviations of both counts (a count of n has about sqrt n); or only one
  *                 class occurs; or
  *     mistakes    at `patience` checks in a row, more than threshold_misprediction of the
  *                 samples of one class are misclassified, while the error over all
  *                 classes is below half of that and has not fallen by a tenth: a network
  *                 that still learns takes up its classes one by one. Needs predictions.
+ *
+ * With more than MANY classes a difference in frequency is usual (words of a language,
+ * kinds of things): the finding is a note.
  *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
  * are those that predictions_regex selects, else the input of the loss; in tensors of
@@ -24,11 +27,13 @@
 #include <math.h>
 #include <string.h>
 
+enum { MANY = 100 };
+
 typedef struct imbalance {
     const char *labels_regex, *predictions_regex;
-    double threshold_imbalance, threshold_misprediction;
-    int64_t samples;
-    bool argmax;
+    double threshold_imbalance, threshold_misprediction, sure;
+    int64_t samples, per_class;
+    bool argmax, smdebug;
     sonde__builtin_labels labels, guesses; /* of this step */
     int64_t seen, seen_guesses, patience;
     int64_t missed[SONDE__CLASSES]; /* checks in a row */
@@ -49,11 +54,33 @@ static const sonde_rule_param params[] = {
                  "labels that are counted before each check"),
     SONDE__COUNT(imbalance, patience, "20", 1, 1e9,
                  "checks in a row at which a class is misclassified"),
+    SONDE__REAL(imbalance, sure, "2", 0, 100,
+                "standard deviations of both counts by which the ratio must exceed "
+                "threshold_imbalance"),
+    SONDE__COUNT(imbalance, per_class, "40", 0, 1e9,
+                 "labels for each class that occurs before its frequency is judged"),
     SONDE__FLAG(imbalance, argmax, "false",
                 "accepted and ignored: the shape tells whether predictions are scores"),
+    SONDE__SMDEBUG(imbalance),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, true, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    imbalance *state = sonde_rule_state(run);
+
+    (void)diag;
+    state->smdebug = sonde__builtin_as_smdebug(
+        run, "samples,threshold_imbalance,threshold_misprediction",
+        "patience,sure,per_class");
+    if (state->smdebug) {
+        state->sure = 0.0;
+        state->per_class = 0;
+        state->patience = 1;
+    }
+    return SONDE_OK;
+}
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
@@ -87,11 +114,12 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
         const double m = (double)state->count[most], l = (double)state->count[least];
 
         ratio = m / l;
-        sure = (m - 2.0 * sqrt(m)) / (l + 2.0 * sqrt(l));
+        sure = (m - state->sure * sqrt(m)) / (l + state->sure * sqrt(l));
     }
     if (sure > state->threshold_imbalance &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "imbalance",
-                         ratio, state->threshold_imbalance)) {
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                         classes > MANY ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         "imbalance", ratio, state->threshold_imbalance)) {
         sonde_rule_say(
             run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
             (long long)state->seen, (long long)state->count[most], most,
@@ -114,14 +142,14 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
         return;
     }
     share_wrong = (double)wrong / (double)all;
-    learns = share_wrong < 0.9 * state->wrong_before ||
-             share_wrong >= 0.5 * state->threshold_misprediction;
+    learns = !state->smdebug && (share_wrong < 0.9 * state->wrong_before ||
+                                 share_wrong >= 0.5 * state->threshold_misprediction);
     if (learns) {
         memset(state->missed, 0, sizeof state->missed);
         state->wrong_before = share_wrong;
     }
     for (int c = 0; c < SONDE__CLASSES; c++) {
-        const double share = state->guessed[c] >= 10
+        const double share = state->guessed[c] >= (state->smdebug ? 1 : 10)
                                  ? (double)state->wrong[c] / (double)state->guessed[c]
                                  : 0.0;
 
@@ -166,7 +194,8 @@ static void step(sonde_rule_run *run)
         }
     }
     state->labels.count = state->guesses.count = 0;
-    if (state->seen >= state->samples && state->seen >= 40 * classes_of(state)) {
+    if (state->seen >= state->samples &&
+        state->seen >= state->per_class * classes_of(state)) {
         judge_frequency(run, state);
         memset(state->count, 0, sizeof state->count);
         state->seen = 0;
@@ -194,9 +223,12 @@ const sonde_rule sonde__builtin_class_imbalance = {
         "Among `samples` labels, the most frequent class is clearly more than "
         "`threshold_imbalance` times as frequent as the least frequent one; or at "
         "`patience` such checks in a row, more than `threshold_misprediction` of a class "
-        "is misclassified while most other classes are not.",
+        "is misclassified while most other classes are not. With `smdebug`, which "
+        "`samples` or a threshold alone imply: after any `samples` labels, the ratio "
+        "itself or the share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
+    .init = init,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
     .step = step,

@@ -2,7 +2,7 @@
  * Confusion - classes are confused with each other.
  *
  * c[i][j] counts the samples of class j that are predicted as class i, over all steps of
- * evaluation. At the end of the run, fires when
+ * evaluation, or over all steps of a program without modes. At the end of the run, fires when
  *     c[i][i] / sum_j c[j][j] < min_diag / classes    for a class i, or
  *     c[j][i] / sum_j c[j][i] > max_off_diag          for classes i and j.
  *
@@ -15,7 +15,7 @@
 enum { MOST = 128 };
 
 typedef struct confusion {
-    const char *labels, *predictions;
+    const char *labels, *predictions, *labels_collection, *predictions_collection;
     double min_diag, max_off_diag;
     int64_t category_no;
     sonde__builtin_labels truth, guesses; /* of this step */
@@ -28,6 +28,10 @@ static const sonde_rule_param params[] = {
     SONDE__REGEX(confusion, labels, ".*labels", "regular expressions that select labels"),
     SONDE__REGEX(confusion, predictions, ".*predictions",
                  "regular expressions that select predictions"),
+    SONDE__COLLECTIONS(confusion, labels_collection, NULL,
+                       "comma-separated collections of labels"),
+    SONDE__COLLECTIONS(confusion, predictions_collection, NULL,
+                       "comma-separated collections of predictions"),
     SONDE__COUNT(confusion, category_no, NULL, 2, MOST,
                  "number of classes (default: the classes that occur)"),
     SONDE__REAL(confusion, min_diag, "0.9", 0, 1,
@@ -137,7 +141,7 @@ const sonde_rule sonde__builtin_confusion = {
                  "`max_off_diag` of a class is predicted as another class.",
     .advice = "Inspect samples of both classes: they may be mislabelled or need other "
               "features.",
-    .modes = 1U << SONDE_MODE_EVAL,
+    .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_GLOBAL,
     .by_name_only = true,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,

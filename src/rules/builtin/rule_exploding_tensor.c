@@ -2,7 +2,11 @@
  * ExplodingTensor - a tensor contains a NaN or, unless only_nan is set, an infinity.
  *
  * Judges all tensors, or those that collection_names and tensor_regex select, with one
- * finding for each. NonFinite names the first one. Evidence: vital signs.
+ * finding for each. NonFinite names the first one. Infinities may be intended: an
+ * activation, an input or a buffer that holds no other bad value than -Inf is accepted
+ * while no tensor is bad otherwise, and later if it held -Inf at such a step (a mask of
+ * attention and the scores that it masks). Tensors that the user selects are all judged.
+ * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 
@@ -17,36 +21,84 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
 
-static void step(sonde_rule_run *run)
+/* Whether a tensor holds -Inf and no other bad value, and may do so. */
+static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 {
-    const exploding *state = sonde_rule_state(run);
+    const sonde_vitals *v = tensor->vitals;
+
+    return v->neg_inf > 0 && v->nan == 0 && v->pos_inf == 0 &&
+           sonde__builtin_may_be_masked(sonde_rule_info(run, tensor->id));
+}
+
+/* Whether a tensor of the step is bad in a way that is never intended. */
+static bool any_sure(sonde_rule_run *run)
+{
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    for (size_t i = 0; i < count && sonde_rule_any_bad(run); i++) {
+    for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        const uint64_t inf = v == NULL || state->only_nan ? 0 : v->pos_inf + v->neg_inf;
-        const uint64_t bad = v == NULL ? 0 : v->nan + inf;
 
-        if (bad > 0 && sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "nonfinite",
-                                        (double)bad, 0.0)) {
-            sonde_rule_say(run, NULL,
-                           "%llu of %llu values are %s: %llu NaN, %llu infinite.",
-                           (unsigned long long)bad, (unsigned long long)v->count,
-                           inf == 0      ? "NaN"
-                           : v->nan == 0 ? "infinite"
-                                         : "NaN or infinite",
-                           (unsigned long long)v->nan, (unsigned long long)inf);
+        if (v != NULL && v->nan + v->pos_inf + v->neg_inf > 0 &&
+            !is_masked(run, &tensors[i])) {
+            return true;
         }
+    }
+    return false;
+}
+
+static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v)
+{
+    const exploding *state = sonde_rule_state(run);
+    const uint64_t inf = state->only_nan ? 0 : v->pos_inf + v->neg_inf;
+    const uint64_t bad = v->nan + inf;
+
+    if (bad > 0 &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "nonfinite", (double)bad, 0.0)) {
+        sonde_rule_say(run, NULL, "%llu of %llu values are %s: %llu NaN, %llu infinite.",
+                       (unsigned long long)bad, (unsigned long long)v->count,
+                       inf == 0      ? "NaN"
+                       : v->nan == 0 ? "infinite"
+                                     : "NaN or infinite",
+                       (unsigned long long)v->nan, (unsigned long long)inf);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const exploding *state = sonde_rule_state(run);
+    const bool chosen = state->collection_names != NULL || state->tensor_regex != NULL;
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const bool any = sonde_rule_any_bad(run);
+    const bool sure = any && any_sure(run);
+
+    for (size_t i = 0; i < count && any; i++) {
+        bool *masks = tensors[i].memory;
+
+        if (tensors[i].vitals == NULL) {
+            continue;
+        }
+        if (!chosen && is_masked(run, &tensors[i])) {
+            *masks = *masks || !sure;
+            if (*masks) {
+                continue;
+            }
+        }
+        judge(run, i, tensors[i].vitals);
     }
 }
 
 const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
-    .condition = "A tensor contains a NaN or, unless `only_nan` is set, an infinity.",
+    .condition =
+        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf "
+        "in activations, inputs and buffers (masks of attention) is accepted "
+        "while no tensor is bad otherwise.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
+    .tensor_size = sizeof(bool),
     .wants = sonde__builtin_wants_any,
     .step = step,
 };

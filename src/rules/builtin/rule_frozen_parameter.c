@@ -1,17 +1,28 @@
 /*
- * FrozenParameter - a parameter has a gradient but does not change.
+ * FrozenParameter - a parameter that should be trained does not change.
  *
- * Fires when, at `patience` comparisons of observed steps in a row, the vital signs of a
- * parameter are the same to the bit, its gradient is not 0, and either
- *     other parameters change (the optimiser lacks this one); or
- *     no parameter changes, although the optimiser works: its state for this parameter
- *     (moments, step counter) changes (the optimiser holds stale copies).
+ * Fires when the vital signs of a parameter stay the same to the bit, and
+ *     alone     at `patience` comparisons of observed steps in a row its gradient is not 0
+ *               and other parameters change: the optimiser lacks it. Or no parameter
+ *               changes, although the optimiser's state for this one (moments, step
+ *               counter) does: the optimiser holds stale copies.
+ *     idle      no parameter changes for `idle` comparisons in a row, or IDLE_AFTER if all
+ *               of the first ones changed something, although gradients are not 0: they
+ *               are cleared or clipped away before the update, or the optimiser holds
+ *               other tensors.
+ *     cut off   after `idle` comparisons a weight has never changed and never had a
+ *               gradient other than 0, while others are trained.
  * A parameter whose expected change is below its precision is ignored. L is the median,
  * over the parameters that changed, of |change of sum| / |sum of gradient|, which is the
- * learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A backbone that is
- * frozen on purpose has no gradient. Where gradients are accumulated over steps, or the
- * learning rate is 0 for a step, nothing fires: parameters and moments do not change
- * either, or not for long enough.
+ * learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
+ * network, that has rested before has to rest three times as long: gradients may be
+ * accumulated over steps, and players may take turns.
+ *
+ * Layers may be frozen on purpose. The finding is a note, not an error, where the rule
+ * cannot distinguish this from a mistake: the optimiser's state for the parameter changes
+ * (its learning rate is 0); or the parameters without a change are the first layers, at
+ * least two or half of them. A weight that is cut off is a warning if trained weights
+ * precede and follow it and few weights are like it; else all of them are one note.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -19,23 +30,37 @@
 #include "rules/builtin/builtin_vitals.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
+enum { IDLE_AFTER = 10 }; /* comparisons */
 
 typedef struct frozen {
-    int64_t patience;
-    size_t linked; /* number of tensors when parameters were linked */
+    int64_t patience, idle;
+    size_t linked;               /* number of tensors when parameters were linked */
+    int64_t compared, changed;   /* comparisons; of them, with any change */
+    int64_t idle_now, idle_most; /* comparisons in a row without a change */
+    size_t weights, still,
+        first_moving; /* weights; that never changed; the first other */
+    bool looked;      /* for weights that are cut off */
+    bool reported;    /* idle, of parameter: */
+    size_t idlest;
 } frozen;
 
 typedef struct tensor_memory {
     size_t gradient, state; /* of a parameter: indices of its tensors */
     sonde_vitals before;
     bool has_before, same;
-    int64_t steps; /* comparisons in a row at which it was the same */
+    bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
+    int64_t steps;           /* comparisons in a row at which it was the same */
+    int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__COUNT(frozen, patience, "2", 1, 1e9, "comparisons in a row"),
+    SONDE__COUNT(frozen, patience, "2", 1, 1e9,
+                 "comparisons in a row of a parameter whose gradient is not 0"),
+    SONDE__COUNT(frozen, idle, "32", 1, 1e9,
+                 "comparisons in a row without any change, or without a gradient"),
 };
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, false},
@@ -52,6 +77,15 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
            : sonde__builtin_is_gradient(info)   ? GRADIENTS
            : info->role == SONDE_ROLE_OPTIMIZER ? STATE
                                                 : SONDE_RULE_IGNORE;
+}
+
+/* The learning rate of plain SGD by the change of a parameter. A gradient may sum to 0, as
+ * that of the last layer of a classifier does: then a lower bound. */
+static double rate_of(const sonde_vitals *now, const sonde_vitals *before,
+                      const sonde_vitals *g)
+{
+    return fabs(g->sum) > 1e-3 * g->l1 ? fabs(now->sum - before->sum) / fabs(g->sum)
+                                       : fabs(now->l1 - before->l1) / g->l1;
 }
 
 /* Compares all tensors but gradients with their last values. Returns L of the file
@@ -74,8 +108,8 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
                 ? tensors[memory->gradient].vitals
                 : NULL;
         if (memory->has_before && !memory->same && g != NULL && changed < MOST_RATES &&
-            fabs(g->sum) > 1e-3 * g->l1 && g->l1 > 0.0) {
-            rates[changed++] = fabs(now->sum - memory->before.sum) / fabs(g->sum);
+            g->l1 > 0.0) {
+            rates[changed++] = rate_of(now, &memory->before, g);
         }
     }
     if (changed == 0) {
@@ -95,20 +129,282 @@ static bool state_changes(const sonde_rule_tensor *tensors, const tensor_memory 
            !state->same;
 }
 
+/* --- alone -------------------------------------------------------------------------- */
+
+static bool is_weight(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    return tensor->need == PARAMETERS && sonde_rule_info(run, tensor->id)->rank >= 2;
+}
+
+/* Counts the weights that never changed, and finds the first parameter that did. */
+static void survey(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    state->weights = state->still = 0;
+    state->first_moving = SIZE_MAX;
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (tensors[i].need != PARAMETERS) {
+            continue;
+        }
+        state->weights += is_weight(run, &tensors[i]);
+        state->still += is_weight(run, &tensors[i]) && !memory->moved;
+        if (memory->moved && state->first_moving == SIZE_MAX) {
+            state->first_moving = i;
+        }
+    }
+}
+
+/* Whether parameter i may be frozen on purpose. */
+static bool may_be_meant(sonde_rule_run *run, size_t i)
+{
+    frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const tensor_memory *memory = tensors[i].memory;
+
+    if (state_changes(tensors, memory)) {
+        return true;
+    }
+    survey(run);
+    return !memory->moved && i < state->first_moving &&
+           (state->still >= 2 || 2 * state->still >= state->weights);
+}
+
 static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                   const sonde_vitals *g, bool others)
 {
     const frozen *state = sonde_rule_state(run);
+    sonde_severity severity = SONDE_SEVERITY_ERROR;
 
-    if (memory->steps >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                         (double)memory->steps, (double)state->patience)) {
+    if (memory->steps < state->patience || memory->steps <= 3 * memory->rest_most) {
+        return;
+    }
+    if (others && may_be_meant(run, i)) {
+        severity = SONDE_SEVERITY_NOTE;
+    }
+    if (sonde_rule_found(run, i, severity, "steps_unchanged", (double)memory->steps,
+                         (double)state->patience)) {
         sonde_rule_say(run, NULL,
-                       "It has a gradient (mean %.3g) but does not change, %s.",
+                       "It has a gradient (mean %.3g) but does not change, %s%s.",
                        g->l1 / (double)g->count,
                        others ? "while other parameters do"
                               : "and neither does any other parameter, while the "
-                                "optimiser's state does");
+                                "optimiser's state does",
+                       severity == SONDE_SEVERITY_NOTE
+                           ? "; if it is frozen on purpose, its gradient is not needed"
+                           : "");
+    }
+}
+
+/* Judges parameter i; rate is L of the file header. */
+static void judge_alone(sonde_rule_run *run, size_t i, double rate)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    tensor_memory *memory = tensors[i].memory;
+    const sonde_vitals *now = tensors[i].vitals;
+    const sonde_vitals *g =
+        memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
+    const bool stuck = memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
+                       sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
+                       (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max
+                                   : state_changes(tensors, memory));
+
+    memory->steps = stuck ? memory->steps + 1 : 0;
+    if (g != NULL) {
+        memory->pulled = memory->pulled || sonde__builtin_nonzero(g) > 0;
+        judge(run, i, memory, g, rate > 0.0);
+    }
+}
+
+/* --- idle --------------------------------------------------------------------------- */
+
+static void report_idle(sonde_rule_run *run, int64_t needed)
+{
+    const frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const tensor_memory *memory = tensors[state->idlest].memory;
+    const sonde_vitals *g = tensors[memory->gradient].vitals;
+
+    if (sonde_rule_found(run, state->idlest, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)state->idle_now, (double)needed)) {
+        sonde_rule_say(run,
+                       "Check that the optimiser holds these parameters and is called, "
+                       "that gradients are not cleared or clipped away before it is, and "
+                       "that the learning rate is not 0.",
+                       "No parameter changed at the last %lld observed steps, although "
+                       "there are gradients; that of this one is the largest (%.3g).",
+                       (long long)state->idle_now, g->abs_max);
+    }
+}
+
+/* Judges the step as a whole. */
+static void judge_idle(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
+    size_t count = 0, most = SIZE_MAX;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool any = false, changed = false;
+    int64_t needed = state->idle;
+
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+        const sonde_vitals *g = NULL;
+
+        if (tensors[i].need != PARAMETERS || tensors[i].vitals == NULL) {
+            continue;
+        }
+        any = any || memory->has_before;
+        changed = changed || (memory->has_before && !memory->same);
+        g = memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
+        if (g != NULL && sonde__builtin_nonzero(g) > 0 && sonde__builtin_bad(g) == 0 &&
+            (most == SIZE_MAX ||
+             g->abs_max > tensors[((tensor_memory *)tensors[most].memory)->gradient]
+                              .vitals->abs_max)) {
+            most = i;
+        }
+    }
+    state->compared += any;
+    state->changed += changed;
+    if (!any || changed || most == SIZE_MAX) {
+        state->idle_most = changed && state->idle_now > state->idle_most
+                               ? state->idle_now
+                               : state->idle_most;
+        state->idle_now = changed ? 0 : state->idle_now;
+        return;
+    }
+    state->idle_now++;
+    if (state->idle_most == 0 && state->changed >= IDLE_AFTER && needed > IDLE_AFTER) {
+        needed = IDLE_AFTER;
+    }
+    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
+        state->idlest = state->reported ? state->idlest : most;
+        state->reported = true;
+        report_idle(run, needed);
+    }
+}
+
+/* --- cut off ------------------------------------------------------------------------ */
+
+static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    const tensor_memory *memory = tensor->memory;
+
+    return is_weight(run, tensor) && memory->has_before && !memory->moved &&
+           !memory->pulled;
+}
+
+/* True if every weight of the same outermost module, and more than one, is cut off: a
+ * teacher, or a copy for targets. */
+static bool is_whole_part(sonde_rule_run *run, size_t i)
+{
+    size_t count = 0, members = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const char *name = sonde_rule_info(run, tensors[i].id)->name;
+    const size_t length = strcspn(name, "./");
+
+    for (size_t k = 0; k < count; k++) {
+        const char *other = sonde_rule_info(run, tensors[k].id)->name;
+
+        if (is_weight(run, &tensors[k]) && strncmp(other, name, length + 1) == 0) {
+            members++;
+            if (!is_cut_off(run, &tensors[k])) {
+                return false;
+            }
+        }
+    }
+    return members > 1;
+}
+
+static bool ends_in_weight(const char *name)
+{
+    const size_t length = strlen(name);
+
+    return length >= 6 && strcmp(name + length - 6, "weight") == 0;
+}
+
+static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, bool between)
+{
+    const frozen *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, i, between ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+                         "steps_without_gradient", (double)state->compared,
+                         (double)state->idle)) {
+        sonde_rule_say(run,
+                       "Check that it requires a gradient, and that nothing (detach, "
+                       "item, numpy, no_grad) cuts it off from the loss.",
+                       between ? "It never had a gradient and never changed, while the "
+                                 "layers before and after it are trained."
+                               : "It and %zu other weights have no gradient and never "
+                                 "changed. That is right if they are frozen on purpose.",
+                       cut - 1);
+    }
+}
+
+/* Reports the weights that are cut off; once. */
+static void judge_cut_off(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
+    size_t count = 0, cut = 0, last = SIZE_MAX, last_trained = 0, trained = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool few = false, others = false;
+
+    state->looked = true;
+    survey(run);
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (is_weight(run, &tensors[i]) && memory->moved && memory->pulled) {
+            trained++;
+            last_trained = i;
+        }
+        cut += is_cut_off(run, &tensors[i]);
+    }
+    few = trained > 0 && 3 * cut <= state->weights;
+    for (size_t i = 0; i < count && trained > 0; i++) {
+        if (is_cut_off(run, &tensors[i])) {
+            const char *name = sonde_rule_info(run, tensors[i].id)->name;
+
+            if (few && i > state->first_moving && i < last_trained &&
+                ends_in_weight(name) && !is_whole_part(run, i)) {
+                report_cut_off(run, i, cut, true);
+            } else {
+                others = true;
+                last = i < state->first_moving || last == SIZE_MAX ? i : last;
+            }
+        }
+    }
+    if (others) {
+        report_cut_off(run, last, cut, false);
+    }
+}
+
+/* --- steps -------------------------------------------------------------------------- */
+
+/* Keeps the values of this step, and how long a parameter rests. */
+static void keep(sonde_rule_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+
+        if (tensors[i].need == GRADIENTS || tensors[i].vitals == NULL) {
+            continue;
+        }
+        if (memory->has_before && !memory->same) {
+            memory->rest_most = memory->moved && memory->rest > memory->rest_most
+                                    ? memory->rest
+                                    : memory->rest_most;
+            memory->moved = true;
+        }
+        memory->rest = memory->same ? memory->rest + 1 : 0;
+        memory->before = *tensors[i].vitals;
+        memory->has_before = true;
     }
 }
 
@@ -127,39 +423,27 @@ static void step(sonde_rule_run *run)
     }
     rate = compare(tensors, count);
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const sonde_vitals *now = tensors[i].vitals, *g = NULL;
-        bool stuck = false;
-
-        if (tensors[i].need != PARAMETERS || now == NULL) {
-            continue;
-        }
-        g = memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
-        stuck = memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
-                sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
-                (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max
-                            : state_changes(tensors, memory));
-        memory->steps = stuck ? memory->steps + 1 : 0;
-        if (g != NULL) {
-            judge(run, i, memory, g, rate > 0.0);
+        if (tensors[i].need == PARAMETERS && tensors[i].vitals != NULL) {
+            judge_alone(run, i, rate);
         }
     }
-    for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-
-        if (tensors[i].need != GRADIENTS && tensors[i].vitals != NULL) {
-            memory->before = *tensors[i].vitals;
-            memory->has_before = true;
-        }
+    judge_idle(run);
+    keep(tensors, count);
+    if (state->compared >= state->idle && !state->looked) {
+        judge_cut_off(run);
     }
 }
 
 const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
-    .summary = "a parameter has a gradient but does not change",
+    .summary = "a parameter that should be trained does not change",
     .condition =
         "Over `patience` observed steps, a parameter stays the same to the bit although "
-        "its gradient is not 0, while other parameters or the optimiser's state change.",
+        "its gradient is not 0, while other parameters or the optimiser's state change; "
+        "or over `idle` observed steps (10 after changes at every step) no parameter "
+        "changes although there are gradients; or after `idle` observed steps a weight "
+        "has had neither a gradient nor a change while others are trained. A note where "
+        "layers may be frozen on purpose.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

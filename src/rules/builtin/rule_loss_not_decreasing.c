@@ -1,7 +1,7 @@
 /*
  * LossNotDecreasing - the loss rises or does not fall.
  *
- * With window 0, as other tools do it: the loss of a step is compared with that of the
+ * With smdebug: the loss of a step is compared with that of the
  * newest step at least num_steps back. Fires when it fell by less than diff_percent
  * percent of that, or rose by more than increase_threshold_percent. The next comparison
  * follows num_steps later. The loss of single batches is noisy, so most healthy runs
@@ -16,23 +16,34 @@
  * a trend does not affect: for independent means, the median of their magnitudes is BEND
  * times it.
  *
- * Judges the loss tensors of training steps or, if use_losses_collection is false, the
+ * A loss that never falls below its first window is flat: see judge_flat.
+ *
+ * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false, the
  * tensors that collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
 
+#include "base/fail.h"
+#include "base/macros.h"
+
 #include <math.h>
+#include <string.h>
+#include <strings.h>
 
 typedef struct not_decreasing {
-    const char *collection_names, *tensor_regex;
-    bool use_losses_collection;
-    int64_t num_steps, window;
+    const char *collection_names, *tensor_regex, *mode;
+    bool use_losses_collection, smdebug;
+    int64_t num_steps, window, flat;
     double diff_percent, increase_threshold_percent;
+    unsigned modes;  /* a bit for each mode that is judged */
+    uint64_t judged; /* steps */
 } not_decreasing;
 
-enum { KEPT = 64 }; /* saved steps looked back over, at most */
+enum { KEPT = 64 };     /* saved steps looked back over, at most */
+#define CONSTANT 1e-6   /* largest spread of a constant, relative */
+#define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
@@ -46,6 +57,8 @@ typedef struct tensor_memory {
     double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
+    double first, first_error; /* mean of the first window and its standard error */
+    double least, most;        /* of all losses */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -53,15 +66,43 @@ static const sonde_rule_param params[] = {
     SONDE__FLAG(not_decreasing, use_losses_collection, "true",
                 "judge the loss tensors as well"),
     SONDE__COUNT(not_decreasing, num_steps, "10", 1, 1e9,
-                 "steps to look back (with window=0)"),
+                 "steps to look back (with smdebug)"),
     SONDE__REAL(not_decreasing, diff_percent, "0.1", 0, 100,
-                "smallest acceptable decrease, in percent (with window=0)"),
+                "smallest acceptable decrease, in percent (with smdebug)"),
     SONDE__REAL(not_decreasing, increase_threshold_percent, "5", 0, 1e9,
                 "largest acceptable increase, in percent"),
     SONDE__COUNT(not_decreasing, window, "50", 0, 1e9,
-                 "observed steps that are averaged; 0: compare single steps"),
+                 "observed steps that are averaged; 0: as with smdebug"),
+    SONDE__COUNT(not_decreasing, flat, "4", 0, 1e9,
+                 "windows after which a loss that never fell is flat; 0: do not check"),
+    SONDE__TEXT(not_decreasing, mode, NULL,
+                "the steps that are judged: TRAIN, EVAL, PREDICT or GLOBAL for all "
+                "(default: TRAIN; with smdebug: GLOBAL)"),
+    SONDE__SMDEBUG(not_decreasing),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    static const char *const names[] = {"TRAIN", "EVAL", "PREDICT", "GLOBAL"};
+    not_decreasing *state = sonde_rule_state(run);
+    const char *mode = NULL;
+
+    state->smdebug =
+        state->window == 0 ||
+        sonde__builtin_as_smdebug(run, "num_steps,diff_percent,mode", "window,flat");
+    mode = state->mode != NULL ? state->mode : names[state->smdebug ? 3 : 0];
+    for (unsigned i = 0; i < SONDE_COUNT_OF(names); i++) {
+        const char *dot = strrchr(mode, '.'); /* modes.TRAIN, ModeKeys.TRAIN */
+
+        if (strcasecmp(dot != NULL ? dot + 1 : mode, names[i]) == 0) {
+            state->modes = i == SONDE_MODE_GLOBAL ? ~0U : 1U << i;
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, "LossNotDecreasing:mode",
+                       "TRAIN, EVAL, PREDICT or GLOBAL", "'%s'", mode);
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -116,6 +157,38 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
     memory->saved++;
 }
 
+/*
+ * A loss that has never been below its first window, by more than chance, is flat. One
+ * that is the same number at every step is an error of the program; one that fluctuates
+ * may still be on its first plateau, and not every loss is meant to fall: a note, and
+ * only after three times as long.
+ */
+static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+{
+    const not_decreasing *state = sonde_rule_state(run);
+    const bool constant =
+        memory->most - memory->least <= CONSTANT * fmax(fabs(memory->first), 1e-30);
+    const double both = sqrt(memory->first_error * memory->first_error +
+                             memory->best_error * memory->best_error);
+    const double fell = memory->first - memory->best;
+
+    if (state->flat == 0 || memory->windows < (constant ? 1 : 3) * state->flat ||
+        fabs(memory->first) < AT_ITS_END || fell > 2.0 * both ||
+        fell > state->diff_percent / 100.0 * fabs(memory->first)) {
+        return;
+    }
+    if (sonde_rule_found(run, i, constant ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+                         "percent_fallen", 100.0 * fell / fabs(memory->first),
+                         state->diff_percent)) {
+        sonde_rule_say(run,
+                       "Check that gradients reach the parameters, that the optimiser "
+                       "has them, and the learning rate.",
+                       "The loss does not fall: it was %.5g over the first %lld steps "
+                       "and has not been below %.5g since.",
+                       memory->first, (long long)state->window, memory->best);
+    }
+}
+
 static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const not_decreasing *state = sonde_rule_state(run);
@@ -124,6 +197,10 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     const double both = sqrt(error * error + memory->best_error * memory->best_error);
 
+    if (memory->windows == 0) {
+        memory->first = mean;
+        memory->first_error = error;
+    }
     if (memory->windows == 0 || mean < memory->best) {
         memory->best = mean;
         memory->best_error = error;
@@ -155,25 +232,41 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
                        "and stays there.",
                        (long long)state->window, memory->best, mean);
     }
+    judge_flat(run, i, memory);
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const not_decreasing *state = sonde_rule_state(run);
+
+    if (state->judged == 0) {
+        sonde_rule_lacked(run, "no loss was recorded at a step of mode %s",
+                          state->mode != NULL ? state->mode : "train");
+    }
 }
 
 static void step(sonde_rule_run *run)
 {
-    const not_decreasing *state = sonde_rule_state(run);
+    not_decreasing *state = sonde_rule_state(run);
+    const bool judged = (state->modes >> sonde_rule_at(run)->mode & 1U) != 0;
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    for (size_t i = 0; i < count; i++) {
+    state->judged += judged;
+    for (size_t i = 0; i < count && judged; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
         if (v == NULL || sonde__builtin_bad(v) > 0 || v->count == 0) {
             continue;
         }
-        if (state->window == 0) {
+        if (state->smdebug) {
             compare_steps(run, i, memory, v->mean);
             continue;
         }
+        memory->least = memory->saved > 0 ? fmin(memory->least, v->mean) : v->mean;
+        memory->most = memory->saved > 0 ? fmax(memory->most, v->mean) : v->mean;
+        memory->saved++;
         memory->sum += v->mean;
         memory->sumsq += v->mean * v->mean;
         if (++memory->in_window >= state->window) {
@@ -186,12 +279,16 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition = "Averaged over `window` steps, the loss is more than "
-                 "`increase_threshold_percent` % above its best, twice in a row. With "
-                 "window=0: within num_steps the loss fell by less than `diff_percent` % "
-                 "or rose by more than `increase_threshold_percent` %.",
+                 "`increase_threshold_percent` % above its best, twice in a row; or over "
+                 "`flat` windows it is the same number (a note: over three times as "
+                 "many, it has not fallen). With `smdebug`, which `num_steps`, "
+                 "`diff_percent` or `mode` imply: every `num_steps` steps, the loss has "
+                 "fallen by less than `diff_percent` % since, or has risen by more than "
+                 "`increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
-    .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
+    .init = init,
     .wants = wants,
     .step = step,
+    .finish = finish,
 };

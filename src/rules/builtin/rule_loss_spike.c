@@ -8,7 +8,16 @@
  * Losses of small batches can differ by a factor of a hundred, so no large loss of A is
  * left out, and B is compared with the distribution of A, not only with its size. For
  * independent losses of any one distribution, this happens about once in 10^9 steps. A
- * spike that recovers sooner does not fire. Evidence: vital signs of losses.
+ * spike that recovers sooner does not fire.
+ *
+ * A loss can also rise because its targets move: those of value learning come from the
+ * network itself, and the losses of two players rise in turns. The finding is an error if
+ * the loss is the only one or the total, was above 0 before, and either
+ *     weights moved at the jump, in one step, MOVED times as far as at any step of A; or
+ *     the median of B is above FAR times the first losses of the run; or
+ *     no weights are seen.
+ * Else it is a note. By vital signs, weights move at least by the change of their norm or
+ * of their mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -16,16 +25,25 @@
 #include <math.h>
 #include <string.h>
 
-enum { BEFORE = 64, FEW = 16, MOST = 256 };
+enum { BEFORE = 64, FEW = 16, MOST = 256, LOSSES = 0, WEIGHTS = 1, FIRST = 5 };
+#define MOVED 3.0
+#define FAR 10.0
 
 typedef struct spike {
     double factor;
     int64_t patience, least;
+    double move; /* of all weights at this step */
+    bool moves;  /* any weight was compared */
 } spike;
 
 typedef struct tensor_memory {
     double losses[BEFORE + MOST]; /* the last ones, oldest first */
+    double moves[BEFORE + MOST];  /* of weights at these steps; NaN: not seen */
     size_t count;
+    double first; /* mean of the first ones */
+    int64_t firsts;
+    sonde_vitals before; /* of a weight */
+    int64_t last;
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -35,7 +53,17 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, BEFORE,
                  "observed steps that are needed before the jump"),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
+                                        {"weights", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return sonde__builtin_is_loss(info, id) ? LOSSES
+           : info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id)
+               ? WEIGHTS
+               : SONDE_RULE_IGNORE;
+}
 
 /* --- ranks -------------------------------------------------------------------------- */
 
@@ -57,13 +85,49 @@ static size_t tenth(size_t count)
 
 /* --- judging ------------------------------------------------------------------------ */
 
-static void take(tensor_memory *memory, double loss, size_t room)
+static void take(tensor_memory *memory, double loss, double move, size_t room)
 {
     if (memory->count == room) {
         memmove(memory->losses, memory->losses + 1, (room - 1) * sizeof *memory->losses);
+        memmove(memory->moves, memory->moves + 1, (room - 1) * sizeof *memory->moves);
         memory->count--;
     }
-    memory->losses[memory->count++] = loss;
+    memory->losses[memory->count] = loss;
+    memory->moves[memory->count++] = move;
+    if (memory->firsts < FIRST) {
+        memory->firsts++;
+        memory->first += (loss - memory->first) / (double)memory->firsts;
+    }
+}
+
+static double largest(const double *values, size_t count)
+{
+    double most = NAN;
+
+    for (size_t i = 0; i < count; i++) {
+        most = fmax(most, values[i]); /* ignores NaN */
+    }
+    return most;
+}
+
+/* Error or note, by the file header. later: the median of B. */
+static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                            size_t before, double median, double later)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    /* the loss shows a change of the weights one step later */
+    const size_t jump = before - 1;
+    const double usual = largest(memory->moves, jump);
+    const double at = largest(memory->moves + jump, memory->count - jump);
+    const bool moved = isnan(usual) || isnan(at) || at > MOVED * usual;
+
+    if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
+        median <= 0.0) {
+        return SONDE_SEVERITY_NOTE;
+    }
+    return moved || later > FAR * memory->first ? SONDE_SEVERITY_ERROR
+                                                : SONDE_SEVERITY_NOTE;
 }
 
 static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
@@ -74,6 +138,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
     const double *after = memory->losses + before;
     const double now = memory->losses[memory->count - 1];
     double sorted[BEFORE], later[MOST], limit = 0.0;
+    sonde_severity severity = SONDE_SEVERITY_NOTE;
 
     /* The last loss usually decides; sorting takes longer. */
     if (count_above(memory->losses, before, now) > tenth(before)) {
@@ -88,29 +153,62 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
     memcpy(later, after, patience * sizeof *later);
     sonde__builtin_sort(later, patience);
     limit = fmax(limit, state->factor * sorted[before < FEW ? before - 1 : before / 2]);
-    if (limit > 0.0 && later[patience / 2] > limit &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", now, limit)) {
+    if (limit <= 0.0 || later[patience / 2] <= limit) {
+        return;
+    }
+    severity = grade(run, i, memory, before, sorted[before / 2], later[patience / 2]);
+    if (sonde_rule_found(run, i, severity, "mean", now, limit)) {
         sonde_rule_say(run, NULL,
                        "It jumped from about %.4g to %.4g %zu observed steps ago and has "
-                       "not recovered (now %.4g).",
-                       sorted[before / 2], later[patience / 2], patience - 1, now);
+                       "not recovered (now %.4g)%s.",
+                       sorted[before / 2], later[patience / 2], patience - 1, now,
+                       severity == SONDE_SEVERITY_NOTE
+                           ? "; it is one of several, or its targets may have changed, "
+                             "since weights moved as before"
+                           : "");
     }
+}
+
+/* Adds the least change of a weight since the step before. */
+static void take_weight(sonde_rule_run *run, tensor_memory *memory, const sonde_vitals *v)
+{
+    spike *state = sonde_rule_state(run);
+    const sonde_vitals *before = &memory->before;
+    const double steps = (double)sonde__builtin_steps_since(run, &memory->last);
+    const double n = (double)sonde__builtin_finite(v);
+
+    if (steps > 0.0) {
+        const double by_norm = fabs(sqrt(v->sumsq) - sqrt(before->sumsq));
+        const double by_mean = fabs(v->mean - before->mean) * sqrt(n);
+
+        state->move += fmax(by_norm, by_mean) / steps;
+        state->moves = true;
+    }
+    memory->before = *v;
 }
 
 static void step(sonde_rule_run *run)
 {
-    const spike *state = sonde_rule_state(run);
+    spike *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
+    state->move = 0.0;
+    state->moves = false;
     for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
+        if (tensors[i].need == WEIGHTS && tensors[i].vitals != NULL) {
+            take_weight(run, tensors[i].memory, tensors[i].vitals);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
         if (v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
-        take(memory, v->mean, BEFORE + (size_t)state->patience);
+        take(memory, v->mean, state->moves ? state->move : (double)NAN,
+             BEFORE + (size_t)state->patience);
         if (memory->count >= (size_t)(state->least + state->patience)) {
             judge(run, i, memory);
         }
@@ -122,11 +220,13 @@ const sonde_rule sonde__builtin_loss_spike = {
     .summary = "the loss jumps and does not recover",
     .condition = "Over the last `patience` observed steps, the median loss is above "
                  "`factor` times the median of the 64 steps before, and nine tenths of "
-                 "the losses are above nine tenths of those.",
+                 "the losses are above nine tenths of those. A note for one of several "
+                 "losses, and where the weights move as before and the loss stays within "
+                 "ten times its first values: targets may move, as in value learning.",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = sonde__builtin_wants_loss,
+    .wants = wants,
     .step = step,
 };

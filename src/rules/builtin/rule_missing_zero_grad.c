@@ -18,6 +18,11 @@
  *              grows by less than half as much as |g|: sums grow by equal parts, while a
  *              gradient that grows by a factor, as when it leaves a plateau, has an f
  *              that grows by the same factor.
+ * Gradients of smooth losses do all this for some steps. So the rule fires at once only
+ * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the largest
+ * before: sums leave the range of gradients quickly. Else it has to hold at OFTEN of the
+ * last WINDOW steps.
+ *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
  * or not from so low. A step at which no parameter changes does not count: gradients that
@@ -39,6 +44,11 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define NOISE 0.02
 #define OPPOSED (-0.25)
 #define SMOOTH 0.95
+#define LIKE 0.7
+#define LESS_LIKE 0.45
+#define NEARLY_ALL 95.0
+#define ABOVE 1.5
+enum { OFTEN = 8, WINDOW = 16 };
 
 /* Of one step, over all parameters. */
 typedef struct norms {
@@ -52,6 +62,8 @@ typedef struct zero_grad {
     norms last[MOST_STEPS];
     norms at; /* this step */
     double fresh_before;
+    double largest; /* |g| so far, without the last `patience` steps */
+    uint32_t held;  /* bit i: the condition held i steps ago */
     bool paired;
 } zero_grad;
 
@@ -227,6 +239,55 @@ static bool are_sums(const zero_grad *state)
            slope / weights < 0.5 * log(last->now / first->before) / (double)n;
 }
 
+/* Whether the sums have left the range of gradients. */
+static bool is_clear(const zero_grad *state, double percent)
+{
+    const int64_t n = state->patience;
+    const norms *first = &state->last[state->streak % n];
+    const norms *last = &state->last[(state->streak - 1) % n];
+    double fresh = 0.0;
+
+    for (int64_t k = 0; k < n; k++) {
+        fresh += state->last[k].fresh / (double)n;
+    }
+    return fresh > (percent > NEARLY_ALL ? LESS_LIKE : LIKE) * first->before &&
+           last->now > ABOVE * fmax(state->largest, first->before);
+}
+
+static bool holds_often(uint32_t held)
+{
+    int count = 0;
+
+    for (int i = 0; i < WINDOW; i++) {
+        count += (held >> i & 1U) != 0;
+    }
+    return count >= OFTEN;
+}
+
+/* Judges the last `patience` steps. */
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
+    zero_grad *state = sonde_rule_state(run);
+    double percent = 0.0;
+
+    state->held <<= 1;
+    if (state->streak < state->patience) {
+        return;
+    }
+    percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
+    state->held |= percent >= SHARE;
+    if (percent >= SHARE && (is_clear(state, percent) || holds_often(state->held)) &&
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR,
+                         "percent_summed", percent, SHARE)) {
+        sonde_rule_say(run, NULL,
+                       "Each gradient is that of the previous step plus a new one: "
+                       "gradients add up (the norm is now %.3g, the new part %.3g).",
+                       sqrt(state->at.now), sqrt(state->at.fresh));
+    }
+    state->largest =
+        fmax(state->largest, state->last[state->streak % state->patience].before);
+}
+
 static void step(sonde_rule_run *run)
 {
     zero_grad *state = sonde_rule_state(run);
@@ -240,18 +301,7 @@ static void step(sonde_rule_run *run)
         take_step(state, tensors, count);
     }
     state->pairs += state->paired;
-    if (state->streak >= state->patience && are_sums(state)) {
-        const double percent = percent_summed(state, tensors, count);
-
-        if (percent >= SHARE &&
-            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR,
-                             "percent_summed", percent, SHARE)) {
-            sonde_rule_say(run, NULL,
-                           "Each gradient is that of the previous step plus a new one: "
-                           "gradients add up (the norm is now %.3g, the new part %.3g).",
-                           sqrt(state->at.now), sqrt(state->at.fresh));
-        }
-    }
+    judge(run, tensors, count);
     state->fresh_before = sqrt(state->at.fresh);
     state->at = (norms){0};
     state->paired = false;
@@ -281,7 +331,8 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .summary = "gradients are not cleared between steps",
     .condition =
         "Over `patience` steps, three quarters of all gradients equal the previous "
-        "gradient plus a new part that has a steady size and does not oppose it.",
+        "gradient plus a new part that has a steady size and does not oppose it; and "
+        "gradients leave their range, or this holds at half of the last steps.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -3,9 +3,9 @@
  *
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
  * parameters last, because their value at a step is the one after its update. -Inf in an
- * activation counts only if another tensor of the step is bad, because masks and
- * log-probabilities use it. Then it does not count in a tensor that had -Inf at a good
- * step, nor if an input of the step has it: there it is intended, and the finding names
+ * activation, an input or a buffer counts only if another tensor of the step is bad,
+ * because masks and log-probabilities use it. Then it does not count in a tensor that had
+ * -Inf at a good step, nor if an input or a buffer of the step has it: there it is intended, and the finding names
  * the tensor that went wrong because of it (for example a row that is entirely masked).
  * There is one finding for each tensor that was the first of a step; bad steps that
  * follow without a good one in between belong to it. Evidence: vital signs.
@@ -78,15 +78,9 @@ static int rank_of(const sonde_tensor_info *info)
     return 5;
 }
 
-static bool may_be_minus_infinite(const sonde_tensor_info *info)
-{
-    return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
-           info->role == SONDE_ROLE_INPUT;
-}
-
 static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vitals *v)
 {
-    return v->nan == 0 && v->pos_inf == 0 && may_be_minus_infinite(info);
+    return v->nan == 0 && v->pos_inf == 0 && sonde__builtin_may_be_masked(info);
 }
 
 /* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
@@ -104,7 +98,9 @@ static bool is_sure(sonde_rule_run *run, bool *masked)
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
             sure = sure || !only_minus_infinite(info, v);
-            *masked = *masked || (only_minus_infinite(info, v) && rank_of(info) == 0);
+            *masked =
+                *masked || (only_minus_infinite(info, v) &&
+                            (rank_of(info) == 0 || info->role == SONDE_ROLE_BUFFER));
         }
     }
     return sure;

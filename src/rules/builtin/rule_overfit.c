@@ -4,7 +4,7 @@
  * A round is a sequence of training steps and the evaluation that follows it. Fires when
  * for `patience` rounds in a row
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
- * and, unless rising is 0, of the means of CALM rounds
+ * and, unless rising is 0 or the rule judges as smdebug's, of the means of CALM rounds
  *     that of evaluation is above its least so far by that share, and by more than SWINGS
  *         times the fluctuation of evaluations, and
  *     that of training is below its value then by that share.
@@ -26,6 +26,7 @@ typedef struct overfit {
     const char *tensor_regex;
     int64_t start_step, patience;
     double ratio_threshold, rising;
+    bool smdebug;
 } overfit;
 
 enum { CALM = 3, REMEMBERED = 16 };
@@ -59,8 +60,20 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(overfit, rising, "0.05", 0, 1e9,
                 "relative rise of the evaluation loss above its best, and fall of the "
                 "training loss, that is needed; 0: none"),
+    SONDE__SMDEBUG(overfit),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    overfit *state = sonde_rule_state(run);
+
+    (void)diag;
+    if (sonde__builtin_as_smdebug(run, "ratio_threshold,patience", "rising")) {
+        state->rising = 0.0;
+    }
+    return SONDE_OK;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -187,11 +200,14 @@ const sonde_rule sonde__builtin_overfit = {
     .condition = "For `patience` rounds, the mean evaluation loss exceeds the mean "
                  "training loss by more than `ratio_threshold`; and averaged over three "
                  "rounds it is `rising` above its best, by more than it fluctuates, "
-                 "while the training loss is lower by as much.",
+                 "while the training loss is lower by as much. With `smdebug`, which "
+                 "`ratio_threshold` or `patience` without `rising` imply: the first "
+                 "condition alone.",
     .advice = "Keep the weights of the best evaluation; use more data, augmentation, "
               "dropout or weight decay, or a smaller network.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),
+    .init = init,
     .wants = wants,
     .step = step,
     .finish = finish,

@@ -8,11 +8,16 @@
 
 typedef struct stalled {
     double threshold;
-    bool followed;
+    bool stop_training_on_fire, followed;
+    const char *training_job_name_prefix;
 } stalled;
 
 static const sonde_rule_param params[] = {
     SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a new step"),
+    SONDE__FLAG(stalled, stop_training_on_fire, "false",
+                "sonde rules asks the run to stop, as the action 'stop' does"),
+    SONDE__TEXT(stalled, training_job_name_prefix, NULL,
+                "stop it only if the name of its folder begins so"),
 };
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

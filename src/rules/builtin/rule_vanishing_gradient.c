@@ -6,6 +6,10 @@
  *              of the step (where all gradients are small, the network has converged); or
  *     gone     all elements are 0, which they were not before, while another gradient is
  *              not 0; or
+ *     all      the largest mean |g| of the step is below threshold, and that is not the
+ *              end of learning: the loss is not near 0, and either gradients were as
+ *              small at the first step that is judged, or they became so at once, not
+ *              step by step; or
  *     profile  among at least four weights, from the output to the input, gradients
  *              shrink at nearly every layer, and by a factor of `profile` in all.
  * The mean is over elements that are not 0: rows of an embedding that a batch does not
@@ -14,20 +18,35 @@
  * start is frozen, and a gradient that doubles within the patience is growing; neither
  * fires.
  *
- * Evidence: vital signs of gradients.
+ * With smdebug: at any step, the mean of |g| over all elements is below threshold.
+ *
+ * Evidence: vital signs of gradients; losses, if there are any.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { LEAST_LAYERS = 4 };
+enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1 };
+/* A loss is near 0 below this, or below this part of its first value. */
+#define LOSS_END 1e-4
+#define LOSS_PART 0.02
+/* Gradients that fall by more than this from one observed step to the next do so at once.
+ * Between steps that lie further apart they may fall further. */
+#define AT_ONCE 1e-3
 
 typedef struct vanishing {
     double threshold, relative, profile;
     int64_t patience;
-    bool biases;
-    size_t layers; /* weights among the tensors */
+    bool biases, smdebug;
+    size_t layers;           /* weights among the tensors */
+    double largest;          /* mean |g| of the last step with gradients */
+    int64_t last;            /* see sonde__builtin_steps_since */
+    double first_loss, loss; /* NaN: none yet */
+    bool any, all;           /* a step had gradients; at the last, all had vanished */
+    bool bad;         /* no gradient of the last step with gradients is finite ... */
+    int64_t bad_from; /* ... since this one */
 } vanishing;
 
 typedef struct tensor_memory {
@@ -49,14 +68,30 @@ static const sonde_rule_param params[] = {
                 "ratio of the first to the last layer's gradient below which gradients "
                 "vanish; 0: do not check"),
     SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
+    SONDE__SMDEBUG(vanishing),
 };
-static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_VITALS, false, false},
+                                        {"losses", SONDE_HOW_VITALS, true, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    vanishing *state = sonde_rule_state(run);
+
+    (void)diag;
+    state->smdebug =
+        sonde__builtin_as_smdebug(run, "threshold", "patience,relative,profile,biases");
+    state->first_loss = state->loss = (double)NAN;
+    return SONDE_OK;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
+    }
     return sonde__builtin_is_gradient(info) && sonde__builtin_is_own(info, id)
-               ? 0
+               ? GRADIENTS
                : SONDE_RULE_IGNORE;
 }
 
@@ -69,6 +104,10 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     tensor_memory *memory = tensors[i].memory;
 
     (void)diag;
+    if (tensors[i].need != GRADIENTS) {
+        return SONDE_OK;
+    }
+    memory->alive = sonde__builtin_was_nonzero(run, tensors[i].id);
     memory->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
     memory->judged = memory->weight || info->rank >= 2 || state->biases;
     state->layers += memory->weight;
@@ -84,7 +123,8 @@ static double take_means(sonde_rule_tensor *tensors, size_t count)
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
-        memory->seen = v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0;
+        memory->seen = tensors[i].need == GRADIENTS && v != NULL &&
+                       sonde__builtin_bad(v) == 0 && v->count > 0;
         if (memory->seen) {
             const uint64_t n = sonde__builtin_nonzero(v);
 
@@ -151,10 +191,61 @@ static int64_t last_small(tensor_memory *memory, bool small)
     return memory->small;
 }
 
+/* The mean of the losses of this step, if it has any. */
+static void take_loss(vanishing *state, const sonde_rule_tensor *tensors, size_t count)
+{
+    double sum = 0.0;
+    size_t losses = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (tensors[i].need == LOSSES && v != NULL && v->count > 0 &&
+            sonde__builtin_bad(v) == 0) {
+            sum += fabs(v->mean);
+            losses++;
+        }
+    }
+    if (losses > 0) {
+        state->loss = sum / (double)losses;
+        state->first_loss = isnan(state->first_loss) ? state->loss : state->first_loss;
+    }
+}
+
+static bool has_learnt(const vanishing *state)
+{
+    return state->loss < LOSS_END || state->loss < LOSS_PART * state->first_loss;
+}
+
+/* True if all gradients of this step have vanished; largest: their largest mean. */
+static bool all_vanished(sonde_rule_run *run, double largest)
+{
+    vanishing *state = sonde_rule_state(run);
+    const int64_t steps = sonde__builtin_steps_since(run, &state->last);
+    const bool small = largest < state->threshold;
+    const bool began =
+        !state->any || largest < state->largest * pow(AT_ONCE, fmax((double)steps, 1.0));
+
+    state->all = small && !has_learnt(state) && (state->all || began);
+    state->largest = largest;
+    state->any = true;
+    return state->all;
+}
+
 static void report(sonde_rule_run *run, const tensor_memory *memory, double largest,
                    bool on_the_way)
 {
-    if (memory->now <= 0.0) {
+    const vanishing *state = sonde_rule_state(run);
+
+    if (state->all) {
+        sonde_rule_say(run,
+                       "Look for dead units or saturated activations behind it: lower "
+                       "the learning rate, and check the loss and what is detached.",
+                       "The gradients of all parameters have vanished: the mean of "
+                       "|gradient| is %.3g here and nowhere above %.3g, so nothing "
+                       "learns.",
+                       memory->now, largest);
+    } else if (memory->now <= 0.0) {
         sonde_rule_say(run,
                        "Look for dead units after it: lower the learning rate, or use a "
                        "leaky activation.",
@@ -174,12 +265,43 @@ static void report(sonde_rule_run *run, const tensor_memory *memory, double larg
     }
 }
 
-static void step(sonde_rule_run *run)
+/* The condition that smdebug documents. */
+static void judge_as_smdebug(sonde_rule_run *run)
+{
+    const vanishing *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const bool finite = v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
+        const double mean = finite ? v->l1 / (double)v->count : (double)NAN;
+
+        if (tensors[i].need == GRADIENTS && mean < state->threshold &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", mean,
+                             state->threshold)) {
+            sonde_rule_say(run, NULL, "The mean of |gradient| is %.3g, below %.3g.", mean,
+                           state->threshold);
+        }
+    }
+}
+
+static bool any_seen(const sonde_rule_tensor *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (((const tensor_memory *)tensors[i].memory)->seen) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void judge(sonde_rule_run *run, double largest)
 {
     const vanishing *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const double largest = take_means(tensors, count);
+    const bool all = all_vanished(run, largest);
     const size_t far = state->layers >= LEAST_LAYERS && state->profile > 0
                            ? vanished_on_the_way(tensors, count, state->profile)
                            : count;
@@ -192,7 +314,7 @@ static void step(sonde_rule_run *run)
         const bool gone = memory->now <= 0.0 && memory->alive && largest > 0.0;
 
         if (memory->seen && memory->judged &&
-            last_small(memory, tiny || gone || i == far) >= state->patience &&
+            last_small(memory, tiny || gone || all || i == far) >= state->patience &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", memory->now,
                              i == far && !tiny ? state->profile * largest
                                                : state->threshold)) {
@@ -201,18 +323,77 @@ static void step(sonde_rule_run *run)
     }
 }
 
+/* Whether any gradient of this step can be judged. */
+static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
+    vanishing *state = sonde_rule_state(run);
+    size_t bad = 0, finite = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (tensors[i].need == GRADIENTS && v != NULL && v->count > 0) {
+            bad += sonde__builtin_bad(v) > 0;
+            finite += sonde__builtin_bad(v) == 0;
+        }
+    }
+    if (finite > 0) {
+        state->bad = false;
+    } else if (bad > 0 && !state->bad) {
+        state->bad = true;
+        state->bad_from = sonde_rule_at(run)->global_step;
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const vanishing *state = sonde_rule_state(run);
+
+    if (state->bad) {
+        sonde_rule_lacked(run,
+                          "all gradients are NaN or infinite from step %lld on, see "
+                          "NonFinite",
+                          (long long)state->bad_from);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    vanishing *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    note_bad(run, tensors, count);
+    if (state->smdebug) {
+        judge_as_smdebug(run);
+        return;
+    }
+    take_loss(state, tensors, count);
+    const double largest = take_means(tensors, count);
+
+    if (any_seen(tensors, count)) {
+        judge(run, largest);
+    }
+}
+
 const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
     .condition = "Over `patience` observed steps, the mean of |gradient| (of elements "
                  "that are not 0) is below `threshold` and below `relative` times the "
-                 "step's largest; or all elements have become 0; or gradients shrink by "
-                 "a factor of `profile` from the last layer to the first.",
+                 "step's largest; or all elements have become 0; or all gradients are "
+                 "below `threshold` from the first step on or from one step to the next, "
+                 "while the loss is not near 0; or gradients shrink by a factor of "
+                 "`profile` from the last layer to the first. With `smdebug`, which "
+                 "`threshold` alone implies: the mean of |gradient| of any gradient is "
+                 "below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
+    .init = init,
     .wants = wants,
     .bind = bind,
     .step = step,
+    .finish = finish,
 };

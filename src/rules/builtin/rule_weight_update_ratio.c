@@ -49,10 +49,28 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(update_ratio, slow, "3e-5", 0, 1,
                 "largest ratio at which nothing is learnt; 0: do not check"),
     SONDE__COUNT(update_ratio, patience, "1", 1, 1e9, "comparisons in a row"),
+    SONDE__COUNT(update_ratio, small_patience, "10", 1, 1e9,
+                 "comparisons in a row below small_threshold"),
+    SONDE__SMDEBUG(update_ratio),
 };
 static const sonde_rule_need needs[] = {
     {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, true},
     {"losses", SONDE_HOW_VITALS, true, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    update_ratio *state = sonde_rule_state(run);
+
+    (void)diag;
+    state->smdebug = sonde__builtin_as_smdebug(
+        run, "num_steps,large_threshold,small_threshold,epsilon",
+        "fast,slow,patience,small_patience");
+    if (state->smdebug) {
+        state->fast = state->slow = 0.0;
+        state->patience = state->small_patience = 1;
+    }
+    return SONDE_OK;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -251,13 +269,17 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
     .condition = "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above "
-                 "`large_threshold` or below `small_threshold`; or the median of r over "
+                 "`large_threshold`, or below `small_threshold` at `small_patience` "
+                 "comparisons in a row; or the median of r over "
                  "the weights is above 2 `fast` at three steps in a row, or above `fast` "
                  "while the loss does not fall; or the largest r is below `slow` over "
-                 "the first 40 steps while the loss does not fall.",
+                 "the first 40 steps while the loss does not fall. With `smdebug`, which "
+                 "`num_steps`, `epsilon` or a threshold alone imply: r is above "
+                 "`large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
+    .init = init,
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -2,6 +2,7 @@
  * update_large.c - WeightUpdateRatio: a weight changes by more than its own size.
  *
  * Fires when r of a weight is above large_threshold at `patience` comparisons in a row.
+ * With smdebug, r is not divided by the steps between, and weights near 0 count in full.
  */
 #include "rules/builtin/update_ratio.h"
 
@@ -9,8 +10,9 @@ void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
-    const bool large = update->tame / update->steps > state->large_threshold;
-    const double ratio = update->ratio / update->steps;
+    const double ratio = state->smdebug ? update->ratio : update->ratio / update->steps;
+    const double judged = state->smdebug ? ratio : update->tame / update->steps;
+    const bool large = judged > state->large_threshold;
 
     *streak = large ? *streak + 1 : 0;
     if (*streak >= state->patience &&

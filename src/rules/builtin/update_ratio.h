@@ -78,7 +78,8 @@ typedef struct sonde__builtin_update_slow {
 
 /* The state of the rule. */
 typedef struct sonde__builtin_update_ratio {
-    int64_t num_steps, patience;
+    int64_t num_steps, patience, small_patience;
+    bool smdebug;
     double large_threshold, small_threshold, epsilon, fast, slow;
     sonde__builtin_updates step;
     sonde__builtin_update_fast fast_state;

@@ -2,14 +2,10 @@
  * update_small.c - WeightUpdateRatio: a weight hardly changes.
  *
  * Fires when 0 < r < small_threshold (a weight that does not change at all is
- * FrozenParameter's) at `patience`, and at least SMALL_ON_END, comparisons in a row in
- * which r has not doubled: a weight after a branch that begins at 0 wakes slowly.
+ * FrozenParameter's) at small_patience comparisons in a row in which r has not doubled: a
+ * weight after a branch that begins at 0 wakes slowly. With smdebug, r = 0 counts.
  */
 #include "rules/builtin/update_ratio.h"
-
-#include "base/macros.h"
-
-enum { SMALL_ON_END = 10 };
 
 void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak,
@@ -17,14 +13,15 @@ void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const double ratio = update->ratio;
-    const bool small = update->exact && ratio > 0.0 && ratio < state->small_threshold;
+    const bool small = update->exact && (ratio > 0.0 || state->smdebug) &&
+                       ratio < state->small_threshold;
 
     if (!small || *streak == 0 || ratio > 2.0 * *first) {
         *streak = 0;
         *first = ratio;
     }
     *streak += small;
-    if (*streak >= SONDE_MAX(state->patience, (int64_t)SMALL_ON_END) &&
+    if (*streak >= state->small_patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "update_ratio", ratio,
                          state->small_threshold)) {
         sonde_rule_say(run, "Raise the learning rate.",

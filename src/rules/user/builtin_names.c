@@ -3,6 +3,7 @@
  */
 #include "rules/engine.h"
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include "observe/tensor_names.h"
 
@@ -30,6 +31,21 @@ static const char *rule_name_at(const void *list, size_t i)
     return ((const sonde_rule *const *)list)[i]->name;
 }
 
+/* Names that smdebug gives to rules that have another name here. */
+static const struct {
+    const char *theirs, *ours;
+} names_of_smdebug[] = {{"StalledTrainingRule", "StalledTraining"}};
+
+static const char *own_name(const char *name)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(names_of_smdebug); i++) {
+        if (strcasecmp(names_of_smdebug[i].theirs, name) == 0) {
+            return names_of_smdebug[i].ours;
+        }
+    }
+    return name;
+}
+
 sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_diag *diag)
 {
     const sonde_rule *const *table = sonde__rule_builtins;
@@ -37,7 +53,7 @@ sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_di
     char near[SONDE__NEAREST_TEXT] = "";
 
     for (size_t i = 0; i < count; i++) {
-        if (strcasecmp(table[i]->name, name) == 0) {
+        if (strcasecmp(table[i]->name, own_name(name)) == 0) {
             *rule = table[i];
             return SONDE_OK;
         }

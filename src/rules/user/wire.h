@@ -73,8 +73,7 @@ SONDE_API void sonde__user_wire_init(sonde__user_wire *wire, int fd, double seco
 SONDE_API void sonde__user_wire_fini(sonde__user_wire *wire);
 
 SONDE_API void sonde__user_wire_begin(sonde__user_wire *wire, sonde__user_wire_kind kind);
-SONDE_API void sonde__user_wire_put_bytes(sonde__user_wire *wire, const void *bytes,
-                                          size_t size);
+void sonde__user_wire_put_bytes(sonde__user_wire *wire, const void *bytes, size_t size);
 SONDE_API void sonde__user_wire_put_u32(sonde__user_wire *wire, uint32_t value);
 SONDE_API void sonde__user_wire_put_i64(sonde__user_wire *wire, int64_t value);
 SONDE_API void sonde__user_wire_put_f64(sonde__user_wire *wire, double value);
@@ -82,7 +81,7 @@ SONDE_API void sonde__user_wire_put_text(sonde__user_wire *wire,
                                          const char *text); /* or NULL */
 /* size bytes for the caller to fill, at a multiple of 8 of the payload; borrowed until
  * the next put. NULL if out of memory. */
-SONDE_API void *sonde__user_wire_room(sonde__user_wire *wire, size_t size);
+void *sonde__user_wire_room(sonde__user_wire *wire, size_t size);
 /* SONDE_ENOMEM if the message did not fit into memory; then it is dropped. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_end(sonde__user_wire *wire);
 /* Sends all messages that have ended. SONDE_EEND if the other end is closed,
@@ -92,11 +91,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_flush(sonde__user_wire *wire)
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_take(sonde__user_wire *wire,
                                                         sonde__user_message *message);
 
-SONDE_API const void *sonde__user_take_bytes(sonde__user_message *message, size_t size);
+const void *sonde__user_take_bytes(sonde__user_message *message, size_t size);
 SONDE_API uint32_t sonde__user_take_u32(sonde__user_message *message);
 SONDE_API int64_t sonde__user_take_i64(sonde__user_message *message);
 SONDE_API double sonde__user_take_f64(sonde__user_message *message);
-SONDE_API const char *sonde__user_take_text(sonde__user_message *message);
+const char *sonde__user_take_text(sonde__user_message *message);
 /* A required text: "" and bad if it is NULL. */
 SONDE_API const char *sonde__user_need_text(sonde__user_message *message);
 /* The bytes that sonde__user_wire_room reserved, at the same multiple of 8. */

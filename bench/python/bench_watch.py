@@ -1,0 +1,167 @@
+"""What sonde.watch adds to a step of PyTorch, as a share of the step without it.
+
+    bench_watch.py [--model NAME ...] [--threads 1] [--rounds 60]
+
+Two equal models train in turns of a few steps each, one of them watched, recorded and judged;
+the time is the processor time of the training thread (with several torch threads: the wall
+clock), the median of the differences of neighbouring turns. Prints `name, share` lines.
+
+    weights_gradients   weights and gradients at every step
+    default             sonde.watch(model, optimizer, run=...)
+    everything          every=1
+    hundredth           every=100
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+from torch import nn
+
+import sonde
+
+EVERY = {
+    "weights_gradients": {"losses": 1, "gradients": 1, "weights": 1, "updates": 0, "buffers": 0,
+                          "optimizer": 0, "activations": 0},
+    "default": None,
+    "everything": 1,
+    "hundredth": 100,
+}
+
+
+class Block(nn.Module):
+    def __init__(self, channels, out, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.relu = nn.ReLU()
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.short = nn.Identity() if stride == 1 and channels == out else \
+            nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x):
+        y = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(y)) + self.short(x))
+
+
+def resnet18():
+    layers, channels = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()], 64
+    for out, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [Block(channels, out, stride), Block(out, out, 1)]
+        channels = out
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+class Transformer(nn.Module):
+    def __init__(self, vocabulary=1000, width=256, length=128, layers=2):
+        super().__init__()
+        self.embed = nn.Embedding(vocabulary, width)
+        self.place = nn.Parameter(torch.zeros(length, width))
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True)
+            for _ in range(layers))
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, tokens):
+        x = self.embed(tokens) + self.place
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x).flatten(0, 1)
+
+
+def models():
+    cnn = lambda: nn.Sequential(
+        nn.Conv2d(1, 5, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(5, 12, 5), nn.ReLU(),
+        nn.GroupNorm(3, 12), nn.Flatten(), nn.Linear(972, 100), nn.ReLU(), nn.Linear(100, 10))
+    mlp = lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 320), nn.ReLU(),
+                                nn.Linear(320, 100), nn.ReLU(), nn.Linear(100, 10))
+    images = lambda *shape: (torch.randn(shape), torch.randint(10, shape[:1]))
+    return {
+        "cnn_16": (cnn, images(16, 1, 28, 28)),
+        "mlp_1000": (mlp, images(1000, 1, 28, 28)),
+        "transformer": (Transformer, (torch.randint(1000, (8, 128)),
+                                      torch.randint(1000, (8 * 128,)))),
+        "resnet18_64": (resnet18, images(64, 3, 32, 32)),
+    }
+
+
+class Program:
+    """A model that trains on one batch."""
+
+    def __init__(self, make, batch, run=None, every=None):
+        torch.manual_seed(0)
+        self.model, self.batch = make(), batch
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 1e-3, momentum=0.9)
+        self.watch = None
+        if run is not None:
+            self.watch = sonde.watch(self.model, self.optimizer, run=run, every=every,
+                                     on_finding=None)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(self.model(self.batch[0]), self.batch[1])
+        loss.backward()
+        self.optimizer.step()
+
+
+def turn(program, steps, clock):
+    before = clock()
+    for _ in range(steps):
+        program.step()
+    return (clock() - before) / steps
+
+
+def measure(make, batch, every, rounds, clock):
+    """(share added, seconds of a bare step)."""
+    folder = tempfile.mkdtemp()
+    try:
+        bare = Program(make, batch)
+        seen = Program(make, batch, os.path.join(folder, "run"), every)
+        for _ in range(60):  # past the first steps, at which all is seen
+            bare.step()
+            seen.step()
+        once = turn(bare, 3, clock)
+        steps = 10 * max(1, round(0.005 / once))  # whole periods of the default
+        added, plain = [], []
+        for _ in range(rounds):
+            first = turn(bare, steps, clock)
+            watched = turn(seen, steps, clock)
+            second = turn(bare, steps, clock)
+            plain.append(min(first, second))
+            added.append(watched - (first + second) / 2)
+        seen.watch.close()
+        step = statistics.median(plain)
+        return statistics.median(added) / step, step
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--model", action="append", choices=list(models()))
+    parser.add_argument("--kind", action="append", choices=list(EVERY))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
+    for name, (make, batch) in models().items():
+        if options.model and name not in options.model:
+            continue
+        for kind, every in EVERY.items():
+            if options.kind and kind not in options.kind:
+                continue
+            rounds = max(3, options.rounds // (10 if name in ("transformer", "resnet18_64") else 1))
+            share, step = measure(make, batch, every, rounds, clock)
+            print(f"watch_torch_{name}_{kind}_{options.threads}t, {100 * share:.2f} %   "
+                  f"# step {1e3 * step:.2f} ms, added {1e6 * share * step:.0f} us", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+"""See every tensor of a neural network while it trains, and find the one that went wrong first.
+
+    import sonde
+    watch = sonde.watch(model, optimizer, run="runs/first")     # nothing else changes
+    for x, y in loader: ...
+
+    run = sonde.open("runs/first")
+    run.series("gradient/fc1.weight", "l2")
+    run.findings()
+"""
+
+from ._sonde import BadValueError, NotFoundError, SondeError, StateError, StorageError
+from .reading import Frame, Run, TensorInfo, open
+from .records import Finding, FindingError, Vitals
+from .watching import Watch, watch
+
+__version__ = "0.1.0"
+__all__ = ["BadValueError", "Finding", "FindingError", "Frame", "NotFoundError", "Run",
+           "SondeError", "StateError", "StorageError", "TensorInfo", "Vitals", "Watch", "open",
+           "watch"]

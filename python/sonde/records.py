@@ -1,0 +1,83 @@
+"""What watching and reading return: findings and vital signs."""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """Something that is wrong with a run: one for a rule and a tensor (docs/rules.md)."""
+
+    rule: str
+    severity: str  # "note", "warning" or "error"
+    tensor: str  # "" for the whole run
+    mode: str
+    step: int  # global, at which the condition held first
+    mode_step: int  # the same step, within the mode
+    last_step: int  # global, at which the condition held last
+    steps: int  # observed steps at which the condition held
+    statistic: str
+    value: float  # of the statistic, at the first step
+    threshold: float
+    message: str
+    advice: str
+    id: str  # the same whoever judges the run, and when
+
+    def __str__(self) -> str:
+        where = f" in {self.tensor}" if self.tensor else ""
+        return f"{self.severity}: {self.rule}{where} at step {self.step}: {self.message}"
+
+    def _repr_html_(self) -> str:
+        colour = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
+        text = html.escape
+        return (f'<div style="border-left:4px solid {colour};padding:4px 12px">'
+                f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>step {self.step}</i><br>"
+                f"{text(self.message)}<br><small>{text(self.advice)}</small></div>")
+
+
+class FindingError(RuntimeError):
+    """Raised at the end of the step of a finding, with on_finding="raise"."""
+
+    def __init__(self, finding: Finding):
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+class Vitals(NamedTuple):
+    """Counts over all elements of a tensor; extremes and sums over the finite ones."""
+
+    count: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    zero: int
+    min: float  # +inf if no element is finite
+    max: float  # -inf if none is
+    abs_min: float
+    abs_max: float
+    mean: float
+    m2: float  # sum of (x - mean)²
+    l1: float
+    sumsq: float
+    sum: float
+
+    @property
+    def finite(self) -> int:
+        """The number of finite elements."""
+        return self.count - self.nan - self.pos_inf - self.neg_inf
+
+    @property
+    def std(self) -> float:
+        """The population standard deviation; NaN if there is a NaN or an infinity."""
+        if self.finite != self.count or self.count == 0:
+            return math.nan
+        return math.sqrt(self.m2 / self.count)
+
+    @property
+    def l2(self) -> float:
+        """The Euclidean norm; NaN or inf where an element is."""
+        if self.nan:
+            return math.nan
+        return math.inf if self.finite != self.count else math.sqrt(self.sumsq)

@@ -1,0 +1,433 @@
+"""sonde.watch: a program that trains with PyTorch, watched.
+
+A step of training begins with the forward pass of a watched model that is in training mode
+with gradients enabled, and ends when the optimiser has stepped; several backward passes
+before that are micro-batches of one step. A forward pass of a model in evaluation mode is a
+step of mode eval. This file decides what is due and keeps steps; torch_hooks.py knows where
+PyTorch has its tensors; everything that is measured, recorded or judged is C.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _sonde
+from .records import Finding, FindingError, Vitals
+
+if TYPE_CHECKING:
+    import torch
+
+MODES = {"train": 0, "eval": 1, "predict": 2, "global": 3}
+REASONS = {"finished": 0, "interrupted": 1, "failed": 2, "rule": 3}
+EVERY = {"losses": 1, "gradients": 1, "weights": 10, "updates": 10, "buffers": 10,
+         "optimizer": 10, "activations": 10}
+FIRST_STEPS = 20  # of a mode, at all of which everything is due
+_LINES_PER_RULE = 3  # findings that are printed of one rule
+
+_open: list["Watch"] = []
+
+
+def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
+    """Steps between observations of each kind; 0: never."""
+    if every is None:
+        return dict(EVERY)
+    if isinstance(every, int):
+        every = dict.fromkeys(EVERY, every)
+    unknown = sorted(set(every) - set(EVERY))
+    if unknown:
+        raise _sonde.BadValueError(f"every: unknown kind '{unknown[0]}' (expected "
+                                   f"{', '.join(EVERY)})")
+    wrong = [kind for kind, steps in every.items() if not isinstance(steps, int) or steps < 0]
+    if wrong:
+        raise _sonde.BadValueError(f"every: '{wrong[0]}' is {every[wrong[0]]!r} (expected a "
+                                   "number of steps, 0 for never)")
+    return {**EVERY, **every}
+
+
+def _configuration(save: Any) -> str:
+    """A hook's configuration as JSON or YAML text: what raw values are saved, and when."""
+    if isinstance(save, (str, os.PathLike)):
+        with open(save, encoding="utf-8") as file:
+            return file.read()
+    kept = {"reductions": ["mean"], "every": 1}  # the vital signs of whatever is shown
+    whole: dict[str, Any] = {"vitals_every": 1, "collections": {
+        name: dict(kept) for name in ("activations", "activation_gradients", "optimizer_state",
+                                      "buffers", "inputs", "outputs", "updates")}}
+    if isinstance(save, int) and not isinstance(save, bool):
+        whole["every"] = save
+    elif isinstance(save, Mapping):
+        collections = {**whole["collections"], **save.get("collections", {})}
+        whole = {**whole, **save, "collections": collections}
+    elif save is None:
+        for name in ("weights", "biases", "gradients"):
+            whole["collections"][name] = {"save": False}
+        whole["collections"]["losses"] = {"every": 1}
+    else:
+        raise _sonde.BadValueError(f"save: {save!r} (expected a number of steps, a mapping or "
+                                   "the path of a hook's configuration)")
+    return json.dumps(whole)
+
+
+def _worker(rank: int | None, world: int | None) -> tuple[int, int]:
+    """This process's number and how many there are: given, or as torchrun says."""
+    if rank is None:
+        rank = int(os.environ.get("RANK", 0)) if "WORLD_SIZE" in os.environ else 0
+    if world is None:
+        world = int(os.environ.get("WORLD_SIZE", 1))
+    if not 0 <= rank < world:
+        raise _sonde.BadValueError(f"rank: {rank} (expected 0 to {world - 1})")
+    return rank, world
+
+
+class Watch:
+    """A program that is being watched; sonde.watch makes one.
+
+    Closed at exit, after an exception too; a context manager closes it sooner."""
+
+    def __init__(self, *, run: str | os.PathLike[str] | None, every: Any, save: Any,
+                 rules: str | Sequence[str] | None, on_finding: Any, resume: str | None,
+                 rank: int | None, world: int | None):
+        rank, world = _worker(rank, world)
+        if rules is not None and not isinstance(rules, str):
+            rules = ",".join(rules)
+        if not (on_finding in ("log", "raise", None) or callable(on_finding)):
+            raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
+                                       "a function or None)")
+        self.path = os.fspath(run) if run is not None else None
+        self.every = _intervals(every)
+        self.on_finding = on_finding
+        self.closed = False
+        self._hooks: Any = None
+        self._mode: str | None = None  # as the program says; None: as the model says
+        self._step: tuple[str, int] | None = None  # the step that is on: mode, number
+        self._paused = False
+        self._printed: dict[str, int] = {}
+        self._kept: list[Finding] = []  # after close
+        self._core = _sonde.Watch(self.path, _configuration(save) if run is not None else None,
+                                  rules, rank, world, resume, self._rules_every(),
+                                  10 * self._rules_every(), _unwrap, self._found)
+        self._process = os.getpid()
+        self._judging = rules is not None
+        self._losses: dict[str, int] = {}
+        self._extra: dict[str, int] = {}
+        _open.append(self)
+        _prepare_exit()
+
+    def _rules_every(self) -> int:
+        """Steps between the rules' looks at all tensors: those of the rarest kind."""
+        return max(1, *self.every.values())
+
+    # --- steps: used by torch_hooks -------------------------------------------------------
+
+    @property
+    def watching(self) -> bool:
+        """Whether anything is observed now: not closed, paused, or in a forked process."""
+        return not self.closed and not self._paused and os.getpid() == self._process
+
+    @property
+    def stepping(self) -> str | None:
+        """The mode of the step that is on; None: between steps."""
+        return self._step[0] if self._step is not None else None
+
+    def _begin(self, mode: str) -> None:
+        self._step = (mode, self._core.begin(MODES[mode]))
+
+    def _due(self, kind: str) -> bool:
+        """Whether a kind of tensor is due at the step that is on."""
+        assert self._step is not None
+        every, number = self.every[kind], self._step[1]
+        return every > 0 and (number < FIRST_STEPS or number % every == 0)
+
+    def _end(self) -> None:
+        if self._step is not None:
+            self._step = None
+            self._core.end()
+
+    # --- findings -------------------------------------------------------------------------
+
+    def _found(self, row: tuple[Any, ...]) -> None:
+        finding = Finding(*row)
+        if callable(self.on_finding):
+            self.on_finding(finding)
+        elif self.on_finding is not None:
+            self._print(finding)
+            if self.on_finding == "raise" and finding.severity == "error" and not self.closed:
+                raise FindingError(finding)
+
+    def _print(self, finding: Finding) -> None:
+        count = self._printed.get(finding.rule, 0) + 1
+        self._printed[finding.rule] = count
+        if count <= _LINES_PER_RULE:
+            where = f"{finding.tensor}: " if finding.tensor else ""
+            print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
+                  f"{finding.message}", file=sys.stderr)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All findings so far, in the order found."""
+        return self._kept if self.closed else [Finding(*row) for row in self._core.findings()]
+
+    # --- for the program ------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """The global step that is on, or the last one; -1 before the first."""
+        return -1 if self.closed else self._core.where()[1]
+
+    def loss(self, value: Any, name: str = "loss") -> Any:
+        """Shows a loss and returns it. Not needed for tensors on which backward() is
+        called: these are seen there."""
+        self._show_loss(name, value)
+        return value
+
+    def _show_loss(self, name: str, value: Any) -> None:
+        if not self.watching:
+            return
+        if self._step is None:
+            self._begin(self._mode or "train")
+        tensor = value if hasattr(value, "shape") else _array(float(value))
+        if name not in self._losses:
+            self._losses[name] = self._declare(name, "loss", tensor, "", "", 1)
+        self._core.see(self._losses[name], tensor, True)
+
+    def scalar(self, name: str, value: float) -> None:
+        """Records a number as the tensor scalar/<name>."""
+        if self.watching:
+            self._core.scalar(name, float(value))
+
+    def record(self, name: str, tensor: Any, role: str = "other") -> None:
+        """Shows a tensor or array of the program's own at the step that is on, under a name
+        and with a role ("weight", "gradient", "activation", "input", "other" ...)."""
+        if not self.watching:
+            return
+        if self._step is None:
+            self._begin(self._mode or "train")
+        if name not in self._extra:
+            self._extra[name] = self._declare(name, role, tensor, "", "", 0)
+        self._core.see(self._extra[name], tensor, True)
+
+    @contextlib.contextmanager
+    def mode(self, mode: str) -> Iterator[None]:
+        """Steps inside are of this mode ("train", "eval" or "predict"), whatever the model
+        says."""
+        if mode not in MODES:
+            raise _sonde.BadValueError(f"mode: '{mode}' (expected {', '.join(MODES)})")
+        before, self._mode = self._mode, mode
+        try:
+            yield
+        finally:
+            self._mode = before
+
+    def step_end(self) -> None:
+        """Ends the step: for loops without an optimiser of PyTorch's."""
+        if self._hooks is not None:
+            self._hooks.finish_step()
+        self._end()
+
+    def vitals(self, name: str) -> Vitals | None:
+        """The vital signs of a tensor at the last step, from memory; None: not due."""
+        row = None if self.closed else self._core.vitals(name)
+        return None if row is None else Vitals(*row)
+
+    def pause(self) -> None:
+        """Observes nothing until resume."""
+        self._end()
+        self._paused = True
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self._paused = False
+
+    def remove(self) -> None:
+        """Takes every hook off the model and the optimisers; the run stays open."""
+        if self._hooks is not None:
+            self._hooks.remove()
+            self._hooks = None
+
+    def close(self, reason: str = "finished", text: str | None = None) -> None:
+        """Removes the hooks, lets the rules finish, closes the run and prints the verdict.
+
+        StorageError: records were lost; the message says how many and why."""
+        if self.closed:
+            return
+        self.remove()
+        self.closed = True
+        _open.remove(self)
+        if os.getpid() != self._process:
+            return
+        self._step = None
+        try:
+            self._core.close(REASONS[reason], text)
+        finally:
+            self._kept = [Finding(*row) for row in self._core.findings()]
+            self._print_verdict()
+
+    def _print_verdict(self) -> None:
+        if not self._judging or self.on_finding is None:
+            return
+        rules, steps = self._core.judged()
+        counts = {kind: sum(f.severity == kind for f in self._kept)
+                  for kind in ("error", "warning")}
+        said = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items() if count]
+        if said:
+            first = next(f for f in self._kept if f.severity in counts and
+                         (f.severity == "error" or not counts["error"]))
+            where = f" in {first.tensor}" if first.tensor else ""
+            more = f"; sonde rules {self.path}" if self.path else ""
+            print(f"sonde: {', '.join(said)}: {first.rule}{where} at step {first.step}: "
+                  f"{first.message}{more}", file=sys.stderr)
+        elif rules == 0:
+            print("sonde: not judged: no rule had the data it needs", file=sys.stderr)
+        else:
+            print(f"sonde: OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
+
+    # --- declaring ------------------------------------------------------------------------
+
+    def _declare(self, name: str, role: str, tensor: Any, module: str, op: str,
+                 when: int) -> int:
+        """A new slot; when: 0 none, 1 forward, 2 backward, 3 update."""
+        if role not in _ROLES:
+            raise _sonde.BadValueError(f"role: '{role}' (expected {', '.join(_ROLES)})")
+        readable = _unwrap(tensor) if _needs_unwrapping(tensor) else tensor
+        return self._core.add(name, _ROLES[role], readable, module, op, when)
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.close("interrupted" if issubclass(kind, KeyboardInterrupt) else "failed",
+                       kind.__name__)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"step {self.step}"
+        return f"Watch({self.path!r}, {state}, {len(self.findings)} findings)"
+
+    def _repr_html_(self) -> str:
+        return "".join(finding._repr_html_() for finding in self.findings) or repr(self)
+
+
+_ROLES = {name: number for number, name in enumerate(
+    ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", "input", "output",
+     "activation", "activation_gradient", "scalar", "other"))}
+
+
+def _array(value: float) -> Any:
+    import array
+    return array.array("d", [value])
+
+
+def _needs_unwrapping(tensor: Any) -> bool:
+    device = getattr(tensor, "device", None)
+    return device is not None and getattr(device, "type", "cpu") != "cpu" or \
+        getattr(tensor, "is_sparse", False) or hasattr(tensor, "_local_tensor")
+
+
+def _unwrap(tensor: Any) -> Any:
+    """What C can read of a tensor that has no memory as it is; None: nothing."""
+    local = getattr(tensor, "_local_tensor", None)  # the shard of a distributed tensor
+    if local is not None:
+        return local.detach()
+    if getattr(tensor, "is_meta", False):
+        return None
+    if getattr(tensor, "is_sparse", False):
+        return tensor.detach().coalesce().values()
+    if hasattr(tensor, "detach"):
+        plain = tensor.detach().cpu()
+        if plain is not tensor and not hasattr(type(plain), "__dlpack_c_exchange_api__"):
+            return plain.numpy()
+        return plain.resolve_conj().resolve_neg()
+    return None
+
+
+# --- the end of the program -----------------------------------------------------------------
+
+_exit_prepared = False
+
+
+def _prepare_exit() -> None:
+    """Open watches are closed at exit and when SIGTERM comes, unless the program has a handler
+    of its own for that."""
+    global _exit_prepared
+    if _exit_prepared:
+        return
+    _exit_prepared = True
+    atexit.register(_close_all)
+    if threading.current_thread() is threading.main_thread() and \
+            signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _on_sigterm)
+
+
+def _on_sigterm(number: int, frame: object) -> None:
+    _close_all("interrupted", "SIGTERM")
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _close_all(reason: str | None = None, text: str | None = None) -> None:
+    failure = getattr(sys, "last_value", None)  # the uncaught exception, if there is one
+    if reason is None and isinstance(failure, KeyboardInterrupt):
+        reason, text = "interrupted", "KeyboardInterrupt"
+    elif reason is None and isinstance(failure, FindingError):
+        reason, text = "rule", str(failure)
+    elif reason is None and failure is not None:
+        reason, text = "failed", f"{type(failure).__name__}: {failure}"
+    for watch_ in list(_open):
+        try:
+            watch_.close(reason or "finished", text)
+        except Exception as problem:  # nothing above can take it
+            print(f"sonde: {problem}", file=sys.stderr)
+
+
+def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module] | None"
+          = None,
+          optimizer: "torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None" = None, *,
+          run: str | os.PathLike[str] | None = None,
+          every: int | Mapping[str, int] | None = None,
+          save: int | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+          rules: str | Sequence[str] | None = "default",
+          on_finding: Callable[[Finding], None] | str | None = "log",
+          scaler: Any = None, resume: str | None = None, rank: int | None = None,
+          world: int | None = None) -> Watch:
+    """Watches a training program from its next forward pass on.
+
+    model       one module, several, or a mapping of names to modules
+    optimizer   one or several; a step ends when all of them have stepped
+    run         the folder to record in; None: judged in memory, nothing is written
+    every       steps between observations: a number, or {"losses", "gradients", "weights",
+                "updates", "buffers", "optimizer", "activations": number}; 0: never. Everything
+                is observed at the first 20 steps. Default: losses and gradients at every step,
+                the rest at every 10th
+    save        raw values: every so many steps, or a hook's configuration (docs/recording.md)
+                as a mapping or a file. Default: those of losses only
+    rules       "default", or "Name:parameter=value" ...; None: nothing is judged
+    on_finding  "log" prints it, "raise" also raises FindingError for an error, a function is
+                called with it; None
+    scaler      the GradScaler: steps that it skips end too
+    resume      the id of the run in the folder, or "any", to go on with
+    rank, world this process among several; default: as torchrun says
+
+    Weights are bit-identical with and without. BadValueError, StateError: before the first
+    step. Without a model, a program shows tensors by Watch.record and ends steps itself.
+    """
+    made = Watch(run=run, every=every, save=save, rules=rules, on_finding=on_finding,
+                 resume=resume, rank=rank, world=world)
+    try:
+        if model is not None or optimizer is not None:
+            from .torch_hooks import Hooks
+            made._hooks = Hooks(made, model, optimizer, scaler)
+    except BaseException:
+        made.on_finding = None
+        made.close("failed")
+        raise
+    return made

@@ -1,0 +1,637 @@
+/*
+ * smdebug_index.c - an index file of smdebug's: what was saved of a step; see smdebug.c.
+ *
+ *     {"meta": {"mode": "TRAIN", "mode_step": 3, "event_file_name": "events/..."},
+ *      "tensor_payload": [{"tensorname", "start_idx", "length"}],
+ *      "shape_payload": [{"tensorname", "originalname", "shape"}]}
+ *
+ * Dtype and shape are in the records themselves: the first record of a tensor is read for
+ * the catalogue, a value's own when it is asked for. Payloads are taken in two passes:
+ *
+ *     1  values                  a raw item each
+ *     2  smdebug/reductions/...  statistics of a tensor: a row item for each tensor that
+ *                                has no value in this file
+ *        feature_importance/T/F  XGBoost writes a number a feature: together they are also
+ *                                the vector feature_importance/T
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "import/smdebug_state.h"
+#include "observe/tensor_roles.h"
+#include "trial/run_file.h"
+#include "trial/trial_catalogue.h"
+#include "trial/worker.h"
+
+#include <assert.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define REDUCTIONS "smdebug/reductions/"
+#define IMPORTANCE "feature_importance/"
+#define NO_SHAPE "only statistics of it were saved; its shape was not"
+
+typedef struct index_reader {
+    sonde_trial *trial;
+    sonde__trial_worker *worker;
+    const char *where;
+    sonde_diag *diag;
+    const json_t *object;
+    int64_t step;
+    sonde_mode mode;
+    int64_t mode_step;
+    uint32_t index; /* of the step */
+    sonde__trial_file *file;
+} index_reader;
+
+/* A payload whose fields have been checked. */
+typedef struct payload {
+    const char *name;
+    uint64_t offset, bytes;
+} payload;
+
+static uint32_t segment_of(const index_reader *reader)
+{
+    return (uint32_t)(reader->file - reader->worker->files[SONDE__FILE_SEGMENT].items);
+}
+
+static bool read_payload(const json_t *object, payload *out)
+{
+    const char *name = json_string_value(json_object_get(object, "tensorname"));
+    const json_t *start = json_object_get(object, "start_idx");
+    const json_t *length = json_object_get(object, "length");
+
+    if (name == NULL || name[0] == '\0' || strlen(name) > SONDE__MOST_NAME ||
+        !json_is_integer(start) || json_integer_value(start) < 0 ||
+        !json_is_integer(length) || json_integer_value(length) < 0 ||
+        json_integer_value(length) > INT64_MAX - json_integer_value(start)) {
+        return false;
+    }
+    *out = (payload){name, (uint64_t)json_integer_value(start),
+                     (uint64_t)json_integer_value(length)};
+    return true;
+}
+
+static const json_t *payloads_of(const index_reader *reader)
+{
+    return json_object_get(reader->object, "tensor_payload");
+}
+
+/* --- declaring -------------------------------------------------------------------- */
+
+/* Whether a module is the root: its parameters are called Net_fc1.weight. */
+static bool is_root(const sonde_trial *trial, const char *module, size_t length)
+{
+    for (uint32_t id = 0; id < sonde_catalogue_count(trial->catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(trial->catalogue, id);
+
+        if ((info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS) &&
+            strncmp(info->name, module, length) == 0 && info->name[length] == '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Net_input_0 is an input of the program. */
+static void find_program_input(const index_reader *reader, sonde_tensor_info *info)
+{
+    const char *tail = strstr(info->name, "_input_");
+
+    if (info->role == SONDE_ROLE_ACTIVATION && tail != NULL &&
+        is_root(reader->trial, info->name, (size_t)(tail - info->name))) {
+        info->role = SONDE_ROLE_INPUT;
+        info->pass = SONDE_PASS_NONE;
+    }
+}
+
+/* Finds the payload of that name in the index file. */
+static bool find_payload(const index_reader *reader, const char *name, payload *out)
+{
+    const json_t *payloads = payloads_of(reader);
+
+    for (size_t i = 0; i < json_array_size(payloads); i++) {
+        if (read_payload(json_array_get(payloads, i), out) &&
+            strcmp(out->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether output is max(input, 0) of an input with negative elements. */
+static bool is_rectified(const float *input, const float *output, size_t count)
+{
+    size_t negative = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (output[i] != (input[i] > 0.0F ? input[i] : 0.0F)) {
+            return false;
+        }
+        negative += input[i] < 0.0F;
+    }
+    return negative > 0;
+}
+
+/* A module whose name does not tell its op (net.1) is a ReLU if its first output is that of
+ * a ReLU for its first input. view: the output. */
+static void find_relu(const index_reader *reader, const sonde_view *view,
+                      sonde_tensor_info *info)
+{
+    char name[SONDE__MOST_NAME + 16];
+    const char *tail = strstr(info->name, "_output_0");
+    const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
+    payload input;
+    sonde_view inner;
+    float *output = NULL;
+
+    if (info->op != NULL && info->op[0] != '\0') {
+        return;
+    }
+    if (tail == NULL || tail[9] != '\0' || view->dtype != SONDE_F32 || bytes == 0) {
+        return;
+    }
+    (void)snprintf(name, sizeof name, "%.*s_input_0", (int)(tail - info->name),
+                   info->name);
+    if (!find_payload(reader, name, &input)) {
+        return;
+    }
+    output = sonde__malloc(bytes);
+    if (output == NULL) {
+        return; /* the op stays unknown */
+    }
+    memcpy(output, view->data, bytes);
+    if (sonde__import_read_tensor(reader->trial, reader->worker, reader->file,
+                                  input.offset, input.bytes, name, &inner,
+                                  NULL) == SONDE_OK &&
+        inner.dtype == SONDE_F32 && sonde_view_same_shape(&inner, view) &&
+        (uintptr_t)inner.data % sizeof(float) == 0 &&
+        is_rectified(inner.data, output, bytes / sizeof(float))) {
+        info->op = "relu";
+    }
+    sonde__free(output);
+}
+
+/* The tensor of a payload, declared with the dtype and shape of this, its first
+ * record. */
+static sonde_err declare_tensor(const index_reader *reader, const payload *from,
+                                uint32_t *tensor)
+{
+    sonde_tensor_info info = {.name = from->name,
+                              .role = SONDE_ROLE_OTHER,
+                              .dtype = SONDE_F32,
+                              .same_as = SONDE_NO_TENSOR};
+    sonde_view view;
+    sonde_diag why = {0};
+    sonde_err err = SONDE_OK;
+
+    if (sonde__trial_known(reader->trial, from->name, tensor)) {
+        return SONDE_OK;
+    }
+    err = sonde__import_read_tensor(reader->trial, reader->worker, reader->file,
+                                    from->offset, from->bytes, from->name, &view, &why);
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(reader->diag, "a tensor");
+    }
+    if (err != SONDE_OK) {
+        info.note = "its dtype and shape could not be read";
+        sonde__observe_guess(&info);
+        return sonde__trial_declare(reader->trial, &info, tensor, reader->diag);
+    }
+    info.dtype = view.dtype;
+    info.rank = view.rank;
+    memcpy(info.shape, view.shape, sizeof info.shape);
+    sonde__observe_guess(&info);
+    find_program_input(reader, &info);
+    find_relu(reader, &view, &info);
+    return sonde__trial_declare(reader->trial, &info, tensor, reader->diag);
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+static sonde_err take_value(const index_reader *reader, const payload *from)
+{
+    sonde__trial_raw_item item = {.item = {.step = reader->index},
+                                  .layout = SONDE__FOREIGN,
+                                  .offset = from->offset,
+                                  .bytes = from->bytes,
+                                  .segment = segment_of(reader)};
+    sonde_err err = declare_tensor(reader, from, &item.item.tensor);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
+                                  reader->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    reader->trial->bytes += item.bytes;
+    return SONDE_OK;
+}
+
+/* --- groups ----------------------------------------------------------------------- */
+
+static sonde_err add_record(const index_reader *reader,
+                            const sonde__import_record *record)
+{
+    sonde__import_smdebug *smdebug = reader->trial->foreign;
+
+    if (!sonde__reserve(&smdebug->records, &smdebug->record_capacity,
+                        smdebug->record_count + 1, sizeof *smdebug->records)) {
+        return sonde__fail_nomem(reader->diag, "the index of a run");
+    }
+    smdebug->records[smdebug->record_count++] = *record;
+    return SONDE_OK;
+}
+
+/* A group of the records from first on; *number is its index. */
+static sonde_err add_group(const index_reader *reader, size_t first, uint32_t tensor,
+                           uint32_t *number)
+{
+    sonde__import_smdebug *smdebug = reader->trial->foreign;
+
+    if (smdebug->group_count >= UINT32_MAX ||
+        !sonde__reserve(&smdebug->groups, &smdebug->group_capacity,
+                        smdebug->group_count + 1, sizeof *smdebug->groups)) {
+        return sonde__fail_nomem(reader->diag, "the index of a run");
+    }
+    *number = (uint32_t)smdebug->group_count;
+    smdebug->groups[smdebug->group_count++] =
+        (sonde__import_group){.first = first,
+                              .count = (uint32_t)(smdebug->record_count - first),
+                              .segment = segment_of(reader),
+                              .tensor = tensor};
+    return SONDE_OK;
+}
+
+/* The name after smdebug/reductions/<reduction>/, and the reduction; NULL: another name. */
+static const char *base_of(const char *name, int8_t *reduction)
+{
+    const char *rest = name + sizeof REDUCTIONS - 1;
+
+    if (strncmp(name, REDUCTIONS, sizeof REDUCTIONS - 1) != 0) {
+        return NULL;
+    }
+    for (int8_t i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
+        const size_t length = strlen(sonde__import_reductions[i]);
+
+        if (strncmp(rest, sonde__import_reductions[i], length) == 0 &&
+            rest[length] == '/' && rest[length + 1] != '\0') {
+            *reduction = i;
+            return rest + length + 1;
+        }
+    }
+    return NULL;
+}
+
+/* The shape that shape_payload gives a tensor. */
+static bool find_shape(const index_reader *reader, const char *name,
+                       sonde_tensor_info *info)
+{
+    const json_t *shapes = json_object_get(reader->object, "shape_payload");
+    size_t i = 0;
+    const json_t *entry = NULL;
+
+    json_array_foreach(shapes, i, entry)
+    {
+        const char *listed = json_string_value(json_object_get(entry, "tensorname"));
+        const json_t *shape = json_object_get(entry, "shape");
+
+        if (listed == NULL || strcmp(listed, name) != 0 ||
+            json_array_size(shape) > SONDE_MAX_DIMS) {
+            continue;
+        }
+        info->rank = (int)json_array_size(shape);
+        for (int d = 0; d < info->rank; d++) {
+            info->shape[d] = json_integer_value(json_array_get(shape, (size_t)d));
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The tensor that statistics are of. smdebug drops ":0" from its name. */
+static sonde_err declare_base(const index_reader *reader, const char *name,
+                              uint32_t *tensor)
+{
+    sonde_tensor_info info = {.name = name,
+                              .role = SONDE_ROLE_OTHER,
+                              .dtype = SONDE_F32,
+                              .same_as = SONDE_NO_TENSOR};
+
+    if (sonde__trial_known(reader->trial, name, tensor)) {
+        return SONDE_OK;
+    }
+    if (!find_shape(reader, name, &info)) {
+        info.note = NO_SHAPE;
+    }
+    sonde__observe_guess(&info);
+    return sonde__trial_declare(reader->trial, &info, tensor, reader->diag);
+}
+
+/* A payload and what it belongs to. */
+typedef struct member {
+    payload from;
+    const char *base; /* tensor of a statistic; vector of an element */
+    int8_t reduction;
+} member;
+
+/* Adds the members of one tensor, from the first of them on. */
+static sonde_err take_statistics(const index_reader *reader, const member *members,
+                                 size_t begin, size_t count, bool *taken)
+{
+    const sonde__import_smdebug *smdebug = reader->trial->foreign;
+    const size_t first = smdebug->record_count;
+    sonde__trial_row_item item = {.item = {.step = reader->index}};
+    sonde_err err = declare_base(reader, members[begin].base, &item.item.tensor);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = begin; i < count; i++) {
+        if (taken[i] || strcmp(members[i].base, members[begin].base) != 0) {
+            continue;
+        }
+        taken[i] = true;
+        err = add_record(
+            reader, &(sonde__import_record){members[i].from.offset, members[i].from.bytes,
+                                            item.item.tensor, members[i].reduction});
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (find_payload(reader, members[begin].base, &(payload){0})) {
+        return SONDE_OK; /* the value itself is there, and says more */
+    }
+    err = add_group(reader, first, item.item.tensor, &item.row);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__VITALS,
+                                   &item.item, reader->diag);
+}
+
+/* "feature_importance/weight" of feature_importance/weight/f0; its length, or 0. */
+static size_t vector_length(const char *name)
+{
+    const char *type = name + sizeof IMPORTANCE - 1, *slash = NULL;
+
+    if (strncmp(name, IMPORTANCE, sizeof IMPORTANCE - 1) != 0) {
+        return 0;
+    }
+    slash = strchr(type, '/');
+    return slash != NULL && slash > type && slash[1] != '\0' ? (size_t)(slash - name) : 0;
+}
+
+static sonde_err add_vector(const index_reader *reader, const char *name, size_t first)
+{
+    const sonde__import_smdebug *smdebug = reader->trial->foreign;
+    sonde_tensor_info info = {.name = name,
+                              .role = SONDE_ROLE_OTHER,
+                              .dtype = SONDE_F64,
+                              .rank = 1,
+                              .shape = {(int64_t)(smdebug->record_count - first)},
+                              .same_as = SONDE_NO_TENSOR,
+                              .note = "one number for each feature"};
+    sonde__trial_raw_item item = {.item = {.step = reader->index},
+                                  .layout = SONDE__FOREIGN,
+                                  .segment = segment_of(reader)};
+    uint32_t group = 0;
+    sonde_err err =
+        sonde__trial_declare(reader->trial, &info, &item.item.tensor, reader->diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = add_group(reader, first, item.item.tensor, &group);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    item.hash = (uint64_t)group + 1;
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
+                                   reader->diag);
+}
+
+/* Adds the vector that begins with one element. Elements of one vector follow each other. */
+static sonde_err take_vector(const index_reader *reader, const payload *all, size_t count,
+                             size_t *at)
+{
+    const size_t first = ((sonde__import_smdebug *)reader->trial->foreign)->record_count;
+    const size_t length = vector_length(all[*at].name);
+    char name[SONDE__MOST_NAME + 1];
+    payload whole;
+
+    (void)snprintf(name, sizeof name, "%.*s", (int)length, all[*at].name);
+    for (; *at < count && vector_length(all[*at].name) == length &&
+           strncmp(all[*at].name, name, length) == 0;
+         (*at)++) {
+        sonde__import_record record = {all[*at].offset, all[*at].bytes, 0, -1};
+        sonde_err err = SONDE_OK;
+
+        if (!sonde__trial_known(reader->trial, all[*at].name, &record.tensor)) {
+            continue; /* its value could not be declared */
+        }
+        err = add_record(reader, &record);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return find_payload(reader, name, &whole) ? SONDE_OK
+                                              : add_vector(reader, name, first);
+}
+
+/* --- the file --------------------------------------------------------------------- */
+
+static void read_meta(index_reader *reader, const json_t *meta)
+{
+    const char *mode = json_string_value(json_object_get(meta, "mode"));
+    const json_t *step = json_object_get(meta, "mode_step");
+
+    reader->mode = SONDE_MODE_GLOBAL;
+    for (int m = 0; mode != NULL && m < SONDE_MODE_COUNT; m++) {
+        if (strcasecmp(mode, sonde_mode_name((sonde_mode)m)) == 0) {
+            reader->mode = (sonde_mode)m;
+        }
+    }
+    reader->mode_step = json_is_integer(step) && json_integer_value(step) >= 0
+                            ? json_integer_value(step)
+                            : reader->step;
+}
+
+/* The event file that the index names, as an entry of the worker's files. */
+static sonde_err find_file(index_reader *reader, const json_t *meta)
+{
+    const char *name = json_string_value(json_object_get(meta, "event_file_name"));
+    char usual[SONDE__PATH];
+
+    reader->file = sonde__trial_file_numbered(&reader->worker->files[SONDE__FILE_SEGMENT],
+                                              (uint64_t)reader->step);
+    if (reader->file == NULL) {
+        return sonde__fail_nomem(reader->diag, "the files of a run");
+    }
+    if (name == NULL || reader->file->name != NULL ||
+        strcmp(name, sonde__import_event_name(reader->worker, reader->step, usual)) ==
+            0) {
+        return SONDE_OK;
+    }
+    if (name[0] == '/' || strstr(name, "..") != NULL) {
+        sonde__trial_damage(&reader->trial->damage, reader->where,
+                            "it names an event file outside the run");
+        return SONDE_OK;
+    }
+    reader->file->name = sonde__strdup(name);
+    return reader->file->name != NULL
+               ? SONDE_OK
+               : sonde__fail_nomem(reader->diag, "the files of a run");
+}
+
+/* The payloads of a file, by kind. */
+typedef struct sorted_payloads {
+    payload *values;
+    member *statistics;
+    bool *taken; /* by statistic */
+    size_t value_count, statistic_count;
+} sorted_payloads;
+
+static void sort_payloads(const index_reader *reader, sorted_payloads *out)
+{
+    const json_t *payloads = payloads_of(reader);
+
+    for (size_t i = 0; i < json_array_size(payloads); i++) {
+        payload one;
+        member statistic = {.reduction = -1};
+
+        if (!read_payload(json_array_get(payloads, i), &one)) {
+            sonde__trial_damage(&reader->trial->damage, reader->where,
+                                "a tensor_payload without name or extent");
+            continue;
+        }
+        statistic.base = base_of(one.name, &statistic.reduction);
+        statistic.from = one;
+        if (statistic.base != NULL) {
+            out->statistics[out->statistic_count++] = statistic;
+        } else {
+            out->values[out->value_count++] = one;
+        }
+    }
+}
+
+static sonde_err take_all(const index_reader *reader, const sorted_payloads *sorted)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < sorted->value_count; i++) {
+        err = take_value(reader, &sorted->values[i]);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    for (size_t i = 0; i < sorted->value_count;) {
+        if (vector_length(sorted->values[i].name) == 0) {
+            i++;
+            continue;
+        }
+        err = take_vector(reader, sorted->values, sorted->value_count, &i);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    for (size_t i = 0; i < sorted->statistic_count; i++) {
+        if (sorted->taken[i]) {
+            continue;
+        }
+        err = take_statistics(reader, sorted->statistics, i, sorted->statistic_count,
+                              sorted->taken);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err take_payloads(const index_reader *reader)
+{
+    const size_t count = json_array_size(payloads_of(reader));
+    sorted_payloads sorted = {.values = sonde__calloc(count + 1, sizeof *sorted.values),
+                              .statistics =
+                                  sonde__calloc(count + 1, sizeof *sorted.statistics),
+                              .taken = sonde__calloc(count + 1, sizeof *sorted.taken)};
+    sonde_err err = SONDE_OK;
+
+    if (sorted.values == NULL || sorted.statistics == NULL || sorted.taken == NULL) {
+        err = sonde__fail_nomem(reader->diag, "the index of a run");
+        goto error;
+    }
+    sort_payloads(reader, &sorted);
+    err = take_all(reader, &sorted);
+error:
+    sonde__free(sorted.values);
+    sonde__free(sorted.statistics);
+    sonde__free(sorted.taken);
+    return err;
+}
+
+static sonde_err take_index(index_reader *reader)
+{
+    const json_t *meta = json_object_get(reader->object, "meta");
+    sonde_err err = SONDE_OK;
+
+    if (reader->object != NULL) {
+        read_meta(reader, meta);
+    }
+    reader->index = sonde__trial_steps_intern(&reader->trial->steps, reader->step,
+                                              reader->mode, reader->mode_step);
+    if (reader->index == SONDE__NONE) {
+        return sonde__fail_nomem(reader->diag, "the steps of a run");
+    }
+    if (reader->object == NULL) {
+        return SONDE_OK;
+    }
+    err = find_file(reader, meta);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    assert(reader->file != NULL);
+    return take_payloads(reader);
+}
+
+sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *worker,
+                                   int64_t step, sonde_diag *diag)
+{
+    char where[SONDE__PATH];
+    index_reader reader = {.trial = trial,
+                           .worker = worker,
+                           .where = where,
+                           .diag = diag,
+                           .step = step,
+                           .mode = SONDE_MODE_GLOBAL,
+                           .mode_step = step};
+    json_t *object = NULL;
+    bool found = false;
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(where, sizeof where, "index/%09lld/%012lld_%.200s.json",
+                   (long long)(step / 1000), (long long)step, worker->name);
+    err = sonde__trial_load_object(trial, where, &found, &object, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!found) {
+        sonde__trial_damage(&trial->damage, where, "missing");
+    }
+    reader.object = object;
+    err = take_index(&reader);
+    json_decref(object);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!sonde__trial_worker_ended(trial, worker, reader.index, SONDE__NO_TIME)) {
+        return sonde__fail_nomem(diag, where);
+    }
+    worker->last_ended = SONDE_MAX(worker->last_ended, step);
+    trial->changed = true;
+    return SONDE_OK;
+}

@@ -1,0 +1,59 @@
+/*
+ * python_convert.c - findings and vital signs as Python's objects, and types.
+ */
+#include "python/python_api.h"
+
+bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+
+    if (type == NULL || PyModule_AddType(module, (PyTypeObject *)type) != 0) {
+        Py_XDECREF(type);
+        return false;
+    }
+    if (out != NULL) {
+        *out = Py_NewRef(type);
+    }
+    Py_DECREF(type);
+    return true;
+}
+
+/* --- conversions -------------------------------------------------------------------- */
+
+PyObject *sonde__python_vitals(const sonde_vitals *v)
+{
+    return Py_BuildValue("(KKKKKddddddddd)", (unsigned long long)v->count,
+                         (unsigned long long)v->nan, (unsigned long long)v->pos_inf,
+                         (unsigned long long)v->neg_inf, (unsigned long long)v->zero,
+                         v->min, v->max, v->abs_min, v->abs_max, v->mean, v->m2, v->l1,
+                         v->sumsq, v->sum);
+}
+
+PyObject *sonde__python_finding(const sonde_finding *f)
+{
+    char id[24];
+
+    (void)PyOS_snprintf(id, sizeof id, "%016llx", (unsigned long long)f->id);
+    return Py_BuildValue("(ssssLLLKsddsss)", f->rule, sonde_severity_name(f->severity),
+                         f->tensor, sonde_mode_name(f->mode), (long long)f->step,
+                         (long long)f->mode_step, (long long)f->last_step,
+                         (unsigned long long)f->steps, f->statistic, f->value,
+                         f->threshold, f->message, f->advice, id);
+}
+
+PyObject *sonde__python_findings(sonde_rules *rules)
+{
+    size_t count = 0;
+    const sonde_finding *findings = sonde_rules_findings(rules, &count);
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *finding = sonde__python_finding(&findings[i]);
+
+        if (finding == NULL || PyList_Append(list, finding) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(finding);
+    }
+    return list;
+}

@@ -1,0 +1,174 @@
+/*
+ * python_tensor.c - the memory of a Python object as a view.
+ *
+ * A tensor type offers DLPack's exchange table in a class attribute; the table of the last
+ * two types seen (torch.Tensor and torch.nn.Parameter, in practice) is remembered. Other
+ * objects are read through the buffer protocol.
+ */
+#include "python/dlpack.h"
+#include "python/python_api.h"
+
+#include <string.h>
+
+/* --- dtypes ------------------------------------------------------------------------- */
+
+static bool find_dtype(const dlpack_tensor *tensor, sonde_dtype *dtype)
+{
+    static const struct {
+        uint8_t code, bits;
+        sonde_dtype dtype;
+    } dtypes[] = {
+        {DLPACK_FLOAT, 32, SONDE_F32},
+        {DLPACK_BFLOAT, 16, SONDE_BF16},
+        {DLPACK_FLOAT, 16, SONDE_F16},
+        {DLPACK_FLOAT, 64, SONDE_F64},
+        {DLPACK_INT, 64, SONDE_I64},
+        {DLPACK_INT, 32, SONDE_I32},
+        {DLPACK_INT, 16, SONDE_I16},
+        {DLPACK_INT, 8, SONDE_I8},
+        {DLPACK_UINT, 8, SONDE_U8},
+        {DLPACK_UINT, 16, SONDE_U16},
+        {DLPACK_UINT, 32, SONDE_U32},
+        {DLPACK_UINT, 64, SONDE_U64},
+        {DLPACK_BOOL, 8, SONDE_BOOL},
+        {DLPACK_COMPLEX, 64, SONDE_C64},
+        {DLPACK_COMPLEX, 128, SONDE_C128},
+        {DLPACK_FLOAT8_E4M3FN, 8, SONDE_F8_E4M3},
+        {DLPACK_FLOAT8_E5M2, 8, SONDE_F8_E5M2},
+    };
+
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (dtypes[i].code == tensor->dtype.code &&
+            dtypes[i].bits == tensor->dtype.bits && tensor->dtype.lanes == 1) {
+            *dtype = dtypes[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- DLPack ------------------------------------------------------------------------- */
+
+typedef struct known_type {
+    PyTypeObject *type; /* a reference */
+    const dlpack_table *table;
+} known_type;
+
+static known_type known[2]; /* under the interpreter's lock */
+
+/* The exchange table of a type; NULL: it has none of a version that we read. */
+static const dlpack_table *table_of(PyTypeObject *type)
+{
+    const dlpack_header *header = NULL;
+    PyObject *capsule = NULL;
+
+    for (size_t i = 0; i < 2; i++) {
+        if (known[i].type == type) {
+            return known[i].table;
+        }
+    }
+    capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    if (capsule != NULL) {
+        header = PyCapsule_GetPointer(capsule, DLPACK_CAPSULE);
+        Py_DECREF(capsule); /* the table is static data of its library */
+    }
+    PyErr_Clear();
+    while (header != NULL && header->major != DLPACK_MAJOR) {
+        header = header->previous;
+    }
+    Py_XDECREF((PyObject *)known[1].type);
+    known[1] = known[0];
+    known[0] = (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
+                            (const dlpack_table *)(const void *)header};
+    return known[0].table;
+}
+
+static bool view_dlpack(const dlpack_tensor *tensor, sonde_view *view)
+{
+    const bool host = tensor->device_type == DLPACK_CPU ||
+                      tensor->device_type == DLPACK_CUDA_HOST ||
+                      tensor->device_type == DLPACK_ROCM_HOST;
+    int64_t count = 1, stride = 1;
+
+    if (!host || tensor->ndim < 0 || tensor->ndim > SONDE_MAX_DIMS ||
+        !find_dtype(tensor, &view->dtype)) {
+        return false;
+    }
+    view->rank = tensor->ndim;
+    for (int i = view->rank - 1; i >= 0; i--) {
+        view->shape[i] = tensor->shape[i];
+        view->stride[i] = tensor->strides != NULL ? tensor->strides[i] : stride;
+        stride *= tensor->shape[i];
+        count *= tensor->shape[i];
+    }
+    view->data = tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : NULL;
+    return view->data != NULL || count == 0; /* a distributed tensor has no data here */
+}
+
+/* --- the buffer protocol ------------------------------------------------------------ */
+
+static bool buffer_dtype(const Py_buffer *buffer, sonde_dtype *dtype)
+{
+    static const struct {
+        char letter;
+        Py_ssize_t size;
+        sonde_dtype dtype;
+    } formats[] = {
+        {'f', 4, SONDE_F32}, {'d', 8, SONDE_F64},  {'e', 2, SONDE_F16},
+        {'q', 8, SONDE_I64}, {'l', 8, SONDE_I64},  {'i', 4, SONDE_I32},
+        {'h', 2, SONDE_I16}, {'b', 1, SONDE_I8},   {'B', 1, SONDE_U8},
+        {'H', 2, SONDE_U16}, {'I', 4, SONDE_U32},  {'L', 8, SONDE_U64},
+        {'Q', 8, SONDE_U64}, {'?', 1, SONDE_BOOL},
+    };
+    const char *format = buffer->format != NULL ? buffer->format : "B";
+
+    format += *format == '<' || *format == '=' || *format == '@' ? 1 : 0;
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        if (format[0] == formats[i].letter && format[1] == '\0' &&
+            buffer->itemsize == formats[i].size) {
+            *dtype = formats[i].dtype;
+            return true;
+        }
+    }
+    if (strcmp(format, "Zf") == 0 || strcmp(format, "Zd") == 0) {
+        *dtype = format[1] == 'f' ? SONDE_C64 : SONDE_C128;
+        return true;
+    }
+    return false;
+}
+
+static bool view_buffer(PyObject *object, sonde_view *view)
+{
+    Py_buffer buffer;
+    bool good = false;
+
+    if (PyObject_GetBuffer(object, &buffer, PyBUF_RECORDS_RO) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    good = buffer.ndim <= SONDE_MAX_DIMS && buffer_dtype(&buffer, &view->dtype);
+    view->rank = buffer.ndim;
+    for (int i = 0; good && i < buffer.ndim; i++) {
+        good = buffer.strides[i] % buffer.itemsize == 0;
+        view->shape[i] = buffer.shape[i];
+        view->stride[i] = buffer.strides[i] / buffer.itemsize;
+    }
+    view->data = buffer.buf;
+    PyBuffer_Release(&buffer); /* the object, which the caller holds, keeps its memory */
+    return good;
+}
+
+bool sonde__python_view(PyObject *object, sonde_view *view)
+{
+    const dlpack_table *table = table_of(Py_TYPE(object));
+    dlpack_tensor tensor = {0};
+
+    if (table == NULL || table->borrow == NULL) {
+        return view_buffer(object, view);
+    }
+    if (table->borrow(object, &tensor) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    return view_dlpack(&tensor, view);
+}

@@ -1,0 +1,362 @@
+/*
+ * ring_file.c - a ring in a file that is mapped: what was published outlives the process.
+ *
+ *     0        4096                4096 + size
+ *     | head   | blocks            | ids: 4 bytes for each id of the producer
+ *
+ * Stores to the mapping are in the kernel's page cache at once, in the order of the program:
+ * a process that dies leaves every block that it published. A machine that loses its power
+ * does not: its pages reach the disk in any order, so that a ring of another boot is not read.
+ */
+#include "record/ring.h"
+
+#include "base/macros.h"
+#include "base/memory.h"
+#include "record/digest.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    VERSION = 1,
+    PATH_ROOM = 4096,
+    AHEAD = 8 * 1024 * 1024 /* bytes whose pages are made before the producer comes */
+};
+static const char MAGIC[8] = {'S', 'O', 'N', 'D', 'E', 'R', 'N', 'G'};
+
+static const char *large_path(const sonde__record_ring *ring, char path[PATH_ROOM])
+{
+    (void)snprintf(path, PATH_ROOM, "%s.large", ring->path);
+    return path;
+}
+
+static void read_boot(char boot[64])
+{
+    const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    memset(boot, 0, 64);
+    if (fd >= 0) {
+        if (read(fd, boot, 63) < 0) {
+            boot[0] = '\0';
+        }
+        (void)close(fd);
+    }
+}
+
+static uint64_t check_of(const sonde__record_checkpoint *mark)
+{
+    return sonde__record_digest(mark, offsetof(sonde__record_checkpoint, check));
+}
+
+/* --- mapping ------------------------------------------------------------------------ */
+
+void sonde__record_ring_unmap(sonde__record_ring *ring)
+{
+    if (ring->file < 0) {
+        sonde__free(ring->base);
+        sonde__free(ring->large);
+    } else {
+        (void)munmap(ring->shared, SONDE__RING_PAGE + ring->size);
+        if (ring->large != NULL) {
+            (void)munmap(ring->large, ring->large_size);
+        }
+        (void)close(ring->file);
+    }
+    ring->file = -1;
+    ring->base = NULL;
+    ring->large = NULL;
+    ring->large_size = 0;
+    ring->shared = &ring->own;
+}
+
+/* Space for all of a file, so that no store to its mapping finds the disk full. */
+static int reserve_space(int fd, uint64_t size)
+{
+    struct rlimit limit = {0};
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
+        return EFBIG; /* without the signal */
+    }
+    return fallocate(fd, 0, 0, (off_t)size) != 0 ? errno : 0;
+}
+
+/* NULL: see errno. */
+static void *map(int fd, uint64_t size)
+{
+    void *const mapped =
+        mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    return mapped != MAP_FAILED ? mapped : NULL;
+}
+
+static int keep_in(sonde__record_ring *ring, int fd, const char *run, int worker)
+{
+    const uint64_t size = SONDE__RING_PAGE + ring->size;
+    sonde__record_ring_head *head = NULL;
+    void *mapped = NULL;
+    int failed = reserve_space(fd, size);
+
+    if (failed != 0) {
+        return failed;
+    }
+    mapped = map(fd, size);
+    if (mapped == NULL) {
+        return errno;
+    }
+    sonde__free(ring->base);
+    head = mapped;
+    *head = (sonde__record_ring_head){.version = VERSION,
+                                      .worker = (uint32_t)worker,
+                                      .size = ring->size,
+                                      .offset = SONDE__RING_PAGE};
+    memcpy(head->run, run, sizeof head->run);
+    read_boot(head->boot);
+    ring->shared = head;
+    ring->base = (unsigned char *)mapped + SONDE__RING_PAGE;
+    ring->file = fd;
+    sonde__record_ring_mark(ring, &(sonde__record_checkpoint){0});
+    memcpy(head->magic, MAGIC, sizeof MAGIC); /* last: the head is whole */
+    return 0;
+}
+
+int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
+                            int worker)
+{
+    int failed = 0, fd = -1;
+
+    ring->path = sonde__strdup(path);
+    if (ring->path == NULL) {
+        return ENOMEM;
+    }
+    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        failed = errno;
+        goto error;
+    }
+    failed = keep_in(ring, fd, run, worker);
+    if (failed != 0) {
+        goto error;
+    }
+    return 0;
+
+error:
+    if (fd >= 0) {
+        (void)close(fd);
+        (void)unlink(path);
+    }
+    sonde__free(ring->path);
+    ring->path = NULL;
+    return failed;
+}
+
+void sonde__record_ring_remove(sonde__record_ring *ring)
+{
+    char path[PATH_ROOM];
+
+    if (ring->path != NULL) {
+        (void)unlink(large_path(ring, path));
+        (void)unlink(ring->path);
+    }
+}
+
+void sonde__record_ring_populate(sonde__record_ring *ring)
+{
+#ifdef MADV_POPULATE_WRITE
+    const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_relaxed);
+    const size_t end = (size_t)SONDE_MIN(head + AHEAD, ring->size);
+
+    if (ring->populated < end) {
+        (void)madvise(ring->base + ring->populated, end - ring->populated,
+                      MADV_POPULATE_WRITE);
+        ring->populated = end;
+    }
+#else
+    (void)ring;
+#endif
+}
+
+/* --- beside the blocks -------------------------------------------------------------- */
+
+void sonde__record_ring_mark(sonde__record_ring *ring, sonde__record_checkpoint *mark)
+{
+    sonde__record_checkpoint *to = NULL;
+
+    mark->sequence = ++ring->sequence;
+    mark->tail = ring->read;
+    mark->check = check_of(mark);
+    to = &ring->shared->marks[mark->sequence % 2];
+    *to = *mark;
+    /* the tail, which is stored next with release, frees blocks after the mark is whole */
+}
+
+void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason)
+{
+    atomic_store(&ring->shared->reason, reason);
+    atomic_store(&ring->shared->closing, 1);
+}
+
+int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t value)
+{
+    const off_t place =
+        (off_t)(SONDE__RING_PAGE + ring->size + (uint64_t)id * sizeof value);
+
+    value++; /* a hole reads as no id */
+    return ring->file < 0 ? 0
+           : pwrite(ring->file, &value, sizeof value, place) == (ssize_t)sizeof value
+               ? 0
+               : errno;
+}
+
+bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
+                               uint32_t *value)
+{
+    const off_t place =
+        (off_t)(SONDE__RING_PAGE + ring->size + (uint64_t)id * sizeof *value);
+
+    if (ring->file < 0 ||
+        pread(ring->file, value, sizeof *value, place) != (ssize_t)sizeof *value) {
+        return false;
+    }
+    --*value;
+    return true;
+}
+
+void *sonde__record_ring_large(sonde__record_ring *ring, size_t size)
+{
+    char path[PATH_ROOM];
+    int fd = -1;
+
+    if (size <= ring->large_size) {
+        return ring->large;
+    }
+    if (ring->file < 0) {
+        sonde__free(ring->large);
+        ring->large = sonde__malloc(size);
+        ring->large_size = ring->large != NULL ? size : 0;
+        return ring->large;
+    }
+    if (ring->large != NULL) {
+        (void)munmap(ring->large, ring->large_size);
+        ring->large = NULL;
+        ring->large_size = 0;
+    }
+    fd = open(large_path(ring, path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return NULL;
+    }
+    if (reserve_space(fd, size) == 0) {
+        ring->large = map(fd, size);
+        ring->large_size = ring->large != NULL ? size : 0;
+    }
+    (void)close(fd);
+    return ring->large;
+}
+
+/* --- after the process -------------------------------------------------------------- */
+
+static bool is_valid(const sonde__record_checkpoint *mark)
+{
+    return mark->sequence > 0 && mark->check == check_of(mark);
+}
+
+static bool is_ours(const sonde__record_ring_head *head, uint64_t file, const char *run,
+                    int worker)
+{
+    return memcmp(head->magic, MAGIC, sizeof MAGIC) == 0 && head->version == VERSION &&
+           head->worker == (uint32_t)worker &&
+           memcmp(head->run, run, sizeof head->run) == 0 &&
+           head->offset == SONDE__RING_PAGE && head->size >= SONDE__RING_PAGE &&
+           (head->size & (head->size - 1)) == 0 && head->size <= file - SONDE__RING_PAGE;
+}
+
+static int take_over(sonde__record_ring *ring, sonde__record_checkpoint *mark)
+{
+    const sonde__record_checkpoint *const marks = ring->shared->marks;
+    const bool second = is_valid(&marks[1]) &&
+                        (!is_valid(&marks[0]) || marks[1].sequence > marks[0].sequence);
+    char boot[64];
+
+    *mark = marks[second];
+    if (!is_valid(mark) ||
+        atomic_load(&ring->shared->head) - mark->tail > ring->shared->size) {
+        return EBADMSG;
+    }
+    atomic_store(&ring->shared->tail, mark->tail);
+    ring->read = mark->tail;
+    ring->sequence = mark->sequence;
+    read_boot(boot);
+    return memcmp(boot, ring->shared->boot, sizeof boot) == 0 ? 0 : ESTALE;
+}
+
+int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
+                              int worker, sonde__record_checkpoint *mark)
+{
+    sonde__record_ring_head head;
+    struct stat about;
+    void *mapped = NULL;
+    int failed = 0;
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    if (fd < 0) {
+        return errno;
+    }
+    ring->path = sonde__strdup(path);
+    if (ring->path == NULL) {
+        failed = ENOMEM;
+        goto error;
+    }
+    if (fstat(fd, &about) != 0 || about.st_size < SONDE__RING_PAGE ||
+        pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+        !is_ours(&head, (uint64_t)about.st_size, run, worker)) {
+        failed = EBADMSG;
+        goto error;
+    }
+    mapped = map(fd, SONDE__RING_PAGE + head.size);
+    if (mapped == NULL) {
+        failed = errno;
+        goto error;
+    }
+    sonde__free(ring->base);
+    ring->shared = mapped;
+    ring->base = (unsigned char *)mapped + SONDE__RING_PAGE;
+    ring->size = (size_t)head.size;
+    ring->file = fd;
+    return take_over(ring, mark);
+
+error:
+    (void)close(fd);
+    return failed;
+}
+
+uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
+                                bool (*valid)(sonde__record_ring *ring,
+                                              sonde__record_block *block))
+{
+    const uint64_t head = atomic_load(&ring->shared->head);
+    uint64_t at = ring->read;
+
+    while (at < head) {
+        const uint64_t left = SONDE_MIN(head - at, ring->size - (at & (ring->size - 1)));
+        sonde__record_block *const block =
+            (sonde__record_block *)(void *)(ring->base + (at & (ring->size - 1)));
+
+        if (block->line != (uint32_t)(at / SONDE__RING_LINE) ||
+            block->size % SONDE__RING_LINE != 0 || block->size == 0 ||
+            block->size > left ||
+            (block->kind != SONDE__BLOCK_PAD && !valid(ring, block))) {
+            break;
+        }
+        at += block->size;
+    }
+    atomic_store(&ring->shared->head, at);
+    return head - at;
+}

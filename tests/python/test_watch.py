@@ -1,0 +1,565 @@
+"""sonde.watch on programs of PyTorch: what it sees, and that it changes nothing.
+
+Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
+"""
+import copy
+import gc
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import weakref
+
+PACKAGE = os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python")
+sys.path.insert(0, PACKAGE)
+try:
+    import numpy
+    import torch
+    from torch import nn
+    import sonde
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
+
+results = {True: 0, False: 0}
+FOLDER = tempfile.mkdtemp()
+PROGRAMS = []
+
+
+def check(what, good):
+    results[bool(good)] += 1
+    if not good:
+        print("FAILED:", what)
+
+
+def program(function):
+    """A test; an exception fails it."""
+    PROGRAMS.append(function)
+    return function
+
+
+def folder(name):
+    path = os.path.join(FOLDER, name)
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def raises(kind, text, function):
+    try:
+        function()
+    except kind as problem:
+        check(f"{kind.__name__} says '{text}': {problem}", text in str(problem))
+        return
+    check(f"{kind.__name__} is raised: {text}", False)
+
+
+def mlp():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 32), nn.Tanh(),
+                         nn.Linear(32, 4))
+
+
+def cnn():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True),
+                         nn.MaxPool2d(2), nn.Dropout(0.1), nn.Flatten(), nn.Linear(36, 4)
+                         ).to(memory_format=torch.channels_last)
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(12, 8, sparse=True)
+        self.lstm = nn.LSTM(8, 16, batch_first=True)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, tokens):
+        out, _ = self.lstm(self.embed(tokens))
+        return {"scores": self.head(out[:, -1]), "hidden": [out]}
+
+
+def batches(shape, count, tokens=False):
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(count):
+        x = torch.randint(12, shape, generator=generator) if tokens else \
+            torch.randn(shape, generator=generator)
+        yield x, torch.randint(4, (shape[0],), generator=generator)
+
+
+def train(make, shape, watch=None, steps=30, tokens=False, autocast=False, optimizer=None,
+          accumulate=1):
+    """(weights after training, the watch) of a program; watch: what sonde.watch gets."""
+    torch.manual_seed(0)
+    model = make()
+    sgd = optimizer(model) if optimizer else torch.optim.SGD(model.parameters(), 0.05,
+                                                             momentum=0.9)
+    seen = sonde.watch(model, sgd, on_finding=None, **watch) if watch is not None else None
+    for i, (x, y) in enumerate(batches(shape, steps * accumulate, tokens)):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            out = model(x)
+            out = out["scores"] if isinstance(out, dict) else out
+            loss = nn.functional.cross_entropy(out.float(), y) / accumulate
+        loss.backward()
+        if i % accumulate == accumulate - 1:
+            sgd.step()
+            sgd.zero_grad()
+    if seen is not None:
+        seen.close()
+    return [value.detach().clone() for value in model.state_dict().values()], seen
+
+
+def same(a, b):
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b))
+
+
+# --- looking changes nothing --------------------------------------------------------------
+
+@program
+def bits():
+    for name, make, shape, more in (
+            ("mlp", mlp, (16, 20), {}), ("cnn", cnn, (8, 1, 8, 8), {}),
+            ("bf16", mlp, (16, 20), {"autocast": True}),
+            ("accumulated", mlp, (16, 20), {"accumulate": 3}),
+            ("lstm", Recurrent, (8, 5), {"tokens": True})):
+        torch.manual_seed(1)
+        bare, _ = train(make, shape, **more)
+        for label, watch in (("judged", {}), ("default", {"run": folder("bits")}),
+                             ("all", {"run": folder("all"), "every": 1, "save": 1})):
+            torch.manual_seed(1)
+            weights, _ = train(make, shape, watch, **more)
+            check(f"{name}, {label}: the same bits", same(bare, weights))
+
+
+@program
+def nothing_stays():
+    model = mlp()
+    sgd = torch.optim.Adam(model.parameters())
+    backward = torch.autograd.backward
+    watch = sonde.watch(model, sgd, on_finding=None, every=1)
+    refs = []
+    for x, y in batches((8, 20), 4):
+        out = model(x)
+        refs.append(weakref.ref(out))
+        loss = nn.functional.cross_entropy(out, y)
+        loss.backward()
+        sgd.step()
+        del out, loss
+    check("no activation is kept", all(ref() is None for ref in refs))
+    copied = copy.deepcopy(model)
+    torch.save(model, io.BytesIO())
+    copied(torch.zeros(2, 20)).sum().backward()
+    step = watch.step
+    check("a copy is not watched", watch.step == step)
+    watch.remove()
+    from torch.nn.modules import module as torch_module
+    check("no hook is left", not model._forward_hooks and not model._forward_pre_hooks and
+          not sgd._optimizer_step_pre_hooks and not sgd._optimizer_step_post_hooks and
+          not torch_module._global_forward_hooks and torch.autograd.backward is backward)
+    watch.close()
+    ref = weakref.ref(model[0].weight)
+    del model, sgd, copied, watch
+    gc.collect()
+    check("no parameter is kept", ref() is None)
+
+
+@program
+def a_dropped_model():
+    model = mlp()
+    watch = sonde.watch(model, torch.optim.SGD(model.parameters(), 0.1), on_finding=None)
+    ref = weakref.ref(model[0].weight)
+    del model
+    gc.collect()
+    check("a watch keeps no model alive", ref() is None)
+    watch.close()
+
+
+# --- what is seen ---------------------------------------------------------------------------
+
+@program
+def names_roles_values():
+    run = folder("names")
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    with sonde.watch(model, sgd, run=run, every=1, save=1, on_finding=None):
+        for x, y in batches((8, 20), 3):
+            sgd.zero_grad()
+            out = model(x)
+            loss = nn.functional.cross_entropy(out, y)
+            loss.backward()
+            gradient = model[0].weight.grad.clone()
+            sgd.step()
+    trial = sonde.open(run)
+    roles = {info.name: info.role for info in trial.tensors("@all")}
+    expected = {"0.weight": "weight", "0.bias": "bias", "gradient/0.weight": "gradient",
+                "update/0.weight": "update", "input": "input", "1_output_0": "activation",
+                "1_input_0": "activation", "gradient/1_output_0": "activation_gradient",
+                "loss": "loss", "0.weight.momentum_buffer": "optimizer"}
+    check(f"names and roles: {roles}", expected.items() <= roles.items())
+    check("module and op", [(t.module, t.op) for t in trial.tensors("1_output_0")] ==
+          [("1", "ReLU")])
+    check("the last gradient", numpy.array_equal(trial.value("gradient/0.weight"),
+                                                 gradient.numpy()))
+    check("the last weight", numpy.array_equal(trial.value("0.weight"),
+                                               model[0].weight.detach().numpy()))
+    check("the last loss", trial.value("loss") == loss.item())
+    vitals = trial.vitals("gradient/0.weight")
+    check("vital signs", vitals.count == 640 and
+          abs(vitals.l2 - gradient.double().norm().item()) < 1e-12)
+    frame = trial.series("gradient/*.weight", ["l2", "max"], mode="train")
+    check(f"a series: {frame}", len(frame) == 3 and "gradient/2.weight max" in frame.columns)
+    check("steps", trial.steps("train").tolist() == [0, 1, 2] and trial.status == "ended")
+
+
+@program
+def schedules():
+    run = folder("schedules")
+    train(mlp, (8, 20), {"run": run}, steps=75)
+    trial = sonde.open(run)
+    steps = {name: len(trial.series(name, mode="train"))
+             for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
+    check(f"the default: {steps}", steps["loss"] == 75 and steps["gradient/0.weight"] == 75 and
+          26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 26)
+
+
+@program
+def accumulation_and_evaluation():
+    run = folder("accumulation")
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    with sonde.watch(model, sgd, run=run, on_finding=None):
+        for i, (x, y) in enumerate(batches((8, 20), 12)):
+            (nn.functional.cross_entropy(model(x), y) / 4).backward()
+            if i % 4 == 3:
+                sgd.step()
+                sgd.zero_grad()
+                model.eval()
+                with torch.no_grad():
+                    model(x)
+                    model(x)
+                model.train()
+    trial = sonde.open(run)
+    check("accumulated batches are one step", trial.steps("train").tolist() == [0, 1, 2])
+    check("evaluation steps", len(trial.steps("eval")) == 6)
+    check("micro-batches", trial.vitals("loss", 0, mode="train").count == 4)
+
+
+@program
+def several_optimizers():
+    run = folder("gan")
+    torch.manual_seed(0)
+    maker, judge = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.Adam(judge.parameters())
+    second = torch.optim.Adam(maker.parameters())
+    with sonde.watch({"maker": maker, "judge": judge}, [first, second], run=run,
+                     on_finding=None):
+        for _ in range(5):
+            fake = maker(torch.randn(6, 4))
+            first.zero_grad()
+            judge(fake.detach()).mean().backward()
+            first.step()
+            second.zero_grad()
+            (-judge(fake)).mean().backward()
+            second.step()
+    trial = sonde.open(run)
+    names = {info.name for info in trial.tensors("@all")}
+    check("a step of both", trial.steps("train").tolist() == [0, 1, 2, 3, 4])
+    check("two losses", {"loss", "loss_1", "maker.weight", "gradient/judge.weight"} <= names)
+
+
+@program
+def closures_and_scalers():
+    run = folder("lbfgs")
+    model = nn.Linear(4, 1)
+    lbfgs = torch.optim.LBFGS(model.parameters(), max_iter=3)
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+
+    def closure():
+        lbfgs.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    with sonde.watch(model, lbfgs, run=run, on_finding=None):
+        for _ in range(4):
+            lbfgs.step(closure)
+    trial = sonde.open(run)
+    check("a closure's steps", len(trial.steps("train")) == 4)
+    check("a closure's gradients", len(trial.series("gradient/weight", mode="train")) == 4)
+
+    run = folder("scaler")
+    model = nn.Linear(4, 1)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+    with sonde.watch(model, sgd, run=run, scaler=scaler, on_finding=None):
+        for i in range(4):
+            sgd.zero_grad()
+            loss = nn.functional.mse_loss(model(x), y)
+            scaler.scale(loss * (float("inf") if i == 2 else 1.0)).backward()
+            scaler.step(sgd)
+            scaler.update()
+    trial = sonde.open(run)
+    check("a skipped step ends", trial.steps("train").tolist() == [0, 1, 2, 3])
+    check("a skipped step says so",
+          trial.steps("train", "scalar/skipped_step").tolist() == [2])
+
+
+@program
+def kinds_of_models():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one = nn.Linear(20, 20)
+            self.tied = nn.Linear(20, 20)
+            self.tied.weight = self.one.weight
+            self.frozen = nn.Linear(20, 4).requires_grad_(False)
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen += 1
+            x = torch.utils.checkpoint.checkpoint(self.one, x, use_reentrant=False)
+            return self.frozen(self.tied(torch.relu(x)))
+
+    run = folder("odd")
+    train(Odd, (8, 20), {"run": run, "every": 1}, steps=3,
+          optimizer=lambda m: torch.optim.SGD([p for p in m.parameters() if p.requires_grad],
+                                              0.1))
+    names = {info.name for info in sonde.open(run).tensors("@all")}
+    check(f"tied, frozen, buffers, recomputed: {sorted(names)}",
+          {"one.weight", "tied.bias", "frozen.weight", "seen", "one_output_0"} <= names and
+          not {"tied.weight", "gradient/frozen.weight", "one_output_1"} & names)
+
+    run = folder("lstm")
+    train(Recurrent, (8, 5), {"run": run, "every": 1}, steps=3, tokens=True)
+    trial = sonde.open(run)
+    names = {info.name for info in trial.tensors("@all")}
+    check("modules that return tuples and dictionaries",
+          {"lstm_output_0", "lstm_output_2", "lstm.weight_hh_l0"} <= names)
+    check("a sparse gradient", trial.vitals("gradient/embed.weight").count > 0)
+
+    torch.manual_seed(0)
+    bare, _ = train(lambda: torch.compile(mlp(), backend="aot_eager"), (8, 20), steps=4)
+    run = folder("compiled")
+    weights, _ = train(lambda: torch.compile(mlp(), backend="aot_eager"), (8, 20), {"run": run},
+                       steps=4)
+    trial = sonde.open(run)
+    check("a compiled model", same(bare, weights) and
+          trial.steps("train", "gradient/0.weight").tolist() == [0, 1, 2, 3] and
+          trial.steps("train", "loss").tolist() == [0, 1, 2, 3])
+
+
+# --- judging --------------------------------------------------------------------------------
+
+@program
+def findings():
+    class Bad(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two = nn.Linear(20, 16), nn.Linear(16, 4)
+            self.count = 0
+
+        def forward(self, x):
+            self.count += 1
+            hidden = self.one(x)
+            return self.two(torch.log(hidden) if self.count == 6 else torch.relu(hidden))
+
+    found = []
+    torch.manual_seed(0)
+    model = Bad()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    run = folder("findings")
+    watch = sonde.watch(model, sgd, run=run, on_finding=found.append)
+    for i, (x, y) in enumerate(batches((8, 20), 8)):
+        sgd.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        sgd.step()
+        if i == 5:
+            check("found before the next step", any(f.step == 5 for f in found))
+    watch.close()
+    first = [f for f in found if f.rule == "NonFinite"]
+    check(f"the first tensor that went wrong: {first}",
+          first and first[0].tensor == "two_output_0" and first[0].step == 5)
+    stored = sonde.open(run).findings()
+    check("stored with the run", {f.id for f in stored} >= {f.id for f in found} and
+          first[0]._replace(last_step=0, steps=0) in
+          [f._replace(last_step=0, steps=0) for f in stored])
+    check("judged again", "NonFinite" in [f.rule for f in sonde.open(run).judge("NonFinite")])
+    check("a card", "NonFinite" in first[0]._repr_html_())
+
+    torch.manual_seed(0)
+    model = Bad()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    errors = io.StringIO()
+    steps, sys.stderr = 0, errors
+    try:
+        with sonde.watch(model, sgd, on_finding="raise"):
+            for x, y in batches((8, 20), 8):
+                sgd.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                steps += 1
+                sgd.step()
+    except sonde.FindingError as problem:
+        check("a finding stops the program at its step", steps == 6 and
+              problem.finding.severity == "error")
+    finally:
+        sys.stderr = sys.__stderr__
+    check("the verdict", "error" in errors.getvalue().splitlines()[-1])
+
+
+@program
+def readme():
+    """The three lines of README as they stand."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, "README.md"), encoding="utf-8") as file:
+        lines = file.read().split("```python\n")[1].split("```")[0]
+    model = mlp()
+    names = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1),
+             "loader": batches((8, 20), 1)}
+    here = os.getcwd()
+    place = folder("readme")
+    os.makedirs(place)
+    os.chdir(place)
+    try:
+        exec(lines, names)
+        model(torch.zeros(2, 20)).sum().backward()
+        names["optimizer"].step()
+        names["watch"].close()
+        check("README's lines record a run", sonde.open("runs/first").last_step == 0)
+    finally:
+        os.chdir(here)
+
+
+# --- bad input ------------------------------------------------------------------------------
+
+@program
+def bad_input():
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    wrong = sonde.BadValueError
+    raises(wrong, "no parameters", lambda: sonde.watch(nn.ReLU()))
+    raises(wrong, "meta", lambda: sonde.watch(nn.Linear(2, 2, device="meta")))
+    raises(wrong, "none of the model's", lambda: sonde.watch(mlp(), sgd))
+    raises(wrong, "torch.nn.Module", lambda: sonde.watch("model"))
+    raises(wrong, "torch.optim.Optimizer", lambda: sonde.watch(model, ["sgd"]))
+    raises(wrong, "unknown kind", lambda: sonde.watch(model, sgd, every={"weigths": 1}))
+    raises(wrong, "number of steps", lambda: sonde.watch(model, sgd, every={"weights": -1}))
+    raises(wrong, "on_finding", lambda: sonde.watch(model, sgd, on_finding="shout"))
+    raises(sonde.SondeError, "VanishingGradient",
+           lambda: sonde.watch(model, sgd, rules="VanishinGradient"))
+    raises(wrong, "rank", lambda: sonde.watch(model, sgd, rank=3, world=2))
+    raises(sonde.NotFoundError, "", lambda: sonde.open(folder("nothing")))
+    with sonde.watch(model, sgd, run=folder("used"), on_finding=None) as watch:
+        raises(sonde.StateError, "watched already", lambda: sonde.watch(model, sgd))
+        model(torch.zeros(2, 20)).sum().backward()
+        sgd.step()
+        other = mlp()
+        second = torch.optim.SGD(other.parameters(), 0.1)
+        twice = sonde.watch(other, second, run=watch.path, on_finding=None)
+        raises(sonde.SondeError, "", lambda: other(torch.zeros(2, 20)))
+        twice.remove()
+        raises(sonde.NotFoundError, "gradient/0.weight", lambda: watch.vitals("gradient/0.wight"))
+    trial = sonde.open(watch.path)
+    raises(sonde.NotFoundError, "", lambda: trial.value("gradient/0.weight", 7))
+    raises(sonde.BadValueError, "mode", lambda: trial.steps("training"))
+    raises(sonde.SondeError, "", lambda: trial.series("loss", "meen"))
+    check("the model works on after all that", model(torch.zeros(2, 20)).shape == (2, 4))
+
+
+# --- the end of the program -----------------------------------------------------------------
+
+START = """
+    import sys, os, signal
+    sys.path.insert(0, {package!r})
+    import torch, sonde
+    from torch import nn
+    model = nn.Linear(4, 2)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    watch = sonde.watch(model, sgd, run={run!r})
+    for i in range(5):
+        sgd.zero_grad(); model(torch.randn(3, 4)).sum().backward(); sgd.step()
+"""
+
+
+@program
+def endings():
+    for name, last, reason, status in (
+            ("end", "pass", "finished", 0),
+            ("exception", "raise KeyError('x')", "failed", 1),
+            ("exit", "sys.exit(3)", "finished", 3),
+            ("ctrl-c", "os.kill(os.getpid(), signal.SIGINT); import time; time.sleep(5)",
+             "interrupted", -signal.SIGINT),
+            ("term", "os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(5)",
+             "interrupted", -signal.SIGTERM),
+            ("fork", "\n    if os.fork() == 0: os._exit(0)\n    os.wait()", "finished", 0)):
+        run = folder("ending")
+        text = textwrap.dedent(START.format(package=os.path.abspath(PACKAGE), run=run)) + \
+            textwrap.dedent("    " + last) + "\n"
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True,
+                              check=False)
+        info = sonde.open(run).info
+        check(f"{name}: {done.returncode}, {info['end_reason']}, {done.stderr[-300:]}",
+              done.returncode == status and info["end_reason"] == reason and
+              info["last_step"] == 4)
+        check(f"{name}: the verdict: {done.stderr}", "sonde: " in done.stderr)
+
+
+@program
+def two_ranks():
+    """DistributedDataParallel with gloo: each rank writes its own worker of one run."""
+    run = folder("ranks")
+    text = textwrap.dedent(f"""
+        import os, sys
+        sys.path.insert(0, {os.path.abspath(PACKAGE)!r})
+        import torch, sonde
+        from torch import nn
+        torch.distributed.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        watch = sonde.watch(model, sgd, run={run!r}, save=1)
+        torch.manual_seed(torch.distributed.get_rank())
+        for i in range(3):
+            sgd.zero_grad(); model(torch.randn(3, 4)).square().mean().backward(); sgd.step()
+        torch.distributed.barrier()
+        watch.close()
+        torch.distributed.destroy_process_group()
+        """)
+    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="0", WORLD_SIZE="2",
+                       OMP_NUM_THREADS="1")
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        environment["MASTER_PORT"] = str(probe.getsockname()[1])
+    ranks = [subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True,
+                              env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
+             for rank in range(2)]
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
+    check(f"two ranks end well: {said}", all(rank.returncode == 0 for rank in ranks))
+    trial = sonde.open(run)
+    check(f"two workers: {trial.info}", trial.info["world"] == 2 and trial.last_step == 2)
+    check("both have the same weights",
+          numpy.array_equal(trial.value("weight", 2), trial.value("weight", 2, worker=1)))
+
+
+def main():
+    torch.set_num_threads(1)
+    try:
+        for function in PROGRAMS:
+            try:
+                function()
+            except Exception as problem:  # the others still run
+                import traceback
+                traceback.print_exc(file=sys.stdout)
+                check(f"{function.__name__}: {problem}", False)
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    print("%d passed, %d failed" % (results[True], results[False]))
+    return 1 if results[False] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
