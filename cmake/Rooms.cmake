@@ -45,12 +45,16 @@ const sonde_rule *const sonde__rule_builtins[] = {\n${rows}    NULL,\n};\n" @ONL
 endfunction()
 
 # sonde_op_kinds(TARGET): the list of op kinds, sonde__op_kinds, from the definitions
-# `const sonde__op_kind sonde__op_<name> = {` in src/nn/ops/*.c.
+# `const sonde__op_kind sonde__op_<name> = {` in src/nn/ops/*.c, and the list of layers,
+# sonde__op_layers, from `const sonde__op_layer sonde__layer_<name> = {`. A line
+# `SONDE__POINTWISE(<name>,` is a row of a table and defines sonde__op_<name>,
+# sonde__op_<name>_grad and sonde__layer_<name>.
 function(sonde_op_kinds target)
   file(GLOB families CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/nn/ops/*.c)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${families})
   set(externs)
   set(rows)
+  set(layers)
   foreach(family ${families})
     file(STRINGS ${family} definitions REGEX "^const sonde__op_kind sonde__op_[a-z0-9_]+ = ")
     foreach(definition ${definitions})
@@ -58,9 +62,23 @@ function(sonde_op_kinds target)
       string(APPEND externs "extern const sonde__op_kind ${kind};\n")
       string(APPEND rows "    &${kind},\n")
     endforeach()
+    file(STRINGS ${family} definitions REGEX "^const sonde__op_layer sonde__layer_[a-z0-9_]+ = ")
+    foreach(definition ${definitions})
+      string(REGEX REPLACE "^const sonde__op_layer (sonde__layer_[a-z0-9_]+) = .*" "\\1" layer ${definition})
+      string(APPEND externs "extern const sonde__op_layer ${layer};\n")
+      string(APPEND layers "    &${layer},\n")
+    endforeach()
+    file(STRINGS ${family} definitions REGEX "^SONDE__POINTWISE\\([a-z0-9_]+,")
+    foreach(definition ${definitions})
+      string(REGEX REPLACE "^SONDE__POINTWISE\\(([a-z0-9_]+),.*" "\\1" name "${definition}")
+      string(APPEND externs "extern const sonde__op_kind sonde__op_${name}, sonde__op_${name}_grad;\n"
+             "extern const sonde__op_layer sonde__layer_${name};\n")
+      string(APPEND rows "    &sonde__op_${name},\n    &sonde__op_${name}_grad,\n")
+      string(APPEND layers "    &sonde__layer_${name},\n")
+    endforeach()
   endforeach()
   set(table ${CMAKE_BINARY_DIR}/op_kinds.c)
-  file(CONFIGURE OUTPUT ${table} CONTENT "#include \"nn/ops/ops.h\"\n\n${externs}\nconst sonde__op_kind *const sonde__op_kinds[] = {\n${rows}    NULL,\n};\n" @ONLY)
+  file(CONFIGURE OUTPUT ${table} CONTENT "#include \"nn/ops/layer_row.h\"\n\n${externs}\nconst sonde__op_kind *const sonde__op_kinds[] = {\n${rows}    NULL,\n};\nconst sonde__op_layer *const sonde__op_layers[] = {\n${layers}    NULL,\n};\n" @ONLY)
   # ops.h also declares the kinds that passes and builders name
   set_source_files_properties(${table} PROPERTIES COMPILE_OPTIONS -Wno-redundant-decls)
   target_sources(${target} PRIVATE ${table})

@@ -142,7 +142,8 @@ SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 
 /* --- the end ---------------------------------------------------------------------- */
 
-/* The path of the run; borrowed. NULL in a dry run. */
+/* The folder of the run; borrowed. NULL in a dry run. For a run in a store, s3://..., the
+ * folder from which its files are sent. */
 SONDE_API const char *sonde_hook_path(const sonde_hook *hook);
 /* NULL before the first step and in a dry run. */
 SONDE_API sonde_recorder *sonde_hook_recorder(sonde_hook *hook);

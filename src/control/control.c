@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <sonde/log.h>
 
@@ -295,6 +296,26 @@ static sonde_err check_run(const char *run, sonde_diag *diag)
     return err;
 }
 
+/* The same of a run in a store. */
+static sonde_err check_stored(const char *url, sonde_diag *diag)
+{
+    bool begun = false, ended = false;
+    sonde_err err = sonde__store_exists(url, "run.json", &begun, diag);
+
+    if (err == SONDE_OK && begun) {
+        err = sonde__store_exists(url, "end.json", &ended, diag);
+    }
+    if (err == SONDE_OK && !begun) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, url, "the address of a run",
+                           "there is no run.json");
+    }
+    if (err == SONDE_OK && ended) {
+        return sonde__fail(diag, SONDE_ESTATE, url, "a run that has not ended",
+                           "the run has ended");
+    }
+    return err;
+}
+
 /* A new line, freed with free(); NULL if memory runs out. */
 static char *make_line(sonde_request_kind kind, sonde_request_by asker, const char *text)
 {
@@ -332,8 +353,9 @@ static char *make_line(sonde_request_kind kind, sonde_request_by asker, const ch
 sonde_err sonde_control_send(const char *run, sonde_request_kind kind,
                              sonde_request_by asker, const char *text, sonde_diag *diag)
 {
+    const bool remote = sonde__store_is_address(run);
     char *path = NULL, *line = NULL;
-    sonde_err err = check_run(run, diag);
+    sonde_err err = remote ? check_stored(run, diag) : check_run(run, diag);
     int fd = -1;
 
     if (err != SONDE_OK) {
@@ -347,6 +369,10 @@ sonde_err sonde_control_send(const char *run, sonde_request_kind kind,
     line = make_line(kind, asker, text);
     if (path == NULL || line == NULL) {
         err = sonde__fail_nomem(diag, "a request");
+        goto done;
+    }
+    if (remote) {
+        err = sonde__store_append(run, SONDE__CONTROL_FILE, line, strlen(line), diag);
         goto done;
     }
     fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <sonde/log.h>
 
@@ -79,6 +80,7 @@ static void destroy(sonde_hook *hook)
     for (size_t i = 0; i < SONDE_COUNT_OF(hook->texts); i++) {
         sonde__free(hook->texts[i]);
     }
+    sonde__free(hook->spool);
     sonde_catalogue_destroy(hook->catalogue);
     sonde__record_sink_fini(&hook->dry);
     sonde__free(hook->tensors);
@@ -112,6 +114,12 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     if (err != SONDE_OK) {
         goto error;
     }
+    if (sonde__store_is_address(hook->options.record.path)) {
+        err = sonde__store_spool_folder(hook->options.record.path, &hook->spool, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
     err = sonde_catalogue_create(&hook->catalogue, diag);
     if (err != SONDE_OK) {
         goto error;
@@ -130,7 +138,9 @@ error:
 
 const char *sonde_hook_path(const sonde_hook *hook)
 {
-    return hook->options.dry_run ? NULL : hook->options.record.path;
+    return hook->options.dry_run ? NULL
+           : hook->spool != NULL ? hook->spool
+                                 : hook->options.record.path;
 }
 
 sonde_recorder *sonde_hook_recorder(sonde_hook *hook)

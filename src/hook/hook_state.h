@@ -62,6 +62,7 @@ struct sonde_hook {
     sonde_catalogue *catalogue;
     sonde__hook_tensor *tensors; /* by id */
     size_t tensor_capacity;
+    char *spool;              /* the folder of a run on its way to a store; or NULL */
     sonde_recorder *recorder; /* NULL: not open, or a dry run */
     sonde__record_sink dry;   /* of a dry run */
     sonde__record_sink *sink; /* of the recorder, or dry; from open on */

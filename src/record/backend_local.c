@@ -44,7 +44,9 @@ typedef struct local_folder {
     char *name, *other; /* room for the path and any name of a run */
     size_t room;
     int lock;
-    sonde__record_bulk *bulk; /* after the first bulk; used by one file at a time */
+    sonde__record_bulk *bulk;     /* after the first bulk; used by one file at a time */
+    bool (*has_room)(void *user); /* NULL: always */
+    void *room_user;
 } local_folder;
 
 enum {
@@ -516,6 +518,9 @@ static int append(sonde__record_file *base, const void *bytes, size_t size)
     if (size == 0) {
         return 0;
     }
+    if (file->home->has_room != NULL && !file->home->has_room(file->home->room_user)) {
+        return ENOSPC;
+    }
     if (!file->bulk && base->in_bulk && file->count == 0) {
         (void)begin_bulk(file);
     }
@@ -705,4 +710,13 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
     }
     *out = &home->backend;
     return SONDE_OK;
+}
+
+void sonde__record_backend_limit(sonde__record_backend *backend,
+                                 bool (*has_room)(void *user), void *user)
+{
+    local_folder *home = (local_folder *)backend;
+
+    home->has_room = has_room;
+    home->room_user = user;
 }

@@ -20,10 +20,16 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
+    STORED_SECONDS = 5, /* in an object store */
     WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
+
+static int ranks(const sonde_recorder_options *options)
+{
+    return options->world > 0 ? options->world : 1;
+}
 
 /* --- options ---------------------------------------------------------------------- */
 
@@ -34,15 +40,11 @@ static bool is_hex(const char *text, size_t digits)
 
 static sonde_err check_options(const sonde_recorder_options *options, sonde_diag *diag)
 {
-    const int world = options->world > 0 ? options->world : 1;
+    const int world = ranks(options);
 
     if (options->path == NULL || options->path[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "path", "a folder for the run",
                            "no path is given");
-    }
-    if (strncmp(options->path, "s3://", 5) == 0) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, options->path, "a folder",
-                           "object stores are not written by this version");
     }
     if (options->world < 0 || options->rank < 0 || options->rank >= world) {
         return sonde__fail(diag, SONDE_EINVAL, "rank", "0 to world - 1",
@@ -295,6 +297,48 @@ error:
     return err;
 }
 
+static bool has_room(void *user)
+{
+    return sonde__store_spool_has_room(user);
+}
+
+/* A recorder in the spool of an address; segments are closed sooner, since only closed files
+ * reach the store. */
+static sonde_err create_stored(const sonde_recorder_options *options,
+                               const sonde_catalogue *catalogue, sonde_recorder **out,
+                               sonde_diag *diag)
+{
+    const sonde__store_writer place = {.rank = options->rank,
+                                       .world = ranks(options),
+                                       .resumes = options->resume != NULL};
+    sonde_recorder_options local = *options;
+    sonde__record_backend *backend = NULL;
+    sonde__store_spool *spool = NULL;
+    sonde_recorder *recorder = NULL;
+    sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
+
+    local.segment_seconds =
+        options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
+    if (err == SONDE_OK) {
+        err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
+    }
+    if (err == SONDE_OK) {
+        sonde__record_backend_limit(backend, has_room, spool);
+        err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__store_spool_start(spool, diag);
+    }
+    if (err != SONDE_OK) {
+        (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
+        sonde__store_spool_close(spool);
+        return err;
+    }
+    recorder->spool = spool;
+    *out = recorder;
+    return SONDE_OK;
+}
+
 sonde_err sonde_recorder_create(const sonde_recorder_options *options,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
@@ -304,6 +348,9 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
 
     if (err != SONDE_OK) {
         return err;
+    }
+    if (sonde__store_is_address(options->path)) {
+        return create_stored(options, catalogue, out, diag);
     }
     err = sonde__record_backend_local(options->path, &backend, diag);
     if (err != SONDE_OK) {
@@ -402,6 +449,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
 {
     char path[256];
     double waited = 0.0;
+    sonde__store_spool *spool = NULL;
     bool is_left = false;
     sonde_err err = SONDE_OK;
 
@@ -416,12 +464,20 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
         sonde__recorder_end_quiet(recorder);
         is_left = !sonde__recorder_stop(recorder, reason, text);
     }
-    if (is_left) { /* it is the thread's now */
+    if (is_left) { /* it is the thread's now, and its spool */
         return sonde__fail(diag, SONDE_EIO, path, "a disk that answers",
                            "records are not written: a system call has hung for %g s",
                            waited);
     }
     err = judge(recorder, diag);
+    spool = recorder->spool;
     destroy(recorder);
+    if (spool != NULL) {
+        const sonde_err sent =
+            sonde__store_spool_finish(spool, err == SONDE_OK ? diag : NULL);
+
+        err = err == SONDE_OK ? sent : err;
+        sonde__store_spool_close(spool);
+    }
     return err;
 }

@@ -47,6 +47,9 @@ static void close_all(void)
             r->writer.left = keep;
             r->is_left = !sonde__recorder_stop(
                 r, SONDE_RUN_INTERRUPTED, "the program ended without closing the run");
+            if (!r->is_left && r->spool != NULL) {
+                (void)sonde__store_spool_finish(r->spool, NULL);
+            }
         }
     }
     (void)pthread_mutex_unlock(&lock);
@@ -68,6 +71,7 @@ static void in_child(void)
         r->closed = true;
         r->is_over = true;
         r->writer.started = false;
+        r->spool = NULL; /* its threads are the parent's */
     }
     (void)pthread_mutex_unlock(&lock);
 }

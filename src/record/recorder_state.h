@@ -11,6 +11,7 @@
 
 #include "record/record_run.h"
 #include "record/record_sink.h"
+#include "store/store.h"
 
 /* What the writer knows about a tensor. */
 enum {
@@ -55,6 +56,7 @@ struct sonde_recorder {
 
     sonde__record_ring ring;
     sonde__record_writer writer;
+    sonde__store_spool *spool; /* takes the files to a store; NULL: they stay */
 };
 
 /* True if a put waits when the ring is full. */

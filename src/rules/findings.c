@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "store/store.h"
 
 #include <sonde/json.h>
 #include <sonde/log.h>
@@ -240,13 +241,20 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 
 sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
 {
-    const size_t size = strlen(run) + sizeof "/findings";
-    char *folder = sonde__malloc(size);
+    const bool remote = sonde__store_is_address(run);
+    const char *place = remote ? sonde__store_copy_at(run) : run;
+    const size_t size = (place != NULL ? strlen(place) : 0) + sizeof "/findings";
+    char *folder = NULL;
 
+    if (place == NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, run, "an open trial of the run",
+                           "findings go to a store by way of a trial");
+    }
+    folder = sonde__malloc(size);
     if (folder == NULL) {
         return sonde__fail_nomem(diag, "findings");
     }
-    (void)snprintf(folder, size, "%s/findings", run);
+    (void)snprintf(folder, size, "%s/findings", place);
     sonde__free(rules->folder);
     rules->folder = folder;
     rules->folder_failed = false;
@@ -318,7 +326,11 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
     }
     done = is_written(file, line, finding->steps) ||
            write(file, line, length) == (ssize_t)length;
-    return close(file) == 0 && done;
+    if (close(file) != 0 || !done) {
+        return false;
+    }
+    errno = EIO;
+    return sonde__store_send(path, NULL) == SONDE_OK;
 }
 
 static void write_line(sonde_rules *rules, const sonde_finding *finding)

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "store/store.h"
 #include "trial/trial_files.h"
 
 #include <errno.h>
@@ -109,6 +110,17 @@ static bool is_ready(const sonde__trial_file *file, uint64_t question, uint64_t 
            SONDE_MIN(file->size, (uint64_t)file->mapping->size) - offset >= count;
 }
 
+/* Brings the bytes in if the file is a copy of one in a store. */
+static sonde_err fetch(const sonde__trial_file_list *list, const sonde__trial_file *file,
+                       uint64_t offset, uint64_t count, sonde_diag *diag)
+{
+    char name[SONDE__FILE_NAME], path[SONDE__PATH];
+
+    sonde__record_file_name(name, list->kind, file->number, false);
+    return sonde__store_fetch(sonde__trial_path(list->folder, name, path), offset, count,
+                              diag);
+}
+
 /*
  * Opens the file to see that it is still as long as before: touching a mapping beyond the
  * end of its file kills the process.
@@ -124,6 +136,12 @@ sonde_err sonde__trial_file_map(const sonde__trial_file_list *list,
     sonde_err err = SONDE_OK;
     int fd = -1;
 
+    if (sonde__store_has_copies()) {
+        err = fetch(list, file, offset, count, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
     if (is_ready(file, question, offset, count)) {
         *bytes = file->mapping->base + offset;
         return SONDE_OK;

@@ -178,7 +178,8 @@ static void skip_stragglers(sonde_trial *trial)
     }
 }
 
-sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
+/* Reads what has been added to the folder. */
+static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
     const uint64_t noted = trial->damage.damaged + trial->damage.torn;
     sonde_err err = SONDE_OK;
@@ -205,10 +206,17 @@ sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *dia
     return SONDE_OK;
 }
 
+sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
+{
+    const sonde_err err =
+        trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag) : SONDE_OK;
+
+    return err == SONDE_OK ? read_again(trial, changed, diag) : err;
+}
+
 /* --- opening ---------------------------------------------------------------------- */
 
-static sonde_err check_arguments(const char *path, const sonde_trial_options *options,
-                                 sonde_diag *diag)
+static sonde_err check_path(const char *path, sonde_diag *diag)
 {
     struct stat about;
 
@@ -222,6 +230,11 @@ static sonde_err check_arguments(const char *path, const sonde_trial_options *op
     if (!S_ISDIR(about.st_mode)) {
         return sonde__fail(diag, SONDE_EFORMAT, path, "the folder of a run", "a file");
     }
+    return SONDE_OK;
+}
+
+static sonde_err check_options(const sonde_trial_options *options, sonde_diag *diag)
+{
     if (options != NULL && (options->begin < 0 || options->end < 0 ||
                             (options->end != 0 && options->end <= options->begin))) {
         return sonde__fail(diag, SONDE_EINVAL, "steps of a trial",
@@ -282,7 +295,8 @@ static sonde_err fail_not_a_run(const sonde_trial *trial, sonde_diag *diag)
         (void)snprintf(expected + used, sizeof expected - used, ", or %s",
                        sonde__trial_foreign_formats[i]->expected);
     }
-    return sonde__fail(diag, SONDE_EFORMAT, trial->path, expected,
+    return sonde__fail(diag, SONDE_EFORMAT,
+                       trial->address != NULL ? trial->address : trial->path, expected,
                        "not a run: neither " SONDE__RUN_FILE
                        " nor a worker's folder is in it");
 }
@@ -311,19 +325,48 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* The trial of a folder, or of a copy of what is at an address. NULL: see diag. */
+static sonde_trial *create_at(const char *path, const sonde_trial_options *options,
+                              sonde_diag *diag)
+{
+    const bool remote = sonde__store_is_address(path);
+    sonde__store_copy *copy = NULL;
+    sonde_trial *trial = NULL;
+    const char *folder = path;
+
+    if (check_options(options, diag) != SONDE_OK ||
+        (remote && sonde__store_copy_open(path, &copy, diag) != SONDE_OK)) {
+        return NULL;
+    }
+    folder = remote ? sonde__store_copy_folder(copy) : path;
+    if (check_path(folder, diag) == SONDE_OK) {
+        trial = create(folder, options);
+        if (trial == NULL) {
+            (void)sonde__fail_nomem(diag, "a trial");
+        }
+    }
+    if (trial == NULL) {
+        sonde__store_copy_close(copy);
+        return NULL;
+    }
+    trial->copy = copy;
+    trial->address = remote ? sonde__strdup(path) : NULL;
+    return trial;
+}
+
 static sonde_err open_trial(const char *path, const sonde_trial_options *options,
                             bool everything, void (*report)(void *user, const char *text),
                             void *user, sonde_trial **out, sonde_diag *diag)
 {
-    sonde_err err = check_arguments(path, options, diag);
-    sonde_trial *trial = NULL;
+    sonde_diag why = {0};
+    sonde_trial *trial = create_at(path, options, &why);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    trial = create(path, options);
     if (trial == NULL) {
-        return sonde__fail_nomem(diag, "a trial");
+        if (diag != NULL) {
+            *diag = why;
+        }
+        return why.err;
     }
     trial->damage.report = report;
     trial->damage.user = user;
@@ -332,7 +375,7 @@ static sonde_err open_trial(const char *path, const sonde_trial_options *options
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde_trial_refresh(trial, NULL, diag);
+    err = read_again(trial, NULL, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -359,9 +402,9 @@ sonde_err sonde__trial_open_all(const char *path,
 
 static void free_texts(sonde_trial *trial)
 {
-    char *const texts[] = {trial->path,    trial->id,      trial->program,
-                           trial->model,   trial->created, trial->end_reason,
-                           trial->end_text};
+    char *const texts[] = {trial->path,       trial->address, trial->id,
+                           trial->program,    trial->model,   trial->created,
+                           trial->end_reason, trial->end_text};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         sonde__free(texts[i]);
@@ -394,6 +437,7 @@ void sonde_trial_close(sonde_trial *trial)
     if (trial->format != NULL) {
         trial->format->close(trial->foreign);
     }
+    sonde__store_copy_close(trial->copy);
     free_texts(trial);
     sonde__free(trial);
 }
@@ -471,7 +515,7 @@ bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step
 void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
 {
     *info = (sonde_run_info){
-        .path = trial->path,
+        .path = trial->address != NULL ? trial->address : trial->path,
         .id = or_empty(trial->id),
         .program = or_empty(trial->program),
         .model = or_empty(trial->model),

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "store/store.h"
 
 #include <sonde/safetensors.h>
 
@@ -351,9 +352,9 @@ static char *name_in_header(const sonde__trial_worker *worker,
     char *found = NULL;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
-    if (!segment->closed ||
-        sonde_safetensors_open(sonde__trial_path(worker->path, name, path), &file,
-                               NULL) != SONDE_OK) {
+    (void)sonde__trial_path(worker->path, name, path);
+    if (!segment->closed || sonde__store_fetch(path, 0, UINT64_MAX, NULL) != SONDE_OK ||
+        sonde_safetensors_open(path, &file, NULL) != SONDE_OK) {
         return NULL;
     }
     key = key_at(file, line->offset, line->bytes);

@@ -11,6 +11,7 @@
 #define SONDE_TRIAL_TRIAL_STATE_H
 
 #include "base/names.h"
+#include "store/store.h"
 #include "trial/damage.h"
 #include "trial/items.h"
 #include "trial/mapping.h"
@@ -58,8 +59,10 @@ typedef struct sonde__trial_step_list {
 } sonde__trial_step_list;
 
 struct sonde_trial {
-    char *path;
-    int64_t begin, end; /* global steps to read; end 0: no end */
+    char *path;              /* a folder of this machine */
+    char *address;           /* of the run in a store, of which that is a copy; or NULL */
+    sonde__store_copy *copy; /* likewise */
+    int64_t begin, end;      /* global steps to read; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
     int world;       /* from run.json; else 1 */

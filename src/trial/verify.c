@@ -5,6 +5,7 @@
  * follow the values, and the headers that closed segments have for other readers.
  */
 #include "base/fail.h"
+#include "store/store.h"
 #include "trial/trial_state.h"
 #include "trial/value.h"
 
@@ -70,8 +71,9 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
-    if (sonde_safetensors_open(sonde__trial_path(worker->path, name, path), &file,
-                               &why) != SONDE_OK) {
+    (void)sonde__trial_path(worker->path, name, path);
+    if (sonde__store_fetch(path, 0, UINT64_MAX, &why) != SONDE_OK ||
+        sonde_safetensors_open(path, &file, &why) != SONDE_OK) {
         sonde__trial_damage(&trial->damage, where, "not a safetensors file: %s",
                             why.found);
         return;

@@ -63,6 +63,7 @@ grep -q "no data set is called 'cifar10'" "$err" || fail "$(cat "$err")"
 
 # a set that cannot be fetched: the stand-in is announced, in JSON too
 export http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 SONDE_CACHE=$work/cache
+run 0 "$sonde" data synth --folder cache/data/fashion-synth --train 200 --test 50 --quiet # small
 run 0 "$sonde" train mnist_mlp_small --epochs 0 --no-pictures --no-eval --json --out none
 grep -qE '^sonde: warning: mnist cannot be fetched \(.*\); a drawn stand-in is used' "$err" || fail "$(cat "$err")"
 grep -qx '{"event": "stand_in", "data": "fashion-synth", "stands_for": "mnist"}' "$out" || fail "$(cat "$out")"

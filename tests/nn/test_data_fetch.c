@@ -3,7 +3,7 @@
  * refused, wrong, broken off. And SHA-256 on its known answers.
  */
 #include "nn/data_files.h"
-#include "nn/data/sha256.h"
+#include "base/sha256.h"
 
 #include <sonde/nn/fetch.h>
 
@@ -131,14 +131,14 @@ static int start(void **state)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
-    sonde__data_sha256 sha;
+    sonde__sha256 sha;
 
     for (size_t i = 0; i < BODY; i++) {
         server.body[i] = (unsigned char)(i * 7 + i / 256);
     }
-    sonde__data_sha256_init(&sha);
-    sonde__data_sha256_add(&sha, server.body, BODY);
-    sonde__data_sha256_hex(&sha, server.digest);
+    sonde__sha256_init(&sha);
+    sonde__sha256_add(&sha, server.body, BODY);
+    sonde__sha256_hex(&sha, server.digest);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     server.socket = socket(AF_INET, SOCK_STREAM, 0);
     if (server.socket < 0 ||
@@ -232,24 +232,24 @@ static void sha256_gives_the_known_answers(void **state)
          "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
     };
     char hex[SONDE__SHA256_HEX], pieces[SONDE__SHA256_HEX];
-    sonde__data_sha256 sha;
+    sonde__sha256 sha;
 
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        sonde__data_sha256_init(&sha);
-        sonde__data_sha256_add(&sha, known[i].text, strlen(known[i].text));
-        sonde__data_sha256_hex(&sha, hex);
+        sonde__sha256_init(&sha);
+        sonde__sha256_add(&sha, known[i].text, strlen(known[i].text));
+        sonde__sha256_hex(&sha, hex);
         assert_string_equal(hex, known[i].digest);
     }
     for (size_t n = 50; n < 140; n++) {
-        sonde__data_sha256_init(&sha);
-        sonde__data_sha256_add(&sha, server.body, n);
-        sonde__data_sha256_hex(&sha, hex);
-        sonde__data_sha256_init(&sha);
+        sonde__sha256_init(&sha);
+        sonde__sha256_add(&sha, server.body, n);
+        sonde__sha256_hex(&sha, hex);
+        sonde__sha256_init(&sha);
         for (size_t i = 0; i < n; i += 7) {
-            sonde__data_sha256_add(&sha, server.body + i, n - i < 7 ? n - i : 7);
+            sonde__sha256_add(&sha, server.body + i, n - i < 7 ? n - i : 7);
         }
-        sonde__data_sha256_hex(&sha, pieces);
+        sonde__sha256_hex(&sha, pieces);
         assert_string_equal(hex, pieces);
     }
 }

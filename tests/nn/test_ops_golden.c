@@ -69,11 +69,11 @@ static int read_integers(const char *text, int64_t *out, int most)
     return count;
 }
 
-static void read_live(const char *text, float *live)
+static void read_live(const char *text, float *live, int most)
 {
     int count = 0;
 
-    for (char *end = NULL; *text != '\0' && count < MAX_LIVE;
+    for (char *end = NULL; *text != '\0' && count < most;
          text = *end == ',' ? end + 1 : end) {
         live[count++] = strtof(text, &end);
     }
@@ -106,13 +106,17 @@ static void read_key(golden *g, const char *key, const char *value)
         return;
     }
     if (strcmp(key, "live") == 0) {
-        read_live(value, g->run.live);
+        read_live(value, g->run.live, MAX_LIVE);
     } else if (strcmp(key, "dims") == 0) {
         attrs->rank = read_integers(value, attrs->dims, SONDE_MAX_DIMS);
     } else if (strcmp(key, "eps") == 0) {
         attrs->eps = strtof(value, NULL);
     } else if (strcmp(key, "scale") == 0) {
         attrs->scale = strtof(value, NULL);
+    } else if (strcmp(key, "number") == 0) {
+        read_live(value, attrs->number, (int)SONDE_COUNT_OF(attrs->number));
+    } else if (strcmp(key, "choice") == 0) {
+        attrs->choice = (int)strtol(value, NULL, 10);
     } else if (strcmp(key, "groups") == 0) {
         attrs->groups = strtoll(value, NULL, 10);
     } else if (strcmp(key, "axis") == 0) {
@@ -393,7 +397,7 @@ static void all_kernels_give_pytorch_values(void **state)
     for_each_case(check_all_kernels);
 }
 
-static bool has_case[128], has_nonfinite_case[128];
+static bool has_case[512], has_nonfinite_case[512];
 
 static void note_case(golden *g)
 {

@@ -8,6 +8,7 @@
 #include "nn/graph/graph.h"
 #include "base/macros.h"
 #include "base/random.h"
+#include "nn/ops/layer_row.h"
 #include "nn/ops_harness.h"
 
 /* With h = 1e-5 the difference is off by h^2 times the third derivative, 1e-10, and by
@@ -104,6 +105,8 @@ typedef struct bench {
     sonde__op_value in[MOST_INPUTS], out, dy;
     sonde__op_value grad[MOST_INPUTS];
     void *data[64]; /* per value, plain */
+    bool wide;      /* numbers up to 5, off the kinks of activations */
+    bool positive;  /* and no negative ones */
 } bench;
 
 static sonde__op_value add_leaf(bench *b, const sonde__op_shape *shape)
@@ -120,6 +123,7 @@ static sonde__op_value add_leaf(bench *b, const sonde__op_shape *shape)
  * or ReLU. Classes are below 3, the least number of classes here. */
 static void fill_leaf(const bench *b, sonde__op_value value, uint64_t seed)
 {
+    const double apart = b->wide ? 0.0731 : 0.02;
     const sonde__op_shape *shape = sonde__op_value_shape(&b->graph, value);
     const uint32_t count = (uint32_t)sonde__op_shape_count(shape);
     uint32_t order[512];
@@ -130,9 +134,10 @@ static void fill_leaf(const bench *b, sonde__op_value value, uint64_t seed)
         if (shape->dtype == SONDE_I64) {
             ((int64_t *)b->data[value])[i] = order[i] % 3;
         } else {
-            const double size = 0.02 * ((double)order[i] + 1.0);
+            const double size = apart * ((double)order[i] + 1.0);
 
-            ((double *)b->data[value])[i] = order[i] % 2 == 0 ? size : -size;
+            ((double *)b->data[value])[i] =
+                b->positive || order[i] % 2 == 0 ? size : -size;
         }
     }
 }
@@ -243,29 +248,79 @@ static void expect_gradient(bench *b, const gradient_case *c, int input)
         const double wanted = difference(b, (double *)b->data[b->in[input]] + i);
 
         if (!(fabs(found - wanted) <= tolerance * (1.0 + fabs(wanted)))) {
-            fail_msg(
-                "case %td, %s, input %d, element %lld: gradient %.9g, difference %.9g",
-                c - cases, c->kind->name, input, (long long)i, found, wanted);
+            fail_msg("%s, input %d, element %lld: gradient %.9g, difference %.9g",
+                     c->kind->name, input, (long long)i, found, wanted);
         }
     }
 }
+
+static void expect_case(const gradient_case *c, bool wide, bool positive)
+{
+    bench b = {.out = 0, .wide = wide, .positive = positive};
+
+    build(&b, c);
+    for (size_t i = 0; i < b.graph.op_count; i++) {
+        run_op(&b, &b.graph.ops[i]);
+    }
+    for (int i = 0; i < c->in_count; i++) {
+        if (b.grad[i] != 0) {
+            expect_gradient(&b, c, i);
+        }
+    }
+    close_bench(&b);
+}
+
+/* A case of every layer whose row has inputs alone, with its defaults. Returns their
+ * count. */
+static size_t cases_of_layers(gradient_case *made, size_t most)
+{
+    static const gradient_case alike = {
+        NULL, 1, {D(9, 7), D(9, 7), D(9, 7)}, {.rank = 0}};
+    size_t count = 0;
+
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+        gradient_case *c = &made[count];
+
+        if (row->params != NULL || row->kind->gradient == NULL) {
+            continue;
+        }
+        assert_true(count++ < most);
+        *c = alike;
+        c->kind = row->kind;
+        c->in_count = row->inputs;
+        c->attrs.number[0] = 0.3F; /* where a number is required */
+        sonde__op_set_defaults(row, &c->attrs);
+    }
+    return count;
+}
+
+enum { MOST_LAYERS = 256 };
+static gradient_case of_layers[MOST_LAYERS];
 
 static void rules_agree_with_finite_differences(void **state)
 {
     (void)state;
     for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
-        bench b = {.out = 0};
+        expect_case(&cases[k], false, false);
+    }
+}
 
-        build(&b, &cases[k]);
-        for (size_t i = 0; i < b.graph.op_count; i++) {
-            run_op(&b, &b.graph.ops[i]);
+static void layers_agree_with_finite_differences(void **state)
+{
+    static const char *const positive[] = {"Log", "Log1p", "Sqrt", "Rsqrt", "Pow"};
+    const size_t count = cases_of_layers(of_layers, MOST_LAYERS);
+
+    (void)state;
+    assert_true(count > 30);
+    for (size_t k = 0; k < count; k++) {
+        bool only_positive = false;
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(positive); i++) {
+            only_positive =
+                only_positive || strcmp(of_layers[k].kind->name, positive[i]) == 0;
         }
-        for (int i = 0; i < cases[k].in_count; i++) {
-            if (b.grad[i] != 0) {
-                expect_gradient(&b, &cases[k], i);
-            }
-        }
-        close_bench(&b);
+        expect_case(&of_layers[k], true, only_positive);
     }
 }
 
@@ -278,6 +333,9 @@ static void every_rule_has_a_case(void **state)
         for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
             found = found || cases[k].kind == sonde__op_kinds[i];
         }
+        for (size_t k = 0; k < MOST_LAYERS; k++) {
+            found = found || of_layers[k].kind == sonde__op_kinds[i];
+        }
         if (!found) {
             fail_msg("%s has a gradient rule and no case", sonde__op_kinds[i]->name);
         }
@@ -288,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_agree_with_finite_differences),
+        cmocka_unit_test(layers_agree_with_finite_differences),
         cmocka_unit_test(every_rule_has_a_case),
     };
 

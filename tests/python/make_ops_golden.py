@@ -13,7 +13,7 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "ops"
 INF, NAN = math.inf, math.nan
@@ -484,13 +484,59 @@ def fused():
             before, v = now, after
 
 
+# --- functions of one value ------------------------------------------------------------
+
+
+def pointwise():
+    """Every row of src/nn/ops/pointwise.c: ordinary values, kinks, NaN and infinities."""
+    torch.manual_seed(21)
+    odd = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 3.0, -3.0, 6.0,
+                        20.0, -20.0, 25.0, 1e-4, -1e-4, 88.0, -88.0])
+    rows = [
+        ("Gelu", F.gelu, {}), ("Gelu", lambda x: F.gelu(x, approximate="tanh"), {"choice": 1}),
+        ("Silu", F.silu, {}), ("Mish", F.mish, {}),
+        ("LeakyRelu", lambda x: F.leaky_relu(x, 0.2), {"number": (0.2, 0.0)}),
+        ("Elu", lambda x: F.elu(x, 1.5), {"number": (1.5, 0.0)}),
+        ("Celu", lambda x: F.celu(x, 1.5), {"number": (1.5, 0.0)}),
+        ("Selu", F.selu, {}), ("Relu6", F.relu6, {}),
+        ("Hardtanh", lambda x: F.hardtanh(x, -1.0, 2.0), {"number": (-1.0, 2.0)}),
+        ("Hardsigmoid", F.hardsigmoid, {}), ("Hardswish", F.hardswish, {}),
+        ("Hardshrink", F.hardshrink, {"number": (0.5, 0.0)}),
+        ("Softshrink", F.softshrink, {"number": (0.5, 0.0)}),
+        ("Tanhshrink", F.tanhshrink, {}),
+        ("Softplus", lambda x: F.softplus(x, 2.0, 15.0), {"number": (2.0, 15.0)}),
+        ("Softsign", F.softsign, {}), ("LogSigmoid", F.logsigmoid, {}),
+        ("Threshold", lambda x: F.threshold(x, 0.1, 7.0), {"number": (0.1, 7.0)}),
+        ("Neg", torch.neg, {}), ("Abs", torch.abs, {}), ("Exp", torch.exp, {}),
+        ("Expm1", torch.expm1, {}), ("Log", torch.log, {}), ("Log1p", torch.log1p, {}),
+        ("Sqrt", torch.sqrt, {}), ("Rsqrt", torch.rsqrt, {}), ("Square", torch.square, {}),
+        ("Reciprocal", torch.reciprocal, {}), ("Sin", torch.sin, {}), ("Cos", torch.cos, {}),
+        ("Erf", torch.erf, {}), ("Pow", lambda x: torch.pow(x, 3.0), {"number": (3.0, 0.0)}),
+        ("Pow", lambda x: torch.pow(x, -1.5), {"number": (-1.5, 0.0)}),
+        ("Clamp", lambda x: torch.clamp(x, -0.7, 0.9), {"number": (-0.7, 0.9)}),
+    ]
+    for i, (kind, function, attrs) in enumerate(rows):
+        finite = odd[torch.isfinite(odd) | torch.isnan(odd)]  # PyTorch says NaN at infinities
+        for what, x in (("plain", randn(3, 7)),
+                        ("odd", (finite if kind in ("Gelu", "Softsign") else odd).clone())):
+            x.requires_grad_()
+            y = function(x)
+            dy = randn(*y.shape)
+            case(f"pointwise{i}.{what}", kind, [("x", x)], [("y", y)], **attrs)
+            case(f"pointwise{i}.{what}.d", kind + "Grad", [("dy", dy), ("x", x)],
+                 [("dx", grad(y, [x], dy)[0])], **attrs)
+
+
 def main():
     torch.manual_seed(20)
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
-                  softmaxes, losses, updates, fused, saturating):
+                  softmaxes, losses, updates, fused, saturating, pointwise):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
+    if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay
+        tensors.update((name, old) for name, old in load_file(OUT / "ops.safetensors").items()
+                       if name in tensors and old.shape == tensors[name].shape)
     save_file(tensors, OUT / "ops.safetensors", {"torch": torch.__version__.split("+")[0]})
     (OUT / "cases.txt").write_text("\n".join(lines) + "\n")
     print(f"{len(lines)} cases, {len(tensors)} tensors")

@@ -142,6 +142,30 @@ SONDE_API sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char 
 SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int first_axis);
 
+/* --- layers by name ----------------------------------------------------------------- */
+
+/* A key of a layer and its value. */
+typedef struct sonde_nn_setting {
+    const char *key;
+    double values[SONDE_MAX_DIMS];
+    int count;        /* of values; 0: one */
+    const char *word; /* instead of numbers, where the key has words */
+} sonde_nn_setting;
+
+/*
+ * Any layer of the table in docs/jobs.md, by PyTorch's name ("gelu", "mse_loss"), with
+ * PyTorch's parameters as keys. Keys that are not given have PyTorch's defaults.
+ * SONDE_EINVAL: unknown layer or key, a required key or an input is missing, a value out
+ * of range.
+ *
+ *     sonde_nn_layer(model, "leaky_relu", "act", &x, 1,
+ *                    &(sonde_nn_setting){.key = "negative_slope", .values = {0.2}}, 1);
+ */
+SONDE_API sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind,
+                                        const char *name, const sonde_nn_value *in,
+                                        size_t count, const sonde_nn_setting *settings,
+                                        size_t setting_count);
+
 /* --- losses: mean over the micro-batch ---------------------------------------------- */
 
 /* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n,

@@ -11,9 +11,9 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/sha256.h"
 #include "nn/data/data_output.h"
 #include "nn/data/input.h"
-#include "nn/data/sha256.h"
 
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/fetch.h>
@@ -198,7 +198,7 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
                         sonde_diag *diag)
 {
     unsigned char *block = sonde__malloc(SONDE__INPUT_BUFFER);
-    sonde__data_sha256 sha;
+    sonde__sha256 sha;
     sonde__data_input input;
     size_t got = 1;
     sonde_err err = block != NULL ? sonde__data_input_open(&input, path, diag)
@@ -208,20 +208,20 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
         sonde__free(block);
         return err;
     }
-    sonde__data_sha256_init(&sha);
+    sonde__sha256_init(&sha);
     if (!of_content) {
         sonde__data_input_raw(&input);
     }
     while (err == SONDE_OK && got > 0) {
         err = sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
         if (err == SONDE_OK) {
-            sonde__data_sha256_add(&sha, block, got);
+            sonde__sha256_add(&sha, block, got);
         }
     }
     sonde__data_input_close(&input);
     sonde__free(block);
     if (err == SONDE_OK) {
-        sonde__data_sha256_hex(&sha, hex);
+        sonde__sha256_hex(&sha, hex);
     }
     return err;
 }

@@ -1,8 +1,9 @@
 /*
  * job_layers.c - the model section of a job: its inputs, its layers, its loss.
  *
- * A table holds the kinds of layers, each with its keys and a function that calls the
- * builder.
+ * A table holds the kinds of layers that have functions of their own in model.h, each with
+ * its keys and a function that calls the builder. All others are rows in src/nn/ops
+ * (layer_row.h).
  *
  * Every layer is checked as it is built, so an error has the layer's line.
  */
@@ -10,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "nn/ops/layer_row.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,11 +27,12 @@ typedef struct job_builder {
     sonde_nn_model *model;
     made *values;
     size_t count, capacity;
-    sonde_nn_value current; /* output of the layer before */
-    bool one_sample;        /* of sonde_nn_job_info */
+    sonde_nn_value current;     /* output of the layer before */
+    const sonde__op_layer *row; /* of the layer at hand, or NULL */
+    bool one_sample;            /* of sonde_nn_job_info */
 } job_builder;
 
-enum { MAX_LAYERS = 4096 };
+enum { MAX_LAYERS = 4096, MAX_KINDS = 256 };
 
 typedef struct layer_kind {
     const char *name;
@@ -39,6 +42,7 @@ typedef struct layer_kind {
      * errors of building stick in the model. */
     sonde_err (*build)(job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
+    const sonde__op_layer *row; /* or NULL */
 } layer_kind;
 
 /* One number for both axes, or two; *pair stays 0 if the key is missing. */
@@ -271,85 +275,6 @@ static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char 
     return SONDE_OK;
 }
 
-/* Text of at most 7 bytes; what is there stays if the key is missing. */
-static sonde_err read_short_text(const job_builder *b, const sonde__yaml *entry,
-                                 const char *key, char *to, size_t size)
-{
-    const char *text = NULL;
-    const sonde_err err = sonde__yaml_text(&b->reader, entry, key, &text);
-
-    if (err != SONDE_OK || text == NULL) {
-        return err;
-    }
-    if (strlen(text) >= size) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
-                                "at most 7 characters", "%s is '%s'", key, text);
-    }
-    memcpy(to, text, strlen(text) + 1);
-    return SONDE_OK;
-}
-
-static sonde_err read_float_format(const job_builder *b, const sonde__yaml *entry,
-                                   sonde_float_format *format)
-{
-    const char *text = NULL;
-    sonde_diag diag = {0};
-    sonde_err err = sonde__yaml_text(&b->reader, entry, "float_format", &text);
-
-    if (err != SONDE_OK || text == NULL) {
-        return err;
-    }
-    err = sonde_float_format_parse(text, format, &diag);
-    return err == SONDE_OK
-               ? err
-               : sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, "float_format"), err,
-                                  diag.expected, "float_format is '%s'", text);
-}
-
-static sonde_err read_print_options(const job_builder *b, const sonde__yaml *entry,
-                                    sonde_print_options *options)
-{
-    struct {
-        const char *key;
-        int64_t most, value;
-        int *to; /* NULL: the threshold */
-    } numbers[] = {
-        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
-        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
-        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
-        {"digits", 17, options->digits, &options->digits}};
-    const struct {
-        const char *key;
-        char *to;
-    } texts[] = {{"separator", options->separator},
-                 {"open_bracket", options->open_bracket},
-                 {"close_bracket", options->close_bracket}};
-    sonde_err err = read_float_format(b, entry, &options->float_format);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_int(&b->reader, entry, numbers[i].key, 0, numbers[i].most,
-                              &numbers[i].value);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (numbers[i].to != NULL) {
-            *numbers[i].to = (int)numbers[i].value;
-        }
-    }
-    options->summarise_threshold = numbers[0].value;
-    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
-        err = read_short_text(b, entry, texts[i].key, texts[i].to,
-                              sizeof options->separator);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
-}
-
 static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
                              const sonde_nn_value *in, sonde_nn_value *out)
 {
@@ -360,7 +285,7 @@ static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const cha
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_print_options(b, entry, &options);
+    err = sonde__job_read_print(&b->reader, entry, &options);
     if (err != SONDE_OK) {
         return err;
     }
@@ -372,37 +297,76 @@ static const layer_kind layer_kinds[] = {
     {"conv2d",
      {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
      1,
-     build_conv2d},
-    {"linear", {"out", "bias"}, 1, build_linear},
-    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm},
-    {"max_pool2d", {"kernel", "stride", "padding", "dilation"}, 1, build_max_pool2d},
-    {"relu", {NULL}, 1, build_relu},
-    {"sigmoid", {NULL}, 1, build_sigmoid},
-    {"tanh", {NULL}, 1, build_tanh},
-    {"softmax", {"axis"}, 1, build_softmax},
-    {"log_softmax", {"axis"}, 1, build_log_softmax},
-    {"flatten", {"axis"}, 1, build_flatten},
-    {"reshape", {"shape"}, 1, build_reshape},
-    {"add", {NULL}, 2, build_add},
-    {"mul", {NULL}, 2, build_mul},
+     build_conv2d,
+     NULL},
+    {"linear", {"out", "bias"}, 1, build_linear, NULL},
+    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm, NULL},
+    {"max_pool2d",
+     {"kernel", "stride", "padding", "dilation"},
+     1,
+     build_max_pool2d,
+     NULL},
+    {"relu", {NULL}, 1, build_relu, NULL},
+    {"sigmoid", {NULL}, 1, build_sigmoid, NULL},
+    {"tanh", {NULL}, 1, build_tanh, NULL},
+    {"softmax", {"axis"}, 1, build_softmax, NULL},
+    {"log_softmax", {"axis"}, 1, build_log_softmax, NULL},
+    {"flatten", {"axis"}, 1, build_flatten, NULL},
+    {"reshape", {"shape"}, 1, build_reshape, NULL},
+    {"add", {NULL}, 2, build_add, NULL},
+    {"mul", {NULL}, 2, build_mul, NULL},
     {"print",
      {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
       "float_format", "separator", "open_bracket", "close_bracket"},
      1,
-     build_print},
+     build_print,
+     NULL},
 };
+
+/* --- rows of src/nn/ops ------------------------------------------------------------- */
+
+static sonde_err build_row(job_builder *b, const sonde__yaml *entry, const char *name,
+                           const sonde_nn_value *in, sonde_nn_value *out)
+{
+    const sonde__op_layer *row = b->row;
+    sonde_nn_setting settings[SONDE__MAX_FIELDS];
+    size_t count = 0;
+    const sonde_err err =
+        sonde__job_read_settings(&b->reader, entry, row, settings, &count);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_layer(b->model, row->name, name, in, (size_t)row->inputs, settings,
+                          count);
+    return SONDE_OK;
+}
+
+static layer_kind row_kind(const sonde__op_layer *row)
+{
+    layer_kind kind = {
+        .name = row->name, .inputs = row->inputs, .build = build_row, .row = row};
+
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        kind.keys[i] = row->fields[i].key;
+    }
+    return kind;
+}
 
 /* --- entries ---------------------------------------------------------------------- */
 
-/* The kind of that name; NULL: unknown. */
-static const layer_kind *kind_of(const char *name)
+/* The names of all kinds of layers; returns their count. */
+static size_t list_kinds(const char *names[MAX_KINDS])
 {
+    size_t count = 0;
+
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        if (strcmp(name, layer_kinds[i].name) == 0) {
-            return &layer_kinds[i];
-        }
+        names[count++] = layer_kinds[i].name;
     }
-    return NULL;
+    for (size_t i = 0; sonde__op_layers[i] != NULL && count < MAX_KINDS; i++) {
+        names[count++] = sonde__op_layers[i]->name;
+    }
+    return count;
 }
 
 /* The name of an entry's kind; NULL: the entry is no layer. */
@@ -413,56 +377,79 @@ static const char *asked_kind(const sonde__yaml *entry)
                                                                  : NULL;
 }
 
-/* "relu, or another of: conv2d, linear, ..."; the nearest name comes first. */
-static const char *known_kinds(const char *asked, char *buf, size_t size)
+/* The kind of a name; false: unknown. */
+static bool find_kind(const char *asked, layer_kind *kind)
 {
-    const char *names[SONDE_COUNT_OF(layer_kinds)], *nearest = NULL;
-    size_t used = 0;
+    const sonde__op_layer *row = sonde__op_find_layer(asked);
 
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        names[i] = layer_kinds[i].name;
+        if (strcmp(asked, layer_kinds[i].name) == 0) {
+            *kind = layer_kinds[i];
+            return true;
+        }
     }
-    nearest = sonde_diag_nearest(asked, names, SONDE_COUNT_OF(names));
-    used = (size_t)snprintf(buf, size, "%s%s", nearest != NULL ? nearest : "",
-                            nearest != NULL ? ", or another of: " : "");
-    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds) && used < size; i++) {
-        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "",
-                                 names[i]);
+    if (row != NULL) {
+        *kind = row_kind(row);
     }
-    return buf;
+    return row != NULL;
 }
 
-/* Finds all unknown layers of the list at once. */
+/* Appends ", item" to a list, or ", ..." if there is no room. */
+static void append_item(char *list, size_t size, const char *item)
+{
+    const size_t used = strlen(list);
+    const char *comma = used > 0 ? ", " : "";
+
+    if (used + strlen(item) + 8 < size) {
+        (void)snprintf(list + used, size - used, "%s%s", comma, item);
+    } else if (used + 6 < size && (used < 3 || strcmp(list + used - 3, "...") != 0)) {
+        (void)snprintf(list + used, size - used, "%s...", comma);
+    }
+}
+
+/* Finds all unknown layers of the list at once. Expects the names nearest to them, or, if
+ * one is near none, all that there are. */
 static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
 {
+    const char *names[MAX_KINDS];
+    const size_t kinds = list_kinds(names);
     const sonde__yaml *first = NULL;
-    char found[300], known[256];
-    size_t used = 0;
+    char found[300] = "", near[256] = "", item[120];
+    bool all_near = true;
 
     for (size_t i = 0; i < section->count; i++) {
         const sonde__yaml *entry = section->children[i];
-        const char *asked = asked_kind(entry);
+        const char *asked = asked_kind(entry), *nearest = NULL;
+        layer_kind kind;
 
         if (asked == NULL) {
             return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
                                     "one layer: {its options}", "not a layer");
         }
-        if (kind_of(asked) != NULL || used >= sizeof found) {
+        if (find_kind(asked, &kind)) {
             continue;
         }
         if (first == NULL) {
-            first = entry;
-            used = (size_t)snprintf(found, sizeof found, "unknown layer '%s'", asked);
+            (void)snprintf(item, sizeof item, "unknown layer '%.80s'", asked);
         } else {
-            used += (size_t)snprintf(found + used, sizeof found - used, ", line %d '%s'",
-                                     entry->line, asked);
+            (void)snprintf(item, sizeof item, "line %d '%.80s'", entry->line, asked);
+        }
+        append_item(found, sizeof found, item);
+        first = first != NULL ? first : entry;
+        nearest = sonde_diag_nearest(asked, names, kinds);
+        all_near = all_near && nearest != NULL;
+        append_item(near, sizeof near, nearest != NULL ? nearest : "");
+    }
+    if (first == NULL) {
+        return SONDE_OK;
+    }
+    if (!all_near) {
+        near[0] = '\0';
+        for (size_t i = 0; i < kinds; i++) {
+            append_item(near, sizeof near, names[i]);
         }
     }
-    return first == NULL
-               ? SONDE_OK
-               : sonde__yaml_fail(&b->reader, first, SONDE_EINVAL,
-                                  known_kinds(asked_kind(first), known, sizeof known),
-                                  "%s", found);
+    return sonde__yaml_fail(&b->reader, first, SONDE_EINVAL, near, "%s", found);
 }
 
 static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
@@ -505,7 +492,8 @@ static sonde_err read_from(const job_builder *b, const sonde__yaml *body, int in
     }
     if (from == NULL || from->kind != SONDE__YAML_LIST || from->count != (size_t)inputs) {
         return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL, "from: [a, b]",
-                                "the layer needs two inputs");
+                                "the layer needs %s inputs",
+                                inputs == 2 ? "two" : "three");
     }
     for (int i = 0; i < inputs; i++) {
         const sonde_err err = find_value(b, from->children[i], &in[i]);
@@ -541,17 +529,18 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
-    const layer_kind *kind = kind_of(asked_kind(entry));
+    layer_kind kind = {0};
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
-    sonde_nn_value in[2] = {0, 0}, out = 0;
+    sonde_nn_value in[SONDE__MAX_OPERANDS] = {0}, out = 0;
     sonde_err err = SONDE_OK;
 
+    (void)find_kind(asked_kind(entry), &kind); /* check_kinds found it */
     if (entry->kind == SONDE__YAML_MAP &&
         !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
           entry->children[0]->text[0] == '\0')) {
         body = entry->children[0];
-        err = check_layer_keys(b, body, kind);
+        err = check_layer_keys(b, body, &kind);
     }
     if (err != SONDE_OK) {
         return err;
@@ -560,11 +549,12 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_from(b, body, kind->inputs, in);
+    err = read_from(b, body, kind.inputs, in);
     if (err != SONDE_OK) {
         return err;
     }
-    err = kind->build(b, body, name, in, &out);
+    b->row = kind.row;
+    err = kind.build(b, body, name, in, &out);
     if (err != SONDE_OK) {
         return err;
     }

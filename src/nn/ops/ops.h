@@ -65,13 +65,17 @@ typedef struct sonde__op_attrs {
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
     int rank;                     /* entries of dims used */
-    int axis;       /* softmax, log_softmax; flatten: the first dim folded */
-    uint32_t axes;  /* reduce: bit mask */
-    bool keep_dims; /* reduce */
-    bool mean;      /* reduce, nll: mean instead of sum */
-    float eps;      /* group_norm; adam */
-    bool relu;      /* a fused ReLU follows the op */
-    float scale;    /* accumulate, scale */
+    int axis;        /* softmax, log_softmax; flatten: the first dim folded */
+    uint32_t axes;   /* reduce: bit mask */
+    bool keep_dims;  /* reduce */
+    bool mean;       /* reduce, nll: mean instead of sum */
+    float eps;       /* group_norm; adam */
+    bool relu;       /* a fused ReLU follows the op */
+    float scale;     /* accumulate, scale */
+    float number[2]; /* numbers of pointwise ops, in the order of the layer's keys */
+    int choice;      /* of variants: gelu's approximation */
+    uint64_t stream; /* of an op that draws: its own stream of random numbers */
+    int reduction;   /* of a layer that is a loss, see layer_row.h */
 } sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };

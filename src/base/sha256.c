@@ -2,7 +2,7 @@
  * sha256.c - SHA-256 (FIPS 180-4). The constants are the first 32 bits of the
  * fractional parts of the square and cube roots of the first primes.
  */
-#include "nn/data/sha256.h"
+#include "base/sha256.h"
 #include "base/macros.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static const uint32_t constants[64] = {
     0xc67178f2,
 };
 
-void sonde__data_sha256_init(sonde__data_sha256 *sha)
+void sonde__sha256_init(sonde__sha256 *sha)
 {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -34,7 +34,7 @@ static uint32_t turn(uint32_t x, int bits)
     return x >> bits | x << (32 - bits);
 }
 
-static void take_block(sonde__data_sha256 *sha, const unsigned char *block)
+static void take_block(sonde__sha256 *sha, const unsigned char *block)
 {
     uint32_t w[64], s[8];
 
@@ -66,7 +66,7 @@ static void take_block(sonde__data_sha256 *sha, const unsigned char *block)
     }
 }
 
-void sonde__data_sha256_add(sonde__data_sha256 *sha, const void *bytes, size_t size)
+void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size)
 {
     const unsigned char *next = bytes;
 
@@ -84,7 +84,7 @@ void sonde__data_sha256_add(sonde__data_sha256 *sha, const void *bytes, size_t s
     }
 }
 
-void sonde__data_sha256_hex(sonde__data_sha256 *sha, char hex[SONDE__SHA256_HEX])
+void sonde__sha256_end(sonde__sha256 *sha, unsigned char digest[SONDE__SHA256])
 {
     const uint64_t bits = sha->bytes * 8;
     unsigned char end[72] = {0x80};
@@ -93,11 +93,53 @@ void sonde__data_sha256_hex(sonde__data_sha256 *sha, char hex[SONDE__SHA256_HEX]
     for (int i = 0; i < 8; i++) {
         end[pad + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
     }
-    sonde__data_sha256_add(sha, end, pad + 8);
-    for (int i = 0; i < 8; i++) {
-        for (int j = 0; j < 8; j++) {
-            hex[i * 8 + j] = "0123456789abcdef"[sha->state[i] >> (28 - 4 * j) & 15];
-        }
+    sonde__sha256_add(sha, end, pad + 8);
+    for (int i = 0; i < SONDE__SHA256; i++) {
+        digest[i] = (unsigned char)(sha->state[i / 4] >> (24 - 8 * (i % 4)));
     }
-    hex[64] = '\0';
+}
+
+void sonde__sha256_print(const unsigned char digest[SONDE__SHA256],
+                         char hex[SONDE__SHA256_HEX])
+{
+    for (int i = 0; i < SONDE__SHA256; i++) {
+        hex[2 * i] = "0123456789abcdef"[digest[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[digest[i] & 15];
+    }
+    hex[SONDE__SHA256_HEX - 1] = '\0';
+}
+
+void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX])
+{
+    unsigned char digest[SONDE__SHA256];
+
+    sonde__sha256_end(sha, digest);
+    sonde__sha256_print(digest, hex);
+}
+
+void sonde__hmac_sha256(const void *key, size_t key_size, const void *bytes, size_t size,
+                        unsigned char mac[SONDE__SHA256])
+{
+    unsigned char inner[64] = {0}, outer[64];
+    sonde__sha256 sha;
+
+    if (key_size > sizeof inner) {
+        sonde__sha256_init(&sha);
+        sonde__sha256_add(&sha, key, key_size);
+        sonde__sha256_end(&sha, inner);
+    } else if (key_size > 0) {
+        memcpy(inner, key, key_size);
+    }
+    for (size_t i = 0; i < sizeof inner; i++) {
+        outer[i] = (unsigned char)(inner[i] ^ 0x5c);
+        inner[i] = (unsigned char)(inner[i] ^ 0x36);
+    }
+    sonde__sha256_init(&sha);
+    sonde__sha256_add(&sha, inner, sizeof inner);
+    sonde__sha256_add(&sha, bytes, size);
+    sonde__sha256_end(&sha, mac);
+    sonde__sha256_init(&sha);
+    sonde__sha256_add(&sha, outer, sizeof outer);
+    sonde__sha256_add(&sha, mac, SONDE__SHA256);
+    sonde__sha256_end(&sha, mac);
 }

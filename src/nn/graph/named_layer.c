@@ -1,0 +1,142 @@
+/*
+ * named_layer.c - sonde_nn_layer: a layer by its name, from its row in src/nn/ops.
+ */
+#include "nn/graph/layer.h"
+#include "nn/ops/layer_row.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* An error of an argument, under the name of the layer. */
+static bool refuse(const sonde__graph_layer *layer, const sonde_diag *diag)
+{
+    sonde_diag named = *diag;
+
+    (void)snprintf(named.where, sizeof named.where, "%s", layer->path);
+    (void)sonde__graph_fail_diag(&layer->model->graph, diag->err, &named);
+    return false;
+}
+
+/* Sets the values of the keys; false: one of them cannot be. */
+static bool read_settings(const sonde__graph_layer *layer, const sonde__op_layer *row,
+                          const sonde_nn_setting *settings, size_t count,
+                          sonde__op_attrs *attrs)
+{
+    sonde__op_graph *graph = &layer->model->graph;
+    bool given[SONDE__MAX_FIELDS] = {false};
+
+    sonde__op_set_defaults(row, attrs);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_nn_setting *setting = &settings[i];
+        const sonde__op_field *field =
+            setting->key != NULL ? sonde__op_find_field(row, setting->key) : NULL;
+        sonde_diag diag = {0};
+        sonde_err err = SONDE_OK;
+
+        if (field == NULL) {
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, NULL,
+                                    "%s has no key '%s'", row->name,
+                                    setting->key != NULL ? setting->key : "");
+            return false;
+        }
+        given[field - row->fields] = true;
+        err = setting->word != NULL
+                  ? sonde__op_set_word(field, attrs, setting->word, &diag)
+                  : sonde__op_set_field(field, attrs, setting->values,
+                                        setting->count == 0 ? 1 : setting->count, &diag);
+        if (err != SONDE_OK) {
+            return refuse(layer, &diag);
+        }
+    }
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        if (!given[i] && isnan(row->fields[i].fallback)) {
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, row->fields[i].key,
+                                    "%s lacks a key", row->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Creates the layer's own tensors after its inputs; returns how many values there are. */
+static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
+                      const sonde__op_attrs *attrs, sonde_nn_value *in)
+{
+    const sonde__op_shape *x = sonde__graph_shape(layer->model, in[0]);
+    sonde__op_param params[SONDE__MAX_PARAMS] = {{0}};
+    const int count = row->params != NULL ? row->params(x, attrs, params) : 0;
+
+    for (int i = 0; i < count; i++) {
+        in[row->inputs + i] = sonde__graph_layer_param(
+            layer, params[i].suffix, params[i].rank, params[i].dim, params[i].role,
+            params[i].bound, params[i].constant);
+    }
+    return row->inputs + count;
+}
+
+/* The mean or the sum of the losses of elements. */
+static sonde_nn_value reduce_loss(sonde__graph_layer *layer, const sonde__op_attrs *attrs,
+                                  sonde_nn_value losses)
+{
+    const int rank = sonde__graph_shape(layer->model, losses)->rank;
+    const sonde__op_attrs all = {.axes = (1U << (unsigned)rank) - 1U,
+                                 .mean = attrs->reduction == SONDE__REDUCE_MEAN};
+
+    return losses == 0 || attrs->reduction == SONDE__REDUCE_NONE
+               ? losses
+               : sonde__graph_layer_op(layer, &sonde__op_reduce, &all, &losses, 1);
+}
+
+static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *row,
+                            const sonde_nn_value *in, const sonde_nn_setting *settings,
+                            size_t setting_count)
+{
+    sonde_nn_value operands[SONDE__MAX_OPERANDS] = {0}, out = 0;
+    sonde__op_attrs attrs = {0};
+    int count = 0;
+
+    if (!read_settings(layer, row, settings, setting_count, &attrs)) {
+        return 0;
+    }
+    for (int i = 0; i < row->inputs; i++) {
+        if (!sonde__graph_has_value(&layer->model->graph, layer->path, in[i])) {
+            return 0;
+        }
+        operands[i] = in[i];
+        sonde__graph_layer_input(layer, in[i]);
+    }
+    count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
+    attrs.stream = layer->model->graph.op_count;
+    out = sonde__graph_layer_op(layer, row->kind, &attrs, operands, count);
+    return row->reduces ? reduce_loss(layer, &attrs, out) : out;
+}
+
+sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const char *name,
+                              const sonde_nn_value *in, size_t count,
+                              const sonde_nn_setting *settings, size_t setting_count)
+{
+    const sonde__op_layer *row = kind != NULL ? sonde__op_find_layer(kind) : NULL;
+    sonde__graph_layer layer;
+
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    if (row == NULL) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
+                                 kind != NULL ? sonde__op_nearest_layer(kind) : NULL,
+                                 "unknown layer '%s'", kind != NULL ? kind : "");
+    }
+    if (in == NULL || count != (size_t)row->inputs) {
+        char inputs[24];
+
+        (void)snprintf(inputs, sizeof inputs, "%d", row->inputs);
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, inputs,
+                                 "%s with %zu inputs", row->name, in != NULL ? count : 0);
+    }
+    if (settings == NULL && setting_count > 0) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "a pointer",
+                                 "settings is NULL");
+    }
+    return sonde__graph_layer_end(&layer,
+                                  build(&layer, row, in, settings, setting_count));
+}

@@ -1,0 +1,113 @@
+/*
+ * layer_row.h - layers as rows: what sonde_nn_layer, job files and the page of layers read.
+ *
+ * A file in src/nn/ops that defines
+ *
+ *     const sonde__op_layer sonde__layer_<name> = {
+ *
+ * adds a layer; the build finds it. The row has the layer's keys and where their values go
+ * in the attrs of its op; nothing else names the layer.
+ */
+#ifndef SONDE_NN_OPS_LAYER_ROW_H
+#define SONDE_NN_OPS_LAYER_ROW_H
+
+#include "nn/ops/ops.h"
+
+#include <sonde/catalogue.h>
+
+typedef enum sonde__op_field_kind {
+    SONDE__FIELD_NUMBER = 0, /* float */
+    SONDE__FIELD_WHOLE = 1,  /* int64_t */
+    SONDE__FIELD_PAIR = 2,   /* int64_t[2]: (height, width), or one number for both */
+    SONDE__FIELD_FLAG = 3,   /* bool */
+    SONDE__FIELD_AXIS = 4,   /* int */
+    SONDE__FIELD_WORD = 5,   /* int: the place of the word in `words` */
+    SONDE__FIELD_DIMS = 6    /* attrs.dims and attrs.rank */
+} sonde__op_field_kind;
+
+/* A key of a layer. */
+typedef struct sonde__op_field {
+    const char *key; /* PyTorch's name of the parameter */
+    sonde__op_field_kind kind;
+    size_t offset;      /* in sonde__op_attrs */
+    double fallback;    /* without the key; NaN: the key is required */
+    double least, most; /* of numbers, both allowed */
+    const char
+        *fallback_text;   /* for the page, where the number does not say it; or NULL */
+    const char *words[4]; /* NULL-terminated */
+} sonde__op_field;
+
+/* A tensor that belongs to a layer: a parameter, or a buffer that the op updates. */
+typedef struct sonde__op_param {
+    const char *suffix; /* "weight" */
+    sonde_role role;    /* WEIGHT, BIAS or BUFFER */
+    int rank;
+    int64_t dim[SONDE_MAX_DIMS];
+    float bound, constant; /* drawn uniform in +-bound, or with bound 0 this constant */
+} sonde__op_param;
+
+enum { SONDE__MAX_FIELDS = 8, SONDE__MAX_PARAMS = 6 };
+
+typedef struct sonde__op_layer {
+    const char *name; /* PyTorch's, as in torch.nn.functional */
+    const sonde__op_kind *kind;
+    int inputs; /* that the caller gives */
+    sonde__op_field fields[SONDE__MAX_FIELDS];
+    const char *help; /* for the page: an equation */
+    /* The tensors of the layer, which follow its inputs; returns their count. x: the shape
+     * of the first input. A shape that cannot be: 0 of them, and the shape rule fails.
+     * NULL: none. */
+    int (*params)(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                  sonde__op_param params[SONDE__MAX_PARAMS]);
+    /* The op makes one loss an element; attrs.reduction says what becomes of them. */
+    bool reduces;
+} sonde__op_layer;
+
+enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
+
+#define SONDE__FIELD(key_, kind_, member, fallback_, least_, most_)                      \
+    {                                                                                    \
+        .key = (key_), .kind = (kind_), .offset = offsetof(sonde__op_attrs, member),     \
+        .fallback = (fallback_), .least = (least_), .most = (most_)                      \
+    }
+/* A number without limits. */
+#define SONDE__FIELD_ANY(key_, member, fallback_)                                        \
+    SONDE__FIELD(key_, SONDE__FIELD_NUMBER, member, fallback_, -(double)INFINITY,        \
+                 (double)INFINITY)
+#define SONDE__FIELD_CHOICE(key_, member, ...)                                           \
+    {                                                                                    \
+        .key = (key_), .kind = SONDE__FIELD_WORD,                                        \
+        .offset = offsetof(sonde__op_attrs, member), .words = {                          \
+            __VA_ARGS__                                                                  \
+        }                                                                                \
+    }
+#define SONDE__FIELD_REDUCTION                                                           \
+    SONDE__FIELD_CHOICE("reduction", reduction, "mean", "sum", "none")
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default) /* for tests, which link the shared library */
+#endif
+/* All rows, NULL-terminated, by file and in the order of each file. */
+extern const sonde__op_layer *const sonde__op_layers[];
+/* NULL: there is none of this name. */
+const sonde__op_layer *sonde__op_find_layer(const char *name);
+/* The name nearest to an unknown one, see sonde_diag_nearest. */
+const char *sonde__op_nearest_layer(const char *name);
+/* How many keys a layer has; the one of a name, or NULL. */
+int sonde__op_field_count(const sonde__op_layer *layer);
+const sonde__op_field *sonde__op_find_field(const sonde__op_layer *layer,
+                                            const char *key);
+/* Every optional key of a layer gets its default; required numbers become NaN or 0. */
+void sonde__op_set_defaults(const sonde__op_layer *layer, sonde__op_attrs *attrs);
+/* Sets what a key stands for; numbers, flags and axes have one value, pairs one or two.
+ * SONDE_EINVAL: out of range, or another count. */
+sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *attrs,
+                              const double *values, int count, sonde_diag *diag);
+sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attrs,
+                             const char *word, sonde_diag *diag);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+#endif

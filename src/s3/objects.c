@@ -1,0 +1,451 @@
+/*
+ * objects.c - see objects.h.
+ */
+#include "s3/objects.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ANSWER = 4 << 20, MOST_PARTS = 10000, MOST_SMALL = 64 << 20 };
+#define MOST_WHOLE ((uint64_t)64 << 20) /* before a range, from a store without ranges */
+
+/* --- get ---------------------------------------------------------------------------- */
+
+static void copy_etag(char etag[SONDE__S3_ETAG], const char *text)
+{
+    text += text[0] == '"' ? 1 : 0;
+    (void)snprintf(etag, SONDE__S3_ETAG, "%.*s", (int)strcspn(text, "\""), text);
+}
+
+/* "bytes 0-9/100": the size of the whole; 0: not said. */
+static uint64_t whole_size(const sonde__s3_answer *answer)
+{
+    const char *slash = strchr(answer->range, '/');
+
+    return slash != NULL ? strtoull(slash + 1, NULL, 10) : answer->length;
+}
+
+/* The answer to a range: 206 with that range, or 200 with the whole. */
+static sonde_err take_range(const sonde__s3_bucket *bucket, const char *name,
+                            uint64_t offset, size_t count, sonde__s3_answer *answer,
+                            sonde_diag *diag)
+{
+    char where[256];
+    const uint64_t begin =
+        answer->status == 206 && strncmp(answer->range, "bytes ", 6) == 0
+            ? strtoull(answer->range + 6, NULL, 10)
+            : 0;
+    const uint64_t whole = whole_size(answer);
+    const uint64_t rest = whole - SONDE_MIN(whole, offset);
+
+    if (answer->status == 200 && offset > 0) {
+        const size_t cut = (size_t)SONDE_MIN(offset, (uint64_t)answer->body.length);
+
+        memmove(answer->body.data, answer->body.data + cut, answer->body.length - cut);
+        answer->body.length -= cut;
+    } else if (begin != offset) {
+        return sonde__fail(
+            diag, SONDE_EIO, sonde__s3_where(bucket, name, where, 256), NULL,
+            "the store answers with bytes from %" PRIu64 " on, not from %" PRIu64, begin,
+            offset);
+    }
+    if (answer->body.length < SONDE_MIN(rest, (uint64_t)count)) {
+        return sonde__fail(diag, SONDE_EIO, sonde__s3_where(bucket, name, where, 256),
+                           NULL, "cut off: %zu bytes of %" PRIu64, answer->body.length,
+                           SONDE_MIN(rest, (uint64_t)count));
+    }
+    answer->body.length = SONDE_MIN(answer->body.length, count);
+    return SONDE_OK;
+}
+
+sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
+                        uint64_t offset, size_t count, sonde_text *body,
+                        sonde__s3_object *object, sonde_diag *diag)
+{
+    char range[64];
+    const sonde__s3_request request = {.method = "GET",
+                                       .name = name,
+                                       .header = {"range", range},
+                                       .most = (size_t)SONDE_MIN(offset, MOST_WHOLE) +
+                                               count + MOST_ANSWER};
+    sonde__s3_answer answer = {.body = *body};
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, offset,
+                   offset + count - 1);
+    err = sonde__s3_send(bucket, line, &request, &answer, diag);
+    if (answer.status ==
+        416) { /* nothing is there: the object is empty, or ends before */
+        answer.body.length = 0;
+        err = SONDE_OK;
+    } else if (err == SONDE_OK) {
+        err = take_range(bucket, name, offset, count, &answer, diag);
+    }
+    if (err == SONDE_OK && object != NULL) {
+        copy_etag(object->etag, answer.etag);
+        object->size = answer.status == 416 ? 0 : whole_size(&answer);
+    }
+    *body = answer.body;
+    return err;
+}
+
+sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                              const char *name, char etag[SONDE__S3_ETAG],
+                              sonde_text *body, bool *changed, sonde_diag *diag)
+{
+    char quoted[SONDE__S3_ETAG + 2];
+    sonde__s3_request request = {.method = "GET", .name = name, .most = MOST_SMALL};
+    sonde__s3_answer answer = {.body = *body};
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(quoted, sizeof quoted, "\"%.126s\"", etag);
+    if (etag[0] != '\0') {
+        request.header = (sonde__s3_pair){"if-none-match", quoted};
+    }
+    err = sonde__s3_send(bucket, line, &request, &answer, diag);
+    *body = answer.body;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *changed = answer.status != 304;
+    if (*changed) {
+        copy_etag(etag, answer.etag);
+    }
+    return SONDE_OK;
+}
+
+/* --- put ---------------------------------------------------------------------------- */
+
+sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
+                        const void *bytes, size_t size, bool once, sonde_diag *diag)
+{
+    const sonde__s3_request request = {.method = "PUT",
+                                       .name = name,
+                                       .header = {once ? "if-none-match" : NULL, "*"},
+                                       .body = size > 0 ? bytes : "",
+                                       .size = size,
+                                       .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    const sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
+
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                           const char *name, sonde_diag *diag)
+{
+    const sonde__s3_request request = {
+        .method = "DELETE", .name = name, .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    const sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
+
+    sonde_text_fini(&answer.body);
+    return err == SONDE_ENOTFOUND ? SONDE_OK : err;
+}
+
+/* --- parts -------------------------------------------------------------------------- */
+
+typedef struct upload {
+    sonde__s3_bucket *bucket;
+    sonde__s3_line *line;
+    const char *name;
+    char id[512];
+    sonde_text parts; /* XML */
+    sonde_diag *diag;
+} upload;
+
+static sonde_err begin_upload(upload *up)
+{
+    const sonde__s3_request request = {.method = "POST",
+                                       .name = up->name,
+                                       .query = {{"uploads", ""}},
+                                       .query_count = 1,
+                                       .body = "",
+                                       .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    char where[256];
+    const char *at = NULL;
+    sonde_err err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+
+    at = answer.body.data;
+    if (err == SONDE_OK &&
+        (at == NULL || !sonde__s3_xml(&at, "UploadId", up->id, sizeof up->id))) {
+        err = sonde__fail(up->diag, SONDE_EIO,
+                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
+                          "an UploadId", "the store starts no upload in parts");
+    }
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+static sonde_err put_part(upload *up, int number, const void *bytes, size_t size)
+{
+    char text[16];
+    const sonde__s3_request request = {
+        .method = "PUT",
+        .name = up->name,
+        .query = {{"partNumber", text}, {"uploadId", up->id}},
+        .query_count = 2,
+        .body = bytes,
+        .size = size,
+        .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(text, sizeof text, "%d", number);
+    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+    sonde_text_format(&up->parts,
+                      "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number,
+                      answer.etag);
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+/* An error may come with status 200. */
+static sonde_err end_upload(upload *up)
+{
+    sonde__s3_request request = {.method = "POST",
+                                 .name = up->name,
+                                 .query = {{"uploadId", up->id}},
+                                 .query_count = 1,
+                                 .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    char code[96] = "", where[256];
+    const char *at = NULL;
+    sonde_err err = SONDE_OK;
+
+    sonde_text_add(&up->parts, "</CompleteMultipartUpload>");
+    if (up->parts.failed) {
+        return sonde__fail_nomem(up->diag, up->name);
+    }
+    request.body = up->parts.data;
+    request.size = up->parts.length;
+    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+    at = answer.body.data;
+    if (err == SONDE_OK && at != NULL && strstr(at, "<Error>") != NULL &&
+        sonde__s3_xml(&at, "Code", code, sizeof code)) {
+        err = sonde__fail(up->diag, SONDE_EIO,
+                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
+                          NULL, "the upload in parts cannot be completed: %s", code);
+    }
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+static void abort_upload(upload *up)
+{
+    const sonde__s3_request request = {.method = "DELETE",
+                                       .name = up->name,
+                                       .query = {{"uploadId", up->id}},
+                                       .query_count = 1,
+                                       .most = MOST_ANSWER,
+                                       .tries = 1};
+    sonde__s3_answer answer = {0};
+
+    (void)sonde__s3_send(up->bucket, up->line, &request, &answer, NULL);
+    sonde_text_fini(&answer.body);
+}
+
+static sonde_err put_parts(upload *up, const unsigned char *bytes, uint64_t size)
+{
+    const uint64_t part = SONDE_MAX((uint64_t)SONDE__S3_PART, size / MOST_PARTS + 1);
+    sonde_err err = begin_upload(up);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
+    for (uint64_t at = 0; at < size && err == SONDE_OK; at += part) {
+        err = put_part(up, (int)(at / part) + 1, bytes + at,
+                       (size_t)SONDE_MIN(part, size - at));
+    }
+    if (err == SONDE_OK) {
+        err = end_upload(up);
+    }
+    if (err != SONDE_OK) {
+        abort_upload(up);
+    }
+    return err;
+}
+
+sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const char *path, sonde_diag *diag)
+{
+    upload up = {.bucket = bucket, .line = line, .name = name, .diag = diag};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat about = {0};
+    void *bytes = NULL;
+    size_t size = 0;
+    sonde_err err = SONDE_OK;
+
+    if (fd < 0 || fstat(fd, &about) != 0) {
+        err = sonde__fail_errno(diag, path, "cannot be read");
+        goto done;
+    }
+    size = (size_t)about.st_size;
+    bytes = size > 0 ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    if (bytes == MAP_FAILED) {
+        bytes = NULL;
+        err = sonde__fail_errno(diag, path, "cannot be read");
+        goto done;
+    }
+    err = size <= SONDE__S3_PART
+              ? sonde__s3_put(bucket, line, name, bytes, size, false, diag)
+              : put_parts(&up, bytes, size);
+done:
+    if (bytes != NULL) {
+        (void)munmap(bytes, size);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    sonde_text_fini(&up.parts);
+    return err;
+}
+
+/* --- list --------------------------------------------------------------------------- */
+
+typedef struct listing {
+    sonde__s3_bucket *bucket;
+    sonde__s3_line *line;
+    sonde__s3_seen *seen;
+    void *user;
+    sonde_diag *diag;
+    size_t skip; /* letters of the prefix and its slash */
+} listing;
+
+/* Decodes %XX in place. */
+static void unescape(char *text)
+{
+    char *out = text;
+
+    for (; *text != '\0'; text++) {
+        char hex[3] = {0};
+
+        if (*text == '+') {
+            *out++ = ' ';
+        } else if (*text == '%' && text[1] != '\0' && text[2] != '\0') {
+            memcpy(hex, text + 1, 2);
+            *out++ = (char)strtoul(hex, NULL, 16);
+            text += 2;
+        } else {
+            *out++ = *text;
+        }
+    }
+    *out = '\0';
+}
+
+/* Reports the keys of one kind of element. */
+static sonde_err see_all(const listing *list, const char *body, const char *element,
+                         const char *key)
+{
+    char open[64];
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(open, sizeof open, "<%s>", element);
+    for (const char *at = strstr(body, open); at != NULL && err == SONDE_OK;
+         at = strstr(at, open)) {
+        char name[3 * SONDE__S3_NAME], number[32] = "";
+        sonde__s3_object object = {.size = 0};
+        const char *part = at;
+
+        at += strlen(open);
+        if (!sonde__s3_xml(&part, key, name, sizeof name)) {
+            continue;
+        }
+        unescape(name);
+        part = at;
+        if (sonde__s3_xml(&part, "ETag", object.etag, sizeof object.etag)) {
+            copy_etag(object.etag, object.etag[0] == '"' ? object.etag + 1 : object.etag);
+        }
+        part = at;
+        if (sonde__s3_xml(&part, "Size", number, sizeof number)) {
+            object.size = strtoull(number, NULL, 10);
+        }
+        if (strlen(name) > list->skip) {
+            (void)snprintf(object.name, sizeof object.name, "%s", name + list->skip);
+            err = list->seen(list->user, &object, list->diag);
+        }
+    }
+    return err;
+}
+
+static sonde_err list_page(const listing *list, const sonde__s3_request *request,
+                           char *token, size_t size)
+{
+    sonde__s3_answer answer = {0};
+    char truncated[8] = "";
+    const char *at = NULL;
+    sonde_err err =
+        sonde__s3_send(list->bucket, list->line, request, &answer, list->diag);
+
+    token[0] = '\0';
+    if (err == SONDE_OK && answer.body.length > 0) {
+        err = see_all(list, answer.body.data, "Contents", "Key");
+        if (err == SONDE_OK) {
+            err = see_all(list, answer.body.data, "CommonPrefixes", "Prefix");
+        }
+        at = answer.body.data;
+        if (sonde__s3_xml(&at, "IsTruncated", truncated, sizeof truncated) &&
+            strcmp(truncated, "true") == 0) {
+            at = answer.body.data;
+            (void)sonde__s3_xml(&at, "NextContinuationToken", token, size);
+        }
+    }
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                         const char *start, const char *after, bool folders,
+                         sonde__s3_seen *seen, void *user, sonde_diag *diag)
+{
+    const listing list = {
+        bucket, line, seen,
+        user,   diag, bucket->prefix[0] != '\0' ? strlen(bucket->prefix) + 1 : 0};
+    sonde_text first = {0}, from = {0};
+    char token[2048] = "";
+    sonde_err err = SONDE_OK;
+
+    sonde_text_format(&first, "%s%s%s", bucket->prefix, list.skip > 0 ? "/" : "", start);
+    sonde_text_format(&from, "%s%s%s", bucket->prefix, list.skip > 0 ? "/" : "", after);
+    if (first.failed || from.failed) {
+        err = sonde__fail_nomem(diag, bucket->url);
+    }
+    for (bool more = true; more && err == SONDE_OK; more = token[0] != '\0') {
+        sonde__s3_request request = {.method = "GET",
+                                     .query = {{"list-type", "2"},
+                                               {"encoding-type", "url"},
+                                               {"prefix", first.data}},
+                                     .query_count = 3,
+                                     .most = MOST_ANSWER};
+        char used[sizeof token];
+
+        (void)snprintf(used, sizeof used, "%s", token);
+        if (used[0] != '\0') {
+            request.query[request.query_count++] =
+                (sonde__s3_pair){"continuation-token", used};
+        } else if (after[0] != '\0') {
+            request.query[request.query_count++] =
+                (sonde__s3_pair){"start-after", from.data};
+        }
+        if (folders) {
+            request.query[request.query_count++] = (sonde__s3_pair){"delimiter", "/"};
+        }
+        err = list_page(&list, &request, token, sizeof token);
+    }
+    sonde_text_fini(&first);
+    sonde_text_fini(&from);
+    return err;
+}

@@ -1,0 +1,597 @@
+/*
+ * spool.c - opening a spool, its threads, and its end; see spool.h.
+ */
+#include "s3/spool.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "s3/copy.h"
+
+#include <sonde/log.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_SPOOL ((uint64_t)4 << 30)
+#define LOOK 0.25      /* seconds between two looks */
+#define BEAT 2.0       /* seconds between two heartbeats */
+#define LONGEST 30.0   /* seconds between two tries in an outage */
+#define PATIENCE 300.0 /* seconds without progress that closing waits */
+
+/* A number in the environment. */
+static double setting(const char *name, double usual)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    const double value = text != NULL ? strtod(text, &end) : 0.0;
+
+    return text != NULL && end != text && value > 0.0 ? value : usual;
+}
+
+static void mark_sent(const sonde__s3_spool *spool, bool sent)
+{
+    char path[SONDE__S3_PATH];
+
+    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
+    if (sent) {
+        FILE *stream = fopen(path, "we");
+
+        if (stream != NULL) {
+            (void)fclose(stream);
+        }
+    } else {
+        (void)unlink(path);
+    }
+}
+
+static void wipe(const sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+
+    mark_sent(spool, false);
+    sonde__s3_remove_all(sonde__s3_spool_path(spool, "", path));
+}
+
+/* --- closing ------------------------------------------------------------------------ */
+
+static void stop_threads(sonde__s3_spool *spool)
+{
+    atomic_store(&spool->stop, true);
+    if (spool->started) {
+        (void)pthread_join(spool->sender, NULL);
+        (void)pthread_join(spool->heart, NULL);
+        spool->started = false;
+    }
+}
+
+void sonde__s3_spool_close(void *handle)
+{
+    sonde__s3_spool *spool = handle;
+
+    if (spool == NULL) {
+        return;
+    }
+    stop_threads(spool);
+    if (spool->failed) {
+        wipe(spool);
+    }
+    sonde__s3_spool_forget(spool);
+    for (size_t i = 0; i < spool->fetched_count; i++) {
+        sonde__free(spool->fetched[i]);
+    }
+    sonde__free(spool->fetched);
+    sonde__s3_bucket_close(spool->bucket);
+    sonde__s3_line_close(&spool->line);
+    sonde__s3_line_close(&spool->beat_line);
+    (void)pthread_mutex_destroy(&spool->lock);
+    (void)pthread_cond_destroy(&spool->moved);
+    sonde__free(spool->folder);
+    sonde__free(spool);
+}
+
+/* --- opening ------------------------------------------------------------------------ */
+
+/* Writes a small file of the run. */
+static sonde_err write_file(const sonde__s3_spool *spool, const char *name,
+                            const void *bytes, size_t size, sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH];
+    FILE *stream = NULL;
+    bool done = false;
+
+    (void)sonde__s3_spool_path(spool, name, path);
+    sonde__s3_make_way(path);
+    stream = fopen(path, "we");
+    done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
+    done = stream != NULL && fclose(stream) == 0 && done;
+    return done ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
+}
+
+static bool has_file(const sonde__s3_spool *spool, const char *name)
+{
+    char path[SONDE__S3_PATH];
+
+    return access(sonde__s3_spool_path(spool, name, path), F_OK) == 0;
+}
+
+/* Whether the run is on its way to the store since an earlier process. */
+static bool was_sent(const sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+
+    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
+    return access(path, F_OK) == 0;
+}
+
+/* An object that is a file of the spool: it is fetched, or needs not be. */
+static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_diag *diag)
+{
+    sonde__s3_spool *spool = user;
+    const char *base = strrchr(object->name, '/');
+    const size_t length = strlen(object->name), end = strlen(".safetensors");
+    const bool segment =
+        length > end && strcmp(object->name + length - end, ".safetensors") == 0;
+    const bool numbered = base != NULL && strchr(base, '-') != NULL;
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!has_file(spool, object->name)) {
+        char etag[SONDE__S3_ETAG] = "";
+        bool changed = false;
+
+        if (!segment) { /* the numbers of segments suffice */
+            err = sonde__s3_get_small(spool->bucket, &spool->line, object->name, etag,
+                                      &text, &changed, diag);
+        }
+        if (err == SONDE_OK) {
+            err = write_file(spool, object->name, text.data, text.length, diag);
+        }
+        sonde_text_fini(&text);
+    }
+    if (err == SONDE_OK && numbered) {
+        if (!sonde__reserve(&spool->fetched, &spool->fetched_capacity,
+                            spool->fetched_count + 1, sizeof *spool->fetched) ||
+            (spool->fetched[spool->fetched_count] = sonde__strdup(object->name)) ==
+                NULL) {
+            return sonde__fail_nomem(diag, object->name);
+        }
+        spool->fetched_count++;
+    }
+    return err;
+}
+
+/* Whether the store knows of more generations than the folder: another machine resumed the
+ * run, and what is left here is superseded. */
+static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    char name[64], path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";
+    sonde_text text = {0};
+    struct stat about = {0};
+    bool changed = false;
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(name, sizeof name, "%s/generations.jsonl", spool->worker);
+    err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text, &changed,
+                              diag);
+    if (err == SONDE_OK && has_file(spool, spool->worker)) {
+        (void)stat(sonde__s3_spool_path(spool, name, path), &about);
+        if (text.length > (size_t)about.st_size) {
+            sonde_log(SONDE_LOG_WARNING, "s3",
+                      "%s: was resumed elsewhere; what was not sent from here is dropped",
+                      spool->bucket->url);
+            sonde__s3_remove_all(sonde__s3_spool_path(spool, spool->worker, path));
+        }
+    }
+    sonde_text_fini(&text);
+    return err == SONDE_ENOTFOUND ? SONDE_OK : err;
+}
+
+/* Brings what a writer needs to resume the run. */
+static sonde_err fetch_past(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    char start[40];
+    sonde_err err = drop_superseded(spool, diag);
+
+    (void)snprintf(start, sizeof start, "%s/", spool->worker);
+    return err == SONDE_OK ? sonde__s3_list(spool->bucket, &spool->line, start, "", false,
+                                            take_object, spool, diag)
+                           : err;
+}
+
+static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
+{
+    char path[SONDE__S3_PATH];
+    json_t *here = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
+    json_t *there = json_loadb(run->data, run->length, 0, NULL);
+    const char *a = json_string_value(json_object_get(here, "id"));
+    const char *b = json_string_value(json_object_get(there, "id"));
+    const bool same = a != NULL && b != NULL && strcmp(a, b) == 0;
+
+    json_decref(here);
+    json_decref(there);
+    return same;
+}
+
+/* A run is at the address: resumed, joined, or in the way. */
+static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
+{
+    const sonde__store_writer *writer = &spool->writer;
+    bool ended = false;
+
+    if (!writer->resumes) {
+        sonde_err err = sonde__store_exists(spool->bucket->url, "end.json", &ended, diag);
+
+        if (err == SONDE_OK && (writer->world <= 1 || ended)) {
+            err = sonde__fail(diag, SONDE_EEXIST, spool->bucket->url,
+                              "an address at which nothing is", "a run is there already");
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (has_file(spool, "run.json") && !same_id(spool, run)) {
+        sonde_log(SONDE_LOG_WARNING, "s3",
+                  "%s: another run is at %s; what was not sent of "
+                  "the one before is dropped",
+                  spool->folder, spool->bucket->url);
+        wipe(spool);
+    }
+    if (!has_file(spool, "run.json")) {
+        const sonde_err err = write_file(spool, "run.json", run->data, run->length, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    spool->run_sent = true;
+    return writer->resumes ? fetch_past(spool, diag) : SONDE_OK;
+}
+
+/* Nothing is at the address, or it cannot be seen. */
+static sonde_err begin_run(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    if (was_sent(spool)) { /* it was removed from the store */
+        wipe(spool);
+    }
+    if (!spool->writer.resumes && spool->writer.world <= 1 &&
+        has_file(spool, "run.json")) {
+        return sonde__fail(diag, SONDE_EEXIST, spool->folder,
+                           "resume to send it, or remove the folder",
+                           "holds a run that was never sent to %s", spool->bucket->url);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    char etag[SONDE__S3_ETAG] = "";
+    sonde_text run = {0};
+    sonde_diag why = {0};
+    bool changed = false;
+    sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", etag,
+                                        &run, &changed, &why);
+
+    if (err == SONDE_OK) {
+        err = take_run(spool, &run, diag);
+    } else if (err == SONDE_ENOTFOUND && strstr(why.found, "NoSuchBucket") == NULL) {
+        err = begin_run(spool, diag);
+    } else if (diag != NULL) {
+        *diag = why;
+    }
+    sonde_text_fini(&run);
+    return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
+}
+
+static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *folder,
+                        sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH];
+    sonde_err err = sonde__s3_line_open(&spool->line, url, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde__s3_line_open(&spool->beat_line, url, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    spool->folder = sonde__strdup(folder);
+    if (spool->folder == NULL) {
+        return sonde__fail_nomem(diag, url);
+    }
+    (void)snprintf(path, sizeof path, "%s/", folder);
+    sonde__s3_make_way(path);
+    return look_at_store(spool, diag);
+}
+
+sonde_err sonde__s3_spool_open(const char *url, const char *folder,
+                               const sonde__store_writer *writer, void **out,
+                               sonde_diag *diag)
+{
+    sonde__s3_spool *spool = sonde__calloc(1, sizeof *spool);
+    sonde_err err = SONDE_OK;
+
+    if (spool == NULL) {
+        return sonde__fail_nomem(diag, url);
+    }
+    (void)pthread_mutex_init(&spool->lock, NULL);
+    (void)pthread_cond_init(&spool->moved, NULL);
+    spool->writer = *writer;
+    spool->most = (uint64_t)setting("SONDE_SPOOL_BYTES", (double)MOST_SPOOL);
+    (void)snprintf(spool->worker, sizeof spool->worker, "w%04d", writer->rank);
+    err = set_up(spool, url, folder, diag);
+    if (err != SONDE_OK) {
+        sonde__s3_spool_close(spool);
+        return err;
+    }
+    *out = spool;
+    return SONDE_OK;
+}
+
+/* --- starting ----------------------------------------------------------------------- */
+
+/* The first of several workers makes the run; the others take its run.json. */
+static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";
+    sonde_text run = {0};
+    bool changed = false;
+    FILE *stream = fopen(sonde__s3_spool_path(spool, "run.json", path), "re");
+    char block[4096];
+    size_t n = 0;
+    sonde_err err = SONDE_OK;
+
+    while (stream != NULL && (n = fread(block, 1, sizeof block, stream)) > 0) {
+        sonde_text_put(&run, block, n);
+    }
+    if (stream == NULL || run.failed) {
+        err = sonde__fail_errno(diag, path, "cannot be read");
+    } else {
+        err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
+                            true, diag);
+    }
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    if (err == SONDE_EEXIST && spool->writer.world > 1) {
+        err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", etag, &run,
+                                  &changed, diag);
+        if (err == SONDE_OK) {
+            err = write_file(spool, "run.json", run.data, run.length, diag);
+        }
+    } else if (err == SONDE_EEXIST) {
+        err = sonde__fail(diag, SONDE_EEXIST, spool->bucket->url,
+                          "an address at which nothing is", "a run is there already");
+    }
+    sonde_text_fini(&run);
+    return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
+}
+
+static void *send_all(void *user);
+static void *beat_on(void *user);
+
+static sonde_err start_threads(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    sigset_t all, before;
+    int failed = 0;
+
+    (void)sigfillset(&all); /* the program handles signals */
+    failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (failed == 0) {
+        failed = pthread_create(&spool->sender, NULL, send_all, spool);
+        if (failed == 0) {
+            failed = pthread_create(&spool->heart, NULL, beat_on, spool);
+            spool->started = failed == 0;
+            if (failed != 0) {
+                atomic_store(&spool->stop, true);
+                (void)pthread_join(spool->sender, NULL);
+            }
+        }
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    errno = failed;
+    return failed == 0
+               ? SONDE_OK
+               : sonde__fail_errno(diag, spool->bucket->url, "no thread can be started");
+}
+
+sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
+{
+    sonde__s3_spool *spool = handle;
+    char path[SONDE__S3_PATH];
+    sonde_text text = {0};
+    bool changed = false;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < spool->fetched_count; i++) { /* the writer has read them */
+        (void)unlink(sonde__s3_spool_path(spool, spool->fetched[i], path));
+    }
+    if (!spool->run_sent) {
+        err = send_run(spool, diag);
+    }
+    if (err == SONDE_OK && spool->writer.rank == 0 && spool->writer.resumes) {
+        err = sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag);
+    }
+    if (err != SONDE_OK) {
+        spool->failed = !spool->writer.resumes;
+        return err;
+    }
+    mark_sent(spool, true);
+    if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
+                            spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
+        spool->control_seen = text.length; /* requests to an earlier process */
+    }
+    sonde_text_fini(&text);
+    spool->bucket->stop = &spool->stop;
+    return start_threads(spool, diag);
+}
+
+bool sonde__s3_spool_has_room(const void *handle)
+{
+    const sonde__s3_spool *spool = handle;
+
+    return !atomic_load_explicit(&spool->full, memory_order_relaxed);
+}
+
+/* --- the threads -------------------------------------------------------------------- */
+
+/* Sleeps, until stopped, or until closing if that is news. */
+static void nap(const sonde__s3_spool *spool, double seconds)
+{
+    const bool closing = atomic_load(&spool->closing);
+
+    for (; seconds > 0.0 && !atomic_load(&spool->stop) &&
+           atomic_load(&spool->closing) == closing;
+         seconds -= 0.05) {
+        const struct timespec rest = {0, (long)(1e9 * SONDE_MIN(seconds, 0.05))};
+
+        (void)nanosleep(&rest, NULL);
+    }
+}
+
+static double by_chance(double seconds)
+{
+    unsigned lot = 0;
+
+    (void)!getrandom(&lot, sizeof lot, GRND_NONBLOCK);
+    return seconds * (0.5 + 0.5 * (double)lot / 4294967295.0);
+}
+
+static void begin_outage(sonde__s3_spool *spool, const sonde_diag *diag)
+{
+    char line[SONDE_DIAG_LINE];
+
+    (void)sonde_diag_line(diag, line, sizeof line);
+    if (spool->outage_since == 0.0) {
+        spool->outage_since = sonde__now();
+    } else if (strncmp(spool->fault, diag->found, sizeof spool->fault - 1) == 0) {
+        return;
+    }
+    (void)snprintf(spool->fault, sizeof spool->fault, "%s", diag->found);
+    sonde_log(SONDE_LOG_ERROR, "s3",
+              "%s; the run waits in %s, which may hold %" PRIu64 " MiB", line,
+              spool->folder, spool->most >> 20);
+}
+
+static void end_outage(sonde__s3_spool *spool)
+{
+    if (spool->outage_since > 0.0) {
+        sonde_log(SONDE_LOG_WARNING, "s3", "%s is written again after %.1f s",
+                  spool->bucket->url, sonde__now() - spool->outage_since);
+        spool->outage_since = 0.0;
+    }
+}
+
+static void *send_all(void *user)
+{
+    sonde__s3_spool *spool = user;
+    double wait = LOOK;
+
+    for (bool all = false; !all && !atomic_load(&spool->stop);) {
+        sonde_diag diag = {0};
+        const sonde_err err = sonde__s3_spool_send(spool, &all, &diag);
+
+        if (err == SONDE_OK) {
+            end_outage(spool);
+            wait = spool->busy ? 0.0 : LOOK;
+        } else if (err != SONDE_EINTERRUPTED) {
+            begin_outage(spool, &diag);
+            wait = SONDE_MIN(2.0 * SONDE_MAX(wait, LOOK),
+                             setting("SONDE_S3_LONGEST_WAIT", LONGEST));
+        }
+        (void)pthread_mutex_lock(&spool->lock);
+        spool->done = all;
+        (void)pthread_cond_broadcast(&spool->moved);
+        (void)pthread_mutex_unlock(&spool->lock);
+        if (!all) {
+            nap(spool, err == SONDE_OK ? wait : by_chance(wait));
+        }
+    }
+    return NULL;
+}
+
+static void *beat_on(void *user)
+{
+    sonde__s3_spool *spool = user;
+
+    while (!atomic_load(&spool->stop) && !atomic_load(&spool->closing)) {
+        (void)sonde__s3_spool_beat(spool, NULL); /* the sender reports an outage */
+        nap(spool, BEAT);
+    }
+    return NULL;
+}
+
+/* --- the end ------------------------------------------------------------------------ */
+
+/* Waits while files go out. True: all are. */
+static bool wait_for_sender(sonde__s3_spool *spool)
+{
+    const double patience = setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);
+    double since = sonde__now();
+    uint64_t sent = 0;
+    bool done = false;
+
+    (void)pthread_mutex_lock(&spool->lock);
+    sent = spool->sent;
+    while (!(done = spool->done) && sonde__now() - since < patience) {
+        struct timespec until = {0};
+
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += 1;
+        (void)pthread_cond_timedwait(&spool->moved, &spool->lock, &until);
+        if (spool->sent != sent) {
+            sent = spool->sent;
+            since = sonde__now();
+        }
+    }
+    (void)pthread_mutex_unlock(&spool->lock);
+    return done;
+}
+
+sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
+{
+    sonde__s3_spool *spool = handle;
+    char path[SONDE__S3_PATH];
+    bool done = false;
+
+    if (!spool->started) {
+        return SONDE_OK;
+    }
+    atomic_store(&spool->closing, true);
+    (void)pthread_join(spool->heart, NULL);
+    done = wait_for_sender(spool);
+    atomic_store(&spool->stop, true);
+    (void)pthread_join(spool->sender, NULL);
+    spool->started = false;
+    if (done && spool->keeps) {
+        return sonde__fail(diag, SONDE_EIO, spool->bucket->url, NULL,
+                           "files that could not be closed are kept in %s",
+                           spool->folder);
+    }
+    if (!done) {
+        return sonde__fail(diag, SONDE_EIO, spool->bucket->url,
+                           "sonde upload, when the store answers",
+                           "%" PRIu64 " files of %" PRIu64
+                           " bytes are not sent (%.200s); they are kept in %s",
+                           spool->left, spool->left_bytes, spool->fault, spool->folder);
+    }
+    if (spool->writer.world <= 1) {
+        wipe(spool);
+    } else {
+        sonde__s3_remove_all(sonde__s3_spool_path(spool, spool->worker, path));
+    }
+    return SONDE_OK;
+}

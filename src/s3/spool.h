@@ -1,0 +1,114 @@
+/*
+ * spool.h - a run on its way to a store: the folder in which it is written, and the threads
+ * that send its files. Internal.
+ *
+ *     <folder>/sent     exists once run.json is in the store
+ *     <folder>/run/...  the run; a numbered file leaves once it is closed and sent
+ *
+ * What is sent, in this order, at each look, which ends after a second:
+ *
+ *     run.json, generations.jsonl, catalogue.jsonl
+ *     by number: segments, each before its index, stats and sketches;
+ *         steps, as soon as all files that were open when they were closed are sent
+ *     findings, checkpoints
+ *     state.json that says "ended", end.json
+ *
+ * A second thread sends state.json while the run is on, whatever else is under way, so that
+ * a large file does not hold up the heartbeat; and rank 0 takes requests to the run,
+ * control.jsonl, from the store.
+ */
+#ifndef SONDE_S3_SPOOL_H
+#define SONDE_S3_SPOOL_H
+
+#include "s3/objects.h"
+#include "store/store.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { SONDE__S3_SPOOL_KINDS = 4 };
+
+/* A file of the spool, at one look. */
+typedef struct sonde__s3_spooled {
+    char name[SONDE__S3_NAME]; /* below the run */
+    int kind; /* 0 segment or index, 1 stats, 2 sketch, 3 steps; -1: other */
+    int rank; /* order in which files go */
+    uint64_t number;
+    bool part;
+    uint64_t size;
+    struct timespec changed;
+} sonde__s3_spooled;
+
+/* A file that changes: the version that was sent. */
+typedef struct sonde__s3_version {
+    char *name;
+    uint64_t size;
+    struct timespec changed;
+} sonde__s3_version;
+
+/* A closed file of steps that waits for the files that were open then. */
+typedef struct sonde__s3_barrier {
+    uint64_t number;
+    bool set;
+    int64_t highest[SONDE__S3_SPOOL_KINDS]; /* -1: none */
+} sonde__s3_barrier;
+
+typedef struct sonde__s3_spool {
+    sonde__s3_bucket *bucket;
+    char *folder;
+    char worker[32]; /* "w0000" */
+    sonde__store_writer writer;
+    bool run_sent;  /* run.json is in the store */
+    char **fetched; /* numbered files that are in the store already, to be removed */
+    size_t fetched_count, fetched_capacity;
+
+    /* the sender's */
+    sonde__s3_line line;
+    sonde__s3_spooled *files;
+    size_t count, capacity;
+    sonde__s3_version *versions;
+    size_t version_count, version_capacity;
+    sonde__s3_barrier *barriers;
+    size_t barrier_count, barrier_capacity;
+    uint64_t most; /* bytes */
+    bool final;    /* the writer had ended before this look */
+    bool busy;     /* the last look ended early */
+    bool keeps;    /* files that the writer could not close */
+    char fault[512];
+    double outage_since;
+
+    /* the heart's */
+    sonde__s3_line beat_line;
+    char control_etag[SONDE__S3_ETAG];
+    size_t control_seen;
+
+    pthread_t sender, heart;
+    bool started;
+    bool failed;                     /* to start: nothing is kept */
+    atomic_bool full, closing, stop; /* closing: the writer has ended */
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    bool done;                 /* everything is sent; guarded by lock */
+    uint64_t sent;             /* files, so that progress shows; guarded by lock */
+    uint64_t left, left_bytes; /* guarded by lock */
+} sonde__s3_spool;
+
+sonde_err sonde__s3_spool_open(const char *url, const char *folder,
+                               const sonde__store_writer *writer, void **out,
+                               sonde_diag *diag);
+sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag);
+bool sonde__s3_spool_has_room(const void *handle);
+sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag);
+void sonde__s3_spool_close(void *handle);
+
+/* --- spool_send.c ------------------------------------------------------------------- */
+
+const char *sonde__s3_spool_path(const sonde__s3_spool *spool, const char *name,
+                                 char *path);
+/* Sends what is ready. *all: nothing is left. */
+sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag);
+/* Sends state.json if it says running and has changed; takes requests. */
+sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag);
+void sonde__s3_spool_forget(sonde__s3_spool *spool);
+
+#endif

@@ -1,0 +1,118 @@
+/*
+ * store.h - runs in an object store, s3://bucket/prefix, as folders of this machine.
+ * Internal.
+ *
+ *                   reader                                writer
+ *     store   -- copy: what is needed --> folder    folder -- spool: whole files --> store
+ *
+ * A copy holds the small files of a run whole, and the parts of its segments that have been
+ * read. It stays on disk for the next reader. A spool is the run's folder while it is
+ * written: files that are closed go to the store and leave the folder, in an order in which
+ * no reader finds a step before its data.
+ *
+ * Both are in an object of their own, sonde/sonde-s3.so beside libsonde, which is loaded at
+ * the first address of a store. Any thread; one copy or spool, one thread at a time.
+ */
+#ifndef SONDE_STORE_STORE_H
+#define SONDE_STORE_STORE_H
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SONDE__STORE_PATH = 1024 };
+
+/* Whether path is an address: s3://. */
+SONDE_API bool sonde__store_is_address(const char *path);
+
+/* --- reading ------------------------------------------------------------------------ */
+
+typedef struct sonde__store_copy sonde__store_copy;
+
+/* Copies what a reader of the whole run needs at first. SONDE_ENOTFOUND: nothing is there. */
+SONDE_API sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
+                                           sonde_diag *diag);
+/* The folder of the run; borrowed. */
+SONDE_API const char *sonde__store_copy_folder(const sonde__store_copy *copy);
+/* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed. */
+SONDE_API const char *sonde__store_copy_at(const char *url);
+/* Copies what has been added. */
+SONDE_API sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
+/* NULL is fine. */
+SONDE_API void sonde__store_copy_close(sonde__store_copy *copy);
+/* Brings bytes of a file into a copy before they are read; count UINT64_MAX: all. At once
+ * SONDE_OK for a path in no open copy. */
+SONDE_API sonde_err sonde__store_fetch(const char *path, uint64_t offset, uint64_t count,
+                                       sonde_diag *diag);
+/* One load: whether sonde__store_fetch may do anything. */
+SONDE_API bool sonde__store_has_copies(void);
+/* Sends a file of an open copy, which was changed, to the store; likewise. */
+SONDE_API sonde_err sonde__store_send(const char *path, sonde_diag *diag);
+
+/* Called with the name of each folder directly below an address. */
+typedef void sonde__store_seen(void *user, const char *name);
+SONDE_API sonde_err sonde__store_folders(const char *url, sonde__store_seen *seen,
+                                         void *user, sonde_diag *diag);
+/* Appends to an object of a run. */
+SONDE_API sonde_err sonde__store_append(const char *url, const char *name,
+                                        const void *bytes, size_t size, sonde_diag *diag);
+/* Whether there is such an object. */
+SONDE_API sonde_err sonde__store_exists(const char *url, const char *name, bool *exists,
+                                        sonde_diag *diag);
+
+/* --- writing ------------------------------------------------------------------------ */
+
+typedef struct sonde__store_spool sonde__store_spool;
+
+typedef struct sonde__store_writer {
+    int rank, world;
+    bool resumes; /* the run at the address, if there is one */
+} sonde__store_writer;
+
+/* The folder in which the run at url is written; new, freed with sonde__free. */
+SONDE_API sonde_err sonde__store_spool_folder(const char *url, char **out,
+                                              sonde_diag *diag);
+/* Prepares that folder. SONDE_EEXIST: a run is there that is not resumed. */
+SONDE_API sonde_err sonde__store_spool_open(const char *url,
+                                            const sonde__store_writer *writer,
+                                            sonde__store_spool **out, sonde_diag *diag);
+SONDE_API const char *sonde__store_spool_path(const sonde__store_spool *spool);
+/* Starts sending, once the writer has made run.json. */
+SONDE_API sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag);
+/* Whether the spool may grow. Any thread. */
+SONDE_API bool sonde__store_spool_has_room(const sonde__store_spool *spool);
+/* Waits until everything is sent, and removes the folder. SONDE_EIO: something is left. */
+SONDE_API sonde_err sonde__store_spool_finish(sonde__store_spool *spool,
+                                              sonde_diag *diag);
+/* Stops sending; what is not sent stays in the folder. NULL is fine. */
+SONDE_API void sonde__store_spool_close(sonde__store_spool *spool);
+
+/* --- what the object has ------------------------------------------------------------ */
+
+/* folder: where run/ and the books of a copy or spool are; it exists. */
+typedef struct sonde__store_ops {
+    sonde_err (*copy_open)(const char *url, const char *folder, void **out,
+                           sonde_diag *diag);
+    sonde_err (*copy_refresh)(void *copy, sonde_diag *diag);
+    sonde_err (*copy_fetch)(void *copy, const char *name, uint64_t offset, uint64_t count,
+                            sonde_diag *diag);
+    sonde_err (*copy_send)(void *copy, const char *name, sonde_diag *diag);
+    void (*copy_close)(void *copy);
+    sonde_err (*spool_open)(const char *url, const char *folder,
+                            const sonde__store_writer *writer, void **out,
+                            sonde_diag *diag);
+    sonde_err (*spool_start)(void *spool, sonde_diag *diag);
+    bool (*spool_has_room)(const void *spool);
+    sonde_err (*spool_finish)(void *spool, sonde_diag *diag);
+    void (*spool_close)(void *spool);
+    sonde_err (*folders)(const char *url, sonde__store_seen *seen, void *user,
+                         sonde_diag *diag);
+    sonde_err (*append)(const char *url, const char *name, const void *bytes, size_t size,
+                        sonde_diag *diag);
+    sonde_err (*exists)(const char *url, const char *name, bool *exists,
+                        sonde_diag *diag);
+} sonde__store_ops;
+
+#endif

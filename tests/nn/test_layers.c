@@ -1,0 +1,263 @@
+/*
+ * test_layers.c - layers by name: every row of the table builds, trains and is on the page;
+ * what is refused; the same layers in jobs.
+ *
+ * FIX_DOCS=1 writes the table of docs/jobs.md.
+ */
+#include "engine.h"
+#include "base/macros.h"
+#include "nn/ops/layer_row.h"
+
+#include <sonde/nn/job.h>
+
+#include <math.h>
+
+/* --- building --------------------------------------------------------------------------- */
+
+/* x (N, 8), or images (N, 3, 4, 4), as a layer wants. */
+static sonde_nn_value input_for(sonde_nn_model *model, const sonde__op_layer *row)
+{
+    (void)row;
+    return sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
+}
+
+/* Builds a row with defaults, and 0.3 where a number is required. */
+static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
+{
+    const sonde_nn_value x = input_for(model, row);
+    const sonde_nn_value in[] = {x, x, x};
+    sonde_nn_setting settings[SONDE__MAX_FIELDS];
+    size_t count = 0;
+
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        if (isnan(row->fields[i].fallback)) {
+            settings[count++] =
+                (sonde_nn_setting){.key = row->fields[i].key, .values = {0.3}};
+        }
+    }
+    return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
+                          count);
+}
+
+static void every_row_builds(void **state)
+{
+    (void)state;
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+        sonde_nn_model *model = NULL;
+
+        must(sonde_nn_model_create(&model, &engine_diag));
+        assert_int_not_equal(build_row(model, row), 0);
+        must(sonde_nn_model_status(model, &engine_diag));
+        sonde_nn_model_destroy(model);
+        assert_ptr_equal(sonde__op_find_layer(row->name), row); /* names are unique */
+        assert_non_null(row->help);
+    }
+}
+
+/* --- refusals --------------------------------------------------------------------------- */
+
+typedef struct refusal {
+    const char *kind;
+    size_t inputs;
+    sonde_nn_setting setting; /* key NULL: none */
+    const char *line;
+} refusal;
+
+static void mistakes_are_told(void **state)
+{
+    static const refusal rows[] = {
+        {"gelu_", 1, {.key = NULL}, "a: unknown layer 'gelu_' (expected gelu)"},
+        {"zzzzzzzz", 1, {.key = NULL}, "a: unknown layer 'zzzzzzzz'"},
+        {"gelu", 2, {.key = NULL}, "a: gelu with 2 inputs (expected 1)"},
+        {"gelu", 0, {.key = NULL}, "a: gelu with 0 inputs (expected 1)"},
+        {"gelu", 1, {.key = "alpha"}, "a: gelu has no key 'alpha'"},
+        {"gelu", 1, {.key = "approximate"}, "a: approximate has 1 numbers"},
+        {"gelu",
+         1,
+         {.key = "approximate", .word = "x"},
+         "a: approximate is 'x' (expected none, tanh)"},
+        {"elu", 1, {.key = "alpha", .word = "x"}, "a: alpha is 'x' (expected a number)"},
+        {"elu", 1, {.key = "alpha", .count = 2}, "a: alpha has 2 numbers"},
+        {"softshrink",
+         1,
+         {.key = "lambd", .values = {-1.0}},
+         "a: lambd is -1 (expected 0 to inf)"},
+        {"softshrink",
+         1,
+         {.key = "lambd", .values = {NAN}},
+         "a: lambd is nan (expected 0 to inf)"},
+        {"threshold",
+         1,
+         {.key = "value"},
+         "a: threshold lacks a key (expected threshold)"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        sonde_nn_model *model = NULL;
+        sonde_nn_value in[2] = {0, 0};
+
+        must(sonde_nn_model_create(&model, &engine_diag));
+        in[0] = in[1] = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
+        assert_int_equal(sonde_nn_layer(model, rows[i].kind, "a", in, rows[i].inputs,
+                                        &rows[i].setting,
+                                        rows[i].setting.key != NULL ? 1 : 0),
+                         0);
+        expect_err(SONDE_EINVAL, sonde_nn_model_status(model, &engine_diag));
+        expect_line(rows[i].line);
+        sonde_nn_model_destroy(model);
+    }
+}
+
+static void null_is_refused(void **state)
+{
+    sonde_nn_model *model = NULL;
+    sonde_nn_value x = 0;
+
+    (void)state;
+    assert_int_equal(sonde_nn_layer(NULL, "gelu", "a", &x, 1, NULL, 0), 0);
+    for (int what = 0; what < 5; what++) {
+        must(sonde_nn_model_create(&model, &engine_diag));
+        x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
+        x = what == 3 ? 0 : what == 4 ? UINT32_MAX : x;
+        assert_int_equal(sonde_nn_layer(model, what == 0 ? NULL : "gelu", "a",
+                                        what == 1 ? NULL : &x, 1, NULL,
+                                        what == 2 ? 1 : 0),
+                         0);
+        expect_err(SONDE_EINVAL, sonde_nn_model_status(model, &engine_diag));
+        sonde_nn_model_destroy(model);
+    }
+}
+
+/* --- in jobs ---------------------------------------------------------------------------- */
+
+static void jobs_have_them(void **state)
+{
+    static const char text[] = "model:\n"
+                               "  input: [6]\n"
+                               "  layers:\n"
+                               "    - linear: {name: fc1, out: 5}\n"
+                               "    - gelu: {name: act, approximate: tanh}\n"
+                               "    - silu\n"
+                               "    - leaky_relu: {negative_slope: 0.2}\n"
+                               "    - linear: {name: fc2, out: 3}\n"
+                               "  loss: cross_entropy\n";
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+
+    (void)state;
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    assert_int_equal(sonde_nn_parameter_count(model), 4);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
+/* --- the page --------------------------------------------------------------------------- */
+
+static void add_key(char *line, size_t size, const sonde__op_field *field, bool first)
+{
+    const size_t length = strlen(line);
+    char fallback[64] = "";
+
+    if (field->kind == SONDE__FIELD_WORD) {
+        (void)snprintf(fallback, sizeof fallback, " (%s", field->words[0]);
+        for (int i = 1; i < (int)SONDE_COUNT_OF(field->words) && field->words[i] != NULL;
+             i++) {
+            const size_t at = strlen(fallback);
+
+            (void)snprintf(fallback + at, sizeof fallback - at, ", %s", field->words[i]);
+        }
+        (void)strncat(fallback, ")", sizeof fallback - strlen(fallback) - 1);
+    } else if (field->fallback_text != NULL) {
+        (void)snprintf(fallback, sizeof fallback, " (%s)", field->fallback_text);
+    } else if (field->kind == SONDE__FIELD_FLAG) {
+        (void)snprintf(fallback, sizeof fallback, " (%s)",
+                       field->fallback != 0.0 ? "true" : "false");
+    } else if (isfinite(field->fallback)) {
+        (void)snprintf(fallback, sizeof fallback, " (%g)", field->fallback);
+    }
+    (void)snprintf(line + length, size - length, "%s%s%s", first ? "" : ", ", field->key,
+                   fallback);
+}
+
+static char *table_of_layers(void)
+{
+    static char table[32768];
+    size_t length = 0;
+
+    table[0] = '\0';
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+        char keys[256] = "";
+
+        for (int k = 0; k < sonde__op_field_count(row); k++) {
+            add_key(keys, sizeof keys, &row->fields[k], k == 0);
+        }
+        length += (size_t)snprintf(table + length, sizeof table - length,
+                                   "| %s | %d | %s%s| %s |\n", row->name, row->inputs,
+                                   keys, keys[0] != '\0' ? " " : "", row->help);
+        assert_true(length < sizeof table);
+    }
+    return table;
+}
+
+/* The page with the table in place of the one that it has; the caller frees it. */
+static char *page_with_table(const char *page, const char *table)
+{
+    static const char mark[] = "<!-- layers -->\n"
+                               "| layer | inputs | keys | output |\n|---|---|---|---|\n";
+    const char *start = strstr(page, mark);
+    const char *rest = NULL;
+    char *made = NULL;
+    const size_t size = strlen(page) + strlen(table) + 1;
+
+    assert_non_null(start);
+    start += strlen(mark);
+    rest = strstr(start, "\n\n");
+    rest = *start == '|' && rest != NULL ? rest + 1 : start;
+    made = malloc(size);
+    assert_non_null(made);
+    (void)snprintf(made, size, "%.*s%s%s", (int)(start - page), page, table, rest);
+    return made;
+}
+
+static void the_page_has_the_table(void **state)
+{
+    char path[512], *page = NULL, *wanted = NULL;
+    FILE *file = NULL;
+    size_t length = 0;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/../docs/jobs.md", getenv("SONDE_TEST_DIR"));
+    file = fopen(path, "r");
+    assert_non_null(file);
+    page = calloc(1, 1 << 18);
+    assert_non_null(page);
+    length = fread(page, 1, (1 << 18) - 1, file);
+    assert_in_range(length, 1, (1 << 18) - 2);
+    (void)fclose(file);
+    wanted = page_with_table(page, table_of_layers());
+    if (getenv("FIX_DOCS") != NULL) {
+        file = fopen(path, "w");
+        assert_non_null(file);
+        assert_true(fputs(wanted, file) >= 0);
+        (void)fclose(file);
+    } else {
+        assert_string_equal(page, wanted); /* else: FIX_DOCS=1 tests_nn test_layers */
+    }
+    free(page);
+    free(wanted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_builds),       cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(null_is_refused),        cmocka_unit_test(jobs_have_them),
+        cmocka_unit_test(the_page_has_the_table),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

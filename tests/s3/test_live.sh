@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# A run in S3 while it is written: tail follows it, every value of a step that is told is
+# there, rules judge it, and a request of another process stops it.
+. "$(dirname "$0")/lib.sh"
+printf 'segment_seconds: 0.2\nevery: 20\n' >fast.yaml
+run=s3://bucket/runs/live
+
+"$sonde" data synth --folder data --train 400 --test 100 --quiet
+"$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out --record $run --hook-config fast.yaml >train.out 2>&1 &
+job=$!
+trap 'kill $job $server 2>/dev/null; wait; rm -rf "$work"' EXIT
+for _ in $(seq 100); do
+    "$sonde" ls $run --names >/dev/null 2>&1 && break
+    sleep 0.1
+done
+SONDE_CACHE=$work/other "$sonde" tail $run --follow --mode train >tail.out 2>tail.err &
+tail=$!
+(SONDE_CACHE=$work/third timeout 60 "$sonde" rules $run --follow >rules.out 2>rules.err; echo $? >rules.code) &
+for _ in $(seq 100); do
+    [ "$(wc -l <tail.out)" -gt 30 ] && break
+    sleep 0.1
+done
+[ "$(wc -l <tail.out)" -gt 30 ] || fail "tail follows nothing: $(cat tail.out tail.err train.out)"
+# The last step that is complete has its values.
+run 0 "$sonde" show $run fc2.bias --mode train
+run 0 "$sonde" verify $run
+run 0 "$sonde" stop $run
+wait $job
+code=$?
+[ $code -eq 130 ] || fail "training: status $code, $(cat train.out)"
+wait $tail || fail "tail: $(cat tail.err)"
+[ ! -s tail.err ] || fail "tail warns: $(cat tail.err)"
+# Each training step once, in order, without a gap, to the last.
+grep -o '  train [0-9]*' tail.out | awk '{ if (NR > 1 && $2 != last + 1) { print "gap at", $2; exit 1 } last = $2 }' ||
+    fail "steps are missing"
+run 0 "$sonde" ls $run --json
+grep -q '"end_reason": *"interrupted"' "$out" || fail "$(head -c 400 "$out")"
+run 0 "$sonde" verify $run
+for _ in $(seq 50); do
+    [ -f rules.code ] && break
+    sleep 0.1
+done
+case $(cat rules.code) in 0 | 1) ;; *) fail "rules: $(cat rules.out rules.err)" ;; esac

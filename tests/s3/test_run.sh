@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# A run in S3: written by train, read by each command as one in a folder is; what is there
+# already; what is not there.
+. "$(dirname "$0")/lib.sh"
+
+# --- the same run in a folder and in S3
+options=(--save-every 5 --vitals-every 5 --seed 3)
+train local --out out1 "${options[@]}"
+train s3://bucket/runs/first --out out2 "${options[@]}"
+[ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
+same <(cksum <out1/model.safetensors) <(cksum <out2/model.safetensors)
+store GET keys >keys
+same keys <(printf 'runs/first/%s\n' end.json run.json w0000/catalogue.jsonl w0000/seg-00000000.jsonl \
+    w0000/seg-00000000.safetensors w0000/state.json w0000/stats-00000000.npy w0000/steps-00000000.npy)
+[ -z "$(find .cache/s3-spool -type f)" ] || fail "the spool is not empty: $(find .cache/s3-spool)"
+store GET log >log
+grep -q REFUSED log && fail "the store refused: $(grep REFUSED log)"
+# Data come before the index, both before the steps, and the end last.
+order=$(grep -o 'PUT runs/first/\(w0000/\)\?\(seg\|steps\|end\)[^ ]*' log | sed 's/.*\///' | tr '\n' ' ')
+[ "$order" = "seg-00000000.safetensors seg-00000000.jsonl steps-00000000.npy end.json " ] ||
+    fail "order: $order"
+
+for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --json' 'query RUN @loss --stat mean' \
+    'tail RUN' 'tail RUN --follow -n 3' 'rules RUN --no-save'; do
+    for at in local s3://bucket/runs/first; do
+        run 0 "$sonde" ${command//RUN/$at}
+        sed "s#$at#RUN#g; s/[0-9-]*T[0-9:.]*Z//; s/\"time\": [0-9.]*//" "$out" >"answer.${at%%:*}"
+    done
+    same answer.local answer.s3
+done
+for at in local s3://bucket/runs/first; do
+    run 0 "$sonde" export "$at" "${at%%:*}.npz" --to npz
+done
+same <(cksum <local.npz) <(cksum <s3.npz)
+run 0 "$sonde" ls s3://bucket/runs/first --json
+grep -q '"path": *"s3://bucket/runs/first"' "$out" || fail "path: $(head -c 200 "$out")"
+
+# --- a second reader asks for what has changed alone
+store GET log >log
+run 0 "$sonde" verify s3://bucket/runs/first
+store GET log >log
+grep -q 'GET runs/first/w0000/seg' log && fail "read twice: $(cat log)"
+
+# --- one tensor takes a part of a segment
+rm -rf .cache/s3
+store GET log >log
+run 0 "$sonde" show s3://bucket/runs/first fc2.bias
+got=$(du -s --block-size=1 .cache/s3/*/run/w0000/*.safetensors | cut -f 1)
+all=$(stat -c %s .cache/s3/*/run/w0000/*.safetensors)
+[ "$got" -lt $((all / 2)) ] || fail "$got bytes of $all were fetched"
+
+# --- findings go to the store
+run 2 "$sonde" rules s3://bucket/runs/first --rule 'LossNotDecreasing:num_steps=1,difference_percent=99' || true
+# --- what is there already, what is not there
+run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 --record s3://bucket/runs/first
+grep -q 's3://bucket/runs/first: a run is there already' "$err" || fail "$(cat "$err")"
+run 2 "$sonde" ls s3://bucket/runs/none
+stderr_is "sonde: error: s3://bucket/runs/none: there is nothing: no object has a name that begins with 'runs/none/' in bucket bucket (expected the address of a run)"
+run 2 "$sonde" ls s3://missing/run
+grep -q 'NoSuchBucket' "$err" || fail "$(cat "$err")"
+for bad in s3:// s3:///x 's3://a b/c'; do
+    run 2 "$sonde" ls "$bad"
+    grep -q 'expected s3://bucket/prefix' "$err" || fail "$bad: $(cat "$err")"
+done
+
+# --- a run that is resumed, by a process that has nothing of it but the address
+train s3://bucket/runs/first --out out2 --resume --epochs 2
+run 0 "$sonde" verify s3://bucket/runs/first
+run 0 "$sonde" ls s3://bucket/runs/first
+grep -q '^resumed\|resumed' "$out" || fail "$(cat "$out")"
+
+# --- a segment that the store has lost
+store DELETE "object?key=runs/first/w0000/seg-00000000.safetensors"
+rm -rf .cache/s3
+run 1 "$sonde" verify s3://bucket/runs/first
+grep -q 'segment 00000000' "$out" "$err" || fail "$(cat "$out" "$err")"
