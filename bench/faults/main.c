@@ -3,13 +3,15 @@
  * with all default rules.
  *
  *     faults [--short] [--seeds N] [--first SEED] [--only NUMBER] [--clean | --planted]
- *            [--record FOLDER [--every N]] [--rows] [--markdown] [--verbose]
+ *            [--record FOLDER [--every N | --defaults]] [--rows] [--markdown] [--verbose]
  *
  *   --short     one seed and one severity of each fault, some clean runs: for the tests
  *   --seeds     how many (5); --first: the first of them (1)
  *   --only      one fault of the table
  *   --record    there, every N-th run (8) is recorded as well and judged anew; the findings and
  *               their ids have to be the same
+ *   --defaults  every run is recorded (--record) as a hook does by default, and the findings
+ *               are those of the recording
  *   --rows      a line a row instead of a line a fault
  *   --verbose   every finding of every run, not only of those that were missed
  *
@@ -60,6 +62,8 @@ static arguments read_arguments(int argc, char **argv)
             a.planted = false;
         } else if (strcmp(argv[i], "--planted") == 0) {
             a.clean = false;
+        } else if (strcmp(argv[i], "--defaults") == 0) {
+            faults_record_defaults = true;
         } else if (strcmp(argv[i], "--rows") == 0) {
             a.every_row = true;
         } else if (strcmp(argv[i], "--markdown") == 0) {
@@ -89,15 +93,29 @@ static arguments read_arguments(int argc, char **argv)
 /* The folder of this run, or NULL if it is none of those that are recorded. */
 static const char *folder(const arguments *a, char *path, size_t size)
 {
-    if (a->record == NULL || runs++ % a->every != 0) {
+    if (a->record == NULL || (runs++ % a->every != 0 && !faults_record_defaults)) {
         return NULL;
     }
     (void)snprintf(path, size, "%s/faults-run", a->record);
     return path;
 }
 
+/* The rules whose findings count. */
+static sonde_rules *judged(const char *path, sonde_rules *rules)
+{
+    if (path == NULL || !faults_record_defaults) {
+        return rules;
+    }
+    sonde_rules_destroy(rules);
+    return faults_record_judge(path);
+}
+
 static void compare(const char *path, sonde_rules *rules)
 {
+    if (path != NULL && faults_record_defaults) {
+        faults_record_remove(path);
+        return;
+    }
     if (path != NULL) {
         recorded++;
         apart += faults_record_compare(path, rules);
@@ -116,6 +134,7 @@ static void plant(const arguments *a, const faults_row *row)
             sonde_rules *rules = NULL;
 
             row->run(row, (uint64_t)seed, row->severity[k], record, &rules);
+            rules = judged(record, rules);
             faults_tally_fault(row, (uint64_t)seed, row->severity[k], rules);
             compare(record, rules);
             sonde_rules_destroy(rules);
@@ -131,6 +150,7 @@ static void train_clean(const arguments *a, const faults_clean *row)
         sonde_rules *rules = NULL;
 
         row->run(row->variant, (uint64_t)seed, record, &rules);
+        rules = judged(record, rules);
         faults_tally_clean(row, (uint64_t)seed, rules);
         compare(record, rules);
         sonde_rules_destroy(rules);

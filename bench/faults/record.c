@@ -3,6 +3,8 @@
  */
 #include "record.h"
 
+#include "observe/collections.h"
+
 #include "support.h"
 
 #include <sonde/trial.h>
@@ -50,6 +52,8 @@ static void begin_live(const char *path)
     }
 }
 
+bool faults_record_defaults;
+
 /* --- recording ---------------------------------------------------------------------- */
 
 static bool at_each_step(const sonde_tensor_info *info)
@@ -59,8 +63,8 @@ static bool at_each_step(const sonde_tensor_info *info)
            info->role == SONDE_ROLE_BIAS;
 }
 
-static void tap_one(sonde_observer *observer, const char *name, sonde_sink *sink,
-                    int mode, unsigned how, int64_t interval)
+static void tap_on(sonde_observer *observer, const char *name, sonde_sink *sink, int mode,
+                   unsigned how, sonde_schedule when)
 {
     sonde_tap tap = {.how = how, .where = sink};
     sonde_selector *what = NULL;
@@ -68,9 +72,43 @@ static void tap_one(sonde_observer *observer, const char *name, sonde_sink *sink
 
     bench_check(sonde_selector_create(name, &what, &diag), &diag);
     tap.what = what;
-    tap.when[mode] = sonde_schedule_every(interval);
+    tap.when[mode] = when;
     bench_check(sonde_observer_add(observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(what);
+}
+
+static void tap_one(sonde_observer *observer, const char *name, sonde_sink *sink,
+                    int mode, unsigned how, int64_t interval)
+{
+    tap_on(observer, name, sink, mode, how, sonde_schedule_every(interval));
+}
+
+/* As hook_taps.c does for a hook without options. */
+static void tap_defaults(sonde_observer *observer, const sonde_tensor_info *info,
+                         sonde_sink *sink)
+{
+    const unsigned vital = sonde__observe_vital(info);
+
+    for (int mode = 0; mode < SONDE_MODE_PREDICT && (vital & SONDE__VITAL_ALWAYS);
+         mode++) {
+        tap_one(observer, info->name, sink, mode, SONDE_HOW_VITALS, 1);
+    }
+    if (vital & SONDE__VITAL_EVERY) {
+        tap_one(observer, info->name, sink, SONDE_MODE_TRAIN, SONDE_HOW_VITALS, 10);
+    }
+    for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
+        if (vital & SONDE__VITAL_LOOKS) {
+            tap_on(observer, info->name, sink, mode, SONDE_HOW_VITALS,
+                   sonde__observe_looks());
+        }
+        if (vital & SONDE__VITAL_RAW) {
+            tap_on(observer, info->name, sink, mode, SONDE_HOW_RAW,
+                   sonde__observe_looks());
+        }
+    }
+    if (info->role <= SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_LOSS) {
+        tap_one(observer, info->name, sink, SONDE_MODE_TRAIN, SONDE_HOW_RAW, 500);
+    }
 }
 
 sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
@@ -86,15 +124,20 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
 
-        for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
+        if (faults_record_defaults) {
+            tap_defaults(observer, info, sonde_recorder_sink(recorder));
+        }
+        for (int mode = 0; mode < SONDE_MODE_PREDICT && !faults_record_defaults; mode++) {
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
                     SONDE_HOW_VITALS, 1);
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
                     SONDE_HOW_RAW, at_each_step(info) ? 1 : 10);
         }
     }
-    bench_check(sonde_rules_write_to(rules, path, &diag), &diag);
-    begin_live(path);
+    if (!faults_record_defaults) {
+        bench_check(sonde_rules_write_to(rules, path, &diag), &diag);
+        begin_live(path);
+    }
     return recorder;
 }
 
@@ -189,6 +232,14 @@ size_t faults_record_compare(const char *path, sonde_rules *found)
     sonde_rules_destroy(again);
     sonde_rules_destroy(live.rules);
     return apart;
+}
+
+sonde_rules *faults_record_judge(const char *path)
+{
+    sonde_rules *again = faults_default_rules();
+
+    judge(path, again, false);
+    return again;
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind,

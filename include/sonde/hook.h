@@ -15,6 +15,11 @@
  * of weights, biases, gradients and updates at each training step that vitals_every divides,
  * and, in Sonde's engine, those of a gradient at any step at which it is not finite.
  *
+ * Unless vitals_every is given, a hook also records what the default rules need of every
+ * tensor with a role: its vital signs, and its raw value if it is small and the program does
+ * not say which values are saved, at the first 50 steps of training and of evaluation, then
+ * at pairs of neighbouring steps (200, 201, 400, 401 ...).
+ *
  * One producing thread. Cost at a step: <sonde/observer.h>; a value that is recorded is
  * copied into the recorder's ring. when_nan costs, at every step, a pass over each tensor
  * that it selects and a copy of each tensor of the collection, because a value is gone when
@@ -40,7 +45,7 @@ typedef struct sonde_hook_options {
     bool save_all;                 /* @all is a collection that is saved */
     bool dry_run;                  /* everything except files */
     bool no_vitals;                /* only the vital signs that collections ask for */
-    int64_t vitals_every;          /* 0: 10 */
+    int64_t vitals_every;          /* 0: 10, and what the default rules need */
     const char *include; /* a selector: its tensors are saved on the hook's schedule */
 } sonde_hook_options;
 

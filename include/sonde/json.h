@@ -45,7 +45,8 @@ SONDE_API void sonde_json_end(sonde_json *json);
 /* The next member or element follows these blanks ("\n  "). Borrowed until then. */
 SONDE_API void sonde_json_lead(sonde_json *json, const char *blanks);
 
-/* A string, escaped; each byte that is not UTF-8 becomes U+FFFD. value NULL writes null. */
+/* A string, escaped, with all control characters; each byte that is not UTF-8 becomes
+ * U+FFFD. value NULL writes null. */
 SONDE_API void sonde_json_string(sonde_json *json, const char *key, const char *value);
 SONDE_API void sonde_json_int(sonde_json *json, const char *key, int64_t value);
 SONDE_API void sonde_json_uint(sonde_json *json, const char *key, uint64_t value);
@@ -53,7 +54,7 @@ SONDE_API void sonde_json_bool(sonde_json *json, const char *key, bool value);
 /* The fewest digits, from 15 on, that read back as the same double; "NaN", "Infinity" and
  * "-Infinity" as strings. */
 SONDE_API void sonde_json_real(sonde_json *json, const char *key, double value);
-/* JSON as printf prints it: "%.6f", "null". */
+/* JSON as printf prints it: "%.6f", "null". NaN and infinities as sonde_json_real does. */
 SONDE_API void sonde_json_format(sonde_json *json, const char *key, const char *format,
                                  ...) SONDE_PRINTF(3, 4);
 /* JSON of any length, copied as it is. */

@@ -2,7 +2,7 @@
  * schedule.h - when a tap is due.
  *
  *     due(s) = s in steps                                        if steps are given
- *            = start <= s < end and s mod every == 0             otherwise
+ *            = start <= s < end and s mod every < together       otherwise
  *              or s < first
  *
  * Steps count from 0 within a mode, and `every` is anchored at step 0, not at start.
@@ -28,7 +28,8 @@ typedef struct sonde_schedule {
     int64_t end;   /* exclusive; 0 with start 0: no end (SONDE_SCHEDULE_NEVER too) */
     const int64_t *steps; /* ascending; borrowed while checking, copied by an observer */
     size_t step_count;
-    int64_t first; /* with every: each of the first steps, this many, as well */
+    int64_t first;    /* with every: each of the first steps, this many, as well */
+    int64_t together; /* with every: steps in a row; 0: 1 */
 } sonde_schedule;
 
 /* Every step. */

@@ -287,12 +287,14 @@ typedef struct sonde_verify_report {
     uint64_t lost;           /* as the writer counted them */
     uint64_t superseded;     /* of those checked, by a resumed writer */
     bool ended, crashed, resumed;
+    bool unchecked; /* the format has no checksums of values: only places and lengths are
+                       checked, and that each value can be decoded */
 } sonde_verify_report;
 
 /*
  * Checks every hash of a run, which may be in use, and the header of every closed segment
- * against its index. In directories of smdebug: the checksum of each record's length, and
- * that each value can be decoded. report_line (may be NULL) is called with one line for
+ * against its index. Directories of smdebug have no checksums of values: there, the
+ * checksum of each record's length, and that each value can be decoded. report_line (may be NULL) is called with one line for
  * each defect. SONDE_OK also for a damaged run; other errors as sonde_trial_open.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_verify(

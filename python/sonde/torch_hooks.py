@@ -48,7 +48,10 @@ class _Hook:
             return  # a compiled region is not observed inside
         hooks = self.hooks()
         if hooks is not None and hooks.watch.watching:
-            getattr(hooks, self.name)(*arguments)
+            try:
+                getattr(hooks, self.name)(*arguments)
+            except BaseException as problem:
+                hooks.watch._fault(problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_no_hook, ())
@@ -68,7 +71,10 @@ def _backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
             caller = caller.f_back
         place = (caller.f_code.co_filename, caller.f_lineno)
         for hooks in list(_backward_hooks):
-            hooks.on_backward(tensors, place)
+            try:
+                hooks.on_backward(tensors, place)
+            except BaseException as problem:
+                hooks.watch._fault(problem)
     return _plain_backward(tensors, *arguments, **options)
 
 
@@ -131,7 +137,7 @@ class Hooks:
     def __init__(self, watch: "Watch", model: Any, optimizer: Any, scaler: Any):
         self.watch, self.core = watch, watch._core
         self.modules: dict[int, _Module] = {}
-        self.slots: dict[str, int] = {}
+        self.slots: dict[str, int | None] = {}  # None: it cannot be observed
         self.handles: list[Any] = []
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.stepped: set[int] = set()
@@ -341,10 +347,15 @@ class Hooks:
 
     def show(self, name: str, role: str, tensor: torch.Tensor, module: str, op: str,
              when: int) -> None:
-        slot = self.slots.get(name)
-        if slot is None:
-            slot = self.slots[name] = self.watch._declare(name, role, tensor, module, op, when)
-        self.core.see(slot, tensor, True)
+        try:
+            if name not in self.slots:
+                self.slots[name] = None
+                self.slots[name] = self.watch._declare(name, role, tensor, module, op, when)
+            slot = self.slots[name]
+            if slot is not None:
+                self.core.see(slot, tensor, True)
+        except Exception as problem:
+            self.watch._fault(problem)
 
     # --- backward -------------------------------------------------------------------------
 

@@ -116,6 +116,9 @@ class Watch:
                                   10 * self._rules_every(), _unwrap, self._found)
         self._process = os.getpid()
         self._judging = rules is not None
+        self._raised: BaseException | None = None  # by the program's own on_finding
+        self._started = False  # a step has begun: from here on faults of ours are counted
+        self.faults = 0
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
         _open.append(self)
@@ -139,6 +142,7 @@ class Watch:
 
     def _begin(self, mode: str) -> None:
         self._step = (mode, self._core.begin(MODES[mode]))
+        self._started = True
 
     def _due(self, kind: str) -> bool:
         """Whether a kind of tensor is due at the step that is on."""
@@ -156,11 +160,25 @@ class Watch:
     def _found(self, row: tuple[Any, ...]) -> None:
         finding = Finding(*row)
         if callable(self.on_finding):
-            self.on_finding(finding)
+            try:
+                self.on_finding(finding)
+            except BaseException as problem:
+                self._raised = problem
+                raise
         elif self.on_finding is not None:
             self._print(finding)
             if self.on_finding == "raise" and finding.severity == "error" and not self.closed:
-                raise FindingError(finding)
+                self._raised = FindingError(finding)
+                raise self._raised
+
+    def _fault(self, problem: BaseException) -> None:
+        """Something in observing failed: the program goes on, the fault is counted. Errors
+        before the first step, and what on_finding raises, are the program's."""
+        if problem is self._raised or not self._started or not isinstance(problem, Exception):
+            raise problem
+        self.faults += 1
+        if self.faults == 1:
+            print(f"sonde: not observed: {type(problem).__name__}: {problem}", file=sys.stderr)
 
     def _print(self, finding: Finding) -> None:
         count = self._printed.get(finding.rule, 0) + 1
@@ -271,6 +289,9 @@ class Watch:
             self._print_verdict()
 
     def _print_verdict(self) -> None:
+        if self.faults > 1:
+            print(f"sonde: {self.faults} times something could not be observed",
+                  file=sys.stderr)
         if not self._judging or self.on_finding is None:
             return
         rules, steps = self._core.judged()

@@ -10,6 +10,20 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* The code of a control character of n bytes that JSON allows and a terminal obeys (DEL,
+ * U+0080 to U+009F) or that JSON forbids; -1: another character. */
+static int control_code(const char *next, size_t n)
+{
+    const unsigned char c = (unsigned char)*next;
+
+    if (n == 1 && (c < 0x20 || c == 0x7F)) {
+        return c;
+    }
+    return n == 2 && c == 0xC2 && (unsigned char)next[1] < 0xA0 ? (unsigned char)next[1]
+                                                                : -1;
+}
 
 void sonde_json_escape(sonde_text *text, const char *string)
 {
@@ -18,22 +32,24 @@ void sonde_json_escape(sonde_text *text, const char *string)
     while (*next != '\0') {
         const unsigned char c = (unsigned char)*next;
         const size_t n = c < 0x80 ? 1 : sonde__utf8_length(next);
+        const int code = control_code(next, n);
 
-        if (n > 0 && c != '"' && c != '\\' && c >= 0x20) {
+        if (n > 0 && c != '"' && c != '\\' && code < 0) {
             next += n;
             continue;
         }
         sonde_text_put(text, plain, (size_t)(next - plain));
         if (n == 0) {
             sonde_text_add(text, SONDE__REPLACEMENT);
-        } else if (c < 0x20) {
-            sonde_text_format(text, "\\u%04x", (unsigned)c);
+        } else if (code >= 0) {
+            sonde_text_format(text, "\\u%04x", (unsigned)code);
         } else {
             const char escaped[2] = {'\\', *next};
 
             sonde_text_put(text, escaped, sizeof escaped);
         }
-        plain = ++next;
+        next += n > 0 ? n : 1;
+        plain = next;
     }
     sonde_text_put(text, plain, (size_t)(next - plain));
 }
@@ -116,6 +132,18 @@ void sonde_json_string(sonde_json *json, const char *key, const char *value)
     sonde_json_quote(json->text, value);
 }
 
+static const char nan_text[] = "\"NaN\"", infinity_text[] = "\"Infinity\"",
+                  minus_infinity_text[] = "\"-Infinity\"";
+
+/* What printf makes of a double, as JSON: it has no NaN and no infinities. */
+static const char *json_number(const char *printed)
+{
+    return strcmp(printed, "nan") == 0 || strcmp(printed, "-nan") == 0 ? nan_text
+           : strcmp(printed, "inf") == 0                               ? infinity_text
+           : strcmp(printed, "-inf") == 0 ? minus_infinity_text
+                                          : printed;
+}
+
 void sonde_json_format(sonde_json *json, const char *key, const char *format, ...)
 {
     char value[400]; /* "%f" of the largest double has 317 */
@@ -124,7 +152,7 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
     va_start(args, format);
     (void)vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    sonde_json_raw(json, key, value);
+    sonde_json_raw(json, key, json_number(value));
 }
 
 /* By hand: printf takes four times as long, and headers have a dozen integers a tensor. */
@@ -165,9 +193,9 @@ void sonde_json_real(sonde_json *json, const char *key, double value)
 
     if (!isfinite(value)) {
         sonde_json_raw(json, key,
-                       isnan(value)  ? "\"NaN\""
-                       : value > 0.0 ? "\"Infinity\""
-                                     : "\"-Infinity\"");
+                       isnan(value)  ? nan_text
+                       : value > 0.0 ? infinity_text
+                                     : minus_infinity_text);
         return;
     }
     for (int precision = 15; precision <= 17; precision++) {

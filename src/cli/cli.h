@@ -99,6 +99,8 @@ void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* From now on the log speaks as the command does, warnings and worse; or, if SONDE_LOG_LEVEL says
  * a level, in lines of its own, with time and room. */
 void cli_log_open(void);
+/* Escapes control characters in everything that is printed from here on. */
+void cli_guard_output(void);
 /* While whether, a line of the log about a finding is left out: it has just been told. */
 void cli_log_told(bool whether);
 /* "18,750"; returns buf. */

@@ -160,29 +160,64 @@ static bool is_recorded(const sonde_trial *trial, const char *collection)
     return false;
 }
 
-/* A selector, or "@NAME" of a collection that was recorded and is no role. */
+/* Keeps the ids of tensors that were in the collection when they were recorded, and those
+ * that the selector (NULL: none) selects. */
+static sonde_err keep_members(const sonde_trial *trial, const char *collection,
+                              const sonde_selector *selector, uint32_t *ids,
+                              size_t *count, sonde_diag *diag)
+{
+    uint32_t *own = NULL;
+    size_t own_count = 0, kept = 0, next = 0;
+    sonde_err err = SONDE_OK;
+
+    if (selector != NULL) {
+        err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial), &own,
+                                     &own_count, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    for (size_t i = 0; i < *count; i++) { /* both lists are by id */
+        const bool selected = next < own_count && own[next] == ids[i];
+
+        next += selected;
+        if (selected || sonde_trial_in_collection(trial, ids[i], collection)) {
+            ids[kept++] = ids[i];
+        }
+    }
+    sonde_selector_free_ids(own);
+    *count = kept;
+    return SONDE_OK;
+}
+
+/* A selector. "@NAME" also selects the tensors that were recorded in a collection of that
+ * name. */
 sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids,
                       size_t *count, sonde_diag *diag)
 {
-    sonde_selector *selector = NULL;
+    const bool collection = text[0] == '@' && is_recorded(trial, text + 1);
+    sonde_selector *selector = NULL, *all = NULL;
     sonde_err err = sonde_selector_create(text, &selector, diag);
-    const bool collection =
-        err == SONDE_EINVAL && text[0] == '@' && is_recorded(trial, text + 1);
-    size_t kept = 0;
 
-    if (collection) {
-        err = sonde_selector_create("*", &selector, diag);
+    if (err != SONDE_OK && !(err == SONDE_EINVAL && collection)) {
+        return err;
     }
-    if (err == SONDE_OK) {
+    if (!collection) {
         err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial), ids, count,
                                      diag);
+        goto error;
     }
-    for (size_t i = 0; err == SONDE_OK && collection && i < *count; i++) {
-        if (sonde_trial_in_collection(trial, (*ids)[i], text + 1)) {
-            (*ids)[kept++] = (*ids)[i];
-        }
+    err = sonde_selector_create("*", &all, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    *count = err == SONDE_OK && collection ? kept : *count;
+    err = sonde_selector_resolve(all, sonde_trial_catalogue(trial), ids, count, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = keep_members(trial, text + 1, selector, *ids, count, diag);
+error:
+    sonde_selector_destroy(all);
     sonde_selector_destroy(selector);
     return err;
 }

@@ -538,11 +538,25 @@ static bool print_lacking(const judged_run *run)
     return lacking;
 }
 
+/* Warns if the writer died; true if it did. */
+static bool warn_crashed(const judged_run *run)
+{
+    sonde_run_info info;
+
+    sonde_trial_describe(run->trial, &info);
+    if (info.status != SONDE_RUN_CRASHED) {
+        return false;
+    }
+    cli_warn("%s: the writer disappeared without ending the run", run->path);
+    return true;
+}
+
 static int judge_run(const rules_values *asked, const char *path, size_t *findings,
                      bool *lacking)
 {
     judged_run run = {.asked = asked, .path = path};
     sonde_diag diag = {0};
+    bool crashed = false;
     sonde_err err = judge(&run, &diag);
 
     if (run.trial != NULL && (err == SONDE_OK || err == SONDE_ETIMEOUT)) {
@@ -557,10 +571,11 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
             diag = writing;
         }
     }
+    crashed = err == SONDE_OK && asked->follow && warn_crashed(&run);
     cli_actions_close(run.actions);
     sonde_rules_destroy(run.rules);
     sonde_trial_close(run.trial);
-    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    return err != SONDE_OK ? cli_fail(&diag) : crashed ? CLI_VERDICT : CLI_OK;
 }
 
 extern const cli_command cli_rules;

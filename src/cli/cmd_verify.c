@@ -30,9 +30,13 @@ static void print_report(const sonde_verify_report *report)
         report->records, cli_bytes_text((double)report->bytes, bytes, sizeof bytes),
         report->rows, report->sketches);
     if (report->damaged == 0) {
-        (void)puts("no damage");
+        (void)puts(report->unchecked ? "all can be decoded" : "no damage");
     } else {
         (void)printf("intact; %" PRIu64 " damaged\n", report->damaged);
+    }
+    if (report->unchecked) {
+        (void)puts(
+            "smdebug writes no checksums of values: a changed value cannot be seen");
     }
     if (report->crashed) {
         (void)printf("the run crashed: %" PRIu64 " records were cut off while being "
@@ -63,6 +67,7 @@ static void put_report(sonde_json *json, const sonde_verify_report *report)
     sonde_json_uint(json, "damaged", report->damaged);
     sonde_json_uint(json, "torn", report->torn);
     sonde_json_uint(json, "lost", report->lost);
+    sonde_json_bool(json, "unchecked", report->unchecked);
     sonde_json_bool(json, "ended", report->ended);
     sonde_json_bool(json, "crashed", report->crashed);
     sonde_json_bool(json, "resumed", report->resumed);

@@ -108,6 +108,7 @@ int main(int argc, char **argv)
     const cli_command *command = NULL;
     sonde_diag diag = {0};
 
+    cli_guard_output();
     cli_log_open();
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         if (cli_commands[i]->prepare != NULL) {

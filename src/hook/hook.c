@@ -106,6 +106,7 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     }
     hook->options = *options;
     hook->setup.vitals_every = options->vitals_every > 0 ? options->vitals_every : 10;
+    hook->setup.looks = options->vitals_every == 0;
     hook->setup.no_vitals = options->no_vitals;
     sonde__record_sink_init(&hook->dry, NULL);
     hook->sink = &hook->dry;

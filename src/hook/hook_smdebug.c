@@ -123,7 +123,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
 {
     sonde_save_config config = sonde_save_config_unset();
     int64_t *steps = NULL;
-    char prefix[16] = "", key[64];
+    char prefix[16] = "", key[64], *when_nan = NULL;
     const sonde__yaml *list = NULL;
     sonde_diag inner = {0};
     sonde_err err = SONDE_OK;
@@ -143,6 +143,12 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (err != SONDE_OK) {
         return err;
     }
+    (void)snprintf(key, sizeof key, "%swhen_nan", prefix);
+    err = sonde__observe_read_selector(file->reader, map, key, &when_nan);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    config.when_nan = when_nan;
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
     list = sonde__yaml_get(map, key);
     if (list != NULL) {
@@ -154,6 +160,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
         err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
         err = err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, map, &inner);
     }
+    sonde__free(when_nan);
     sonde__free(steps);
     return err;
 }
@@ -255,7 +262,7 @@ static void warn_keys(const reading *file, const sonde__yaml *map,
 
 #define COMMON_KEYS                                                                      \
     "include_regex", "reductions", "save_raw_tensor", "save_shape", "save_interval",     \
-        "save_steps", "start_step", "end_step"
+        "save_steps", "start_step", "end_step", "when_nan"
 
 /* The settings of one collection. */
 static sonde_err read_settings(const reading *file, const sonde__yaml *parameters,
@@ -317,12 +324,14 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
     const sonde__yaml *list = sonde__yaml_get(root, "CollectionConfigurations");
     sonde_err err = SONDE_OK;
 
-    if (list == NULL || list->kind == SONDE__YAML_SCALAR) { /* null */
+    if (list == NULL || (list->kind == SONDE__YAML_SCALAR &&
+                         (list->text[0] == '\0' || strcmp(list->text, "null") == 0))) {
         return SONDE_OK;
     }
     if (list->kind != SONDE__YAML_LIST) {
         return sonde__yaml_fail(file->reader, list, SONDE_EINVAL, "a list",
-                                "CollectionConfigurations is a map");
+                                "CollectionConfigurations is a %s",
+                                list->kind == SONDE__YAML_MAP ? "map" : "text");
     }
     for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
         if (list->children[i]->kind != SONDE__YAML_MAP) {
@@ -415,7 +424,7 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         goto error;
     }
-    if (sonde__observe_check(&file.hook->setup, NULL, &inner) != SONDE_OK) {
+    if (sonde__observe_check(&file.hook->setup, false, NULL, &inner) != SONDE_OK) {
         err = sonde__observe_fail_at(reader, root, &inner);
         goto error;
     }

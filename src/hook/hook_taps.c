@@ -7,7 +7,7 @@
  *     watch    the tensors that its when_nan selects: vital signs at every step
  *     hold     its tensors, raw, at every step, if it has a when_nan
  *
- * Two more taps record the vital signs that are always recorded. An observer hands a value
+ * Four more taps record what is recorded in any case. An observer hands a value
  * to its taps in the order in which they were added: save, watch, hold. A hold tap therefore
  * knows which parts of a value are already recorded. When a watch tap sees a NaN or an
  * infinity, it trips the collection: the recorder gets the values held for the collection
@@ -455,7 +455,22 @@ static sonde_err add_vitals(attaching *work)
     tap.when_bad = every > 1;
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(every);
     tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(every);
-    return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
+    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    tap.when_bad = false;
+    tap.when[SONDE_MODE_TRAIN] = sonde__observe_looks();
+    tap.when[SONDE_MODE_EVAL] = sonde__observe_looks();
+    tap.when[SONDE_MODE_GLOBAL] = sonde__observe_looks();
+    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_LOOKS), &tap);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    tap.name = "small raw values";
+    tap.asks = SONDE_HOW_RAW;
+    tap.how = SONDE_HOW_RAW;
+    return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_RAW), &tap);
 }
 
 static sonde_err add_watches(attaching *work, size_t i)
@@ -626,7 +641,7 @@ static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, i
     attachment->catalogue = catalogue;
     attachment->observer = observer;
     attachment->mode = mode;
-    attachment->ends = sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 2,
+    attachment->ends = sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 4,
                                      sizeof *attachment->ends);
     err = attachment->ends != NULL ? attach_from(attachment, 0, diag)
                                    : sonde__fail_nomem(diag, "a hook's taps");

@@ -7,7 +7,7 @@
  *     training_job_end.ts                                  exists when the job has ended
  *
  *     smdebug.c         collections, workers, listing, refreshing
- *     smdebug_index.c   an index file: the step's tensors, statistics and vectors
+ *     smdebug_index.c   an index file: the step's tensors, values and statistics
  *     smdebug_values.c  event files: values and statistics when they are asked for
  *
  * An index file appears when its event file is complete, so a worker has ended a step

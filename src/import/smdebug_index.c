@@ -11,8 +11,6 @@
  *     1  values                  a raw item each
  *     2  smdebug/reductions/...  statistics of a tensor: a row item for each tensor that
  *                                has no value in this file
- *        feature_importance/T/F  XGBoost writes a number a feature: together they are also
- *                                the vector feature_importance/T
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -30,7 +28,6 @@
 #include <strings.h>
 
 #define REDUCTIONS "smdebug/reductions/"
-#define IMPORTANCE "feature_importance/"
 #define NO_SHAPE "only statistics of it were saved; its shape was not"
 
 typedef struct index_reader {
@@ -121,18 +118,24 @@ static bool find_payload(const index_reader *reader, const char *name, payload *
     return false;
 }
 
-/* Whether output is max(input, 0) of an input with negative elements. */
-static bool is_rectified(const float *input, const float *output, size_t count)
+/* Whether output is max(input, 0) of an input with negative elements. Either may be
+ * unaligned. */
+static bool is_rectified(const unsigned char *input, const unsigned char *output,
+                         size_t bytes)
 {
-    size_t negative = 0;
+    bool negative = false;
 
-    for (size_t i = 0; i < count; i++) {
-        if (output[i] != (input[i] > 0.0F ? input[i] : 0.0F)) {
+    for (size_t at = 0; at < bytes; at += sizeof(float)) {
+        float in = 0.0F, out = 0.0F;
+
+        memcpy(&in, input + at, sizeof in);
+        memcpy(&out, output + at, sizeof out);
+        if (out != (in > 0.0F ? in : 0.0F)) {
             return false;
         }
-        negative += input[i] < 0.0F;
+        negative = negative || in < 0.0F;
     }
-    return negative > 0;
+    return negative;
 }
 
 /* A module whose name does not tell its op (net.1) is a ReLU if its first output is that of
@@ -145,7 +148,7 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
     const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
     payload input;
     sonde_view inner;
-    float *output = NULL;
+    unsigned char *output = NULL;
 
     if (info->op != NULL && info->op[0] != '\0') {
         return;
@@ -167,8 +170,7 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
                                   input.offset, input.bytes, name, &inner,
                                   NULL) == SONDE_OK &&
         inner.dtype == SONDE_F32 && sonde_view_same_shape(&inner, view) &&
-        (uintptr_t)inner.data % sizeof(float) == 0 &&
-        is_rectified(inner.data, output, bytes / sizeof(float))) {
+        is_rectified(inner.data, output, bytes)) {
         info->op = "relu";
     }
     sonde__free(output);
@@ -335,7 +337,7 @@ static sonde_err declare_base(const index_reader *reader, const char *name,
 /* A payload and what it belongs to. */
 typedef struct member {
     payload from;
-    const char *base; /* tensor of a statistic; vector of an element */
+    const char *base; /* the tensor that the statistic is of */
     int8_t reduction;
 } member;
 
@@ -372,75 +374,6 @@ static sonde_err take_statistics(const index_reader *reader, const member *membe
     }
     return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__VITALS,
                                    &item.item, reader->diag);
-}
-
-/* "feature_importance/weight" of feature_importance/weight/f0; its length, or 0. */
-static size_t vector_length(const char *name)
-{
-    const char *type = name + sizeof IMPORTANCE - 1, *slash = NULL;
-
-    if (strncmp(name, IMPORTANCE, sizeof IMPORTANCE - 1) != 0) {
-        return 0;
-    }
-    slash = strchr(type, '/');
-    return slash != NULL && slash > type && slash[1] != '\0' ? (size_t)(slash - name) : 0;
-}
-
-static sonde_err add_vector(const index_reader *reader, const char *name, size_t first)
-{
-    const sonde__import_smdebug *smdebug = reader->trial->foreign;
-    sonde_tensor_info info = {.name = name,
-                              .role = SONDE_ROLE_OTHER,
-                              .dtype = SONDE_F64,
-                              .rank = 1,
-                              .shape = {(int64_t)(smdebug->record_count - first)},
-                              .same_as = SONDE_NO_TENSOR,
-                              .note = "one number for each feature"};
-    sonde__trial_raw_item item = {.item = {.step = reader->index},
-                                  .layout = SONDE__FOREIGN,
-                                  .segment = segment_of(reader)};
-    uint32_t group = 0;
-    sonde_err err =
-        sonde__trial_declare(reader->trial, &info, &item.item.tensor, reader->diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = add_group(reader, first, item.item.tensor, &group);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    item.hash = (uint64_t)group + 1;
-    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
-                                   reader->diag);
-}
-
-/* Adds the vector that begins with one element. Elements of one vector follow each other. */
-static sonde_err take_vector(const index_reader *reader, const payload *all, size_t count,
-                             size_t *at)
-{
-    const size_t first = ((sonde__import_smdebug *)reader->trial->foreign)->record_count;
-    const size_t length = vector_length(all[*at].name);
-    char name[SONDE__MOST_NAME + 1];
-    payload whole;
-
-    (void)snprintf(name, sizeof name, "%.*s", (int)length, all[*at].name);
-    for (; *at < count && vector_length(all[*at].name) == length &&
-           strncmp(all[*at].name, name, length) == 0;
-         (*at)++) {
-        sonde__import_record record = {all[*at].offset, all[*at].bytes, 0, -1};
-        sonde_err err = SONDE_OK;
-
-        if (!sonde__trial_known(reader->trial, all[*at].name, &record.tensor)) {
-            continue; /* its value could not be declared */
-        }
-        err = add_record(reader, &record);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return find_payload(reader, name, &whole) ? SONDE_OK
-                                              : add_vector(reader, name, first);
 }
 
 /* --- the file --------------------------------------------------------------------- */
@@ -525,16 +458,6 @@ static sonde_err take_all(const index_reader *reader, const sorted_payloads *sor
 
     for (size_t i = 0; i < sorted->value_count; i++) {
         err = take_value(reader, &sorted->values[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    for (size_t i = 0; i < sorted->value_count;) {
-        if (vector_length(sorted->values[i].name) == 0) {
-            i++;
-            continue;
-        }
-        err = take_vector(reader, sorted->values, sorted->value_count, &i);
         if (err != SONDE_OK) {
             return err;
         }

@@ -17,15 +17,14 @@ typedef struct sonde__import_index_file {
     char worker[SONDE__IMPORT_WORKER];
 } sonde__import_index_file;
 
-/* A record of an event file. */
+/* A record of an event file with a statistic. */
 typedef struct sonde__import_record {
     uint64_t offset, bytes;
     uint32_t tensor;  /* whose name is its tag, if it has no reduction */
     int8_t reduction; /* an index of sonde__import_reductions; -1: none */
 } sonde__import_record;
 
-/* Consecutive records that make one value: the statistics of a tensor at a step, or the
- * elements of a vector. */
+/* Consecutive records: the statistics of a tensor at a step. */
 typedef struct sonde__import_group {
     size_t first; /* in records */
     uint32_t count;
@@ -42,7 +41,7 @@ typedef struct sonde__import_smdebug {
     bool has_collections, no_collections; /* found; that there are none was noted */
     sonde__import_record *records;
     size_t record_count, record_capacity;
-    sonde__import_group *groups; /* a row item's row; a raw item's hash, less 1 */
+    sonde__import_group *groups; /* a row item's row */
     size_t group_count, group_capacity;
     sonde__record_stats_row row; /* the statistics loaded last */
 } sonde__import_smdebug;

@@ -194,40 +194,10 @@ static sonde_err read_number(sonde_trial *trial, const sonde__trial_worker *work
     return SONDE_OK;
 }
 
-/* A vector of the numbers of a group: float64, in trial->packed. */
-static sonde_err load_vector(sonde_trial *trial, const sonde__trial_worker *worker,
-                             const sonde__import_group *group, sonde_view *view,
-                             sonde_diag *diag)
-{
-    const sonde__import_smdebug *smdebug = trial->foreign;
-    const int64_t length = group->count;
-    double *numbers = NULL;
-
-    if (!sonde__trial_scratch_reserve(&trial->packed, group->count * sizeof *numbers)) {
-        return sonde__fail_nomem(diag, "a vector");
-    }
-    numbers = (void *)trial->packed.bytes;
-    for (uint32_t i = 0; i < group->count; i++) {
-        const sonde_err err = read_number(
-            trial, worker, group, &smdebug->records[group->first + i], &numbers[i], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    *view = sonde_view_of(SONDE_F64, 1, &length, numbers);
-    return SONDE_OK;
-}
-
 sonde_err sonde__import_value(sonde_trial *trial, sonde__trial_worker *worker,
                               const sonde__trial_raw_item *item, sonde_view *view,
                               sonde_diag *diag)
 {
-    const sonde__import_smdebug *smdebug = trial->foreign;
-
-    if (item->hash > 0) {
-        return load_vector(trial, worker, &smdebug->groups[item->hash - 1], view, diag);
-    }
     return sonde__import_read_tensor(
         trial, worker, &worker->files[SONDE__FILE_SEGMENT].items[item->segment],
         item->offset, item->bytes, info_of(trial, item->item.tensor)->name, view, diag);
@@ -272,8 +242,10 @@ static void fill_row(const double *saved, const bool *has, uint64_t count,
     row->abs_max = has[ABS_MAX]           ? saved[ABS_MAX]
                    : has[MIN] && has[MAX] ? fmax(fabs(saved[MIN]), fabs(saved[MAX]))
                                           : (double)NAN;
-    row->mean = has[MEAN] ? saved[MEAN] : has[SUM] ? saved[SUM] / n : (double)NAN;
-    row->sum = has[SUM] ? saved[SUM] : row->mean * n;
+    row->mean = has[MEAN]               ? saved[MEAN]
+                : has[SUM] && count > 0 ? saved[SUM] / n
+                                        : (double)NAN;
+    row->sum = has[SUM] ? saved[SUM] : count > 0 ? row->mean * n : (double)NAN;
     row->m2 = variance * n;
     row->l1 = has[ABS_MEAN] && (count == 0 || isnan(l1)) ? saved[ABS_MEAN] * n : l1;
     row->sumsq = isnan(l2) ? row->m2 + n * row->mean * row->mean : l2 * l2;

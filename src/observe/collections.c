@@ -174,6 +174,7 @@ sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool
     if (err != SONDE_OK) {
         return err;
     }
+    setup->configured = setup->configured || asked;
     if (added != NULL) {
         added->saved = true;
         added->asked = added->asked || asked;
@@ -220,6 +221,7 @@ sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const ch
         return err;
     }
     collection->saved = false;
+    setup->configured = true;
     return SONDE_OK;
 }
 
@@ -491,12 +493,35 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
     return err;
 }
 
-/* How often the vital signs of a tensor are recorded in any case. */
-static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
+/* --- what is recorded in any case ------------------------------------------------- */
+
+sonde_schedule sonde__observe_looks(void)
 {
-    if (info->same_as != id) {
-        return 0;
+    return (sonde_schedule){.every = 200, .together = 2, .first = 50};
+}
+
+/* Labels, tokens, predictions, weights and small gradients, which rules compare element by
+ * element. */
+static bool is_small(const sonde_tensor_info *info)
+{
+    static const int64_t most_bytes[SONDE_ROLE_COUNT] = {
+        [SONDE_ROLE_WEIGHT] = 256 * 1024, [SONDE_ROLE_BIAS] = 64 * 1024,
+        [SONDE_ROLE_BUFFER] = 64 * 1024,  [SONDE_ROLE_GRADIENT] = 4 * 1024,
+        [SONDE_ROLE_INPUT] = 64 * 1024,   [SONDE_ROLE_OUTPUT] = 64 * 1024};
+    const int64_t most = most_bytes[info->role];
+    int64_t bytes = (int64_t)sonde_dtype_size(info->dtype);
+
+    for (int i = 0; i < info->rank && bytes <= most; i++) {
+        bytes = info->shape[i] <= most ? bytes * info->shape[i] : most + 1;
     }
+    return bytes <= most;
+}
+
+unsigned sonde__observe_vital(const sonde_tensor_info *info)
+{
+    const unsigned looks =
+        SONDE__VITAL_LOOKS | (is_small(info) ? (unsigned)SONDE__VITAL_RAW : 0U);
+
     switch (info->role) {
     case SONDE_ROLE_LOSS:
         return SONDE__VITAL_ALWAYS;
@@ -504,18 +529,31 @@ static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
     case SONDE_ROLE_BIAS:
     case SONDE_ROLE_GRADIENT:
     case SONDE_ROLE_UPDATE:
-        return SONDE__VITAL_EVERY;
+        return SONDE__VITAL_EVERY | looks;
     case SONDE_ROLE_BUFFER:
     case SONDE_ROLE_OPTIMIZER:
     case SONDE_ROLE_INPUT:
     case SONDE_ROLE_OUTPUT:
     case SONDE_ROLE_ACTIVATION:
     case SONDE_ROLE_ACTIVATION_GRADIENT:
+        return looks;
     case SONDE_ROLE_SCALAR:
     case SONDE_ROLE_OTHER:
         break;
     }
     return 0;
+}
+
+/* An alias is recorded under the name of its tensor. */
+static uint8_t vital_of(const sonde__observe_setup *setup, const sonde_tensor_info *info,
+                        uint32_t id)
+{
+    unsigned vital = info->same_as == id ? sonde__observe_vital(info) : 0U;
+
+    if (!setup->looks) {
+        vital &= ~((unsigned)SONDE__VITAL_LOOKS | (unsigned)SONDE__VITAL_RAW);
+    }
+    return (uint8_t)(setup->configured ? vital & ~(unsigned)SONDE__VITAL_RAW : vital);
 }
 
 sonde_err sonde__observe_members(sonde__observe_setup *setup,
@@ -544,7 +582,7 @@ sonde_err sonde__observe_members(sonde__observe_setup *setup,
         }
     }
     for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {
-        tensors[id].vital = vital_of(sonde_catalogue_info(catalogue, id), id);
+        tensors[id].vital = vital_of(setup, sonde_catalogue_info(catalogue, id), id);
     }
     sonde__free(over.marks);
     sonde__free(over.chosen);

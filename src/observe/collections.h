@@ -30,7 +30,9 @@ enum {
     SONDE__MOST_COLLECTIONS = 64,
     SONDE__DIGEST = 17,
     SONDE__VITAL_ALWAYS = 1, /* at every step */
-    SONDE__VITAL_EVERY = 2   /* at each step of training that vitals_every divides */
+    SONDE__VITAL_EVERY = 2,  /* at each step of training that vitals_every divides */
+    SONDE__VITAL_LOOKS = 4,  /* at the steps of sonde__observe_looks */
+    SONDE__VITAL_RAW = 8     /* the raw value at those steps as well */
 };
 
 /* A selector of a collection, as the user gave it. */
@@ -78,6 +80,8 @@ typedef struct sonde__observe_setup {
     bool reduces;
     sonde_reduction_config reductions;
     int64_t vitals_every;
+    bool looks;      /* nothing was said about vital signs: sonde__observe_looks holds */
+    bool configured; /* the user says which values are saved: no others are */
     bool no_vitals;
     bool settled;
     uint64_t nan_sets[SONDE_MODE_COUNT]; /* collections with a when_nan in the mode */
@@ -135,8 +139,9 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
                                 sonde_diag *diag);
 /* Ends configuration: every collection's schedules, reductions and when_nan. */
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag);
-/* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. */
-sonde_err sonde__observe_check(const sonde__observe_setup *setup,
+/* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. filled: a
+ * collection without includes is an error; else the program may fill it yet. */
+sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
                                const sonde__observe_collection **wrong, sonde_diag *diag);
 /* Whether any schedule was given for mode global. */
 bool sonde__observe_says_global(const sonde__observe_setup *setup);
@@ -149,6 +154,15 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
 /* The same of a list with commas. */
 sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
                                           sonde_diag *diag);
+
+/*
+ * The steps of training and of evaluation at which the evidence of the default rules is
+ * recorded unless vitals_every is given: the first ones, which show errors of the setup,
+ * then pairs of neighbouring steps, for rules that compare a step with the one before.
+ */
+SONDE_API sonde_schedule sonde__observe_looks(void);
+/* SONDE__VITAL_ bits of a tensor. */
+SONDE_API unsigned sonde__observe_vital(const sonde_tensor_info *info);
 
 /*
  * The masks of the tensors first_id ... end_id - 1 of a catalogue; members has an entry for
@@ -173,6 +187,11 @@ sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yam
 /* The error of a call about a node, with the node's line. */
 sonde_err sonde__observe_fail_at(const sonde__yaml_reader *reader,
                                  const sonde__yaml *node, const sonde_diag *inner);
+/* A selector as a text or a list of texts under a key, e.g. when_nan; new, or NULL if the
+ * key is missing. */
+sonde_err sonde__observe_read_selector(const sonde__yaml_reader *reader,
+                                       const sonde__yaml *map, const char *key,
+                                       char **out);
 /* Steps as a number, a list, or a text "1,2,3"; *steps is new. */
 sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
                                     const sonde__yaml *node, int64_t **steps,

@@ -11,6 +11,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/text.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +136,58 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
     return err;
 }
 
+/* --- selectors -------------------------------------------------------------------- */
+
+/* Appends one name or pattern, its commas escaped. */
+static sonde_err add_item(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                          sonde_text *text)
+{
+    if (node->kind != SONDE__YAML_SCALAR) {
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a text or a list of texts",
+                                "an entry of %s is %s",
+                                node->key != NULL ? node->key : "a list",
+                                node->kind == SONDE__YAML_LIST ? "a list" : "a map");
+    }
+    sonde_text_add(text, text->length > 0 ? "," : "");
+    for (const char *c = node->text; *c != '\0'; c++) {
+        sonde_text_add(text, *c == ',' ? "\\" : "");
+        sonde_text_put(text, c, 1);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__observe_read_selector(const sonde__yaml_reader *reader,
+                                       const sonde__yaml *map, const char *key,
+                                       char **out)
+{
+    const sonde__yaml *node = map != NULL ? sonde__yaml_get(map, key) : NULL;
+    sonde_text text = {0};
+    sonde_err err = SONDE_OK;
+
+    *out = NULL;
+    if (node == NULL) {
+        return SONDE_OK;
+    }
+    if (node->kind == SONDE__YAML_MAP) {
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a text or a list of texts",
+                                "%s is a map", key);
+    }
+    sonde_text_add(&text, node->kind == SONDE__YAML_SCALAR ? node->text : "");
+    for (size_t i = 0; node->kind == SONDE__YAML_LIST && i < node->count; i++) {
+        err = add_item(reader, node->children[i], &text);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+    *out = text.failed ? NULL : sonde__strdup(text.data != NULL ? text.data : "");
+    if (*out == NULL) {
+        err = sonde__fail_nomem(reader->diag, "a selector");
+    }
+error:
+    sonde_text_fini(&text);
+    return err;
+}
+
 /* The keys of a schedule in a map, for one layer. */
 static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
                                const char *collection, int mode)
@@ -141,6 +195,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     const sonde__yaml *list = sonde__yaml_get(map, "save_steps");
     sonde_save_config config = sonde_save_config_unset();
     int64_t *steps = NULL;
+    char *when_nan = NULL;
     sonde_diag inner = {0};
     sonde_err err =
         sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every);
@@ -157,10 +212,11 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_text(file->reader, map, "when_nan", &config.when_nan);
+    err = sonde__observe_read_selector(file->reader, map, "when_nan", &when_nan);
     if (err != SONDE_OK) {
         return err;
     }
+    config.when_nan = when_nan;
     if (list != NULL) {
         err = sonde__observe_read_steps(file->reader, list, &steps,
                                         &config.save_step_count);
@@ -177,6 +233,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
         err = sonde__observe_save(file->setup, collection, mode, &config, &inner);
         err = told_at(file, map, err, &inner);
     }
+    sonde__free(when_nan);
     sonde__free(steps);
     return err;
 }
@@ -436,7 +493,7 @@ static sonde_err check(const reading *file, const sonde__yaml *root)
     const sonde__yaml *section = sonde__yaml_get(root, "collections"), *node = NULL;
     const sonde__observe_collection *wrong = NULL;
     sonde_diag inner = {0};
-    const sonde_err err = sonde__observe_check(file->setup, &wrong, &inner);
+    const sonde_err err = sonde__observe_check(file->setup, true, &wrong, &inner);
 
     if (wrong != NULL && section != NULL) {
         node = sonde__yaml_get(section, wrong->name);

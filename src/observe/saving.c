@@ -171,6 +171,7 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     if (err != SONDE_OK) {
         return err;
     }
+    setup->configured = true;
     if (mode < -1 || mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d",
                            mode);
@@ -222,6 +223,7 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
     if (err != SONDE_OK) {
         return err;
     }
+    setup->configured = true;
     if (config->stats >> SONDE_STAT_ENTRIES != 0) {
         return sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
                            "stats 0x%" PRIx32, config->stats);
@@ -287,6 +289,21 @@ sonde_err sonde__observe_reductions_parse(const char *text,
 
 /* --- settling --------------------------------------------------------------------- */
 
+/* Collections of numbers, as smdebug lists them: hook-wide reductions leave them raw. */
+static bool is_scalar_collection(const char *name)
+{
+    static const char *const names[] = {
+        "losses",      "scalars", "metrics", "sm_metrics", "feature_importance",
+        "average_shap"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The SONDE_HOW_ bits of a collection. */
 static unsigned how_of(const sonde__observe_setup *setup,
                        const sonde__observe_collection *collection)
@@ -301,7 +318,10 @@ static unsigned how_of(const sonde__observe_setup *setup,
     }
     how |= config->stats != 0 ? SONDE_HOW_VITALS : 0U;
     how |= config->histogram ? SONDE_HOW_SKETCH : 0U;
-    how |= config->save_raw_tensor || how == 0 ? SONDE_HOW_RAW : 0U;
+    how |= config->save_raw_tensor || how == 0 ||
+                   (!collection->reduces && is_scalar_collection(collection->name))
+               ? SONDE_HOW_RAW
+               : 0U;
     return how;
 }
 
@@ -317,11 +337,11 @@ static bool has_include(const sonde__observe_collection *collection)
 
 static sonde_err check_collection(const sonde__observe_setup *setup,
                                   const sonde__observe_collection *collection,
-                                  sonde_diag *diag)
+                                  bool filled, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    if (!has_include(collection)) {
+    if (filled && !has_include(collection)) {
         return sonde__fail(diag, SONDE_EINVAL, collection->name,
                            "a selector or a module to include, or a built-in name",
                            "the collection includes nothing");
@@ -334,7 +354,7 @@ static sonde_err check_collection(const sonde__observe_setup *setup,
     return err;
 }
 
-sonde_err sonde__observe_check(const sonde__observe_setup *setup,
+sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
                                const sonde__observe_collection **wrong, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
@@ -343,7 +363,7 @@ sonde_err sonde__observe_check(const sonde__observe_setup *setup,
         const sonde__observe_collection *collection = &setup->collections[i];
 
         if (collection->saved) {
-            err = check_collection(setup, collection, diag);
+            err = check_collection(setup, collection, filled, diag);
         }
         if (err != SONDE_OK && wrong != NULL) {
             *wrong = collection;
@@ -381,7 +401,8 @@ static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
 
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag)
 {
-    sonde_err err = setup->settled ? SONDE_OK : sonde__observe_check(setup, NULL, diag);
+    sonde_err err =
+        setup->settled ? SONDE_OK : sonde__observe_check(setup, true, NULL, diag);
 
     if (err != SONDE_OK || setup->settled) {
         return err;

@@ -66,6 +66,10 @@ sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, "first", "0 or more", "%lld",
                            (long long)schedule->first);
     }
+    if (schedule->together < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "together", "0 or more", "%lld",
+                           (long long)schedule->together);
+    }
     if (end <= start && !(start == 0 && end == 0)) {
         return sonde__fail(diag, SONDE_EINVAL, "end", "a step behind start",
                            "%lld with start %lld", end, start);
@@ -109,7 +113,7 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
         return SONDE_SCHEDULE_NEVER;
     }
     beyond = first % schedule->every;
-    if (beyond == 0) {
+    if (beyond < SONDE_MAX(schedule->together, 1)) {
         return first;
     }
     beyond = schedule->every - beyond; /* steps still to go */

@@ -150,7 +150,8 @@ static bool is_same_tap(const sonde_observer *observer, const sonde__observe_tap
         const sonde_schedule *a = &tap->when[mode], *b = &added->when[mode];
 
         same = a->every == b->every && a->start == b->start && a->end == b->end &&
-               a->first == b->first && a->step_count == b->step_count &&
+               a->first == b->first && a->together == b->together &&
+               a->step_count == b->step_count &&
                (a->step_count == 0 ||
                 memcmp(a->steps, b->steps, a->step_count * sizeof *a->steps) == 0);
     }

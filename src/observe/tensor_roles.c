@@ -13,6 +13,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 enum { LONGEST = 512 }; /* the rest of a longer name is not looked at */
 
@@ -440,57 +441,34 @@ sonde_role sonde__observe_role_joined(sonde_role known, const char *collection)
 
 /* --- the objective ---------------------------------------------------------------- */
 
-typedef enum loss_kind { TOTAL, PLAIN, PARTIAL } loss_kind;
-
-static loss_kind kind_of(const char *name)
+static bool is_of_evaluation(const char *name)
 {
-    static const char *const totals[] = {"total", "objective", "overall", "combined"};
-    static const char *const parts_and_players[] = {
-        "kl",         "kld",       "recon",   "reconstruction", "rec",
-        "aux",        "auxiliary", "reg",     "penalty",        "commit",
-        "commitment", "vq",        "entropy", "perceptual",     "box",
-        "cls",        "obj",       "mask",    "part",           "gp",
-        "l1",         "d",         "g",       "disc",           "discriminator",
-        "gen",        "generator", "critic",  "actor",          "policy",
-        "value",      "q",         "adv",     "adversarial",    "real",
-        "fake",       "td",        "val",     "eval",           "valid",
-        "validation", "test"};
-    name_parts parts;
+    return strncasecmp(name, "val", 3) == 0 || strncasecmp(name, "eval", 4) == 0 ||
+           strncasecmp(name, "test", 4) == 0;
+}
 
-    take_apart(name, &parts);
-    for (char *c = parts.whole; *c != '\0'; c++) {
-        *c = *c == '/' || *c == '.' ? '_' : *c;
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(totals); i++) {
-        if (has_word(parts.whole, totals[i])) {
-            return TOTAL;
-        }
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(parts_and_players); i++) {
-        if (has_word(parts.whole, parts_and_players[i])) {
-            return PARTIAL;
-        }
-    }
-    return PLAIN;
+/* "loss", "total_loss", "train/loss", "loss_output_0", "objective". */
+static bool is_total(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    name = slash != NULL ? slash + 1 : name;
+    return strcasecmp(name, "loss") == 0 || strcasecmp(name, "loss_output_0") == 0 ||
+           strcasecmp(name, "objective") == 0 || strcasestr(name, "total") != NULL;
 }
 
 bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id)
 {
-    const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
-    const loss_kind kind = kind_of(info->name);
     size_t losses = 0;
-    bool better = false;
 
-    if (info->role != SONDE_ROLE_LOSS || info->same_as != id) {
-        return false;
+    if (is_total(sonde_catalogue_info(catalogue, id)->name)) {
+        return true;
     }
     for (uint32_t i = 0; i < sonde_catalogue_count(catalogue); i++) {
-        const sonde_tensor_info *other = sonde_catalogue_info(catalogue, i);
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, i);
 
-        if (other->role == SONDE_ROLE_LOSS && other->same_as == i) {
-            losses++;
-            better = better || kind_of(other->name) < kind;
-        }
+        losses += info->role == SONDE_ROLE_LOSS && info->same_as == i &&
+                  !is_of_evaluation(info->name);
     }
-    return !better && (kind != PARTIAL || losses == 1);
+    return losses <= 1;
 }

@@ -28,13 +28,10 @@ SONDE_API sonde_role sonde__observe_role_joined(sonde_role known, const char *co
 void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_role role);
 
 /*
- * Whether a tensor is a loss that training minimises, among all losses of the catalogue:
- *
- *     total_loss, objective   if there is one of such a name, only those
- *     loss                    else this one, if its name says no more than that, or what it
- *                             computes (CrossEntropyLoss_output_0)
- *     kl_loss, loss_recon     a part: only if it is the only loss
- *     d_loss, critic_loss     of two players: only if it is the only loss
+ * Whether a loss is what training minimises: its name says so (loss, total_loss, train/loss,
+ * objective), or the catalogue has no other loss of training (val_loss, eval_loss and
+ * test_loss do not count). Other losses are parts, or those of two players, of which none is
+ * meant to fall alone.
  */
 SONDE_API bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id);
 

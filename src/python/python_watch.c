@@ -349,7 +349,8 @@ static PyObject *watch_add(PyObject *object, PyObject *arguments)
         return NULL;
     }
     if (!sonde__python_view(tensor, &view)) {
-        return sonde__python_bad_value(info.name, "a tensor in this process's memory",
+        return sonde__python_bad_value(info.name,
+                                       "at most 8 dimensions, in this process's memory",
                                        "an object without readable elements");
     }
     info.role = (sonde_role)role;

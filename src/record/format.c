@@ -171,6 +171,48 @@ size_t sonde__record_index_print(const sonde__record_index_line *line, char *tex
 
 /* --- reading index lines ---------------------------------------------------------- */
 
+/* --- checksums of text ------------------------------------------------------------ */
+
+/* The end of an object whose text before it has length bytes, without a newline. */
+static void print_seal(const char *text, size_t length, char seal[SONDE__SEAL + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+    const uint32_t hash = (uint32_t)XXH3_64bits(text, length);
+
+    memcpy(seal, ",\"check\":\"00000000\"}", SONDE__SEAL + 1);
+    for (int i = 0; i < 8; i++) {
+        seal[10 + i] = digits[hash >> (28 - 4 * i) & 15];
+    }
+}
+
+size_t sonde__record_seal(char *text, size_t length)
+{
+    char seal[SONDE__SEAL + 1];
+    const size_t before = length - 2; /* without brace and newline */
+
+    print_seal(text, before, seal);
+    memcpy(text + before, seal, SONDE__SEAL);
+    text[before + SONDE__SEAL] = '\n';
+    return before + SONDE__SEAL + 1;
+}
+
+bool sonde__record_seal_broken(const char *text, size_t length)
+{
+    static const char key[] = ",\"check\":\"";
+    char seal[SONDE__SEAL + 1];
+    const size_t n = length > 0 && text[length - 1] == '\n' ? length - 1 : length;
+    const char *const found = n < SONDE__SEAL ? NULL : text + n - SONDE__SEAL;
+
+    if (found == NULL) {
+        return false;
+    }
+    print_seal(text, n - SONDE__SEAL, seal);
+    if (memcmp(found, key, sizeof key - 1) != 0) { /* no seal, or its key is damaged */
+        return memcmp(found + sizeof key - 1, seal + sizeof key - 1, 8) == 0;
+    }
+    return memcmp(found, seal, SONDE__SEAL) != 0;
+}
+
 /* The rest of a line. A take_ function advances if it finds its part. */
 typedef struct rest {
     const char *next, *end;
@@ -326,6 +368,20 @@ static bool take_value(rest *input, sonde__record_index_line *line)
            (line->packing != SONDE__PACKED_NOT || bytes == line->bytes);
 }
 
+/* A seal, if there is one: of the text up to here. */
+static bool take_seal(rest *input, const char *text)
+{
+    char seal[SONDE__SEAL + 1];
+    const size_t before = (size_t)(input->next - text);
+
+    if (input->end - input->next < SONDE__SEAL) {
+        return true;
+    }
+    print_seal(text, before, seal);
+    seal[SONDE__SEAL - 1] = '\0'; /* but for the brace */
+    return take_text(input, seal);
+}
+
 bool sonde__record_index_parse(const char *text, size_t length,
                                sonde__record_index_line *line)
 {
@@ -334,7 +390,8 @@ bool sonde__record_index_parse(const char *text, size_t length,
     return take_text(&input, "{\"s\":") && take_signed(&input, &line->step) &&
            take_text(&input, ",\"m\":\"") && take_mode(&input, &line->mode) &&
            take_text(&input, "\",\"k\":") && take_signed(&input, &line->mode_step) &&
-           take_value(&input, line) && take_text(&input, "}") && input.next == input.end;
+           take_value(&input, line) && take_seal(&input, text) &&
+           take_text(&input, "}") && input.next == input.end;
 }
 
 /* --- generations ------------------------------------------------------------------ */
@@ -374,7 +431,8 @@ bool sonde__record_generation_parse(const char *text, size_t length,
                take_unsigned(&input, INT64_MAX, &line->first[firsts[i].kind]);
     }
     line->first[SONDE__FILE_INDEX] = line->first[SONDE__FILE_SEGMENT];
-    return good && take_text(&input, "}") && input.next == input.end && line->step >= 0;
+    return good && take_seal(&input, text) && take_text(&input, "}") &&
+           input.next == input.end && line->step >= 0;
 }
 
 int64_t sonde__record_generation_limit(const sonde__record_generation *generations,

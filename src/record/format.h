@@ -39,6 +39,15 @@ enum {
     SONDE__FILE_NAME = 64      /* room for any name below */
 };
 
+/* --- checksums of text -------------------------------------------------------------- */
+
+enum { SONDE__SEAL = 20 }; /* bytes that a seal adds */
+/* Adds "check" as the last key of a JSON object that ends in a newline; text has room for
+ * SONDE__SEAL more bytes. Returns the new length. */
+SONDE_API size_t sonde__record_seal(char *text, size_t length);
+/* True if a JSON object, perhaps with a newline after it, has a "check" that is not its own. */
+SONDE_API bool sonde__record_seal_broken(const char *text, size_t length);
+
 /* --- numbered files --------------------------------------------------------------- */
 
 typedef enum sonde__record_file_kind {
@@ -150,7 +159,7 @@ typedef struct sonde__record_generation {
     uint64_t first[SONDE__FILE_OTHER]; /* by kind: number of its first file */
 } sonde__record_generation;
 
-enum { SONDE__GENERATION_ROOM = 256 }; /* no line is longer */
+enum { SONDE__GENERATION_ROOM = 288 }; /* no line is longer */
 /* Parse and print a line, as for the index. */
 SONDE_API bool sonde__record_generation_parse(const char *text, size_t length,
                                               sonde__record_generation *line);

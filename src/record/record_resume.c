@@ -198,7 +198,8 @@ static sonde_err write_generation(history *past, int64_t begin)
     char path[SONDE__FILE_NAME * 2], text[SONDE__GENERATION_ROOM];
     int failed = ENOMEM;
 
-    sonde_text_put(&past->lines, text, sonde__record_generation_print(&line, text));
+    sonde_text_put(&past->lines, text,
+                   sonde__record_seal(text, sonde__record_generation_print(&line, text)));
     (void)history_path(past, SONDE__GENERATIONS_FILE, path);
     if (!past->lines.failed) {
         failed = writer->backend->ops->replace(writer->backend, path, past->lines.data,

@@ -42,6 +42,16 @@ static sonde_err fail(sonde_diag *diag, const sonde_recorder_options *options, i
     return sonde__fail_errno(diag, options->path, what);
 }
 
+/* Ends a file of one JSON object. */
+static void seal(sonde_text *text)
+{
+    sonde_text_add(text, "\n");
+    if (sonde_text_reserve(text, text->length + SONDE__SEAL) == SONDE_OK &&
+        !text->failed) {
+        text->length = sonde__record_seal(text->data, text->length);
+    }
+}
+
 /* --- run.json --------------------------------------------------------------------- */
 
 /* The save schedules on one line, freed with free(); NULL if they are not a JSON object. */
@@ -91,7 +101,7 @@ static sonde_err print_run(sonde__record_writer *writer,
         free(save);
     }
     sonde_json_end(&json);
-    sonde_text_add(text, "\n");
+    seal(text);
     return text->failed ? sonde__fail_nomem(diag, "run.json") : SONDE_OK;
 }
 
@@ -187,7 +197,7 @@ static void print_state(const sonde__record_writer *writer, bool running,
                         atomic_load_explicit(&head->refused, memory_order_relaxed));
     sonde_json_end(&json);
     sonde_json_end(&json);
-    sonde_text_add(text, "\n");
+    seal(text);
 }
 
 int sonde__record_writer_beat(sonde__record_writer *writer, bool running)
@@ -557,7 +567,7 @@ int sonde__record_run_end(sonde__record_writer *writer)
         &json, "last_step",
         SONDE_MAX(atomic_load(&now->last_step), atomic_load(&before->last_step)));
     sonde_json_end(&json);
-    sonde_text_add(&end, "\n");
+    seal(&end);
     if (!end.failed) {
         failed = writer->backend->ops->replace(writer->backend, SONDE__END_FILE, end.data,
                                                end.length, false, true);

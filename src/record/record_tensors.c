@@ -68,6 +68,7 @@ static void print_line(sonde_text *text, const sonde__record_tensor_message *mes
                       *const note = op + strlen(op) + 1;
     const char *collection = note + strlen(note) + 1;
     sonde_json json = {.text = text};
+    const size_t begin = text->length;
 
     sonde_json_object(&json, NULL);
     sonde_json_uint(&json, "id", id);
@@ -94,6 +95,11 @@ static void print_line(sonde_text *text, const sonde__record_tensor_message *mes
     sonde_json_string(&json, "note", note);
     sonde_json_end(&json);
     sonde_text_add(text, "\n");
+    if (sonde_text_reserve(text, text->length + SONDE__SEAL) == SONDE_OK &&
+        !text->failed) {
+        text->length =
+            begin + sonde__record_seal(text->data + begin, text->length - begin);
+    }
 }
 
 /* Room in the map for the producer's id. */

@@ -407,6 +407,7 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
                                                       const char *name)
 {
     const size_t used = segment->header.used, added = segment->header.added;
+    char *text = NULL;
 
     if (segment->count == SONDE__SEGMENT_LINES) {
         return SONDE__BATCH_FULL;
@@ -415,13 +416,14 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
     if (!sonde__record_header_add(&segment->header, line, name)) {
         return SONDE__HEADER_FULL;
     }
-    if (sonde_text_reserve(&segment->lines, segment->lines.length + SONDE__INDEX_ROOM) !=
-        SONDE_OK) {
+    if (sonde_text_reserve(&segment->lines, segment->lines.length + SONDE__INDEX_ROOM +
+                                                SONDE__SEAL) != SONDE_OK) {
         sonde__record_header_drop(&segment->header, added, used);
         return SONDE__NO_MEMORY;
     }
+    text = segment->lines.data + segment->lines.length;
     segment->lines.length +=
-        sonde__record_index_print(line, segment->lines.data + segment->lines.length);
+        sonde__record_seal(text, sonde__record_index_print(line, text));
     segment->staged += line->bytes;
     segment->batch[segment->count++] = (sonde__record_segment_line){
         .bytes = bytes,

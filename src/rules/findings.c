@@ -203,7 +203,7 @@ static void put_real(sonde_json *json, const char *key, double value)
     if (isfinite(value)) {
         sonde_json_format(json, key, "%.10g", value);
     } else {
-        sonde_json_string(json, key, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+        sonde_json_real(json, key, value);
     }
 }
 

@@ -43,6 +43,9 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
         return SONDE_OK;
     }
     *object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
+    if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size)) {
+        sonde__trial_damage(&trial->damage, where, "it does not match its checksum");
+    }
     if (!json_is_object(*object)) {
         sonde__trial_damage(&trial->damage, where, "not a JSON object: %s",
                             *object == NULL ? error.text : "something else");

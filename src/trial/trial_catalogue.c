@@ -259,6 +259,11 @@ static sonde_err take_line(void *user, char *text, size_t length)
     json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     sonde_err err = SONDE_OK;
 
+    if (sonde__record_seal_broken(text, length)) {
+        sonde__trial_damage_in(&reader->trial->damage, &reader->worker->catalogue.bad,
+                               reader->where, "line %llu does not match its checksum",
+                               (unsigned long long)reader->worker->catalogue.line);
+    }
     if (json_is_object(line)) {
         err = take_tensor(reader, line);
     } else {

@@ -146,6 +146,30 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
     return SONDE_OK;
 }
 
+/* Statistics that another format saved in place of values. */
+static sonde_err check_statistics(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag)
+{
+    const sonde__trial_items *items = &worker->items[SONDE__VITALS];
+    sonde__trial_rows rows = {0};
+
+    for (uint32_t i = 0; i < items->count; i++) {
+        const sonde__trial_row_item *item = (const void *)sonde__trial_items_at(items, i);
+        const sonde__record_stats_row *row = NULL;
+        sonde_diag why = {0};
+        const sonde_err err =
+            sonde__trial_load_row(trial, worker, item->row, &rows, &row, &why);
+
+        if (err == SONDE_ENOMEM) {
+            return sonde__fail_nomem(diag, "a value");
+        }
+        if (err != SONDE_OK) {
+            sonde__trial_damage(&trial->damage, why.where, "%s", why.found);
+        }
+    }
+    return SONDE_OK;
+}
+
 /* What the writer counted against what there is. */
 static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
 {
@@ -188,6 +212,11 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         if (trial->format == NULL) {
             check_headers(trial, worker);
             check_counts(trial, worker);
+        } else {
+            err = check_statistics(trial, worker, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
         sum.rows += worker->items[SONDE__VITALS].count;
         sum.sketches += worker->items[SONDE__SKETCH].count;
@@ -199,6 +228,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sum.torn = trial->damage.torn;
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
+    sum.unchecked = trial->format != NULL;
     *report = sum;
 error:
     sonde_trial_close(trial);

@@ -25,7 +25,7 @@ train 0 --out named --quiet --no-eval --rules NonFinite,VanishingGradient:thresh
 same "$out" <(echo "OK: 2 rules checked 50 steps")
 
 # a run that goes wrong: findings at once on stderr, kept with the run, summed up
-train 0 --out hot --quiet --learning-rate 1e6 --record hot-run
+train 0 --out hot --quiet --learning-rate 1e6 --record hot-run --vitals-every 10
 tail -1 "$out" | grep -qE '^[0-9]+ errors.*: [A-Za-z]+ at step [0-9]+ in [^ ]+: .*; sonde rules show [A-Za-z]+$' ||
     fail "$(cat "$out")"
 grep -qE '^step [0-9]+ \(epoch 1\): error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"

@@ -81,7 +81,7 @@ static sonde_nn_optimizer small_steps(void)
 static void the_exact_step_is_recorded(void **state)
 {
     const sonde_nn_optimizer sgd = small_steps();
-    sonde_hook *hook = hook_of(NULL);
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
     engine_net net;
     sonde_nn_session *session = NULL;
 
@@ -150,7 +150,7 @@ static void every_gradient_is_told(void **state)
         sonde_nn_options_init(&options);
         options.threads = i / 3 % 2 == 0 ? 1 : 2;
         options.gradient_accumulation = i / 6 == 0 ? 1 : 3;
-        hook = hook_of(NULL);
+        hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
         engine_cnn(&net, 8);
         session = session_of(&net, &options, &optimizers[i % 3]);
         must(sonde_nn_session_attach_hook(session, hook, &engine_diag));

@@ -72,7 +72,7 @@ static float poke(const engine_net *net, const char *name, float value)
 
 static void test_defaults(void **state)
 {
-    sonde_hook *hook = hook_of(NULL);
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
     engine_net net;
     sonde_nn_session *session = NULL;
 
@@ -100,7 +100,7 @@ static void test_defaults(void **state)
 static void test_union(void **state)
 {
     const sonde_reduction_config sketch = {.histogram = true, .stats = 1U};
-    sonde_hook *hook = hook_of(NULL);
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
     engine_net net;
     sonde_nn_session *session = NULL;
 

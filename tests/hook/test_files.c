@@ -171,6 +171,43 @@ static void test_smdebug(void **state)
     finish(hook);
 }
 
+/* Reductions for the whole hook leave collections of numbers raw, as in smdebug; a listed
+ * collection may be filled after loading; when_nan may be a list. */
+static void test_smdebug_gaps(void **state)
+{
+    static const char text[] =
+        "{\"LocalPath\": \"/opt/somewhere\",\n"
+        " \"HookParameters\": {\"reductions\": \"min\", \"save_interval\": 1,\n"
+        "   \"when_nan\": [\"fc1.weight\", \"loss\"]},\n"
+        " \"CollectionConfigurations\": [{\"CollectionName\": \"mine\"}]}\n";
+    sonde_hook *hook = parse(text, NULL);
+    const five net = declare_net(hook);
+
+    (void)state;
+    assert_string_equal(hook->setup.layers[0].config.when_nan, "fc1.weight,loss");
+    assert_int_equal(sonde_hook_include(hook, "mine", "fc1.weight", NULL), SONDE_OK);
+    run_steps(hook, &net, 2);
+    assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 1 ");
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "");
+    assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 1 ");
+    finish(hook);
+}
+
+static void test_smdebug_never_filled(void **state)
+{
+    sonde_hook *hook =
+        parse("{\"LocalPath\": \"/opt/somewhere\", "
+              "\"CollectionConfigurations\": [{\"CollectionName\": \"x\"}]}",
+              NULL);
+    sonde_diag diag = {0};
+
+    (void)state;
+    (void)declare_net(hook);
+    assert_int_equal(begin_step(hook, &diag), SONDE_EINVAL);
+    assert_string_equal(diag.found, "the collection includes nothing");
+    finish(hook);
+}
+
 static void test_reductions(void **state)
 {
     sonde_hook *hook = parse("dry_run: true\n"
@@ -207,6 +244,10 @@ static const struct {
      "(expected a step behind start_step)"},
     {"path: a\ntrain:\n  when_nna: x\n",
      "hook.yaml:3: unknown key 'when_nna' (expected when_nan)"},
+    {"{\"LocalPath\": \"a\", \"CollectionConfigurations\": \"x\"}\n",
+     "hook.yaml:1: CollectionConfigurations is a text (expected a list)"},
+    {"path: a\nwhen_nan: {a: 1}\n",
+     "hook.yaml:2: when_nan is a map (expected a text or a list of texts)"},
     {"path: a\nsave_steps: [1, x]\n",
      "hook.yaml:2: save_steps has 'x' (expected steps, 0 or more)"},
     {"path: a\nsave_steps: 1 2\n",
@@ -246,9 +287,6 @@ static const struct {
      "hook.yaml:2: save_interval is 'x' (expected 1 or more)"},
     {"{\"CollectionConfigurations\": [\n{\"Name\": \"x\"}]}",
      "hook.yaml:2: a collection without a name (expected CollectionName)"},
-    {"{\"CollectionConfigurations\": [\n{\"CollectionName\": \"x\"}]}",
-     "hook.yaml:1: x: the collection includes nothing (expected a selector or a "
-     "module to include, or a built-in name)"},
     {"{\"CollectionConfigurations\": [\n{\"CollectionName\": \"x\",\n"
      "\"CollectionParameters\": {\"include_regex\": \"a,(\"}}]}",
      "hook.yaml:3: (: missing closing parenthesis at character 2 (expected a "
@@ -336,6 +374,8 @@ int main(void)
         cmocka_unit_test_setup(test_options_over, journal_reset),
         cmocka_unit_test_setup(test_section, journal_reset),
         cmocka_unit_test_setup(test_smdebug, journal_reset),
+        cmocka_unit_test_setup(test_smdebug_gaps, journal_reset),
+        cmocka_unit_test_setup(test_smdebug_never_filled, journal_reset),
         cmocka_unit_test_setup(test_reductions, journal_reset),
         cmocka_unit_test_setup(test_mistakes, journal_reset),
         cmocka_unit_test_setup(test_load, journal_reset),

@@ -9,7 +9,7 @@
 
 static void test_defaults(void **state)
 {
-    sonde_hook *hook = hook_of(NULL);
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
     const five net = declare_net(hook);
 
     (void)state;
@@ -29,6 +29,39 @@ static void test_defaults(void **state)
     assert_string_equal(collections_of(hook, net.output), "");
     assert_string_equal(journal.log, "");
     finish(hook);
+}
+
+/* The first steps, then pairs of neighbours, of every tensor that has a role; with the raw
+ * values of small ones, unless the program says what is saved. */
+static void test_what_rules_need(void **state)
+{
+    for (int says = 0; says < 2; says++) {
+        sonde_hook *hook = NULL;
+        char looks[1024] = "", tenths[1024] = "";
+        five net;
+
+        (void)journal_reset(state);
+        hook = hook_of(NULL);
+        net = declare_net(hook);
+        if (says) {
+            save(hook, NULL, -1, every(1000));
+        }
+        run_steps(hook, &net, 402);
+        for (int step = 0; step < 402; step++) {
+            const bool look = step < 50 || step % 200 < 2;
+            char number[16];
+
+            (void)snprintf(number, sizeof number, "%d ", step);
+            (void)strcat(looks, look ? number : "");
+            (void)strcat(tenths, look || step % 10 == 0 ? number : "");
+        }
+        assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, tenths);
+        assert_steps("gradient/fc1.weight", 'v', SONDE_MODE_TRAIN, tenths);
+        assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, looks);
+        assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, says ? "" : looks);
+        assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, says ? "0 " : looks);
+        finish(hook);
+    }
 }
 
 static void test_layers(void **state)
@@ -346,7 +379,8 @@ static void test_repeated(void **state)
 
 static void test_dry_run(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.dry_run = true});
+    sonde_hook *hook =
+        hook_of(&(sonde_hook_options){.dry_run = true, .vitals_every = 10});
     const five net = declare_net(hook);
 
     (void)state;
@@ -382,7 +416,7 @@ static void test_scalars(void **state)
 
 static void test_late_tensors(void **state)
 {
-    sonde_hook *hook = hook_of(NULL);
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
     uint32_t ids[300];
     char name[32];
 
@@ -408,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_defaults, journal_reset),
+        cmocka_unit_test_setup(test_what_rules_need, journal_reset),
         cmocka_unit_test_setup(test_layers, journal_reset),
         cmocka_unit_test_setup(test_steps_and_ranges, journal_reset),
         cmocka_unit_test_setup(test_mode_off, journal_reset),

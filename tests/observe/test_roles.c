@@ -205,6 +205,8 @@ static void parts_and_adversaries_are_not_the_objective(void **state)
     check_objectives((const char *const[]){"CrossEntropyLoss_output_0"},
                      (const bool[]){true}, 1);
     check_objectives((const char *const[]){"MSELoss_output_0", "NLLLoss_output_0"},
+                     (const bool[]){false, false}, 2);
+    check_objectives((const char *const[]){"CrossEntropyLoss_output_0", "val_loss"},
                      (const bool[]){true, true}, 2);
 }
 

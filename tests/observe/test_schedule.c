@@ -31,7 +31,7 @@ static bool due_by_definition(const sonde_schedule *s, int64_t step)
     return s->every >= 1 &&
            (step < s->first ||
             (s->start <= step && (step < s->end || (s->start == 0 && s->end == 0)) &&
-             step % s->every == 0));
+             step % s->every < (s->together > 1 ? s->together : 1)));
 }
 
 static void compare_with_definition(const sonde_schedule *s)
@@ -59,6 +59,7 @@ static void random_schedules_follow_the_definition(void **state)
         s.start = (int64_t)sonde__below(1, 1, n, 20);
         s.first =
             sonde__below(1, 20, n, 3) == 0 ? (int64_t)sonde__below(1, 21, n, 30) : 0;
+        s.together = (int64_t)sonde__below(1, 22, n, 4);
         s.end = sonde__below(1, 2, n, 2) ? (int64_t)sonde__below(1, 3, n, 50) : 0;
         s.step_count =
             sonde__below(1, 4, n, 3) == 0 ? (size_t)sonde__below(1, 5, n, 6) : 0;

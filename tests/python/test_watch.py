@@ -411,6 +411,50 @@ def findings():
 
 
 @program
+def faults():
+    """What cannot be observed is counted, and the program goes on with the same numbers."""
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.wide, self.out = nn.Identity(), nn.Linear(2, 2)
+
+        def forward(self, x):
+            return self.out(self.wide(x.reshape(1, 1, 1, 1, 1, 1, 1, -1, 2)).reshape(-1, 2))
+
+    torch.manual_seed(0)
+    model = Deep()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    errors, sys.stderr = sys.stderr, io.StringIO()
+    try:
+        with sonde.watch(model, sgd) as watch:
+            for _ in range(3):
+                sgd.zero_grad()
+                model(torch.ones(4, 2)).sum().backward()
+                sgd.step()
+        said = sys.stderr.getvalue()
+    finally:
+        sys.stderr = errors
+    check(f"a tensor of rank 9 is said: {said}", watch.faults == 1 and "not observed" in said)
+
+    def unhappy(finding):
+        raise KeyError(finding.rule)
+
+    model = nn.Linear(2, 2)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    watch = sonde.watch(model, sgd, on_finding=unhappy)
+    model(torch.tensor([[1.0, float("nan")]])).sum().backward()
+    raises(KeyError, "", sgd.step)
+    watch.on_finding = None
+    watch.close()
+    model = nn.Linear(2, 2)
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    with sonde.watch(model, sgd, on_finding=None):
+        raises(RuntimeError, "shapes", lambda: model(torch.zeros(2, 3)))
+        model(torch.zeros(2, 2)).sum().backward()
+        sgd.step()
+
+
+@program
 def readme():
     """The three lines of README as they stand."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -367,9 +367,32 @@ static void sketches_come_back(void **state)
     free(record);
 }
 
+/* A checksum finds every change of a byte; text without one passes. */
+static void seals_find_damage(void **state)
+{
+    char text[SONDE__INDEX_ROOM + SONDE__SEAL] =
+        "{\"s\":100,\"m\":\"train\",\"k\":100,\"t\":3,\"b\":0,\"r\":0,\"o\":180,\"n\":24,"
+        "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[2,3]}\n";
+    sonde__record_index_line line;
+    size_t n = strlen(text);
+
+    (void)state;
+    assert_false(sonde__record_seal_broken(text, n));
+    n = sonde__record_seal(text, n);
+    assert_false(sonde__record_seal_broken(text, n));
+    assert_true(sonde__record_index_parse(text, n - 1, &line));
+    for (size_t i = 0; i < n - 1; i++) {
+        text[i] ^= 1;
+        assert_false(sonde__record_index_parse(text, n - 1, &line));
+        assert_true(sonde__record_seal_broken(text, n) || i + 3 > n - 1);
+        text[i] ^= 1;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(seals_find_damage),
         cmocka_unit_test(the_lines_of_the_page_are_read_and_written),
         cmocka_unit_test(lines_come_back),
         cmocka_unit_test(spoilt_lines_are_refused_or_mean_what_they_say),

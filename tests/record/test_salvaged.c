@@ -134,7 +134,7 @@ static void a_forked_child_records_nothing(void **state)
 
 /* --- losses that no file counts ------------------------------------------------------- */
 
-/* Replaces the first text in a file by another one of the same length. */
+/* Replaces the first text in a file by another one of the same length, checksum and all. */
 static void change(const char *run, const char *name, const char *text, const char *by)
 {
     char path[RUN_PATH], bytes[4096] = {0};
@@ -149,6 +149,8 @@ static void change(const char *run, const char *name, const char *text, const ch
     found = strstr(bytes, text);
     assert_non_null(found);
     memcpy(found, by, strlen(by));
+    memcpy(bytes + size - SONDE__SEAL - 1, "}\n", 2);
+    assert_int_equal(sonde__record_seal(bytes, size - SONDE__SEAL + 1), size);
     rewind(file);
     assert_int_equal(fwrite(bytes, 1, size, file), size);
     assert_int_equal(fclose(file), 0);

@@ -183,7 +183,7 @@ static void the_catalogue_is_in_the_order_of_ids(void **state)
         "{\"id\":2,\"name\":\"t0_again\",\"role\":\"weight\",\"module\":\"\",\"op\":\"\","
         "\"pass\":\"none\",\"dtype\":\"float32\",\"shape\":[8],\"same_as\":0,"
         "\"collections\":[],\"note\":\"\"}\n";
-    char path[RUN_PATH + 32], text[sizeof expected + 64] = "";
+    char path[RUN_PATH + 32], text[sizeof expected + 256] = "";
     run_content content = {0};
     FILE *file = NULL;
     session s;
@@ -200,6 +200,9 @@ static void the_catalogue_is_in_the_order_of_ids(void **state)
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     assert_int_equal(fclose(file), 0);
+    for (char *seal = NULL; (seal = strstr(text, ",\"check\":\"")) != NULL;) {
+        memmove(seal, seal + SONDE__SEAL - 1, strlen(seal + SONDE__SEAL - 1) + 1);
+    }
     assert_string_equal(text, expected);
     end(&s, &content);
     assert_int_equal(content.values, 1);

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from loop import Plant, Program, leaf_modules
 
 RATE = ("WeightUpdateRatio", "LossNotDecreasing", "LossSpike", "NonFinite", "ExplodingTensor",
-        "GradientSpike", "DeadRelu", "SaturatedActivation", "OptimizerState")
+        "GradientSpike", "DeadRelu", "SaturatedActivation", "OptimizerState", "WeightJump")
 LEARNS_NOT = ("LabelNoise", "LossNotDecreasing", "WeightUpdateRatio", "ClassImbalance")
 KINDS = {}
 
@@ -444,7 +444,7 @@ def has(kind):
     return lambda cls, family: family.__name__ in names[kind]
 
 
-@plant("batch-norm-trains-in-eval", ("EvalNondeterminism",))
+@plant("batch-norm-trains-in-eval", ("TrainEvalMode", "EvalNondeterminism"))
 class NormInEval(Plant):
     fits = classmethod(has(nn.BatchNorm2d))
 
@@ -452,7 +452,7 @@ class NormInEval(Plant):
         self.program.eval_mode = True
 
 
-@plant("dropout-in-eval", ("EvalNondeterminism",))
+@plant("dropout-in-eval", ("TrainEvalMode", "EvalNondeterminism"))
 class DropoutInEval(Plant):
     fits = classmethod(has(nn.Dropout))
 
@@ -460,7 +460,7 @@ class DropoutInEval(Plant):
         self.program.eval_mode = True
 
 
-@plant("trains-in-eval-mode", ("EvalNondeterminism",), first=30)
+@plant("trains-in-eval-mode", ("TrainEvalMode", "EvalNondeterminism"), first=30)
 class TrainsInEvalMode(Plant):
     fits = classmethod(lambda cls, f: f.__name__ in ("ConvNet", "ResidualNet", "DropoutClassifier"))
 
@@ -471,7 +471,7 @@ class TrainsInEvalMode(Plant):
 # --- weights and losses --------------------------------------------------------------------------
 
 
-@plant("weights-of-another-time", ("UpdateSpike", "LossSpike", "WeightUpdateRatio"), first=80,
+@plant("weights-of-another-time", ("WeightJump", "UpdateSpike", "LossSpike", "WeightUpdateRatio"), first=80,
        always=False)
 class OtherTime(Plant):
     fits = classmethod(lambda cls, f: single(f) and own_rate(f))
@@ -484,7 +484,7 @@ class OtherTime(Plant):
             self.program.model.load_state_dict(self.kept)
 
 
-@plant("wrong-sign", ("LossNotDecreasing", "LossSpike", "NonFinite", "WeightUpdateRatio"),
+@plant("wrong-sign", ("LossSign", "LossNotDecreasing", "LossSpike", "NonFinite", "WeightUpdateRatio"),
        where=("*loss*", "-"))
 class WrongSign(Plant):
     fits = classmethod(lambda cls, f: single(f) and own_rate(f) and f.__name__ != "Flow")

@@ -14,6 +14,7 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import sys
 import time
 
@@ -120,6 +121,9 @@ def judge(task):
     else:
         findings = sonde.judge(trace, named=mode == "named")
     facts = {k: trace.facts[k] for k in ("kind", "family", "rules", "where", "first", "visible")}
+    if facts["kind"] != "healthy":
+        import plants
+        facts["rules"] = plants.KINDS[facts["kind"]].rules
     steps = [int(i) for i, (m, _) in enumerate(trace.steps[:-1]) if m == 0]
     first = steps[min(facts["first"], len(steps) - 1)] if facts["first"] else 0
     return {**facts, "run": run, "findings": findings, "at": first,
@@ -190,6 +194,7 @@ def main():
     a = parser.parse_args()
     cache = os.path.join(a.cache, "held-out" if a.held_out else "open")
     chosen = runs(a.held_out, a.only)
+    random.Random(1).shuffle(chosen)  # a record that is cut short is a fair sample
     with multiprocessing.Pool(a.jobs) as pool:
         if a.command == "record":
             for i, error in enumerate(pool.imap_unordered(record, [(cache, r) for r in chosen])):
@@ -198,7 +203,10 @@ def main():
                 if i % 50 == 49:
                     print(f"{i + 1} of {len(chosen)}", file=sys.stderr)
             return
-        tasks = [(cache, r, a.mode, os.path.abspath(a.library)) for r in chosen]
+        tasks = [(cache, r, a.mode, os.path.abspath(a.library)) for r in chosen
+                 if os.path.exists(path_of(cache, r) + ".npz")]
+        if len(tasks) < len(chosen):
+            print(f"{len(tasks)} of {len(chosen)} runs are recorded\n")
         results = list(pool.imap_unordered(judge, tasks, chunksize=4))
     if a.json:
         with open(a.json, "w") as out:

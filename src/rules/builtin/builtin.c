@@ -5,6 +5,7 @@
 #include "rules/builtin/builtin.h"
 
 #include "base/macros.h"
+#include "observe/tensor_roles.h"
 #include "rules/engine.h"
 
 #include <stdlib.h>
@@ -172,36 +173,10 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
 
 /* --- losses ------------------------------------------------------------------------- */
 
-static bool is_of_evaluation(const char *name)
-{
-    return strncasecmp(name, "val", 3) == 0 || strncasecmp(name, "eval", 4) == 0 ||
-           strncasecmp(name, "test", 4) == 0;
-}
-
-/* "loss", "total_loss", "train/loss", "loss_output_0", "objective". */
-static bool is_total(const char *name)
-{
-    const char *slash = strrchr(name, '/');
-
-    name = slash != NULL ? slash + 1 : name;
-    return strcasecmp(name, "loss") == 0 || strcasecmp(name, "loss_output_0") == 0 ||
-           strcasecmp(name, "objective") == 0 || strcasestr(name, "total") != NULL;
-}
-
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
 {
-    const sonde_catalogue *catalogue = run->rules->catalogue;
-    size_t losses = 0;
-
-    if (is_total(sonde_catalogue_info(catalogue, id)->name)) {
-        return SONDE__LOSS_WHOLE;
-    }
-    for (uint32_t i = 0; i < sonde_catalogue_count(catalogue); i++) {
-        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, i);
-
-        losses += sonde__builtin_is_loss(info, i) && !is_of_evaluation(info->name);
-    }
-    return losses > 1 ? SONDE__LOSS_PART : SONDE__LOSS_WHOLE;
+    return sonde__observe_is_objective(run->rules->catalogue, id) ? SONDE__LOSS_WHOLE
+                                                                  : SONDE__LOSS_PART;
 }
 
 /* --- numbers ------------------------------------------------------------------------ */

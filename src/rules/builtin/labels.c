@@ -44,9 +44,28 @@ static int32_t largest(const sonde_view *view, int64_t i)
     return at;
 }
 
+static bool are_numbers(const sonde_view *view)
+{
+    return !sonde_dtype_is_float(view->dtype) && view->rank >= 2;
+}
+
+/* The element at place i of a view, row-major. */
+static double element(const sonde_view *view, int64_t i)
+{
+    int64_t index[SONDE_MAX_DIMS] = {0};
+
+    for (int k = view->rank - 1; k >= 0; k--) {
+        index[k] = i % view->shape[k];
+        i /= view->shape[k];
+    }
+    return sonde_element_get(view->dtype, sonde_view_at(view, index));
+}
+
 bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view)
 {
-    const int64_t samples = view->rank == 0 ? 1 : view->shape[0];
+    const int64_t samples = view->rank == 0     ? 1
+                            : are_numbers(view) ? sonde_view_count(view)
+                                                : view->shape[0];
 
     if (sonde_view_count(view) == 0) {
         return true;
@@ -58,7 +77,9 @@ bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view 
     for (int64_t i = 0; i < samples; i++) {
         int32_t class_number = 0;
 
-        if (view->rank < 2) {
+        if (are_numbers(view)) {
+            class_number = class_of(element(view, i));
+        } else if (view->rank < 2) {
             class_number = class_of(sonde_element_get(
                 view->dtype, view->rank == 0 ? view->data : sonde_view_at(view, &i)));
         } else {
@@ -90,6 +111,15 @@ bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
            info->same_as == id && info->rank == 1 && !sonde_dtype_is_float(info->dtype) &&
            info->dtype != SONDE_BOOL && !says_otherwise(info->name);
+}
+
+bool sonde__builtin_looks_like_targets(const sonde_tensor_info *info, uint32_t id)
+{
+    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
+           info->same_as == id && info->rank >= 2 && !sonde_dtype_is_float(info->dtype) &&
+           info->dtype != SONDE_BOOL &&
+           (strcasestr(info->name, "target") != NULL ||
+            strcasestr(info->name, "label") != NULL);
 }
 
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)

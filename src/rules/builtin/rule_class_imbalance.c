@@ -11,8 +11,11 @@
  *     mistakes    at `patience` checks in a row, more than threshold_misprediction of the
  *                 samples of one class are misclassified, while the error over all
  *                 classes is below half of that and has not fallen by a tenth: a network
- *                 that still learns takes up its classes one by one. Needs predictions.
+ *                 that still learns takes up its classes one by one. Needs predictions; or
  *
+ *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
+ *                 a step is on average below SORTED of that of all of them: a batch holds
+ *                 hardly more than one class, so the data are not shuffled.
  * With more than MANY classes a difference in frequency is usual (words of a language,
  * kinds of things): the finding is a note.
  *
@@ -27,7 +30,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { MANY = 100 };
+enum { MANY = 100, ORDERED = 30, BATCH = 8 };
+#define SORTED 0.2
 
 typedef struct imbalance {
     const char *labels_regex, *predictions_regex;
@@ -35,6 +39,9 @@ typedef struct imbalance {
     int64_t samples, per_class;
     bool argmax, smdebug;
     sonde__builtin_labels labels, guesses; /* of this step */
+    int64_t steps;                         /* with at least BATCH labels */
+    double within;                         /* sum of their entropies */
+    int64_t every[SONDE__CLASSES];         /* labels of these steps */
     int64_t seen, seen_guesses, patience;
     int64_t missed[SONDE__CLASSES]; /* checks in a row */
     double wrong_before;            /* share of all when the first streak began */
@@ -87,6 +94,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     imbalance *state = sonde_rule_state(run);
 
+    if (tensor->need == SONDE__LABELS && !sonde_dtype_is_float(seen->view->dtype) &&
+        seen->view->rank >= 2 && seen->view->shape[1] > 1) {
+        return; /* tokens or pixels */
+    }
     if (!sonde__builtin_labels_take(tensor->need == SONDE__LABELS ? &state->labels
                                                                   : &state->guesses,
                                     seen->view)) {
@@ -118,7 +129,8 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
     }
     if (sure > state->threshold_imbalance &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         classes > MANY ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         classes > MANY && !state->smdebug ? SONDE_SEVERITY_NOTE
+                                                           : SONDE_SEVERITY_WARNING,
                          "imbalance", ratio, state->threshold_imbalance)) {
         sonde_rule_say(
             run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
@@ -166,6 +178,54 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
+static double entropy(const int64_t *count)
+{
+    double all = 0.0, sum = 0.0;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        all += (double)count[c];
+    }
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
+    }
+    return all > 0.0 ? sum / all : 0.0;
+}
+
+/* Compares the labels of this step with those of all steps. */
+static void judge_order(sonde_rule_run *run)
+{
+    imbalance *state = sonde_rule_state(run);
+    int64_t now[SONDE__CLASSES] = {0};
+    double within = 0.0, all = 0.0;
+
+    if (state->smdebug || state->labels.count < BATCH) {
+        return;
+    }
+    for (size_t i = 0; i < state->labels.count; i++) {
+        const int32_t c = state->labels.value[i];
+
+        if (c >= 0 && c < SONDE__CLASSES) {
+            now[c]++;
+            state->every[c]++;
+        }
+    }
+    state->steps++;
+    state->within += entropy(now);
+    if (state->steps < ORDERED) {
+        return;
+    }
+    within = state->within / (double)state->steps;
+    all = entropy(state->every);
+    if (all > 0.5 && within < SORTED * all &&
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "entropy",
+                         within, SORTED * all)) {
+        sonde_rule_say(run, "Shuffle the data.",
+                       "Batches hold hardly more than one class each: the entropy of "
+                       "their labels is %.3g, that of all labels %.3g.",
+                       within, all);
+    }
+}
+
 /* Classes among the labels since the last check. */
 static int64_t classes_of(const imbalance *state)
 {
@@ -193,6 +253,7 @@ static void step(sonde_rule_run *run)
             state->wrong[c] += pairs && state->guesses.value[i] != c;
         }
     }
+    judge_order(run);
     state->labels.count = state->guesses.count = 0;
     if (state->seen >= state->samples &&
         state->seen >= state->per_class * classes_of(state)) {
@@ -223,7 +284,8 @@ const sonde_rule sonde__builtin_class_imbalance = {
         "Among `samples` labels, the most frequent class is clearly more than "
         "`threshold_imbalance` times as frequent as the least frequent one; or at "
         "`patience` such checks in a row, more than `threshold_misprediction` of a class "
-        "is misclassified while most other classes are not. With `smdebug`, which "
+        "is misclassified while most other classes are not; or batches hold hardly more "
+        "than one class each. With `smdebug`, which "
         "`samples` or a threshold alone imply: after any `samples` labels, the ratio "
         "itself or the share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",

@@ -4,8 +4,9 @@
  * Fires when an input is the same, bit for bit, as at the previous training step (not at
  * earlier ones: a few batches in a fixed order recur), or as on another replica at the
  * same step. Inputs that have never changed are ignored: training on one batch, or with a
- * constant input, is intended. Inputs of fewer than 32 elements, of integers and of bools
- * are ignored too: they can be equal by chance. Evidence: hashes of inputs, else their
+ * constant input, is intended. Inputs of fewer than 32 elements and of bools are ignored
+ * too: they can be equal by chance. So can integers, such as positions: they count only
+ * where every input of the step that has ever changed is the same. Evidence: hashes of inputs, else their
  * vital signs.
  */
 #include "rules/builtin/builtin.h"
@@ -17,6 +18,7 @@ typedef struct tensor_memory {
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
     int64_t hash_step, last;
+    bool compared, same; /* at this step */
     int replica;
 } tensor_memory;
 
@@ -32,7 +34,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         count *= info->shape[i];
     }
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-                   sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype) &&
+                   sonde__builtin_is_own(info, id) && info->dtype != SONDE_BOOL &&
                    count >= 32
                ? 0
                : SONDE_RULE_IGNORE;
@@ -52,8 +54,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         memory->hash_step = seen->at.global_step;
         memory->replica = seen->at.replica;
         memory->hashed = true;
-    } else if (seen->at.micro_batch == 0 && seen->at.replica != memory->replica &&
-               seen->hash == memory->hash &&
+    } else if (sonde_dtype_is_float(seen->info->dtype) && seen->at.micro_batch == 0 &&
+               seen->at.replica != memory->replica && seen->hash == memory->hash &&
                sonde_rule_found(run, sonde__builtin_index(run, tensor),
                                 SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
         sonde_rule_say(run, NULL, "Replicas %d and %d have the same batch.",
@@ -61,31 +63,47 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
-static void step(sonde_rule_run *run)
+/* Compares an input with that of the previous step. */
+static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
 {
     const int64_t now = sonde_rule_at(run)->global_step;
+    tensor_memory *memory = tensor->memory;
+    const sonde_vitals *v = tensor->vitals;
+    const bool by_hash = memory->hashed && memory->hash_step == now;
+    const bool by_vitals = !memory->hashed && v != NULL;
+
+    memory->compared =
+        (by_hash || by_vitals) && sonde__builtin_steps_since(run, &memory->last) == 1;
+    memory->same =
+        memory->compared && (by_hash ? memory->hash == memory->hash_before
+                                     : sonde__builtin_same_vitals(v, &memory->before));
+}
+
+static void step(sonde_rule_run *run)
+{
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool all = true;
 
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const sonde_vitals *v = tensors[i].vitals;
-        const bool by_hash = memory->hashed && memory->hash_step == now;
-        const bool by_vitals = !memory->hashed && v != NULL;
-        const bool follows =
-            (by_hash || by_vitals) && sonde__builtin_steps_since(run, &memory->last) == 1;
-        const bool same =
-            follows && (by_hash ? memory->hash == memory->hash_before
-                                : sonde__builtin_same_vitals(v, &memory->before));
+        const tensor_memory *memory = tensors[i].memory;
 
-        if (same && memory->changed &&
+        compare(run, &tensors[i]);
+        all = all && (!memory->compared || !memory->changed || memory->same);
+    }
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+        const bool real =
+            sonde_dtype_is_float(sonde_rule_info(run, tensors[i].id)->dtype);
+
+        if (memory->same && memory->changed && (real || all) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
             sonde_rule_say(run, NULL,
                            "It is bit for bit the batch of the previous step.");
         }
-        memory->changed = memory->changed || (follows && !same);
-        if (v != NULL) {
-            memory->before = *v;
+        memory->changed = memory->changed || (memory->compared && !memory->same);
+        if (tensors[i].vitals != NULL) {
+            memory->before = *tensors[i].vitals;
         }
     }
 }

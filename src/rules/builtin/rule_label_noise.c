@@ -26,6 +26,11 @@
  * gradients, the loss alone decides. Before `samples` training samples nothing is judged:
  * small batches at a small learning rate have hardly moved the network.
  *
+ * With targets that are numbers, named so and without labels, H is their variance: a
+ * network has that mean squared error if it has learnt only their mean, as with shuffled
+ * targets or with a difference that is broadcast over all pairs. There the standard error
+ * has to be below a tenth of H, and the mean at most a tenth above it.
+ *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
  */
@@ -38,11 +43,13 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     LOSSES = 0,
     LABELS = 1,
     GRADIENTS = 2,
+    NUMBERS = 3,
     LABELS_REGEX = 0,
     SAMPLE = 512,
     ENOUGH = 10
@@ -60,7 +67,8 @@ typedef struct noise {
     bool labelled;                                    /* this one */
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
-    bool gradients; /* any were seen */
+    bool gradients;       /* any were seen */
+    sonde_vitals numbers; /* all targets of a regression so far */
 } noise;
 
 typedef struct tensor_memory {
@@ -84,8 +92,15 @@ static const sonde_rule_param params[] = {
                  "training samples before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
-                                        {"labels", SONDE_HOW_RAW, false, false},
-                                        {"gradients", SONDE_HOW_RAW, true, false}};
+                                        {"labels", SONDE_HOW_RAW, true, false},
+                                        {"gradients", SONDE_HOW_RAW, true, false},
+                                        {"targets", SONDE_HOW_VITALS, true, false}};
+
+/* Targets of a regression, by their name. */
+static bool are_numbers(const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_is_input(info, id) && strcasestr(info->name, "target") != NULL;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -93,8 +108,10 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
     return info->role == SONDE_ROLE_LOSS && own ? LOSSES
            : sonde_rule_matches(run, LABELS_REGEX, id) ||
-                   sonde__builtin_looks_like_labels(info, id)
+                   sonde__builtin_looks_like_labels(info, id) ||
+                   sonde__builtin_looks_like_targets(info, id)
                ? LABELS
+           : are_numbers(info, id) ? NUMBERS
            : own && sonde__builtin_is_gradient(info) && info->rank >= 2
                ? GRADIENTS
                : SONDE_RULE_IGNORE;
@@ -189,9 +206,42 @@ static double samples_so_far(sonde_rule_run *run)
     const noise *state = sonde_rule_state(run);
     const double steps = (double)sonde_rule_at(run)->mode_step + 1.0;
 
-    return state->label_steps > 0
-               ? (double)state->seen / (double)state->label_steps * steps
-               : 0.0;
+    const double all =
+        state->seen > 0 ? (double)state->seen : (double)state->numbers.count;
+
+    return state->label_steps > 0 ? all / (double)state->label_steps * steps : 0.0;
+}
+
+/* Whether the loss is at the entropy of labels, or at the variance of numbers: inputs tell
+ * nothing. Stores that level. */
+static bool knows_nothing(const noise *state, double mean, double error, double *level)
+{
+    const double h = entropy(state);
+
+    if (state->numbers.count > 0 && state->seen == 0) {
+        *level = sonde__builtin_variance(&state->numbers);
+        return *level > 0.0 && error < 0.1 * *level && mean > *level - 2.0 * error &&
+               mean < 1.1 * *level + 2.0 * error;
+    }
+    *level = h;
+    return h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
+           mean < h * (1.0 + state->tolerance);
+}
+
+static void report(sonde_rule_run *run, size_t i, double mean, double level)
+{
+    const noise *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, level)) {
+        sonde_rule_say(run, NULL,
+                       state->seen > 0
+                           ? "It stays at %.4g, which is the entropy of the labels "
+                             "(%.4g): the network has learnt only how frequent each "
+                             "class is."
+                           : "It stays at %.4g, which is the variance of the targets "
+                             "(%.4g): the network has learnt only their mean.",
+                       mean, level);
+    }
 }
 
 static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
@@ -199,9 +249,9 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const noise *state = sonde_rule_state(run);
     const double n = (double)memory->in_window, mean = memory->sum / n;
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
-    const double h = entropy(state);
-    const bool there = h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
-                       mean < h * (1.0 + state->tolerance);
+    double h = 0.0;
+    const bool there = knows_nothing(state, mean, error, &h);
+    const double least = state->seen > 0 ? h : h - 2.0 * error;
     const bool falls =
         memory->windows == 0 ||
         memory->before - mean >
@@ -224,12 +274,8 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->windows++;
     memory->before = mean;
     memory->error_before = error;
-    if (memory->stays >= 2 && mean > h && noise_only && enough &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
-        sonde_rule_say(run, NULL,
-                       "It stays at %.4g, which is the entropy of the labels (%.4g): the "
-                       "network has learnt only how frequent each class is.",
-                       mean, h);
+    if (memory->stays >= 2 && mean > least && noise_only && enough) {
+        report(run, i, mean, h);
     }
 }
 
@@ -242,6 +288,16 @@ static void step(sonde_rule_run *run)
 
     state->label_steps += state->labelled;
     state->labelled = false;
+    for (size_t i = 0; i < count; i++) {
+        if (tensors[i].need == NUMBERS && tensors[i].vitals != NULL) {
+            if (state->numbers.count == 0) {
+                state->numbers = *tensors[i].vitals;
+            } else {
+                sonde_vitals_merge(&state->numbers, tensors[i].vitals);
+            }
+            state->label_steps += state->seen == 0;
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
@@ -278,9 +334,10 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
-    .condition = "In two windows of `window` steps in a row, the mean loss equals the "
-                 "entropy of the labels and does not fall, while gradients of different "
-                 "batches have nothing in common.",
+    .condition =
+        "In two windows of `window` steps in a row, the mean loss equals the "
+        "entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different "
+        "batches have nothing in common.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialisation.",
     .modes = SONDE__TRAIN,

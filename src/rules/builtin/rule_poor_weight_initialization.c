@@ -10,7 +10,8 @@
  *              keeps the variance of inputs of order one never gets there.)
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
- *              default initialisation shrinks it by about 6 per layer, and that trains.)
+ *              default initialisation shrinks it by about 6 per layer, and that trains.
+ *              The input of the loss may begin as small as it likes.)
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
@@ -43,6 +44,7 @@ typedef struct poor {
 
 typedef struct tensor_memory {
     double variance; /* at this step */
+    bool scores;     /* the input of the loss */
     int64_t looked, grew, shrank;
     double worst; /* ratio to the previous layer, the least extreme of the steps */
     double loss;
@@ -84,6 +86,17 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                               : SONDE_RULE_IGNORE;
 }
 
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+
+    (void)diag;
+    ((tensor_memory *)tensor->memory)->scores =
+        sonde__builtin_looks_like_predictions(sonde_rule_info(run, tensor->id));
+    return SONDE_OK;
+}
+
 /* Compares the variance of each layer with that of the previous one. True if any was
  * seen. */
 static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t count)
@@ -103,8 +116,8 @@ static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
         if (before > 0.0) {
             ratio = memory->variance / before;
             memory->grew += ratio > state->threshold && memory->variance > LOUD;
-            memory->shrank +=
-                ratio > 0.0 && ratio < 1.0 / (state->threshold * state->threshold);
+            memory->shrank += !memory->scores && ratio > 0.0 &&
+                              ratio < 1.0 / (state->threshold * state->threshold);
             if (memory->looked++ == 0 || fabs(log(ratio)) < fabs(log(memory->worst))) {
                 memory->worst = ratio;
             }
@@ -227,6 +240,7 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
+    .bind = bind,
     .step = step,
     .finish = finish,
 };

@@ -50,7 +50,9 @@ static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    const int need = sonde__builtin_wants_classes(run, info, id);
+    const int need = sonde__builtin_looks_like_targets(info, id)
+                         ? SONDE__LABELS
+                         : sonde__builtin_wants_classes(run, info, id);
 
     return need != SONDE_RULE_IGNORE          ? need
            : sonde__builtin_is_loss(info, id) ? LOSSES

@@ -1,46 +1,70 @@
 /*
  * update_slow.c - WeightUpdateRatio: the learning rate is too low to learn anything.
  *
- * Fires, for the weight that changes most, when over the first SLOW_STEPS comparisons of
- * a run that is observed from its first step on the largest r of all weights was below
- * `slow` on average, did not grow (as in a warm-up), and the loss did not fall: a
- * thousand such steps change nothing by more than 3 %. A note; below a third of `slow` a
- * warning.
+ * Fires, for the weight that changes most, when over the first 40 comparisons of a run
+ * that is observed from its first step on the largest r of all weights was below `slow`
+ * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
+ * steps change nothing by more than 3 %. A note; below a third of `slow` a warning. Or
+ * when the same holds over the first 100 comparisons for a limit of 8 `slow`: a note.
  */
 #include "rules/builtin/update_ratio.h"
 
-enum { SLOW_STEPS = 40, SLOW_PART = 10 /* of them at either end */ };
+typedef struct look {
+    int64_t steps, part; /* comparisons; of them at either end */
+    double limit;        /* times `slow` */
+    double fall;         /* the loss has fallen if it is below this share of the first */
+} look;
 
-void sonde__builtin_update_slow_step(sonde_rule_run *run)
+static const look looks[2] = {{40, 10, 1.0, 0.95}, {100, 20, 8.0, 0.98}};
+
+static void report(sonde_rule_run *run, double mean, const look *at)
 {
-    sonde__builtin_update_ratio *state = sonde_rule_state(run);
-    sonde__builtin_update_slow *slow = &state->slow_state;
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, state->step.fastest,
+                         mean < state->slow / 3.0 ? SONDE_SEVERITY_WARNING
+                                                  : SONDE_SEVERITY_NOTE,
+                         "update_ratio", mean, at->limit * state->slow)) {
+        sonde_rule_say(run,
+                       "Raise the learning rate; check the loss's reduction and the "
+                       "optimiser's epsilon.",
+                       "In the first %lld steps no weight changed by more than %.2g "
+                       "times its own size a step, and the loss did not fall.",
+                       (long long)at->steps, mean);
+    }
+}
+
+static void take(sonde_rule_run *run, sonde__builtin_update_look *slow, const look *at)
+{
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const double largest = state->step.largest_between, loss = state->step.loss;
     const int64_t place = slow->compared;
     double mean = 0.0;
 
-    if (!state->from_start || place >= SLOW_STEPS) {
+    if (place >= at->steps) {
         return;
     }
     slow->compared++;
-    mean = (slow->sum += largest) / SLOW_STEPS;
-    if (place < SLOW_PART) {
+    mean = (slow->sum += largest) / (double)at->steps;
+    if (place < at->part) {
         slow->first_part += largest;
         slow->first_loss += loss;
-    } else if (place >= SLOW_STEPS - SLOW_PART) {
+    } else if (place >= at->steps - at->part) {
         slow->last_part += largest;
         slow->last_loss += loss;
     }
-    if (slow->compared == SLOW_STEPS && mean > 0.0 && mean < state->slow &&
+    if (slow->compared == at->steps && mean > 0.0 && mean < at->limit * state->slow &&
         slow->last_part < 3.0 * slow->first_part &&
-        slow->last_loss > 0.95 * slow->first_loss &&
-        sonde_rule_found(run, state->step.fastest,
-                         mean < state->slow / 3.0 ? SONDE_SEVERITY_WARNING
-                                                  : SONDE_SEVERITY_NOTE,
-                         "update_ratio", mean, state->slow)) {
-        sonde_rule_say(run, "Raise the learning rate.",
-                       "In the first %d steps no weight changed by more than %.2g times "
-                       "its own size a step, and the loss did not fall.",
-                       SLOW_STEPS, mean);
+        slow->last_loss > at->fall * slow->first_loss) {
+        report(run, mean, at);
+    }
+}
+
+void sonde__builtin_update_slow_step(sonde_rule_run *run)
+{
+    sonde__builtin_update_ratio *state = sonde_rule_state(run);
+
+    for (size_t i = 0; i < 2 && state->from_start; i++) {
+        take(run, &state->slow_state.looks[i], &looks[i]);
     }
 }

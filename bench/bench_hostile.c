@@ -1,0 +1,477 @@
+/*
+ * bench_hostile.c - recording on disks that fail and in programs that die.
+ *
+ *     bench_hostile [--calls 500] [--kills 200] [--faults 50] [--exits 50]
+ *                   [--corruptions 1000] [--dir FOLDER]
+ *
+ * Each case is a child that records a small run. Rows:
+ *
+ *     hostile_calls           calls on files of the run that failed, one in each run (EIO);
+ *                             evenly spread if there are more than --calls
+ *     hostile_calls_lost      records lost by all of these runs
+ *     hostile_kills, hostile_faults, hostile_exits
+ *                             children that were killed, died of SIGSEGV, exited without close
+ *     hostile_..._lost        steps that had ended and that a trial does not show
+ *     hostile_corruptions     files of a run damaged at random places, one in each case
+ *     hostile_crashes, hostile_hangs
+ *                             of a verification and a reading of the whole run
+ *     hostile_silent          damage in values, statistics, sketches, steps and their indexes
+ *                             that verify does not report
+ *     hostile_silent_other    likewise in files without checksums
+ */
+#include "support.h"
+
+#include "base/macros.h"
+#include "base/random.h"
+
+#include <sonde/recorder.h>
+#include <sonde/sketch.h>
+#include <sonde/trial.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TENSORS = 3, FLOATS = 2000, STEPS = 56, PATH = 1024, SECONDS = 30 };
+static const uint64_t RECORDS = 2 * TENSORS + 1; /* a step: values, rows, a sketch */
+
+static const char *folder = "/tmp";
+static int has_missed;
+static const char *self;
+
+/* A row whose value must be 0. */
+static void row_of_none(const char *name, uint64_t value, const char *unit)
+{
+    has_missed |= value > 0;
+    bench_row(name, (double)value, unit, "<=0");
+}
+
+static void must(bool good, const char *what)
+{
+    if (!good) {
+        perror(what);
+        exit(2);
+    }
+}
+
+static int drop(const char *path, const struct stat *about, int kind, struct FTW *at)
+{
+    (void)about;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static const char *run_path(char path[PATH])
+{
+    (void)snprintf(path, PATH, "%s/hostile-%d", folder, (int)getpid());
+    (void)nftw(path, drop, 16, FTW_DEPTH | FTW_PHYS);
+    return path;
+}
+
+/* --- the child ---------------------------------------------------------------------- */
+
+static sonde_catalogue *declare(void)
+{
+    sonde_catalogue *catalogue = NULL;
+    sonde_diag diag = {0};
+
+    bench_check(sonde_catalogue_create(&catalogue, &diag), &diag);
+    for (int i = 0; i < TENSORS; i++) {
+        char name[16];
+        const sonde_tensor_info info = {.name = name,
+                                        .dtype = SONDE_F32,
+                                        .rank = 1,
+                                        .shape = {FLOATS},
+                                        .same_as = SONDE_NO_TENSOR};
+        uint32_t id = 0;
+
+        (void)snprintf(name, sizeof name, "t%d", i);
+        bench_check(sonde_catalogue_declare(catalogue, &info, &id, &diag), &diag);
+    }
+    return catalogue;
+}
+
+static void record_step(sonde_recorder *recorder, int64_t step)
+{
+    static float x[FLOATS];
+    static sonde_sketch sketch;
+    const int64_t shape = FLOATS;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
+    const sonde_coordinate at = {
+        .mode = SONDE_MODE_TRAIN, .global_step = step, .mode_step = step};
+    sonde_vitals vitals;
+
+    for (int i = 0; i < FLOATS; i++) {
+        x[i] = (float)(step + i);
+    }
+    sonde_vitals_of(&view, &vitals);
+    sonde_sketch_init(&sketch);
+    sketch.positive[step % SONDE_SKETCH_BINS] = 1;
+    for (uint32_t id = 0; id < TENSORS; id++) {
+        sonde_recorder_put(recorder, id, &at, &view);
+        sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+    }
+    sonde_recorder_put_sketch(recorder, 0, &at, &sketch);
+    sonde_recorder_end_step(recorder, &at);
+}
+
+static sonde_recorder *start(const char *path, const sonde_catalogue *catalogue)
+{
+    sonde_recorder *recorder = NULL;
+    sonde_diag diag = {0};
+
+    bench_check(sonde_recorder_create(
+                    &(sonde_recorder_options){.path = path,
+                                              .ring_bytes = 1024 * 1024,
+                                              .segment_bytes = 64 * 1024,
+                                              .when_full = SONDE_WHEN_FULL_WAIT},
+                    catalogue, &recorder, &diag),
+                &diag);
+    return recorder;
+}
+
+/* bench_hostile --child RUN: a run of STEPS steps, each in the files before the next. */
+static int run_child(const char *path)
+{
+    sonde_catalogue *const catalogue = declare();
+    sonde_recorder *const recorder = start(path, catalogue);
+    sonde_diag diag = {0};
+
+    for (int64_t step = 0; step < STEPS; step++) {
+        record_step(recorder, step);
+        must(sonde_recorder_drain(recorder, SECONDS), "drain");
+    }
+    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    sonde_catalogue_destroy(catalogue);
+    return 0;
+}
+
+/* --- one failing call --------------------------------------------------------------- */
+
+/* Runs the child with the n-th call failing. Returns the calls that it made. */
+static long run_failing(const char *path, long n)
+{
+    char number[32], count[PATH + 8], shim[PATH];
+    char *slash = NULL;
+    long calls = 0;
+    int status = 0;
+    FILE *file = NULL;
+    pid_t child = 0;
+
+    (void)snprintf(number, sizeof number, "%ld", n);
+    (void)snprintf(count, sizeof count, "%s.count", path);
+    (void)snprintf(shim, sizeof shim, "%s", self);
+    slash = strrchr(shim, '/');
+    (void)snprintf(slash, sizeof shim - (size_t)(slash - shim),
+                   "/../lib/libbench_hostile_shim.so");
+    child = fork();
+    must(child >= 0, "fork");
+    if (child == 0) {
+        (void)setenv("LD_PRELOAD", shim, 1);
+        (void)setenv("HOSTILE_RUN", path, 1);
+        (void)setenv("HOSTILE_FAIL", number, 1);
+        (void)setenv("HOSTILE_COUNT", count, 1);
+        (void)setenv("SONDE_LOG_LEVEL", "off", 1);
+        (void)execl(self, self, "--child", path, (char *)NULL);
+        _exit(127);
+    }
+    must(waitpid(child, &status, 0) == child, "waitpid");
+    file = fopen(count, "r");
+    if (file != NULL) {
+        if (fscanf(file, "%ld", &calls) != 1) {
+            calls = 0;
+        }
+        (void)fclose(file);
+    }
+    (void)unlink(count);
+    return calls;
+}
+
+/* Records that verify does not find in a run of so many steps. */
+static uint64_t missing(const char *path, uint64_t steps)
+{
+    sonde_verify_report report = {0};
+    uint64_t found = 0;
+
+    if (sonde_trial_verify(path, &report, NULL, NULL, NULL) == SONDE_OK) {
+        found = report.records + report.rows + report.sketches;
+    }
+    return report.damaged > 0 || report.lost > 0 ? steps * RECORDS
+           : found < steps * RECORDS             ? steps * RECORDS - found
+                                                 : 0;
+}
+
+static void bench_calls(long most)
+{
+    char path[PATH];
+    const long calls = most > 0 ? run_failing(run_path(path), 0) : 0;
+    const long stride = most > 0 && calls > most ? calls / most : 1;
+    uint64_t lost = 0;
+    long done = 0;
+
+    for (long n = 1; n <= calls; n += stride, done++) {
+        uint64_t lost_here = 0;
+
+        (void)run_failing(run_path(path), n);
+        lost_here = missing(path, STEPS);
+        if (lost_here > 0) {
+            (void)fprintf(stderr, "call %ld: %llu records\n", n,
+                          (unsigned long long)lost_here);
+        }
+        lost += lost_here;
+    }
+    bench_row("hostile_calls", (double)done, "runs", "");
+    row_of_none("hostile_calls_lost", lost, "records");
+}
+
+/* --- programs that die -------------------------------------------------------------- */
+
+typedef enum death { DEATH_KILL, DEATH_FAULT, DEATH_EXIT } death;
+
+/* Never returns. *ended: steps whose end has returned. */
+static void record_until_death(const char *path, death how, int64_t last,
+                               _Atomic int64_t *ended)
+{
+    sonde_recorder *const recorder = start(path, declare());
+
+    (void)signal(SIGSEGV, SIG_DFL);
+    for (int64_t step = 0;; step++) {
+        record_step(recorder, step);
+        *ended = step + 1;
+        if (step == last && how == DEATH_FAULT) {
+            (void)raise(SIGSEGV);
+        }
+        if (step == last && how == DEATH_EXIT) {
+            exit(0);
+        }
+    }
+}
+
+/* Ended steps of the run that a trial does not show. */
+static uint64_t missing_steps(const char *path, int64_t ended)
+{
+    sonde_trial *trial = NULL;
+    uint64_t lost = 0;
+
+    if (sonde_trial_open(path, NULL, &trial, NULL) != SONDE_OK) {
+        return (uint64_t)ended;
+    }
+    for (int64_t step = 0; step < ended; step++) {
+        const sonde_trial_at at = {.mode = SONDE_MODE_TRAIN, .step = step, .worker = -1};
+        bool good = sonde_trial_has_passed_step(trial, step, SONDE_MODE_TRAIN) ==
+                    SONDE_STEP_AVAILABLE;
+
+        for (uint32_t id = 0; id < TENSORS && good; id++) {
+            sonde_view view;
+
+            good = sonde_trial_value(trial, id, &at, &view, NULL) == SONDE_OK &&
+                   ((const float *)view.data)[1] == (float)(step + 1) &&
+                   (sonde_trial_has(trial, id, &at) & SONDE_HOW_VITALS) != 0;
+        }
+        lost += !good;
+    }
+    sonde_trial_close(trial);
+    return lost;
+}
+
+static void bench_deaths(const char *name, death how, long count)
+{
+    _Atomic int64_t *const ended = mmap(NULL, sizeof *ended, PROT_READ | PROT_WRITE,
+                                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char path[PATH], row[64];
+    uint64_t lost = 0;
+
+    must(ended != MAP_FAILED, "mmap");
+    for (long i = 0; i < count; i++) {
+        const uint64_t chance = sonde__below(7, (uint64_t)how, (uint64_t)i, 1 << 20);
+        const struct timespec wait = {.tv_nsec = (long)(chance % 50000000)};
+        uint64_t lost_here = 0;
+        int status = 0;
+        pid_t child = 0;
+
+        (void)run_path(path);
+        *ended = 0;
+        child = fork();
+        must(child >= 0, "fork");
+        if (child == 0) {
+            record_until_death(path, how, (int64_t)(chance % 300), ended);
+        }
+        if (how == DEATH_KILL) {
+            while (*ended == 0 && waitpid(child, &status, WNOHANG) == 0) {
+            }
+            (void)nanosleep(&wait, NULL);
+            (void)kill(child, SIGKILL);
+        }
+        (void)waitpid(child, &status, 0);
+        lost_here = missing_steps(path, *ended);
+        if (lost_here > 0) {
+            (void)fprintf(stderr, "%s %ld: %llu of %lld steps\n", name, i,
+                          (unsigned long long)lost_here, (long long)*ended);
+        }
+        lost += lost_here;
+    }
+    (void)munmap((void *)(uintptr_t)ended, sizeof *ended);
+    (void)snprintf(row, sizeof row, "hostile_%s", name);
+    bench_row(row, (double)count, "runs", "");
+    (void)snprintf(row, sizeof row, "hostile_%s_lost", name);
+    row_of_none(row, lost, "steps");
+}
+
+/* --- corruption --------------------------------------------------------------------- */
+
+typedef struct files {
+    char names[256][64];
+    size_t count;
+} files;
+
+static files seen;
+
+static int note(const char *path, const struct stat *about, int kind, struct FTW *at)
+{
+    if (kind == FTW_F && about->st_size > 0 && seen.count < SONDE_COUNT_OF(seen.names)) {
+        const char *name = path + strlen(path);
+
+        for (int slashes = at->level; slashes > 0; slashes -= *name == '/') {
+            name--;
+        }
+        (void)snprintf(seen.names[seen.count++], sizeof seen.names[0], "%.60s", name + 1);
+    }
+    return 0;
+}
+
+/* Flips a byte, zeroes some, or cuts the end off. True if the file is another one now. */
+static bool damage(const char *path, uint64_t seed)
+{
+    static unsigned char bytes[1 << 20], before[1 << 20];
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    const ssize_t n = read(fd, bytes, sizeof bytes);
+    size_t at = 0, size = 0;
+
+    must(fd >= 0 && n > 0, path);
+    memcpy(before, bytes, (size_t)n);
+    at = (size_t)sonde__below(11, 1, seed, (uint64_t)n);
+    size = SONDE_MIN((size_t)n - at, 1 + (size_t)sonde__below(11, 2, seed, 64));
+    switch (seed % 3) {
+    case 0:
+        bytes[at] ^= (unsigned char)(1U << sonde__below(11, 3, seed, 8));
+        break;
+    case 1:
+        memset(bytes + at, 0, size);
+        break;
+    default:
+        must(ftruncate(fd, (off_t)at) == 0, path);
+        (void)close(fd);
+        return true;
+    }
+    must(pwrite(fd, bytes, (size_t)n, 0) == n, path);
+    (void)close(fd);
+    return memcmp(before, bytes, (size_t)n) != 0;
+}
+
+/* In a child: 0 damage was reported, 1 it was not, 2 a signal, 3 no end. */
+static int examine(const char *path)
+{
+    int status = 0;
+    const pid_t child = fork();
+
+    must(child >= 0, "fork");
+    if (child == 0) {
+        sonde_verify_report report = {0};
+        const sonde_err err =
+            (alarm(SECONDS), sonde_trial_verify(path, &report, NULL, NULL, NULL));
+
+        (void)signal(SIGSEGV, SIG_DFL);
+        (void)missing_steps(path, STEPS);
+        _exit(err != SONDE_OK || report.damaged > 0 || report.torn > 0 || report.lost > 0
+                  ? 0
+                  : 1);
+    }
+    (void)waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status) == SIGALRM ? 3 : 2;
+}
+
+static bool has_checksums(const char *name)
+{
+    return strstr(name, "seg-") != NULL || strstr(name, "stats-") != NULL ||
+           strstr(name, "steps-") != NULL || strstr(name, "sketch-") != NULL;
+}
+
+static void bench_corruptions(long count)
+{
+    char path[PATH], copy[PATH + 8], file[PATH + 80], command[4 * PATH];
+    uint64_t results[4] = {0}, other = 0, changed = 0;
+
+    (void)run_failing(run_path(path), 0);
+    seen.count = 0;
+    (void)nftw(path, note, 16, FTW_PHYS);
+    (void)snprintf(copy, sizeof copy, "%s.copy", path);
+    for (long i = 0; i < count; i++) {
+        const char *const name = seen.names[sonde__below(11, 0, (uint64_t)i, seen.count)];
+        int result = 0;
+
+        (void)snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", copy,
+                       path, copy);
+        must(system(command) == 0, command);
+        (void)snprintf(file, sizeof file, "%s/%s", copy, name);
+        if (!damage(file, (uint64_t)i)) {
+            continue;
+        }
+        changed++;
+        result = examine(copy);
+        if (result == 1 && !has_checksums(name)) {
+            other++;
+            continue;
+        }
+        results[result & 3]++;
+        if (result > 0) {
+            (void)fprintf(stderr, "corruption %ld of %s: %d\n", i, name, result);
+        }
+    }
+    (void)nftw(copy, drop, 16, FTW_DEPTH | FTW_PHYS);
+    bench_row("hostile_corruptions", (double)changed, "files", "");
+    row_of_none("hostile_crashes", results[2], "files");
+    row_of_none("hostile_hangs", results[3], "files");
+    row_of_none("hostile_silent", results[1], "files");
+    bench_row("hostile_silent_other", (double)other, "files", "");
+}
+
+int main(int argc, char **argv)
+{
+    static char own[PATH];
+    char path[PATH];
+    long counts[] = {500, 200, 50, 50, 1000};
+    static const char *const names[] = {"--calls", "--kills", "--faults", "--exits",
+                                        "--corruptions"};
+    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+
+    must(n > 0, "/proc/self/exe");
+    self = own;
+    if (argc == 3 && strcmp(argv[1], "--child") == 0) {
+        return run_child(argv[2]);
+    }
+    for (int i = 1; i + 1 < argc; i += 2) {
+        for (size_t k = 0; k < SONDE_COUNT_OF(names); k++) {
+            counts[k] = strcmp(argv[i], names[k]) == 0 ? atol(argv[i + 1]) : counts[k];
+        }
+        folder = strcmp(argv[i], "--dir") == 0 ? argv[i + 1] : folder;
+    }
+    bench_header();
+    bench_calls(counts[0]);
+    bench_deaths("kills", DEATH_KILL, counts[1]);
+    bench_deaths("faults", DEATH_FAULT, counts[2]);
+    bench_deaths("exits", DEATH_EXIT, counts[3]);
+    bench_corruptions(counts[4]);
+    (void)run_path(path);
+    return has_missed;
+}

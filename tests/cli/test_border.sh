@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# What reaches a terminal and a parser: control characters in names are escaped, NaN has one
+# spelling in JSON, a reader that follows a crashed run says so, and verify says what
+# smdebug's directories cannot show.
+. "$(dirname "$0")/lib.sh"
+make=("$SONDE_BIN/tests_export" test_export make)
+runs=$SONDE_TEST_DIR/golden/runs
+
+# --- control characters ------------------------------------------------------------------
+cp -r "$runs/v1" evil
+sed -i 's/"name":"fc1.weight"/"name":"fc1\\u001b]0;owned\\u0007\\u009b31m.weight"/' \
+    evil/w*/catalogue.jsonl
+raw() { LC_ALL=C grep -q "$(printf '[\033\007\302\233]')" "$1"; }
+for command in "ls evil" "show evil * --step 0" "tail evil @weights -n 1" "query evil @weights" \
+    "rules evil --no-save" "ls evil fc1*x"; do
+    set -f
+    # shellcheck disable=SC2086
+    "$sonde" $command >"$out" 2>"$err"
+    set +f
+    raw "$out" && fail "$command: a control character on stdout"
+    raw "$err" && fail "$command: a control character on stderr"
+done
+run 0 "$sonde" ls evil
+grep -qF 'fc1\x1b]0;owned\x07\x9b31m.weight' "$out" || fail "not escaped: $(cat "$out")"
+"$sonde" ls "$(printf 'no\033[31mrun')" 2>"$err" && fail "no run"
+grep -qF 'no\x1b[31mrun' "$err" || fail "a path is not escaped: $(cat "$err")"
+run 0 "$sonde" ls evil --json
+python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$out" || fail "JSON"
+
+# --- a crash that is followed ------------------------------------------------------------
+run 0 "${make[@]}" crashed crash=1
+run 1 "$sonde" tail crashed --follow -n 1
+run 1 "$sonde" rules crashed --follow --no-save --rule NonFinite
+grep -q 'crashed: the writer disappeared without ending the run' "$err" ||
+    fail "rules --follow of a crashed run: $(cat "$err")"
+
+# --- NaN in JSON -------------------------------------------------------------------------
+"$sonde" rules crashed --no-save --json --rule NonFinite --rule ExplodingTensor >"$out"
+LC_ALL=C grep -Eq '"(nan|inf|-inf)"|: (nan|inf|-inf)' "$out" && fail "NaN: $(cat "$out")"
+
+# --- collections of smdebug --------------------------------------------------------------
+run 0 "$sonde" ls "$runs/smdebug-collections" @losses
+grep -q '^train-rmse ' "$out" || fail "@losses: $(cat "$out")"
+run 0 "$sonde" ls "$runs/smdebug-collections" @mine
+grep -q '^train-auc ' "$out" || fail "@mine: $(cat "$out")"
+run 0 "$sonde" query "$runs/smdebug-reductions" Net_fc.weight --stat max
+[ "$(grep -c 'Net_fc.weight' "$out")" -eq 2 ] || fail "two steps: $(cat "$out")"
+
+# --- no checksums ------------------------------------------------------------------------
+run 0 "$sonde" verify "$runs/smdebug"
+grep -q 'no checksums of values' "$out" || fail "verify of smdebug: $(cat "$out")"
+run 0 "$sonde" verify "$runs/smdebug" --json
+grep -q '"unchecked": true' "$out" || fail "verify --json: $(cat "$out")"
