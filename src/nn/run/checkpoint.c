@@ -135,7 +135,8 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
 
     if (step == NULL || sonde_safetensors_metadata(file, "sonde.optimizer") == NULL) {
         return sonde__fail(diag, SONDE_EFORMAT, path, "a checkpoint.safetensors",
-                           "it is no checkpoint: it lacks %s", step == NULL ? "sonde.step" : "sonde.optimizer");
+                           "it is no checkpoint: it lacks %s",
+                           step == NULL ? "sonde.step" : "sonde.optimizer");
     }
     if (!read_count(file, "sonde.step", &read.step) ||
         read.step > (INT64_C(1) << STEPS_MOST_LOG2)) {
