@@ -95,6 +95,15 @@ typedef struct sonde_finding {
  * its length, 0 if memory runs out; buf gets as much as fits, NUL-terminated. */
 SONDE_API size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size);
 
+/*
+ * The order in which people should read findings: faults of the data and the setup, what
+ * broke first, what follows from that, and doubts about the hardware; worse before
+ * better within these, and notes last. sort reorders in place; false if memory runs out.
+ * first returns the index of the one to look at first; 0 of an empty list.
+ */
+SONDE_API bool sonde_findings_sort(sonde_finding *findings, size_t count);
+SONDE_API size_t sonde_findings_first(const sonde_finding *findings, size_t count);
+
 /* --- rules at work ------------------------------------------------------------------ */
 
 typedef struct sonde_rules sonde_rules;

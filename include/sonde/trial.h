@@ -82,6 +82,14 @@ typedef struct sonde_run_info {
     double seconds;            /* from beginning to end; -1: not known (yet) */
 } sonde_run_info;
 
+/* Calls seen with the name of each entry of a folder, or of each folder below
+ * s3://bucket/prefix, in alphabetical order: some of them may be runs. Names that begin with
+ * '.' are left out. */
+SONDE_API SONDE_CHECKED sonde_err sonde_trial_list_folder(const char *path,
+                                                          void (*seen)(void *user,
+                                                                       const char *name),
+                                                          void *user, sonde_diag *diag);
+
 /* Borrowed until the next refresh or close. */
 SONDE_API void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info);
 /* The rank of the i-th worker found here, ascending, and its name ("w0000",

@@ -23,7 +23,7 @@ typedef struct sonde__sha256 {
 SONDE_API void sonde__sha256_init(sonde__sha256 *sha);
 SONDE_API void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size);
 /* The digest. Ends the computation. */
-SONDE_API void sonde__sha256_end(sonde__sha256 *sha, unsigned char digest[SONDE__SHA256]);
+void sonde__sha256_end(sonde__sha256 *sha, unsigned char digest[SONDE__SHA256]);
 /* The same as 64 lower-case hexadecimal digits. */
 SONDE_API void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX]);
 /* A digest as text. */

@@ -47,6 +47,10 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
         (void)fprintf(stream, " At %llu steps, up to %lld.",
                       (unsigned long long)finding->steps, (long long)finding->last_step);
     }
+    if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
+        (void)fprintf(stream, " It began at step %lld of mode %s.",
+                      (long long)finding->mode_step, sonde_mode_name(finding->mode));
+    }
     (void)fprintf(stream, " %s\n", finding->advice);
     (void)fflush(stream);
 }

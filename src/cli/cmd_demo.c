@@ -263,13 +263,16 @@ static void print_next(const showing *show)
 {
     const sonde_nn_demo *it = show->demo;
     const bool pair = it->pair;
+    /* pictures go to this machine */
+    const char *beside =
+        strncmp(show->run, "s3://", 5) == 0 ? show->file->name : show->run;
     char picture[PATH_SIZE + 8], report[PATH_SIZE + 8];
 
     if (show->asked->quiet) {
         return;
     }
-    (void)snprintf(picture, sizeof picture, "%s.png", show->run);
-    (void)snprintf(report, sizeof report, "%s.html", show->run);
+    (void)snprintf(picture, sizeof picture, "%s.png", beside);
+    (void)snprintf(report, sizeof report, "%s.html", beside);
     (void)printf("\nNext steps:\n");
     put_command((const char *const[]){"rules", show->run, "--report", report,
                                       pair ? "--other" : NULL, show->other, NULL});

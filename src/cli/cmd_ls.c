@@ -3,7 +3,6 @@
  */
 #include "cli/cli_run.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +12,43 @@
 /* The runs among the entries of a folder, opened one after another. */
 typedef struct run_walk {
     const char *folder;
-    struct dirent **entries;
-    int count, at;
+    char **names;
+    size_t count, at;
+    bool failed;
 } run_walk;
 
-static int is_visible(const struct dirent *entry)
+static void take_name(void *user, const char *name)
 {
-    return entry->d_name[0] != '.';
+    run_walk *walk = user;
+    char **more = realloc(walk->names, (walk->count + 1) * sizeof *more);
+    char *copy = more != NULL ? strdup(name) : NULL;
+
+    walk->names = more != NULL ? more : walk->names;
+    if (copy == NULL) {
+        walk->failed = true;
+        return;
+    }
+    walk->names[walk->count++] = copy;
+}
+
+static void end(run_walk *walk)
+{
+    for (size_t i = 0; i < walk->count; i++) {
+        free(walk->names[i]);
+    }
+    free(walk->names);
+    *walk = (run_walk){0};
 }
 
 static bool begin(run_walk *walk, const char *folder)
 {
     *walk = (run_walk){.folder = folder};
-    walk->count = scandir(folder, &walk->entries, is_visible, alphasort);
-    return walk->count >= 0;
-}
-
-static void end(run_walk *walk)
-{
-    for (int i = 0; i < walk->count; i++) {
-        free(walk->entries[i]);
+    if (sonde_trial_list_folder(folder, take_name, walk, NULL) != SONDE_OK ||
+        walk->failed) {
+        end(walk);
+        return false;
     }
-    free(walk->entries);
+    return true;
 }
 
 /* The next run, and its name in the folder. NULL: no more. */
@@ -46,7 +60,7 @@ static sonde_trial *next(run_walk *walk, const char **name)
         const bool slash = length > 0 && walk->folder[length - 1] == '/';
         char path[4096];
 
-        *name = walk->entries[walk->at++]->d_name;
+        *name = walk->names[walk->at++];
         if ((size_t)snprintf(path, sizeof path, "%s%s%s", walk->folder, slash ? "" : "/",
                              *name) < sizeof path &&
             sonde_trial_open(path, NULL, &trial, NULL) == SONDE_OK) {

@@ -498,14 +498,64 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
 }
 
+/* How many findings of that rule are printed one by one: a value that is not finite spreads to
+ * all tensors, and NonFinite names its source. */
+static size_t few_of(const char *rule, const sonde_finding *all, size_t count)
+{
+    enum { FEW = 8 };
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(all[i].rule, "NonFinite") == 0 &&
+            strcmp(rule, "ExplodingTensor") == 0) {
+            return 1;
+        }
+    }
+    return FEW;
+}
+
+/* Causes first. Of a rule with many findings the first few, and how many there are; JSON has
+ * all of them, in the order found. */
+static void print_in_order(const judged_run *run, const sonde_finding *all, size_t count)
+{
+    sonde_finding *sorted = malloc((count + 1) * sizeof *sorted);
+
+    if (sorted == NULL) {
+        return;
+    }
+    if (count > 0) {
+        memcpy(sorted, all, count * sizeof *sorted);
+    }
+    if (!run->asked->json) {
+        (void)sonde_findings_sort(sorted, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t few = few_of(sorted[i].rule, sorted, count);
+        size_t before = 0, same = 0;
+
+        for (size_t k = 0; k < count; k++) {
+            const bool is = strcmp(sorted[k].rule, sorted[i].rule) == 0;
+
+            same += is;
+            before += is && k < i;
+        }
+        if (run->asked->json || before < few || same == few + 1) {
+            print_finding(run, &sorted[i]);
+        } else if (before + 1 == same) {
+            (void)printf("%s: %zu more findings up to step %lld; --json prints all\n",
+                         sorted[i].rule, same - few, (long long)sorted[i].step);
+        }
+    }
+    free(sorted);
+}
+
 /* What was found; *findings grows. */
 static void print_findings(const judged_run *run, size_t *findings)
 {
     size_t count = 0;
     const sonde_finding *all = sonde_rules_findings(run->rules, &count);
 
-    for (size_t i = 0; i < count && !run->asked->follow; i++) {
-        print_finding(run, &all[i]);
+    if (!run->asked->follow) {
+        print_in_order(run, all, count);
     }
     if (run->asked->explain) {
         explain(run);

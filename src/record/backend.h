@@ -101,7 +101,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,
                                                               sonde_diag *diag);
 /* Appending to files of a local backend fails with ENOSPC while has_room says no. It is asked
  * by the backend's thread. */
-SONDE_API void sonde__record_backend_limit(sonde__record_backend *backend,
-                                           bool (*has_room)(void *user), void *user);
+void sonde__record_backend_limit(sonde__record_backend *backend,
+                                 bool (*has_room)(void *user), void *user);
 
 #endif

@@ -96,6 +96,38 @@ static void choose_lead(const sonde__report *report, const sonde__report_group *
     group->member[0] = member;
 }
 
+/* Puts the groups in the order of sonde_findings_sort; groups of the same weight stay in
+ * theirs. */
+static bool order_groups(sonde__report *report)
+{
+    const size_t count = report->group_count;
+    sonde_finding *heads = sonde__calloc(count + 1, sizeof *heads);
+    sonde__report_group *ordered = sonde__calloc(report->count + 1, sizeof *ordered);
+    bool good = heads != NULL && ordered != NULL;
+
+    for (size_t i = 0; good && i < count; i++) {
+        heads[i] = (sonde_finding){.rule = report->groups[i].name,
+                                   .severity = report->groups[i].worst,
+                                   .step = report->groups[i].first};
+    }
+    good = good && sonde_findings_sort(heads, count);
+    for (size_t i = 0; good && i < count; i++) {
+        for (size_t k = 0; k < count; k++) {
+            if (strcmp(report->groups[k].name, heads[i].rule) == 0) {
+                ordered[i] = report->groups[k];
+            }
+        }
+    }
+    sonde__free(heads);
+    if (!good) {
+        sonde__free(ordered);
+        return false;
+    }
+    sonde__free(report->groups);
+    report->groups = ordered;
+    return true;
+}
+
 static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
 {
     size_t used = 0;
@@ -116,6 +148,9 @@ static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
         group->last = SONDE_MAX(group->last, finding->last_step);
     }
     qsort(report->groups, report->group_count, sizeof *report->groups, by_weight);
+    if (!order_groups(report)) {
+        return sonde__fail_nomem(diag, "a report");
+    }
     for (size_t i = 0; i < report->group_count; i++) {
         sonde__report_group *group = &report->groups[i];
 

@@ -80,6 +80,7 @@ int main(int argc, char **argv)
     (void)close_range(SONDE__WIRE_FD + 1, ~0U, 0);
     (void)fcntl(SONDE__WIRE_FD, F_SETFD, FD_CLOEXEC);
     (void)setrlimit(RLIMIT_CORE, &no_core);
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout belongs to the program */
     ignore_interrupts();
     go_first();
     return serve(SONDE__WIRE_FD);

@@ -173,6 +173,22 @@ void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
     va_end(args);
 }
 
+bool sonde__rules_explained(const sonde_rule_run *run, const char *const *rules)
+{
+    for (size_t i = 0; i < run->rules->found_count; i++) {
+        const sonde_finding *finding = &run->rules->found[i]->finding;
+
+        for (size_t k = 0; rules[k] != NULL; k++) {
+            if (finding->severity != SONDE_SEVERITY_NOTE &&
+                finding->step < run->rules->at.global_step &&
+                strcmp(finding->rule, rules[k]) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 void sonde__rules_free_found(sonde_rules *rules)
 {
     for (size_t i = 0; i < rules->found_count; i++) {

@@ -583,7 +583,7 @@ sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
     }
     if (!done) {
         return sonde__fail(diag, SONDE_EIO, spool->bucket->url,
-                           "sonde upload, when the store answers",
+                           "a resumed run, which sends them",
                            "%" PRIu64 " files of %" PRIu64
                            " bytes are not sent (%.200s); they are kept in %s",
                            spool->left, spool->left_bytes, spool->fault, spool->folder);

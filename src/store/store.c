@@ -165,17 +165,16 @@ static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *
     return SONDE_OK;
 }
 
-/* The same and "/run". */
+/* The same and "/run"; new. NULL: out of memory. */
 static char *run_in(const char *folder)
 {
-    const size_t length = strlen(folder);
-    char *run = sonde__malloc(length + sizeof "/run");
+    sonde_text run = {0};
 
-    if (run != NULL) {
-        memcpy(run, folder, length);
-        memcpy(run + length, "/run", sizeof "/run");
+    sonde_text_format(&run, "%s/run", folder);
+    if (run.failed) {
+        sonde_text_fini(&run);
     }
-    return run;
+    return run.data;
 }
 
 /* --- copies ------------------------------------------------------------------------- */
@@ -400,7 +399,7 @@ void sonde__store_spool_close(sonde__store_spool *spool)
     if (spool == NULL) {
         return;
     }
-    if (spool->handle != NULL) {
+    if (spool->ops != NULL && spool->handle != NULL) {
         spool->ops->spool_close(spool->handle);
     }
     sonde__free(spool->folder);

@@ -25,39 +25,39 @@
 enum { SONDE__STORE_PATH = 1024 };
 
 /* Whether path is an address: s3://. */
-SONDE_API bool sonde__store_is_address(const char *path);
+bool sonde__store_is_address(const char *path);
 
 /* --- reading ------------------------------------------------------------------------ */
 
 typedef struct sonde__store_copy sonde__store_copy;
 
 /* Copies what a reader of the whole run needs at first. SONDE_ENOTFOUND: nothing is there. */
-SONDE_API sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
-                                           sonde_diag *diag);
+sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
+                                 sonde_diag *diag);
 /* The folder of the run; borrowed. */
-SONDE_API const char *sonde__store_copy_folder(const sonde__store_copy *copy);
+const char *sonde__store_copy_folder(const sonde__store_copy *copy);
 /* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed. */
-SONDE_API const char *sonde__store_copy_at(const char *url);
+const char *sonde__store_copy_at(const char *url);
 /* Copies what has been added. */
-SONDE_API sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
+sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
 /* NULL is fine. */
-SONDE_API void sonde__store_copy_close(sonde__store_copy *copy);
+void sonde__store_copy_close(sonde__store_copy *copy);
 /* Brings bytes of a file into a copy before they are read; count UINT64_MAX: all. At once
  * SONDE_OK for a path in no open copy. */
-SONDE_API sonde_err sonde__store_fetch(const char *path, uint64_t offset, uint64_t count,
-                                       sonde_diag *diag);
+sonde_err sonde__store_fetch(const char *path, uint64_t offset, uint64_t count,
+                             sonde_diag *diag);
 /* One load: whether sonde__store_fetch may do anything. */
-SONDE_API bool sonde__store_has_copies(void);
+bool sonde__store_has_copies(void);
 /* Sends a file of an open copy, which was changed, to the store; likewise. */
-SONDE_API sonde_err sonde__store_send(const char *path, sonde_diag *diag);
+sonde_err sonde__store_send(const char *path, sonde_diag *diag);
 
 /* Called with the name of each folder directly below an address. */
 typedef void sonde__store_seen(void *user, const char *name);
-SONDE_API sonde_err sonde__store_folders(const char *url, sonde__store_seen *seen,
-                                         void *user, sonde_diag *diag);
+sonde_err sonde__store_folders(const char *url, sonde__store_seen *seen, void *user,
+                               sonde_diag *diag);
 /* Appends to an object of a run. */
-SONDE_API sonde_err sonde__store_append(const char *url, const char *name,
-                                        const void *bytes, size_t size, sonde_diag *diag);
+sonde_err sonde__store_append(const char *url, const char *name, const void *bytes,
+                              size_t size, sonde_diag *diag);
 /* Whether there is such an object. */
 SONDE_API sonde_err sonde__store_exists(const char *url, const char *name, bool *exists,
                                         sonde_diag *diag);
@@ -72,22 +72,19 @@ typedef struct sonde__store_writer {
 } sonde__store_writer;
 
 /* The folder in which the run at url is written; new, freed with sonde__free. */
-SONDE_API sonde_err sonde__store_spool_folder(const char *url, char **out,
-                                              sonde_diag *diag);
+sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag);
 /* Prepares that folder. SONDE_EEXIST: a run is there that is not resumed. */
-SONDE_API sonde_err sonde__store_spool_open(const char *url,
-                                            const sonde__store_writer *writer,
-                                            sonde__store_spool **out, sonde_diag *diag);
-SONDE_API const char *sonde__store_spool_path(const sonde__store_spool *spool);
+sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *writer,
+                                  sonde__store_spool **out, sonde_diag *diag);
+const char *sonde__store_spool_path(const sonde__store_spool *spool);
 /* Starts sending, once the writer has made run.json. */
-SONDE_API sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag);
+sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag);
 /* Whether the spool may grow. Any thread. */
-SONDE_API bool sonde__store_spool_has_room(const sonde__store_spool *spool);
+bool sonde__store_spool_has_room(const sonde__store_spool *spool);
 /* Waits until everything is sent, and removes the folder. SONDE_EIO: something is left. */
-SONDE_API sonde_err sonde__store_spool_finish(sonde__store_spool *spool,
-                                              sonde_diag *diag);
+sonde_err sonde__store_spool_finish(sonde__store_spool *spool, sonde_diag *diag);
 /* Stops sending; what is not sent stays in the folder. NULL is fine. */
-SONDE_API void sonde__store_spool_close(sonde__store_spool *spool);
+void sonde__store_spool_close(sonde__store_spool *spool);
 
 /* --- what the object has ------------------------------------------------------------ */
 

@@ -16,6 +16,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -440,6 +441,35 @@ void sonde_trial_close(sonde_trial *trial)
     sonde__store_copy_close(trial->copy);
     free_texts(trial);
     sonde__free(trial);
+}
+
+/* --- a folder of runs ---------------------------------------------------------------- */
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+sonde_err sonde_trial_list_folder(const char *path,
+                                  void (*seen)(void *user, const char *name), void *user,
+                                  sonde_diag *diag)
+{
+    struct dirent **entries = NULL;
+    int count = 0;
+
+    if (sonde__store_is_address(path)) {
+        return sonde__store_folders(path, seen, user, diag);
+    }
+    count = scandir(path, &entries, is_visible, alphasort);
+    if (count < 0) {
+        return sonde__fail_errno(diag, path, "cannot be listed");
+    }
+    for (int i = 0; i < count; i++) {
+        seen(user, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return SONDE_OK;
 }
 
 /* --- describing ------------------------------------------------------------------- */

@@ -31,8 +31,10 @@ static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *ro
 
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (isnan(row->fields[i].fallback)) {
-            settings[count++] =
-                (sonde_nn_setting){.key = row->fields[i].key, .values = {0.3}};
+            const bool dims = row->fields[i].kind == SONDE__FIELD_DIMS;
+
+            settings[count++] = (sonde_nn_setting){.key = row->fields[i].key,
+                                                   .values = {dims ? 8.0 : 0.3}};
         }
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
@@ -140,6 +142,8 @@ static void jobs_have_them(void **state)
                                "    - linear: {name: fc1, out: 5}\n"
                                "    - gelu: {name: act, approximate: tanh}\n"
                                "    - silu\n"
+                               "    - layer_norm: {name: norm, normalized_shape: 5}\n"
+                               "    - dropout: {p: 0.1}\n"
                                "    - leaky_relu: {negative_slope: 0.2}\n"
                                "    - linear: {name: fc2, out: 3}\n"
                                "  loss: cross_entropy\n";
@@ -149,7 +153,8 @@ static void jobs_have_them(void **state)
     (void)state;
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_equal(sonde_nn_parameter_count(model), 4);
+    assert_int_equal(sonde_nn_parameter_count(model), 6);
+    assert_string_equal(sonde_nn_parameter_name(model, 2), "norm.weight");
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }

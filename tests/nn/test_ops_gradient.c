@@ -43,6 +43,11 @@ typedef struct gradient_case {
 #define WINDOW(sh, sw, ph, pw, dh, dw)                                                   \
     .stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dh, dw}
 
+#define ROW(n)                                                                           \
+    {                                                                                    \
+        .rank = 1, .dims = {n}, .eps = 0.1F                                              \
+    }
+
 static const gradient_case cases[] = {
     {&sonde__op_conv2d,
      3,
@@ -96,6 +101,18 @@ static const gradient_case cases[] = {
     {&sonde__op_broadcast, 1, {D(3, 1)}, {.rank = 3, .dims = {2, 3, 4}}},
     {&sonde__op_broadcast, 1, {SCALAR}, {.rank = 2, .dims = {2, 3}}},
     {&sonde__op_scale, 1, {D(2, 3)}, {.scale = -0.75f}},
+};
+
+/* Layers with parameters: their kinds are found by name. */
+static struct {
+    const char *layer;
+    gradient_case with;
+} named_cases[] = {
+    {"layer_norm", {NULL, 3, {D(3, 2, 5), D(5), D(5)}, ROW(5)}},
+    {"layer_norm", {NULL, 2, {D(3, 4, 5), D(4, 5)}, {.rank = 2, .dims = {4, 5}}}},
+    {"layer_norm", {NULL, 1, {D(4, 5)}, ROW(5)}},
+    {"rms_norm", {NULL, 2, {D(3, 2, 5), D(5)}, ROW(5)}},
+    {"rms_norm", {NULL, 1, {D(4, 5)}, ROW(5)}},
 };
 
 /* --- a graph and its values --------------------------------------------------------- */
@@ -304,6 +321,10 @@ static void rules_agree_with_finite_differences(void **state)
     for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
         expect_case(&cases[k], false, false);
     }
+    for (size_t k = 0; k < SONDE_COUNT_OF(named_cases); k++) {
+        named_cases[k].with.kind = sonde__op_find_layer(named_cases[k].layer)->kind;
+        expect_case(&named_cases[k].with, false, false);
+    }
 }
 
 static void layers_agree_with_finite_differences(void **state)
@@ -332,6 +353,9 @@ static void every_rule_has_a_case(void **state)
 
         for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
             found = found || cases[k].kind == sonde__op_kinds[i];
+        }
+        for (size_t k = 0; k < SONDE_COUNT_OF(named_cases); k++) {
+            found = found || named_cases[k].with.kind == sonde__op_kinds[i];
         }
         for (size_t k = 0; k < MOST_LAYERS; k++) {
             found = found || of_layers[k].kind == sonde__op_kinds[i];

@@ -527,11 +527,52 @@ def pointwise():
                  [("dx", grad(y, [x], dy)[0])], **attrs)
 
 
+# --- rows ------------------------------------------------------------------------------
+
+
+def row_norms():
+    torch.manual_seed(22)
+    for i, (x, dims, affine) in enumerate([
+            (randn(5, 7), (7,), True), (randn(2, 3, 9), (9,), True), (randn(3, 4, 5), (4, 5), True),
+            (randn(4, 6), (6,), False), (poisoned(randn(6, 8), (3, NAN)), (8,), True)]):
+        w, b = (randn(*dims).requires_grad_(), randn(*dims).requires_grad_()) if affine else (None, None)
+        x.requires_grad_()
+        lead = x.shape[:x.dim() - len(dims)]
+        y, mean, rstd = torch.native_layer_norm(x, dims, w, b, 1e-5)
+        dy = randn(*y.shape)
+        attrs = dict(dims=dims, eps=1e-5)
+        grads = grad(y, [x, w, b] if affine else [x], dy)
+        weights = [("w", w), ("b", b)] if affine else []
+        mean, rstd = mean.reshape(lead), rstd.reshape(lead)
+        case(f"layer_norm{i}", "LayerNorm", [("x", x)] + weights,
+             [("y", y), ("mean", mean), ("rstd", rstd)], **attrs)
+        case(f"layer_norm{i}.d", "LayerNormGrad",
+             [("dy", dy), ("x", x), ("mean", mean), ("rstd", rstd)] + weights[:1],
+             [("dx", grads[0]), ("dw", grads[1] if affine else None),
+              ("db", grads[2] if affine else None)], **attrs)
+        y = F.rms_norm(x, dims, w, 1e-5)
+        rstd = torch.rsqrt(x.square().mean(tuple(range(len(lead), x.dim()))) + 1e-5)
+        grads = grad(y, [x, w] if affine else [x], dy)
+        case(f"rms_norm{i}", "RmsNorm", [("x", x)] + weights[:1], [("y", y), ("rstd", rstd)], **attrs)
+        case(f"rms_norm{i}.d", "RmsNormGrad",
+             [("dy", dy), ("x", x), ("rstd", rstd)] + weights[:1],
+             [("dx", grads[0]), ("dw", grads[1] if affine else None)], **attrs)
+
+
+def dropout():
+    """In inference; tests/nn/test_dropout.c has what is drawn."""
+    torch.manual_seed(23)
+    x = poisoned(randn(3, 7), (2, NAN), (5, INF))
+    case("dropout", "Dropout", [("x", x)], [("y", F.dropout(x, 0.4, False))], number=(0.4, 0.0))
+    case("dropout.d", "DropoutGrad", [("dy", x)], [("dx", x)], number=(0.4, 0.0))
+
+
 def main():
     torch.manual_seed(20)
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
-                  softmaxes, losses, updates, fused, saturating, pointwise):
+                  softmaxes, losses, updates, fused, saturating, pointwise,
+                  row_norms, dropout):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

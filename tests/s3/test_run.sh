@@ -50,7 +50,17 @@ all=$(stat -c %s .cache/s3/*/run/w0000/*.safetensors)
 [ "$got" -lt $((all / 2)) ] || fail "$got bytes of $all were fetched"
 
 # --- findings go to the store
-run 2 "$sonde" rules s3://bucket/runs/first --rule 'LossNotDecreasing:num_steps=1,difference_percent=99' || true
+run 0 python3 -B "$SONDE_TEST_DIR/docs/pages.py" files docs/own_rules.md .
+run 1 "$sonde" rules s3://bucket/runs/first --rule ./loss_jump.lua:factor=0.5
+store GET 'object?key=runs/first/findings/LossJump.jsonl' >findings
+grep -q '"rule":"LossJump"' findings || fail "findings: $(cat findings)"
+
+# --- a prefix that has runs
+run 0 "$sonde" ls s3://bucket/runs
+grep -q '^first .* ended: finished' "$out" || fail "$(cat "$out")"
+run 0 "$sonde" ls s3://bucket/runs --names
+same "$out" <(echo first)
+
 # --- what is there already, what is not there
 run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 --record s3://bucket/runs/first
 grep -q 's3://bucket/runs/first: a run is there already' "$err" || fail "$(cat "$err")"

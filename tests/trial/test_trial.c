@@ -5,6 +5,8 @@
 #include "alloc_failure.h"
 #include "trial/run_folder.h"
 
+#include <sonde/text.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -389,6 +391,26 @@ static void what_is_not_there_is_said(void **state)
     sonde_trial_close(trial);
 }
 
+static void add_name(void *user, const char *name)
+{
+    sonde_text_format(user, "%s ", name);
+}
+
+static void a_folder_is_listed(void **state)
+{
+    sonde_text names = {0};
+    sonde_diag diag = {0};
+
+    (void)state;
+    write_known(10, 0);
+    assert_int_equal(sonde_trial_list_folder(test_run, add_name, &names, &diag),
+                     SONDE_OK);
+    assert_non_null(strstr(names.data, "run.json w0000 "));
+    assert_int_equal(sonde_trial_list_folder("/does/not/exist", add_name, &names, &diag),
+                     SONDE_ENOTFOUND);
+    sonde_text_fini(&names);
+}
+
 static void a_range_of_steps_is_all_there_is(void **state)
 {
     const sonde_trial_options range = {.begin = 5, .end = 9},
@@ -468,6 +490,7 @@ int main(void)
         ON_ITS_OWN(a_series_runs_over_steps),
         ON_ITS_OWN(sketches_are_saved_or_computed),
         ON_ITS_OWN(what_is_not_there_is_said),
+        ON_ITS_OWN(a_folder_is_listed),
         ON_ITS_OWN(a_range_of_steps_is_all_there_is),
         ON_ITS_OWN(opening_survives_every_failed_allocation),
     };

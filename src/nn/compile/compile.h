@@ -149,6 +149,7 @@ typedef struct sonde__plan {
     sonde_vitals *vitals; /* slots of showings, at most one for each */
     uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
     float live[8];        /* numbers of the optimiser, see ops.h */
+    sonde__op_draw draw;  /* of the micro-batch at hand */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;
     float *state_block;

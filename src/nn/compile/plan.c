@@ -308,6 +308,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
         sonde__plan_step *step = &plan->steps[i];
 
         step->call.live = step->update ? plan->live : NULL;
+        step->call.draw = &plan->draw;
         for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =
                 step->in_buffer[k] >= 0 ? &plan->buffers[step->in_buffer[k]] : NULL;

@@ -90,7 +90,7 @@ static const sonde_nn_option rows[] = {
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
 
     {"record", "path", "record", TEXT("RUN"),
-     FIELD(record.path), .help = "record tensors and vital signs in this new folder"},
+     FIELD(record.path), .help = "record tensors and vital signs in this new folder, or s3://bucket/prefix"},
     {"record", NULL, "hook_config", TEXT("FILE"), FIELD(record.config),
      .help = "what to record and when: YAML, JSON, or smdebug's JSON"},
     {"record", "every", "save_every", COUNT(1, INT32_MAX, NULL),

@@ -190,6 +190,18 @@ const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *lis
         return sonde__op_list_kernels(&list, fast, &reference);                          \
     }
 
+/* The same for an op whose only kernel is its reference, which divides its output into as
+ * many parts as `count_parts` says. */
+#define SONDE__KERNELS_IN_PARTS(op, count_parts)                                         \
+    static const sonde__op_kernel *const *op##_kernels(void)                             \
+    {                                                                                    \
+        static const sonde__op_kernel reference = {                                      \
+            .name = "reference", .parts = (count_parts), .run = op##_run};               \
+        static const sonde__op_kernel *const kernels[] = {&reference, NULL};             \
+                                                                                         \
+        return kernels;                                                                  \
+    }
+
 /* The reference of a kind: the last of its kernels. */
 const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);
 

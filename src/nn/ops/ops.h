@@ -65,17 +65,18 @@ typedef struct sonde__op_attrs {
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
     int rank;                     /* entries of dims used */
-    int axis;        /* softmax, log_softmax; flatten: the first dim folded */
-    uint32_t axes;   /* reduce: bit mask */
-    bool keep_dims;  /* reduce */
-    bool mean;       /* reduce, nll: mean instead of sum */
-    float eps;       /* group_norm; adam */
-    bool relu;       /* a fused ReLU follows the op */
-    float scale;     /* accumulate, scale */
-    float number[2]; /* numbers of pointwise ops, in the order of the layer's keys */
-    int choice;      /* of variants: gelu's approximation */
-    uint64_t stream; /* of an op that draws: its own stream of random numbers */
-    int reduction;   /* of a layer that is a loss, see layer_row.h */
+    int axis;          /* softmax, log_softmax; flatten: the first dim folded */
+    uint32_t axes;     /* reduce: bit mask */
+    bool keep_dims;    /* reduce */
+    bool mean;         /* reduce, nll: mean instead of sum */
+    float eps;         /* group_norm; adam */
+    bool relu;         /* a fused ReLU follows the op */
+    bool affine, bias; /* of a layer: whether it has weights, and a bias */
+    float scale;       /* accumulate, scale */
+    float number[2];   /* numbers of pointwise ops, in the order of the layer's keys */
+    int choice;        /* of variants: gelu's approximation */
+    uint64_t stream;   /* of an op that draws: its own stream of random numbers */
+    int reduction;     /* of a layer that is a loss, see layer_row.h */
 } sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
@@ -86,6 +87,13 @@ typedef struct sonde__operand {
     void *data; /* NULL: an optional input not given, or an output not needed */
 } sonde__operand;
 
+/* What random numbers of a call depend on besides its op. */
+typedef struct sonde__op_draw {
+    uint64_t seed;
+    uint64_t micro_batch; /* counted over the steps of a session and those it resumes */
+    bool training;
+} sonde__op_draw;
+
 typedef struct sonde__op_call {
     const sonde__op_attrs *attrs;
     int in_count, out_count;
@@ -94,6 +102,7 @@ typedef struct sonde__op_call {
     void *scratch; /* as large as the kernel's scratch function says, 64-byte aligned */
     const float
         *live; /* numbers that change between calls (learning rate ...), or NULL */
+    const sonde__op_draw *draw; /* NULL: as in inference */
     /* Receives the vital signs of an operand that the kernel reads or writes anyway; NULL:
      * not wanted. Set only where sonde__op_tells_in or sonde__op_tells_out is true; parts is 1
      * then, unless the kernel has finish. */

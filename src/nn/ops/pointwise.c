@@ -87,17 +87,6 @@ static void pointwise_gradient(const sonde__op_gradient_context *context,
 #define B ((double)attrs->number[1])
 #define WORD (attrs->choice)
 
-/* The list of kernels of an op that has a reference alone. */
-#define REFERENCE_ALONE(op)                                                              \
-    static const sonde__op_kernel *const *op##_kernels(void)                             \
-    {                                                                                    \
-        static const sonde__op_kernel reference = {                                      \
-            .name = "reference", .parts = pointwise_parts, .run = op##_run};             \
-        static const sonde__op_kernel *const kernels[] = {&reference, NULL};             \
-                                                                                         \
-        return kernels;                                                                  \
-    }
-
 #define SONDE__POINTWISE(op, title, text, f, slope, ...)                                 \
     extern const sonde__op_kind sonde__op_##op, sonde__op_##op##_grad;                   \
     extern const sonde__op_layer sonde__layer_##op;                                      \
@@ -124,8 +113,8 @@ static void pointwise_gradient(const sonde__op_gradient_context *context,
         pointwise_map_grad(call, part, parts, op##_slope);                               \
     }                                                                                    \
                                                                                          \
-    REFERENCE_ALONE(op)                                                                  \
-    REFERENCE_ALONE(op##_grad)                                                           \
+    SONDE__KERNELS_IN_PARTS(op, pointwise_parts)                                         \
+    SONDE__KERNELS_IN_PARTS(op##_grad, pointwise_parts)                                  \
                                                                                          \
     static void op##_gradient(const sonde__op_gradient_context *context)                 \
     {                                                                                    \

@@ -258,6 +258,20 @@ static void run_micro_batch(execution *run, int member)
     }
 }
 
+/* Random numbers depend on the step, so a resumed run draws those of an uninterrupted
+ * one. */
+static void set_draw(const execution *run)
+{
+    sonde_nn_session *session = run->session;
+
+    session->plan.draw = (sonde__op_draw){
+        .seed = session->options.random_seed,
+        .micro_batch =
+            (uint64_t)session->step * (uint64_t)session->options.gradient_accumulation +
+            (uint64_t)run->at.micro_batch,
+        .training = session->training};
+}
+
 /* One step of the device loop, of iteration run->at.iteration. */
 static void run_step(void *user, int member)
 {
@@ -271,6 +285,7 @@ static void run_step(void *user, int member)
     for (int g = 0; g < session->options.gradient_accumulation; g++) {
         if (member == 0) {
             run->at.micro_batch = g;
+            set_draw(run);
         }
         if (run->team != NULL) {
             sonde__session_team_barrier(run->team);

@@ -197,9 +197,9 @@ bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict 
     all = sonde_rules_findings(trainer->rules, &count);
     for (size_t i = 0; i < count; i++) {
         verdict->counts[all[i].severity]++;
-        if (verdict->worst == NULL || all[i].severity > verdict->worst->severity) {
-            verdict->worst = &all[i];
-        }
+    }
+    if (count > 0) {
+        verdict->worst = &all[sonde_findings_first(all, count)];
     }
     return true;
 }

@@ -32,6 +32,7 @@
  * Evidence: raw gradients of consecutive steps; vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/engine.h"
 #include "rules/builtin/builtin_values.h"
 
 #include "base/fail.h"
@@ -267,6 +268,10 @@ static bool holds_often(uint32_t held)
 /* Judges the last `patience` steps. */
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
 {
+    /* gradients that no longer change look like sums of themselves */
+    static const char *const others[] = {"WeightUpdateRatio", "VanishingGradient",
+                                         "DuplicateBatch", "NonFinite", NULL};
+    const bool explained = sonde__rules_explained(run, others);
     zero_grad *state = sonde_rule_state(run);
     double percent = 0.0;
 
@@ -277,9 +282,10 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
     percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
     state->held |= percent >= SHARE;
     if (percent >= SHARE && (is_clear(state, percent) || holds_often(state->held)) &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR,
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                         explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
                          "percent_summed", percent, SHARE)) {
-        sonde_rule_say(run, NULL,
+        sonde_rule_say(run, explained ? "Mend the earlier findings first." : NULL,
                        "Each gradient is that of the previous step plus a new one: "
                        "gradients add up (the norm is now %.3g, the new part %.3g).",
                        sqrt(state->at.now), sqrt(state->at.fresh));

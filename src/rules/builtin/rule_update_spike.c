@@ -15,6 +15,7 @@
  * Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/engine.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
 
@@ -42,6 +43,28 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {{"parameters", SONDE_HOW_VITALS, false, false}};
 
+/* Steps that are too large, and what follows from them, move single elements as well. */
+static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                   const sonde_vitals *v, double steps, double median)
+{
+    static const char *const others[] = {"WeightUpdateRatio", "LossSpike",
+                                         "GradientSpike",     "NonFinite",
+                                         "ExplodingTensor",   NULL};
+    const spike *state = sonde_rule_state(run);
+    const bool explained = sonde__rules_explained(run, others);
+
+    if (sonde_rule_found(run, i, explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "abs_max", v->abs_max,
+                         memory->largest + state->factor * median)) {
+        sonde_rule_say(
+            run, explained ? "Mend the earlier findings first." : NULL,
+            "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "
+            "step%s earlier and usually changes by %.2g in that time.%s",
+            v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median,
+            explained ? " Earlier findings may explain it." : "");
+    }
+}
+
 static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                   const sonde_vitals *v, double steps)
 {
@@ -56,14 +79,8 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
         return;
     }
     median = steps * sonde__builtin_recent_median(&memory->changes);
-    if (jump > state->factor * median &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_max", v->abs_max,
-                         memory->largest + state->factor * median)) {
-        sonde_rule_say(
-            run, NULL,
-            "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "
-            "step%s earlier and usually changes by %.2g in that time.",
-            v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median);
+    if (jump > state->factor * median) {
+        report(run, i, memory, v, steps, median);
     }
 }
 

@@ -1,0 +1,120 @@
+/*
+ * dropout.c - dropout (Srivastava et al. 2014) and its gradient.
+ *
+ *   training     y = x / (1 - p), or 0 x with probability p
+ *   otherwise    y = x
+ *
+ * The draw is a pure function of the session's seed, the op, the micro-batch and the
+ * element, so forward and gradient draw the same without a mask in memory, threads change
+ * nothing, and a resumed run draws what an uninterrupted one draws. 0 x keeps NaN.
+ *
+ * attrs: number[0] is p; stream.
+ */
+#include "base/random.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+#include <math.h>
+
+extern const sonde__op_kind sonde__op_dropout, sonde__op_dropout_grad;
+extern const sonde__op_layer sonde__layer_dropout;
+
+static sonde_err dropout_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                               sonde_diag *diag)
+{
+    (void)attrs;
+    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
+    call->out[0].shape = call->in[0].shape;
+    return SONDE_OK;
+}
+
+/* Elements that one block of random numbers serves, and a part has at least. */
+enum { BLOCK = 4, ELEMENTS_A_PART = 8192 };
+
+static int dropout_parts(const sonde__op_call *call, int max)
+{
+    const int64_t parts = sonde__op_shape_count(&call->out[0].shape) / ELEMENTS_A_PART;
+
+    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+}
+
+/* The factors of four elements. */
+static void draw_factors(const sonde__op_call *call, int64_t block, double factor[BLOCK])
+{
+    const sonde__op_draw *draw = call->draw;
+    const double p = (double)call->attrs->number[0];
+    /* the first bit: not a stream of initial values */
+    const uint64_t stream = UINT64_C(1) << 63U | call->attrs->stream << 44U;
+    uint32_t numbers[BLOCK];
+
+    if (draw == NULL || !draw->training) {
+        for (int i = 0; i < BLOCK; i++) {
+            factor[i] = 1.0;
+        }
+        return;
+    }
+    sonde__philox(draw->seed, stream | draw->micro_batch, (uint64_t)block, numbers);
+    for (int i = 0; i < BLOCK; i++) {
+        const bool kept = (double)(numbers[i] >> 8U) * 0x1p-24 >= p;
+
+        factor[i] = kept ? 1.0 / (1.0 - p) : 0.0;
+    }
+}
+
+static void dropout_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t count = sonde__op_shape_count(&call->out[0].shape);
+    const int64_t blocks = (count + BLOCK - 1) / BLOCK;
+
+    for (int64_t b = blocks * part / parts; b < blocks * (part + 1) / parts; b++) {
+        double factor[BLOCK];
+
+        draw_factors(call, b, factor);
+        for (int64_t i = 0; i < BLOCK && b * BLOCK + i < count; i++) {
+            sonde__op_store(&call->out[0], b * BLOCK + i,
+                            sonde__op_load(&call->in[0], b * BLOCK + i) * factor[i]);
+        }
+    }
+}
+
+/* The gradient is the same function of dy. */
+static void dropout_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    dropout_run(call, part, parts);
+}
+
+SONDE__KERNELS_IN_PARTS(dropout, dropout_parts)
+SONDE__KERNELS_IN_PARTS(dropout_grad, dropout_parts)
+
+static void dropout_gradient(const sonde__op_gradient_context *context)
+{
+    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_dropout_grad,
+                                         context->attrs, context->grad_out, 1);
+}
+
+const sonde__op_kind sonde__op_dropout = {
+    .name = "Dropout",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = dropout_infer,
+    .gradient = dropout_gradient,
+    .kernels = dropout_kernels,
+};
+
+const sonde__op_kind sonde__op_dropout_grad = {
+    .name = "DropoutGrad",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = dropout_infer,
+    .kernels = dropout_grad_kernels,
+};
+
+const sonde__op_layer sonde__layer_dropout = {
+    .name = "dropout",
+    .kind = &sonde__op_dropout,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("p", SONDE__FIELD_NUMBER, number[0], 0.5, 0, 1)},
+    .help = "training: x / (1 - p), or 0 with probability p; otherwise x",
+};
