@@ -48,7 +48,7 @@ endfunction()
 # `const sonde__op_kind sonde__op_<name> = {` in src/nn/ops/*.c, and the list of layers,
 # sonde__op_layers, from `const sonde__op_layer sonde__layer_<name> = {`. A line
 # `SONDE__POINTWISE(<name>,` is a row of a table and defines sonde__op_<name>,
-# sonde__op_<name>_grad and sonde__layer_<name>.
+# sonde__op_<name>_grad and sonde__layer_<name>; `SONDE__PAIRWISE(<name>,` is one with _grad_a and _grad_b.
 function(sonde_op_kinds target)
   file(GLOB families CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/nn/ops/*.c)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${families})
@@ -67,6 +67,14 @@ function(sonde_op_kinds target)
       string(REGEX REPLACE "^const sonde__op_layer (sonde__layer_[a-z0-9_]+) = .*" "\\1" layer ${definition})
       string(APPEND externs "extern const sonde__op_layer ${layer};\n")
       string(APPEND layers "    &${layer},\n")
+    endforeach()
+    file(STRINGS ${family} definitions REGEX "^SONDE__PAIRWISE\\([a-z0-9_]+,")
+    foreach(definition ${definitions})
+      string(REGEX REPLACE "^SONDE__PAIRWISE\\(([a-z0-9_]+),.*" "\\1" name "${definition}")
+      string(APPEND externs "extern const sonde__op_kind sonde__op_${name}, sonde__op_${name}_grad_a, sonde__op_${name}_grad_b;\n"
+             "extern const sonde__op_layer sonde__layer_${name};\n")
+      string(APPEND rows "    &sonde__op_${name},\n    &sonde__op_${name}_grad_a,\n    &sonde__op_${name}_grad_b,\n")
+      string(APPEND layers "    &sonde__layer_${name},\n")
     endforeach()
     file(STRINGS ${family} definitions REGEX "^SONDE__POINTWISE\\([a-z0-9_]+,")
     foreach(definition ${definitions})

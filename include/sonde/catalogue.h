@@ -23,7 +23,8 @@ typedef enum sonde_role {
     SONDE_ROLE_BIAS = 1,
     SONDE_ROLE_BUFFER = 2,    /* running statistics and the like */
     SONDE_ROLE_GRADIENT = 3,  /* of a parameter */
-    SONDE_ROLE_UPDATE = 4,    /* a parameter's value after its update */
+    SONDE_ROLE_UPDATE = 4,    /* UpdatedVar___W: a parameter's value after its update;
+                                 update/W of a watch: the difference */
     SONDE_ROLE_OPTIMIZER = 5, /* momentum, second moment, step counter */
     SONDE_ROLE_LOSS = 6,
     SONDE_ROLE_INPUT = 7,      /* of the session, or of a module */

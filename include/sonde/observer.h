@@ -85,9 +85,9 @@ SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
  * must follow. A step that was not ended (an aborted call) is dropped by the next call or
  * step.
  */
-static inline bool sonde_observer_begin_step(sonde_observer *observer,
-                                             const sonde_observer_gate *gate,
-                                             const sonde_coordinate *at)
+SONDE_API inline bool sonde_observer_begin_step(sonde_observer *observer,
+                                                const sonde_observer_gate *gate,
+                                                const sonde_coordinate *at)
 {
     return at->mode_step >= gate->next_due[at->mode] &&
            sonde_observer_begin_due(observer, at);
@@ -95,7 +95,8 @@ static inline bool sonde_observer_begin_step(sonde_observer *observer,
 
 /* SONDE_HOW_ bits wanted of tensor id at this step, 0 for none. Within a due step only.
  */
-static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uint32_t id)
+SONDE_API inline unsigned sonde_observer_wants(const sonde_observer_gate *gate,
+                                               uint32_t id)
 {
     return gate->wants[id];
 }

@@ -67,7 +67,8 @@ typedef struct sonde_view {
     void *data;                     /* borrowed; the element at index 0, 0, ... */
 } sonde_view;
 
-/* A row-major view of data. rank 0 needs no shape. */
+/* A row-major view of data. rank 0 needs no shape. A rank above SONDE_MAX_DIMS, or no shape,
+ * gives a view that no function of Sonde accepts. */
 SONDE_API sonde_view sonde_view_of(sonde_dtype dtype, int rank, const int64_t *shape,
                                    void *data);
 /* Product of the shape; 1 for a scalar. */

@@ -55,6 +55,7 @@ typedef struct sonde_watch_options {
     /* Steps between the rules' looks at vital signs and at raw values, as in
      * sonde_rules_attach; 0: 1, and ten times as many. Losses are judged at every step. */
     int64_t rules_every, rules_raw_every;
+    int micro_batches, replicas; /* of a step, at most; 0: 1 */
 } sonde_watch_options;
 
 /* options may be NULL: for taps of one's own. */
@@ -90,7 +91,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_view(sonde_watch *watch,
                                                        uint32_t *slot, sonde_diag *diag);
 /*
  * Adds the update of a slot's tensor: "update/<its name>", role update, its shape, float64
- * for float64 and float32 for other floating dtypes (else SONDE_EDTYPE). Show the tensor
+ * for float64 and float32 for other floating dtypes (else SONDE_EDTYPE). (Sonde's engine
+ * gives role update to UpdatedVar___W, which is the value after the update.) Show the tensor
  * itself to this slot twice a step: before the optimizer changes it, which keeps a copy, and
  * after, which observes the difference, after minus before. Memory: two copies. Cost when
  * it is not due: that of any slot, twice.
@@ -99,6 +101,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_update(sonde_watch *watch,
                                                          uint32_t parameter,
                                                          uint32_t *slot,
                                                          sonde_diag *diag);
+/* The same for infos[i], i < count, in this order; slots[i] counts from the first. At an
+ * error, those before it are added. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_all(sonde_watch *watch,
+                                                      const sonde_tensor_info *infos,
+                                                      size_t count, uint32_t *slots,
+                                                      sonde_diag *diag);
+/* Gives a slot's tensor a second name, under which it is selected and recorded as well; show
+ * the slot alone. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_alias(sonde_watch *watch, uint32_t slot,
+                                                        const char *name,
+                                                        sonde_diag *diag);
 /* The catalogue of the slots, in which a slot is its own id. Borrowed until close. */
 SONDE_API const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *watch);
 /* The observer, for taps of one's own: add them before the first step. Each step is a call
@@ -124,13 +137,17 @@ SONDE_API void sonde_watch_see_due(sonde_watch *watch, uint32_t slot,
  * returned. view is borrowed for the call; any strides and any shape. A slot that is seen
  * again within a step has its next micro-batch.
  */
-static inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
-                                   const sonde_view *view)
+SONDE_API inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
+                                      const sonde_view *view)
 {
     if (watch->wants[slot] != 0) {
         sonde_watch_see_due(watch, slot, view);
     }
 }
+/* The value of a micro-batch and replica, each below its count in the options. */
+SONDE_API void sonde_watch_see_replica(sonde_watch *watch, uint32_t slot,
+                                       const sonde_view *view, int micro_batch,
+                                       int replica);
 /* The same for slots[i] and views[i], i < count, in this order: one call of C for a whole
  * step. A number that is not a slot is skipped. */
 SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,

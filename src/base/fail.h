@@ -28,6 +28,15 @@ SONDE_API sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what);
 #define sonde__fail_nomem(diag, what) ((void)sonde__fail_nomem(diag, what), SONDE_ENOMEM)
 #endif
 
+/* Returns SONDE_EINVAL from a function that was given NULL for what it needs. */
+#define SONDE__NEEDS(diag, given)                                                        \
+    do {                                                                                 \
+        if (!(given)) {                                                                  \
+            return sonde__fail((diag), SONDE_EINVAL, __func__,                           \
+                               "no NULL but for options", "an argument is NULL");        \
+        }                                                                                \
+    } while (0)
+
 /* Edit distance (Levenshtein) of two names, by their first 255 letters. */
 SONDE_API size_t sonde__edit_distance(const char *a, const char *b);
 

@@ -49,11 +49,19 @@ sonde_log_level sonde_log_get_level(void)
         const char *text = getenv("SONDE_LOG_LEVEL");
         sonde_log_level parsed = SONDE_LOG_INFO;
 
-        if (text == NULL || sonde_log_level_parse(text, &parsed, NULL) != SONDE_OK) {
-            parsed = SONDE_LOG_INFO;
+        const bool wrong =
+            text != NULL && sonde_log_level_parse(text, &parsed, NULL) != SONDE_OK;
+        const bool first = atomic_compare_exchange_strong_explicit(
+            &current_level, &level, (int)parsed, memory_order_relaxed,
+            memory_order_relaxed);
+
+        if (first && wrong) {
+            sonde_log(SONDE_LOG_WARNING, "log",
+                      "SONDE_LOG_LEVEL: unknown level '%.64s' (expected debug, info, "
+                      "warning, error, critical or off)",
+                      text);
         }
-        level = (int)parsed;
-        atomic_store_explicit(&current_level, level, memory_order_relaxed);
+        return first ? parsed : (sonde_log_level)level;
     }
     return (sonde_log_level)level;
 }

@@ -82,6 +82,16 @@ sonde_err sonde__folder_beside(const char *path, char **out, sonde_diag *diag)
     return SONDE_OK;
 }
 
+sonde_err sonde__check_home(const char *path, sonde_diag *diag)
+{
+    if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
+        return sonde__fail(diag, SONDE_EINVAL, path,
+                           "the whole path, or ./~ for a folder of that name",
+                           "'~' is not expanded");
+    }
+    return SONDE_OK;
+}
+
 /* The file that a link leads to; otherwise path. */
 static char *follow(const char *path)
 {
@@ -168,7 +178,11 @@ bool sonde__write_all(int fd, const void *bytes, size_t n)
 static sonde_err open_file(sonde__whole_file *file, const char *path, sonde_diag *diag)
 {
     struct stat about;
+    const sonde_err err = sonde__check_home(path, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     file->path = follow(path);
     if (file->path == NULL) {
         return sonde__fail_nomem(diag, "a file name");

@@ -94,6 +94,7 @@ static void destroy(sonde_hook *hook)
 sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
                             sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, options != NULL && out != NULL);
     sonde_err err = check_options(options, diag);
     sonde_hook *hook = NULL;
 
@@ -154,35 +155,41 @@ sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
 sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
                           const sonde_save_config *config, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && config != NULL);
     return sonde__observe_save(&hook->setup, collection, mode, config, diag);
 }
 
 sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
                             const sonde_reduction_config *config, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && config != NULL);
     return sonde__observe_reduce(&hook->setup, collection, config, diag);
 }
 
 sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && name != NULL);
     return sonde__observe_add_asked(&hook->setup, name, diag);
 }
 
 sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
                                        sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && name != NULL);
     return sonde__observe_remove_collection(&hook->setup, name, diag);
 }
 
 sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
                              const char *selector, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && collection != NULL && selector != NULL);
     return sonde__observe_include(&hook->setup, collection, selector, diag);
 }
 
 sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
                              const char *selector, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && collection != NULL && selector != NULL);
     return sonde__observe_exclude(&hook->setup, collection, selector, diag);
 }
 
@@ -190,6 +197,7 @@ sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
                                 const char *module, bool inputs, bool outputs,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && collection != NULL && module != NULL);
     return sonde__observe_add_module(&hook->setup, collection, module, inputs, outputs,
                                      diag);
 }
@@ -332,6 +340,7 @@ static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
 
 sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL);
     sonde_err err = SONDE_OK;
 
     if (hook->open) {
@@ -397,6 +406,7 @@ static void put_scalar(sonde_hook *hook, uint32_t id, double value);
 sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
                            sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, "hook", "a sonde_mode", "mode %d",
                            (int)mode);
@@ -541,6 +551,7 @@ static sonde_err find_scalar(sonde_hook *hook, const char *name, uint32_t *id,
 sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
                             sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, hook != NULL && name != NULL);
     uint32_t id = 0;
     sonde_err err = find_scalar(hook, name, &id, diag);
 

@@ -147,6 +147,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
                            const char *section, const sonde_hook_options *options,
                            sonde_hook **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text != NULL && name != NULL && out != NULL);
     const sonde__yaml_reader reader = {name, diag};
     sonde__yaml *tree = NULL;
     const sonde__yaml *root = NULL;
@@ -174,6 +175,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
 sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
                           sonde_hook **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, file != NULL && out != NULL);
     FILE *stream = fopen(file, "rb");
     char *text = NULL;
     size_t size = 0;

@@ -327,10 +327,14 @@ static sonde_err declare_base(const index_reader *reader, const char *name,
     if (sonde__trial_known(reader->trial, name, tensor)) {
         return SONDE_OK;
     }
+    sonde__observe_guess(&info);
     if (!find_shape(reader, name, &info)) {
         info.note = NO_SHAPE;
+        if (strstr(name, "weight") != NULL || strstr(name, "kernel") != NULL) {
+            info.rank = 2; /* rules judge matrices, and a weight is one in most cases */
+            info.shape[0] = info.shape[1] = 1;
+        }
     }
-    sonde__observe_guess(&info);
     return sonde__trial_declare(reader->trial, &info, tensor, reader->diag);
 }
 

@@ -61,8 +61,10 @@ const char *sonde_pass_name(sonde_pass pass)
 
 sonde_err sonde_catalogue_create(sonde_catalogue **out, sonde_diag *diag)
 {
-    sonde_catalogue *catalogue = sonde__calloc(1, sizeof *catalogue);
+    sonde_catalogue *catalogue = NULL;
 
+    SONDE__NEEDS(diag, out != NULL);
+    catalogue = sonde__calloc(1, sizeof *catalogue);
     if (catalogue == NULL) {
         return sonde__fail_nomem(diag, "a catalogue");
     }
@@ -85,7 +87,7 @@ void sonde_catalogue_destroy(sonde_catalogue *catalogue)
 
 uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue)
 {
-    return (uint32_t)catalogue->names.count;
+    return catalogue != NULL ? (uint32_t)catalogue->names.count : 0;
 }
 
 const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
@@ -215,6 +217,7 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
 {
     sonde_err err = SONDE_OK;
 
+    SONDE__NEEDS(diag, catalogue != NULL && info != NULL && id != NULL);
     if (info->name == NULL || info->name[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "catalogue", "a name",
                            "a tensor without a name");
@@ -308,12 +311,15 @@ static sonde_err fail_unknown(const sonde_catalogue *catalogue, const char *name
 sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *name,
                                uint32_t *id, sonde_diag *diag)
 {
-    const size_t length = strlen(name);
-    const size_t model = sonde__observe_model_prefix(name);
+    size_t length = 0, model = 0;
     sonde_err err = SONDE_OK;
-    char *spelt = sonde__malloc(length + sizeof "_0");
+    char *spelt = NULL;
     uint32_t found = SONDE__NO_NAME;
 
+    SONDE__NEEDS(diag, catalogue != NULL && name != NULL && id != NULL);
+    length = strlen(name);
+    model = sonde__observe_model_prefix(name);
+    spelt = sonde__malloc(length + sizeof "_0");
     if (spelt == NULL) {
         return sonde__fail_nomem(diag, "a name");
     }

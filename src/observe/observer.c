@@ -12,7 +12,10 @@
 #include "observe/observer_state.h"
 
 #include "base/macros.h"
+#include "tensor/convert.h"
 #include "tensor/hash.h"
+
+#include <sonde/log.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -218,6 +221,16 @@ void sonde_observer_look_on(sonde_observer *observer)
     }
 }
 
+/* Logs, once for an observer, that a value is ignored. */
+static void refuse(sonde_observer *observer, uint32_t id, const char *fault)
+{
+    if (!observer->complained) {
+        observer->complained = true;
+        sonde_log(SONDE_LOG_ERROR, "observe", "a value of '%s' is ignored: %s",
+                  sonde_catalogue_info(observer->catalogue, id)->name, fault);
+    }
+}
+
 void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_view *view,
                             const sonde_vitals *vitals, int micro_batch, int replica)
 {
@@ -225,9 +238,16 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
     sonde_vitals own;
+    const char *fault = NULL;
     uint64_t hash = 0;
 
     if (wanted == 0) {
+        return;
+    }
+    fault = sonde__tensor_view_fault(
+        view, vitals == NULL || (wanted & ~(unsigned)SONDE_HOW_VITALS) != 0);
+    if (fault != NULL) {
+        refuse(observer, id, fault);
         return;
     }
     seen.at = observer->at;
@@ -317,3 +337,8 @@ void sonde_observer_end_step(sonde_observer *observer)
     close_step(observer);
     set_next(observer, &observer->at);
 }
+
+extern inline bool sonde_observer_begin_step(sonde_observer *observer,
+                                             const sonde_observer_gate *gate,
+                                             const sonde_coordinate *at);
+extern inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uint32_t id);

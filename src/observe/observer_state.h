@@ -62,6 +62,7 @@ struct sonde_observer {
     sonde_coordinate at;  /* of the step that is on */
     sonde_call_shape shape;
     bool bound, stepping, global, extending;
+    bool complained; /* of an invalid view */
 };
 
 /* sonde_observer_add of ids that were selected already: ascending, each once, copied; may

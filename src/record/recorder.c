@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/whole_file.h"
 
 #include <sonde/log.h>
 
@@ -45,6 +46,9 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
     if (options->path == NULL || options->path[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "path", "a folder for the run",
                            "no path is given");
+    }
+    if (sonde__check_home(options->path, diag) != SONDE_OK) {
+        return SONDE_EINVAL;
     }
     if (options->world < 0 || options->rank < 0 || options->rank >= world) {
         return sonde__fail(diag, SONDE_EINVAL, "rank", "0 to world - 1",

@@ -29,7 +29,7 @@
 enum {
     VERSION = 1,
     PATH_ROOM = 4096,
-    AHEAD = 8 * 1024 * 1024 /* bytes whose pages are made before the producer comes */
+    AHEAD = 32 * 1024 * 1024 /* bytes whose pages are made before the producer comes */
 };
 static const char MAGIC[8] = {'S', 'O', 'N', 'D', 'E', 'R', 'N', 'G'};
 

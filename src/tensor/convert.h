@@ -63,6 +63,10 @@ SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, siz
 /* Writes a view's elements, row-major; whole_status has the error. */
 void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
 
+/* What is wrong with a view whose data is to be read (data: if its data is as well), for a
+ * message; NULL if nothing is. */
+SONDE_API const char *sonde__tensor_view_fault(const sonde_view *view, bool data);
+
 /* --- walking (view.c) ------------------------------------------------------------- */
 
 /*

@@ -15,13 +15,39 @@ sonde_view sonde_view_of(sonde_dtype dtype, int rank, const int64_t *shape, void
     sonde_view view = {.dtype = dtype, .rank = rank, .data = data};
     int64_t stride = 1;
 
-    assert(rank >= 0 && rank <= SONDE_MAX_DIMS);
+    if (rank > SONDE_MAX_DIMS || (rank > 0 && shape == NULL)) {
+        view.rank = SONDE_MAX_DIMS + 1; /* which nothing accepts */
+        return view;
+    }
     for (int d = rank - 1; d >= 0; d--) {
         view.shape[d] = shape[d];
         view.stride[d] = stride;
-        stride *= shape[d];
+        stride = (int64_t)((uint64_t)stride * (uint64_t)shape[d]); /* any shape */
     }
     return view;
+}
+
+const char *sonde__tensor_view_fault(const sonde_view *view, bool data)
+{
+    int64_t bytes = (int64_t)sizeof(double) * 2, count = 1;
+
+    if (view == NULL) {
+        return "no view";
+    }
+    if ((unsigned)view->dtype >= SONDE_DTYPE_COUNT) {
+        return "an unknown dtype";
+    }
+    if (view->rank < 0 || view->rank > SONDE_MAX_DIMS) {
+        return "a rank that is not 0 to 8";
+    }
+    for (int d = 0; d < view->rank; d++) {
+        count = view->shape[d] == 0 ? 0 : count;
+        if (view->shape[d] < 0 ||
+            __builtin_mul_overflow(bytes, SONDE_MAX(view->shape[d], 1), &bytes)) {
+            return "a dimension that is negative, or a shape that no memory holds";
+        }
+    }
+    return data && count > 0 && view->data == NULL ? "no data" : NULL;
 }
 
 int64_t sonde_view_count(const sonde_view *view)

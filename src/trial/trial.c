@@ -5,6 +5,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/whole_file.h"
 #include "trial/foreign.h"
 #include "trial/generations.h"
 #include "trial/index_file.h"
@@ -224,6 +225,9 @@ static sonde_err check_path(const char *path, sonde_diag *diag)
     if (strlen(path) > MOST_PATH) {
         return sonde__fail(diag, SONDE_EINVAL, "trial", "at most 3840 bytes",
                            "a path of %zu bytes", strlen(path));
+    }
+    if (sonde__check_home(path, diag) != SONDE_OK) {
+        return SONDE_EINVAL;
     }
     if (stat(path, &about) != 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");

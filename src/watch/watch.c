@@ -11,6 +11,9 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "hook/hook_state.h"
+#include "tensor/convert.h"
+
+#include <sonde/log.h>
 #include "observe/tensor_roles.h"
 
 #include <stdio.h>
@@ -44,7 +47,9 @@ typedef struct watch {
     uint8_t *zeros;
     size_t zero_capacity;
     bool attached, ruled, bound, open; /* completed parts of the first step */
-    bool calls;                        /* the program's own taps expect begin_call */
+    sonde_call_shape shape;
+    bool complained; /* of an invalid value */
+    bool calls;      /* the program's own taps expect begin_call */
     bool stepping, due;
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
@@ -88,16 +93,20 @@ static void destroy(watch *made)
 sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **out,
                              sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, out != NULL);
     watch *made = sonde__calloc(1, sizeof *made);
     sonde_err err = SONDE_OK;
 
     if (made == NULL) {
         return sonde__fail_nomem(diag, "a watch");
     }
+    made->shape = (sonde_call_shape){1, 1, 1};
     if (options != NULL) {
         made->rules = options->rules;
         made->rules_every = options->rules_every;
         made->rules_raw_every = options->rules_raw_every;
+        made->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
+        made->shape.replicas = SONDE_MAX(options->replicas, 1);
     }
     err = sonde_catalogue_create(&made->catalogue, diag);
     if (err != SONDE_OK) {
@@ -137,11 +146,14 @@ sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char 
 
 const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *face)
 {
-    return self_const(face)->catalogue;
+    return face != NULL ? self_const(face)->catalogue : NULL;
 }
 
 sonde_observer *sonde_watch_observer(sonde_watch *face)
 {
+    if (face == NULL) {
+        return NULL;
+    }
     self(face)->calls = true;
     return self(face)->observer;
 }
@@ -198,6 +210,7 @@ static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
 sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
                           uint32_t *slot_out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, face != NULL && info != NULL && slot_out != NULL);
     watch *on = self(face);
     sonde_tensor_info own = *info;
     const uint32_t count = sonde_catalogue_count(on->catalogue);
@@ -229,6 +242,7 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
                                const sonde_view *view, uint32_t *slot_out,
                                sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, face != NULL && name != NULL && view != NULL && slot_out != NULL);
     sonde_tensor_info info = {
         .name = name, .role = SONDE_ROLE_OTHER, .dtype = view->dtype, .rank = view->rank};
 
@@ -236,10 +250,51 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
     return sonde_watch_add(face, &info, slot_out, diag);
 }
 
+sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
+                              size_t count, uint32_t *slots, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    SONDE__NEEDS(diag, face != NULL && (count == 0 || (infos != NULL && slots != NULL)));
+    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+        err = sonde_watch_add(face, &infos[i], &slots[i], diag);
+    }
+    return err;
+}
+
 /* Whether a slot was added. */
 static bool is_slot(const watch *on, uint32_t id)
 {
     return id < sonde_catalogue_count(on->catalogue) && on->slots[id].added;
+}
+
+sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *name,
+                                sonde_diag *diag)
+{
+    watch *on = self(face);
+    sonde_tensor_info info;
+    uint32_t id = 0;
+    sonde_err err = SONDE_OK;
+
+    SONDE__NEEDS(diag, face != NULL && name != NULL);
+    if (!is_slot(on, named)) {
+        return sonde__fail(diag, SONDE_ERANGE, name, "a slot", "a name for slot %lu",
+                           (unsigned long)named);
+    }
+    err = reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    on->slots[sonde_catalogue_count(on->catalogue)] = (slot){.step = -1};
+    info = *sonde_catalogue_info(on->catalogue, named);
+    info.name = name;
+    info.same_as = named;
+    err = declare(on, &info, &id, diag);
+    if (err == SONDE_OK && on->bound) {
+        err = extend(on, diag);
+    }
+    on->slots[id].added = err == SONDE_OK || on->slots[id].added;
+    return err;
 }
 
 static update *make_update(const sonde_tensor_info *info)
@@ -269,6 +324,7 @@ static update *make_update(const sonde_tensor_info *info)
 sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
                                  uint32_t *slot_out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, face != NULL && slot_out != NULL);
     static const char prefix[] = "update/";
     watch *on = self(face);
     sonde_tensor_info info;
@@ -314,8 +370,7 @@ error:
 
 static sonde_err bind(watch *started, sonde_diag *diag)
 {
-    static const sonde_call_shape shape = {1, 1, 1};
-    const sonde_err err = sonde_observer_bind(started->observer, &shape, diag);
+    const sonde_err err = sonde_observer_bind(started->observer, &started->shape, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -364,6 +419,7 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 
 sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, face != NULL);
     watch *on = self(face);
     sonde_err err = SONDE_OK;
 
@@ -402,7 +458,7 @@ void sonde_watch_end_step(sonde_watch *face)
 {
     watch *on = self(face);
 
-    if (!on->stepping) {
+    if (face == NULL || !on->stepping) {
         return;
     }
     if (on->due) {
@@ -453,12 +509,19 @@ static bool show_update(update *shown, const sonde_view *view)
     return true;
 }
 
-void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
+/* Logs, once for a watch, that a value is ignored. */
+static void refuse(watch *on, uint32_t id, const char *fault)
 {
-    watch *on = self(face);
-    slot *seen = &on->slots[id];
-    const sonde_vitals *vitals = NULL;
+    if (!on->complained) {
+        on->complained = true;
+        sonde_log(SONDE_LOG_ERROR, "watch", "a value of '%s' is ignored: %s",
+                  sonde_catalogue_info(on->catalogue, id)->name, fault);
+    }
+}
 
+/* A slot at its first value of a step. */
+static void renew(const watch *on, slot *seen)
+{
     if (seen->step != on->at.global_step) {
         seen->step = on->at.global_step;
         seen->count = 0;
@@ -467,31 +530,72 @@ void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
             seen->update->kept = false;
         }
     }
+}
+
+/* Observes a value; micro_batch -1: the next one. */
+static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
+                int replica)
+{
+    slot *seen = &on->slots[id];
+    const char *fault = sonde__tensor_view_fault(view, true);
+    const sonde_vitals *vitals = NULL;
+
+    if (fault != NULL) {
+        refuse(on, id, fault);
+        return;
+    }
+    renew(on, seen);
     if (seen->update != NULL) {
         if (!show_update(seen->update, view)) {
             return;
         }
         view = &seen->update->after;
     }
-    if ((face->wants[id] & SONDE_HOW_VITALS) != 0) {
+    if ((on->face.wants[id] & SONDE_HOW_VITALS) != 0) {
         sonde_vitals_of(view, &seen->vitals);
         seen->known = true;
         vitals = &seen->vitals;
     }
-    sonde_observer_observe(on->observer, id, view, vitals, seen->count++, 0);
+    sonde_observer_observe(on->observer, id, view, vitals,
+                           micro_batch >= 0 ? micro_batch : seen->count++, replica);
 }
+
+void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
+{
+    if (face != NULL && is_slot(self(face), id)) {
+        see(self(face), id, view, -1, 0);
+    }
+}
+
+void sonde_watch_see_replica(sonde_watch *face, uint32_t id, const sonde_view *view,
+                             int micro_batch, int replica)
+{
+    watch *on = self(face);
+
+    if (face == NULL || !is_slot(on, id) || face->wants[id] == 0) {
+        return;
+    }
+    if (micro_batch < 0 || micro_batch >= on->shape.micro_batches || replica < 0 ||
+        replica >= on->shape.replicas) {
+        refuse(on, id, "its micro-batch or replica is not below that of the options");
+        return;
+    }
+    see(on, id, view, micro_batch, replica);
+}
+
+extern inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
+                                   const sonde_view *view);
 
 void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
                          const sonde_view *views, size_t count)
 {
     const watch *on = self(face);
-    const uint32_t most = sonde_catalogue_count(on->catalogue);
 
-    if (!on->due) {
+    if (face == NULL || !on->due || slots == NULL || views == NULL) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        if (slots[i] < most && on->slots[slots[i]].added) {
+        if (is_slot(on, slots[i])) {
             sonde_watch_see(face, slots[i], &views[i]);
         }
     }
@@ -500,6 +604,7 @@ void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
 sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
                              sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, face != NULL && name != NULL);
     sonde_hook *hook = self(face)->hook;
 
     return hook != NULL ? sonde_hook_scalar(hook, name, value, diag) : SONDE_OK;
@@ -507,14 +612,14 @@ sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
 
 sonde_coordinate sonde_watch_where(const sonde_watch *face)
 {
-    return self_const(face)->at;
+    return face != NULL ? self_const(face)->at : (sonde_coordinate){0};
 }
 
 bool sonde_watch_vitals(const sonde_watch *face, uint32_t id, sonde_vitals *vitals)
 {
     const watch *on = self_const(face);
 
-    if (!is_slot(on, id) || !on->slots[id].known ||
+    if (face == NULL || vitals == NULL || !is_slot(on, id) || !on->slots[id].known ||
         on->slots[id].step != on->at.global_step) {
         return false;
     }

@@ -51,3 +51,11 @@ run 0 "$sonde" verify "$runs/smdebug"
 grep -q 'no checksums of values' "$out" || fail "verify of smdebug: $(cat "$out")"
 run 0 "$sonde" verify "$runs/smdebug" --json
 grep -q '"unchecked": true' "$out" || fail "verify --json: $(cat "$out")"
+
+# --- a path that only a shell expands ----------------------------------------------------
+run 2 "$sonde" ls "~/run"
+grep -q "'~' is not expanded" "$err" || fail "ls ~/run: $(cat "$err")"
+run 2 "$sonde" export "$runs/v1" "~/out.csv" --to csv
+run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --record "~/run"
+grep -q "'~' is not expanded" "$err" || fail "--record ~/run: $(cat "$err")"
+[ ! -e "~" ] || fail "a folder called ~"

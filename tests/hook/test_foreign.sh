@@ -60,3 +60,10 @@ assert all(means[s] == value(s, "loss")[0] for s in (0, 3, 20, 40))
 END
 run 2 "$example" run 10
 grep -q '^error: run: ' "$err" || fail "a run that is there: $(cat "$err")"
+# examples/foreign_judged: recorded and judged by one declaration of each tensor
+judged=$SONDE_BIN/../examples/foreign_judged
+run 0 "$judged" calm
+tail -1 "$out" | grep -q '^0 findings; loss after 200 steps: ' || fail "$(cat "$out")"
+run 1 "$judged" wild 3
+grep -q '^step [0-9]*: NonFinite: ' "$out" || fail "a loss that diverges: $(cat "$out")"
+[ -s wild/findings/NonFinite.jsonl ] || fail "the findings are not in the run"

@@ -281,6 +281,45 @@ static void it_is_followed(void **state)
 #define EVENTS_0 "events/000000000000/000000000000_worker_0.tfevents"
 #define INDEX_0 "index/000000000/000000000000_worker_0.json"
 
+/* An index file of a step at which nothing was saved. */
+static void write_step(int64_t step)
+{
+    char name[200];
+    FILE *file = NULL;
+
+    (void)snprintf(name, sizeof name, "index/%09lld", (long long)step / 1000);
+    (void)mkdir(in_run(name), 0777);
+    (void)snprintf(name, sizeof name, "index/%09lld/%012lld_worker_0.json",
+                   (long long)step / 1000, (long long)step);
+    file = writer_file(in_run(name), "w");
+    assert_true(fprintf(file, "{\"meta\": {\"mode\": \"GLOBAL\", \"mode_step\": %lld}}",
+                        (long long)step) > 0 &&
+                fclose(file) == 0);
+}
+
+/* Worker 1 never comes: once more than 1,000 steps wait, half of them are over. */
+static void a_worker_that_never_comes_is_given_up(void **state)
+{
+    sonde_trial *trial = NULL;
+
+    (void)state;
+    copy("collections/000000000/worker_0_collections.json");
+    (void)mkdir(in_run("index"), 0777);
+    for (int64_t step = 0; step < 1000; step++) {
+        write_step(step);
+    }
+    trial = trial_opened(test_run);
+    assert_int_equal(sonde_trial_has_passed_step(trial, 0, SONDE_MODE_GLOBAL),
+                     SONDE_STEP_NOT_YET);
+    write_step(1000);
+    assert_true(trial_refreshed(trial));
+    assert_int_equal(sonde_trial_has_passed_step(trial, 499, SONDE_MODE_GLOBAL),
+                     SONDE_STEP_UNAVAILABLE);
+    assert_int_equal(sonde_trial_has_passed_step(trial, 500, SONDE_MODE_GLOBAL),
+                     SONDE_STEP_NOT_YET);
+    sonde_trial_close(trial);
+}
+
 static void overwrite(const char *name, long at, int byte)
 {
     FILE *file = writer_file(in_run(name), "r+");
@@ -405,6 +444,7 @@ int main(void)
         cmocka_unit_test(collections_are_names_and_patterns),
         cmocka_unit_test(the_rest_of_a_trial_works_too),
         ON_ITS_OWN(it_is_followed),
+        ON_ITS_OWN(a_worker_that_never_comes_is_given_up),
         ON_ITS_OWN(damaged_records_are_refused),
         ON_ITS_OWN(damaged_files_are_told_of),
         cmocka_unit_test(opening_survives_every_failed_allocation),

@@ -43,6 +43,7 @@ static void reductions_are_statistics_of_their_tensor(void **state)
     }
     assert_int_equal(info_of(trial, "Net_fc.weight")->role, SONDE_ROLE_WEIGHT);
     assert_int_equal(info_of(trial, "gradient/Net_fc.weight")->role, SONDE_ROLE_GRADIENT);
+    assert_int_equal(info_of(trial, "gradient/Net_fc.weight")->rank, 2);
     assert_int_equal(sonde_trial_has(trial, gradient, &where), SONDE_HOW_VITALS);
     assert_int_equal(sonde_trial_vitals(trial, gradient, &where, &vitals, NULL),
                      SONDE_OK);

@@ -567,12 +567,59 @@ def dropout():
     case("dropout.d", "DropoutGrad", [("dy", x)], [("dx", x)], number=(0.4, 0.0))
 
 
+# --- functions of two values -----------------------------------------------------------
+
+
+def pairs():
+    """Every row of src/nn/ops/pair.c."""
+    torch.manual_seed(24)
+    none = {"reduction": "none"}
+    sigmoid, target = torch.sigmoid, lambda b: (b > 0).float()
+    rows = [
+        ("Sub", torch.sub, {}, None, None), ("Div", torch.div, {}, None, None),
+        ("Maximum", torch.maximum, {}, None, None), ("Minimum", torch.minimum, {}, None, None),
+        ("MseLoss", lambda a, b: F.mse_loss(a, b, **none), {}, None, None),
+        ("L1Loss", lambda a, b: F.l1_loss(a, b, **none), {}, None, None),
+        ("SmoothL1Loss", lambda a, b: F.smooth_l1_loss(a, b, beta=0.7, **none),
+         {"number": (0.7, 0.0)}, None, None),
+        ("HuberLoss", lambda a, b: F.huber_loss(a, b, delta=0.7, **none),
+         {"number": (0.7, 0.0)}, None, None),
+        ("BceLoss", lambda a, b: F.binary_cross_entropy(a, b, **none), {}, sigmoid, target),
+        ("BceWithLogitsLoss", lambda a, b: F.binary_cross_entropy_with_logits(a, b, **none), {},
+         None, sigmoid),
+        ("SoftMarginLoss", lambda a, b: torch.log1p(torch.exp(-b * a)), {}, None, torch.sign),
+        ("KlDiv", lambda a, b: F.kl_div(a, b, **none), {}, None, sigmoid),
+    ]
+    for i, (kind, function, attrs, of_a, of_b) in enumerate(rows):
+        for what in ("plain", "nan", "broadcast") if i < 4 else ("plain", "nan"):
+            a = randn(3, 7) if of_a is None else of_a(randn(3, 7))
+            b = randn(*((7,) if what == "broadcast" else (3, 7)))
+            b = b if of_b is None else of_b(b)
+            if what == "nan":
+                poisoned(a, (4, NAN))
+                if kind == "BceLoss":  # PyTorch's own refuses NaN
+                    def function(a, b):
+                        return (b - 1) * torch.log(1 - a).clamp(-100) - b * a.log().clamp(-100)
+            a.requires_grad_(), b.requires_grad_()
+            y = function(a, b)
+            dy = randn(*y.shape)
+            name = f"pair{i}.{what}"
+            case(name, kind, [("a", a), ("b", b)], [("y", y)], **attrs)
+            if what == "broadcast":
+                continue  # the slopes have y's shape; finite differences have the sums
+            for which, leaf in (("A", a), ("B", b)):
+                slope = None if kind in ("BceLoss", "SoftMarginLoss") and which == "B" else \
+                    grad(function(a, b), [leaf], dy)[0]
+                case(f"{name}.d{which}", f"{kind}Grad{which}", [("dy", dy), ("a", a), ("b", b)],
+                     [("d", slope)], **attrs)
+
+
 def main():
     torch.manual_seed(20)
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
-                  row_norms, dropout):
+                  row_norms, dropout, pairs):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

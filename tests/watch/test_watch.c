@@ -506,9 +506,61 @@ static void memory_runs_out(void **state)
     }
 }
 
+/* --- arguments that make no sense ------------------------------------------------------ */
+
+static void test_null_and_garbage(void **state)
+{
+    static float value = 1.0F;
+    sonde_watch *watch = watch_of(NULL, NULL);
+    sonde_tensor_info wrong = {.name = "a", .dtype = SONDE_F32, .rank = 1, .shape = {3}};
+    sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value), far = {.rank = 12};
+    void (*see)(sonde_watch *, uint32_t, const sonde_view *) = sonde_watch_see;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    assert_int_equal(sonde_watch_create(NULL, NULL, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_hook_create(NULL, NULL, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_add(watch, NULL, &slot, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_add(NULL, &wrong, &slot, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_add_view(watch, NULL, &view, &slot, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_add_view(watch, "far", &far, &slot, NULL), SONDE_ESHAPE);
+    wrong.dtype = (sonde_dtype)99;
+    assert_int_equal(sonde_watch_add(watch, &wrong, &slot, NULL), SONDE_EDTYPE);
+    wrong.dtype = SONDE_F32;
+    wrong.shape[0] = -3;
+    assert_int_equal(sonde_watch_add(watch, &wrong, &slot, NULL), SONDE_ESHAPE);
+    wrong.shape[0] = INT64_MAX;
+    assert_int_equal(sonde_watch_add(watch, &wrong, &slot, NULL), SONDE_ESHAPE);
+    must(sonde_watch_add_view(watch, "loss", &view, &slot, &diag));
+    assert_int_equal(sonde_watch_add_all(watch, NULL, 1, &other, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_add_alias(watch, 77, "b", NULL), SONDE_ERANGE);
+    must(sonde_watch_add_alias(watch, slot, "cost", &diag));
+    assert_int_equal(sonde_watch_add_view(watch, "cost", &view, &other, NULL),
+                     SONDE_EEXIST);
+    assert_int_equal(sonde_watch_begin_step(NULL, SONDE_MODE_TRAIN, NULL), SONDE_EINVAL);
+    must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+    sonde_watch_see_due(watch, slot, NULL);
+    sonde_watch_see_due(watch, slot, &far);
+    far = view;
+    far.data = NULL;
+    sonde_watch_see_due(watch, slot, &far);
+    far.dtype = (sonde_dtype)99;
+    sonde_watch_see_due(watch, slot, &far);
+    sonde_watch_see_due(watch, 1000, &view);
+    sonde_watch_see_replica(watch, slot, &view, 0, 5);
+    sonde_watch_see_replica(watch, slot, &view, 0, 0);
+    sonde_watch_see_all(watch, NULL, NULL, 3);
+    see(watch, slot, &view);
+    sonde_watch_end_step(watch);
+    sonde_watch_end_step(NULL);
+    assert_null(sonde_watch_catalogue(NULL));
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_null_and_garbage),
         cmocka_unit_test_setup_teardown(values_are_those_of_vitals_of, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(findings_are_those_of_the_run, make_folder,

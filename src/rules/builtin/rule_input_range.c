@@ -3,12 +3,14 @@
  *
  * Fires when a floating-point input has a root mean square above `threshold` at
  * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised ones
- * about 1. Evidence: vital signs of inputs.
+ * about 1. Inputs whose names say that they are targets, labels or rewards are not judged.
+ * Evidence: vital signs of inputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct range {
     const char *tensor_regex;
@@ -30,7 +32,10 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return sonde__builtin_wants_chosen(
         run, id,
         info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype));
+            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype) &&
+            strcasestr(info->name, "target") == NULL &&
+            strcasestr(info->name, "label") == NULL &&
+            strcasestr(info->name, "reward") == NULL);
 }
 
 static void step(sonde_rule_run *run)

@@ -126,8 +126,10 @@ static void judge_dropout(sonde_rule_run *run, size_t i, bool training)
     tensor_memory *memory = tensors[i].memory;
     bool off = false;
 
-    if (memory->input == SIZE_MAX || tensors[memory->input].vitals == NULL) {
-        return;
+    if (memory->input == SIZE_MAX || tensors[memory->input].vitals == NULL ||
+        tensors[memory->input].vitals->l1 <= 0.0 ||
+        sonde__builtin_bad(tensors[memory->input].vitals) > 0) {
+        return; /* nothing to drop */
     }
     off = is_off(tensors[i].vitals, tensors[memory->input].vitals);
     if (training) {
@@ -158,8 +160,8 @@ static void judge_buffer(sonde_rule_run *run, size_t i)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     tensor_memory *memory = tensors[i].memory;
     const sonde_vitals *v = tensors[i].vitals;
-    const bool same =
-        memory->has_before && sonde__builtin_same_vitals(v, &memory->before);
+    const bool same = memory->has_before && sonde__builtin_bad(v) == 0 &&
+                      sonde__builtin_same_vitals(v, &memory->before);
 
     if (!state->evaluated) {
         memory->steady = memory->steady || same;

@@ -75,13 +75,16 @@ static void find_trained(sonde_rule_run *run)
     }
 }
 
+/* A few values may shrink by the same factor by chance. */
+enum { ENOUGH = 8 };
+
 /* True if all values were multiplied by the same factor of 0.5 ... 1: weight decay. The
  * sums are of float32 values, each rounded once. */
 static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
 {
     const double by = now->l1 / before->l1;
 
-    return by > 0.5 && by < 1.0 && before->l1 > 0.0 &&
+    return now->count >= ENOUGH && by > 0.5 && by < 1.0 && before->l1 > 0.0 &&
            fabs(now->abs_max - by * before->abs_max) < 1e-6 * before->abs_max &&
            fabs(now->sumsq - by * by * before->sumsq) < 1e-6 * before->sumsq;
 }

@@ -124,7 +124,8 @@ static double take_means(sonde_rule_tensor *tensors, size_t count)
         tensor_memory *memory = tensors[i].memory;
 
         memory->seen = tensors[i].need == GRADIENTS && v != NULL &&
-                       sonde__builtin_bad(v) == 0 && v->count > 0;
+                       sonde__builtin_bad(v) == 0 && v->count > 0 &&
+                       !isnan(v->l1); /* NaN: smdebug saved other statistics */
         if (memory->seen) {
             const uint64_t n = sonde__builtin_nonzero(v);
 
