@@ -101,6 +101,10 @@ SONDE_API const char *sonde_stat_name(sonde_stat stat);
 SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat *stat,
                                                    sonde_diag *diag);
 
+/* SONDE_EINVAL: SONDE_ISA in the environment, which caps the instruction set of kernels, is
+ * neither generic, avx2 nor avx512. */
+SONDE_API SONDE_CHECKED sonde_err sonde_isa_check(sonde_diag *diag);
+
 #ifdef __cplusplus
 }
 #endif

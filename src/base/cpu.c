@@ -5,6 +5,8 @@
  * lacks.
  */
 #include "base/cpu.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <limits.h>
 #include <sched.h>
@@ -68,6 +70,19 @@ sonde__isa sonde__cpu_isa(void)
 const char *sonde__isa_name(void)
 {
     return isa_names[sonde__cpu_isa()];
+}
+
+sonde_err sonde__cpu_isa_check(sonde_diag *diag)
+{
+    const char *cap = getenv("SONDE_ISA");
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(isa_names); i++) {
+        if (cap == NULL || cap[0] == '\0' || strcmp(cap, isa_names[i]) == 0) {
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, "SONDE_ISA", "generic, avx2 or avx512", "'%s'",
+                       cap);
 }
 
 /* === processors ===================================================================== */

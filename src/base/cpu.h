@@ -4,7 +4,7 @@
 #ifndef SONDE_BASE_CPU_H
 #define SONDE_BASE_CPU_H
 
-#include <sonde/export.h>
+#include <sonde/error.h>
 
 typedef enum sonde__isa {
     SONDE__GENERIC = 0,
@@ -14,6 +14,8 @@ typedef enum sonde__isa {
 /* The best that the processor supports and SONDE_ISA allows; determined once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
+/* SONDE_EINVAL: SONDE_ISA names no instruction set. */
+SONDE_API SONDE_CHECKED sonde_err sonde__cpu_isa_check(sonde_diag *diag);
 /* Processors this process may use, at least 1: those of its affinity mask, or fewer if a
  * cgroup (version 1 or 2) limits its processor time. */
 SONDE_API int sonde__cpu_count(void);

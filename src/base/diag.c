@@ -4,6 +4,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
@@ -97,6 +98,22 @@ size_t sonde__edit_distance(const char *a, const char *b)
     return row[nb];
 }
 
+/* Whether name is the first letters of the words of candidate: lr of learning_rate. */
+static bool is_initials(const char *name, const char *candidate)
+{
+    size_t words = 0;
+
+    for (const char *c = candidate; *c != '\0'; c++) {
+        if (c == candidate || c[-1] == '_' || c[-1] == '-') {
+            if (name[words] == '\0' || name[words] != *c) {
+                return false;
+            }
+            words++;
+        }
+    }
+    return words > 1 && name[words] == '\0';
+}
+
 const char *sonde_diag_nearest(const char *name, const char *const *candidates,
                                size_t count)
 {
@@ -106,6 +123,9 @@ const char *sonde_diag_nearest(const char *name, const char *const *candidates,
     for (size_t i = 0; i < count; i++) {
         const size_t distance = sonde__edit_distance(name, candidates[i]);
 
+        if (is_initials(name, candidates[i])) {
+            return candidates[i];
+        }
         if (distance < best_distance) {
             best_distance = distance;
             best = candidates[i];

@@ -141,7 +141,7 @@ void cli_compile_progress(void *user, int done, int total);
 
 /* --- Ctrl-C ----------------------------------------------------------------------- */
 
-/* From now on SIGINT and SIGTERM only set a flag; a second one ends the process at once. */
+/* From now on SIGINT, SIGTERM and SIGHUP (a lost terminal) only set a flag; a second one ends the process at once. */
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
 

@@ -75,8 +75,8 @@ static void print_json(const sonde_finding *finding, int epoch)
 
     (void)sonde_finding_json(finding, line, sizeof line);
     sonde_text_add(cli_json()->text, "{\"event\": \"finding\", ");
-    if (epoch > 0) { /* from 0, as in the events of epochs */
-        sonde_text_format(cli_json()->text, "\"epoch\": %d, ", epoch - 1);
+    if (epoch > 0) {
+        sonde_text_format(cli_json()->text, "\"epoch\": %d, ", epoch);
     }
     sonde_text_add(cli_json()->text, line + 1);
     cli_json_print("\n");

@@ -70,6 +70,8 @@ static sonde_err fetch(const char *name, const char *dir, bool quiet, sonde_diag
     return err;
 }
 
+static const char stand_in[] = "fashion-synth";
+
 /* The stand-in, in the cache: drawn once. */
 static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
 {
@@ -95,8 +97,12 @@ static sonde_err provide(sonde_nn_job_info *info, bool quiet, sonde_diag *diag)
     const char *name = info->data_name;
     sonde_diag fetching = {0};
     char path[4096], line[SONDE_DIAG_LINE];
-    const sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);
+    sonde_err err = SONDE_OK;
 
+    if (strcmp(name, stand_in) == 0) {
+        return draw_stand_in(name, diag);
+    }
+    err = sonde_nn_data_cache(name, path, sizeof path, diag);
     if (err != SONDE_OK || fetch(name, path, quiet, &fetching) == SONDE_OK) {
         return err;
     }
@@ -104,12 +110,11 @@ static sonde_err provide(sonde_nn_job_info *info, bool quiet, sonde_diag *diag)
         *diag = fetching;
         return SONDE_EINTERRUPTED;
     }
-    cli_warn(
-        "%s cannot be fetched (%s); training uses a drawn stand-in, 'fashion-synth': "
-        "accuracy on it does not apply to %s",
-        name, sonde_diag_line(&fetching, line, sizeof line), name);
-    info->data_name = "fashion-synth";
-    return draw_stand_in(info->data_name, diag);
+    cli_warn("%s cannot be fetched (%s); a drawn stand-in is used, '%s': "
+             "accuracy on it does not apply to %s",
+             name, sonde_diag_line(&fetching, line, sizeof line), stand_in, name);
+    info->data_name = stand_in;
+    return draw_stand_in(stand_in, diag);
 }
 
 sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
@@ -122,11 +127,13 @@ sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
         info->data_path = "";
     }
     err = sonde_nn_job_open_data(job, split, out, diag);
-    if (err == SONDE_ENOTFOUND && info->data_path[0] == '\0') {
-        err = provide(info, quiet, diag);
-        if (err == SONDE_OK) {
-            err = sonde_nn_job_open_data(job, split, out, diag);
-        }
+    if (err != SONDE_ENOTFOUND || info->data_path[0] != '\0' ||
+        sonde_nn_dataset_class_names(info->data_name) == NULL) {
+        return err; /* an unknown name is not fetched */
     }
-    return err;
+    err = provide(info, quiet, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_job_open_data(job, split, out, diag);
 }

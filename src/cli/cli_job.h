@@ -20,7 +20,8 @@ sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *
 
 /*
  * A split of the job's data. Data that is not there is fetched into the cache; if that fails, a
- * stand-in is drawn there, with a warning. Samples must have the model's shape.
+ * stand-in is drawn there, with a warning, and the job names it. Samples must have the model's
+ * shape.
  */
 sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
                         sonde_nn_dataset **out, sonde_diag *diag);

@@ -103,7 +103,7 @@ static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag
                                     .y_label = "Loss",
                                     .smooth = run->losses->count > 200 ? 0.98 : 0.0};
 
-    return run->losses->count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
+    return sonde_plot_curves(path, &plot, diag);
 }
 
 sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
@@ -121,29 +121,44 @@ sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
     return sonde_plot_confusion(path, &plot, diag);
 }
 
-sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag)
+static sonde_err draw_matrix(const cli_pictures *run, const char *path, sonde_diag *diag)
 {
-    char path[4096];
-    const bool images = sonde_nn_dataset_get_traits(run->train)->rank == 3;
-    sonde_err err = cli_join(run->out, "samples.png", path, sizeof path, diag);
+    return cli_draw_confusion(path, run->matrix,
+                              run->test != NULL ? run->test : run->train,
+                              "Confusion matrix", diag);
+}
 
-    if (err == SONDE_OK && images) {
-        err = draw_samples(run, path, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_join(run->out, "loss.png", path, sizeof path, diag);
-    }
-    if (err == SONDE_OK) {
-        err = draw_loss(run, path, diag);
-    }
-    if (err == SONDE_OK && run->matrix != NULL) {
-        err = cli_join(run->out, "confusion.png", path, sizeof path, diag);
+/* A picture that cannot be drawn is a warning. */
+void cli_draw_pictures(const cli_pictures *run, cli_list *drawn)
+{
+    const struct {
+        const char *name;
+        bool due;
+        sonde_err (*draw)(const cli_pictures *run, const char *path, sonde_diag *diag);
+    } pictures[] = {
+        {"samples.png", sonde_nn_dataset_get_traits(run->train)->rank == 3, draw_samples},
+        {"loss.png", run->losses->count > 0, draw_loss},
+        {"confusion.png", run->matrix != NULL, draw_matrix}};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(pictures); i++) {
+        char path[4096], line[SONDE_DIAG_LINE];
+        sonde_diag diag = {0};
+        sonde_err err = SONDE_OK;
+
+        if (!pictures[i].due) {
+            continue;
+        }
+        err = cli_join(run->out, pictures[i].name, path, sizeof path, &diag);
         if (err == SONDE_OK) {
-            err = cli_draw_confusion(path, run->matrix, run->test, "Confusion matrix",
-                                     diag);
+            err = pictures[i].draw(run, path, &diag);
+        }
+        if (err == SONDE_OK) {
+            drawn->text[drawn->count++] = pictures[i].name;
+        } else {
+            cli_warn("no %s: %s", pictures[i].name,
+                     sonde_diag_line(&diag, line, sizeof line));
         }
     }
-    return err;
 }
 
 /* --- scores ----------------------------------------------------------------------- */

@@ -28,8 +28,9 @@ typedef struct cli_pictures {
     const sonde_nn_confusion *matrix; /* NULL: none */
 } cli_pictures;
 
-/* samples.png if the set holds images, loss.png, confusion.png. */
-sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag);
+/* samples.png if the set holds images, loss.png, confusion.png: appends the names of those
+ * that were drawn, and warns of others. */
+void cli_draw_pictures(const cli_pictures *run, cli_list *drawn);
 
 /* Loss, accuracy, and a line for each class; brief: the accuracy alone. */
 void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,

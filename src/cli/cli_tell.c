@@ -175,6 +175,10 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag)
     FILE *file = NULL;
     struct stat status;
 
+    if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
+        return sonde_diag_set(diag, SONDE_EINVAL, path, "the folder's path, or ./~",
+                              "the shell left ~ as it is");
+    }
     if (strlen(path) >= sizeof part) {
         errno = ENAMETOOLONG;
         return fail_path(diag, path, "cannot create the folder");
@@ -301,11 +305,15 @@ static void on_interrupt(int number)
 
 void cli_catch_interrupt(void)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action = {.sa_handler = on_interrupt}, old;
 
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    /* nohup ignores it */
+    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN) {
+        (void)sigaction(SIGHUP, &action, NULL);
+    }
 }
 
 bool cli_interrupted(void)

@@ -5,7 +5,10 @@
 #include "cli/cli_run.h"
 #include "cli/cli_pictures.h"
 
+#include <sonde/nn/option.h>
+
 #include <stddef.h>
+#include <string.h>
 
 typedef struct eval_values {
     const char *model, *data, *picture;
@@ -19,11 +22,14 @@ typedef struct evaluation {
     sonde_nn_model *model;
     sonde_nn_dataset *set;
     sonde_nn_evaluator *evaluator;
+    const char *data; /* the name of the job's data set */
     cli_progress progress;
 } evaluation;
 
-static void print_json(const sonde_nn_score *score, const sonde_nn_confusion *matrix)
+static void print_json(const evaluation *run, const sonde_nn_score *score,
+                       const sonde_nn_confusion *matrix)
 {
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     const int64_t classes = sonde_nn_confusion_classes(matrix);
     sonde_json *const json = cli_json();
 
@@ -31,6 +37,10 @@ static void print_json(const sonde_nn_score *score, const sonde_nn_confusion *ma
     cli_json_loss(json, "loss", score->loss);
     sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
     sonde_json_int(json, "samples", score->samples);
+    if (strcmp(info->data_name, run->data) != 0) {
+        sonde_json_string(json, "stand_in", info->data_name);
+        sonde_json_string(json, "stands_for", run->data);
+    }
     sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
     sonde_json_list(json, "confusion");
     for (int64_t i = 0; i < classes; i++) {
@@ -75,6 +85,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     if (asked->data != NULL) {
         info->data_path = asked->data;
     }
+    err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
         return err;
@@ -82,6 +96,14 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     err = cli_weights_load(run->model, weights, asked->model, diag);
     if (err != SONDE_OK) {
         return err;
+    }
+    run->data = info->data_name;
+    if (!sonde_nn_job_has_test(run->job) &&
+        !sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TRAIN)) {
+        cli_warn(
+            "%s has no folder test: all of its images are evaluated, those of training "
+            "too",
+            info->data_path);
     }
     err = cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag);
     if (err != SONDE_OK) {
@@ -110,7 +132,7 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
     const sonde_nn_confusion *matrix = sonde_nn_evaluator_matrix(run->evaluator);
 
     if (asked->json) {
-        print_json(&score, matrix);
+        print_json(run, &score, matrix);
     } else {
         cli_print_scores(&score, matrix, run->set, asked->quiet);
     }

@@ -1,13 +1,15 @@
 /*
  * cmd_predict.c - `sonde predict`: classifies images with saved weights.
  *
- * The image is transformed to match the data set: resized, made grey, and inverted if its
- * background is light.
+ * The image is transformed to match the data set: resized, and made grey or RGB as the
+ * model takes it. The named data sets have dark backgrounds: for their models, images with
+ * a light one are inverted.
  */
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"
 
 #include <sonde/nn/metrics.h>
+#include <sonde/nn/option.h>
 #include <sonde/nn/session.h>
 #include <sonde/plot.h>
 
@@ -16,44 +18,55 @@
 #include <string.h>
 
 typedef struct predict_values {
-    const char *model, *weights, *picture;
+    const char *model, *weights, *data, *picture;
     int64_t top, threshold;
     bool no_invert, json;
 } predict_values;
 
-/* The name of a class, or its number if the data set is unknown. */
-static const char *class_name(const sonde_nn_job_info *info, int64_t label, char *buf,
-                              size_t size)
-{
-    const char *const *names = sonde_nn_dataset_class_names(info->data_name);
-
-    (void)snprintf(buf, size, "%lld", (long long)label);
-    return names != NULL ? names[label] : buf;
-}
-
 typedef struct prediction {
     const predict_values *asked;
+    sonde_nn_job *job;
     const sonde_nn_job_info *info;
+    sonde_nn_model *model;
     sonde_nn_session *session;
+    sonde_nn_dataset *folder; /* of images, for the names of its classes; NULL: none */
     sonde_nn_dataset *image;
     sonde_nn_pipeline *pipeline;
     float *input;
 } prediction;
 
+/* The name of a class, or its number if the data set does not name it. */
+static const char *class_name(const prediction *run, int64_t label, char *buf,
+                              size_t size)
+{
+    const char *const *names = sonde_nn_dataset_class_names(run->info->data_name);
+    const char *name =
+        run->folder != NULL ? sonde_nn_dataset_class_name(run->folder, label) : "";
+
+    if (names != NULL && label < SONDE_NN_KNOWN_CLASSES) {
+        return names[label];
+    }
+    (void)snprintf(buf, size, "%lld", (long long)label);
+    return name[0] != '\0' ? name : buf;
+}
+
 static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
 {
     const sonde_nn_job_info *info = run->info;
+    const int64_t channels = info->sample_rank == 3 ? info->sample_shape[0] : 0;
     sonde_nn_transform list[6];
     size_t count = 0;
 
-    if (info->sample_rank != 3 || info->sample_shape[0] != 1) {
-        return sonde_diag_set(diag, SONDE_ESHAPE, "predict", "samples of (1, H, W)",
-                              "the model does not take grey images");
+    if (channels != 1 && channels != 3) {
+        return sonde_diag_set(diag, SONDE_ESHAPE, "predict",
+                              "samples of (1, H, W) or (3, H, W)",
+                              "the model does not take images");
     }
     list[count++] = sonde_nn_resize((int)info->sample_shape[1],
                                     (int)info->sample_shape[2], SONDE_NN_BICUBIC);
-    list[count++] = sonde_nn_greyscale();
-    if (!run->asked->no_invert) {
+    list[count++] = channels == 1 ? sonde_nn_greyscale() : sonde_nn_rgb();
+    if (channels == 1 && !run->asked->no_invert &&
+        (info->data_name[0] != '\0' || run->asked->threshold != CLI_NOT_GIVEN)) {
         list[count++] = sonde_nn_invert_if_light(
             run->asked->threshold != CLI_NOT_GIVEN ? (int)run->asked->threshold : 200);
     }
@@ -87,78 +100,117 @@ done:
     return err;
 }
 
+/* FILE.png; of several images FILE-1.png, FILE-2.png and so on. */
+static sonde_err picture_path(const prediction *run, int number, char *path, size_t size,
+                              sonde_diag *diag)
+{
+    const char *asked = run->asked->picture;
+    const char *slash = strrchr(asked, '/'), *dot = strrchr(asked, '.');
+    const bool ends = dot != NULL && (slash == NULL || dot > slash);
+    const int stem = (int)(ends ? (size_t)(dot - asked) : strlen(asked));
+    const int length =
+        number > 0 ? snprintf(path, size, "%.*s-%d%s", stem, asked, number, asked + stem)
+                   : snprintf(path, size, "%s", asked);
+
+    return length >= 0 && (size_t)length < size
+               ? SONDE_OK
+               : sonde_diag_set(diag, SONDE_EINVAL, "--picture", "a shorter path",
+                                "is too long");
+}
+
+/* number: of the image, from 1; 0: the only one. */
 static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
-                      const char *title, sonde_diag *diag)
+                      const char *title, int number, sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(run->image);
     sonde_plot_panel panels[2] = {{.title = "Before"}, {.title = "After"}};
     const sonde_panels_plot plot = {
         .page = {.title = title}, .panels = panels, .count = 2, .arrows = true};
+    char path[4096];
     void *pixels = NULL;
+    const sonde_err err = picture_path(run, number, path, sizeof path, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     memcpy(&pixels, &sample->data, sizeof pixels);
     panels[0].image = sonde_view_of(traits->dtype, traits->rank, sample->shape, pixels);
     panels[1].image = sonde_view_of(SONDE_F32, 3, run->info->sample_shape, run->input);
     panels[0].colours = panels[1].colours = SONDE_COLOURS_GREY;
-    return sonde_plot_panels(run->asked->picture, &plot, diag);
+    return sonde_plot_panels(path, &plot, diag);
 }
 
-/* Classes in descending order of score. */
+/* --- scores ----------------------------------------------------------------------- */
+
+/* The class after `last` in descending order of score, and of equal scores in their order;
+ * last -1: the first. -1: none is left. */
+static int64_t next_class(const float *score, int64_t classes, int64_t last)
+{
+    int64_t next = -1;
+
+    for (int64_t i = 0; i < classes; i++) {
+        const bool due =
+            last < 0 || score[i] < score[last] || (score[i] == score[last] && i > last);
+
+        if (due && (next < 0 || score[i] > score[next])) {
+            next = i;
+        }
+    }
+    return next;
+}
+
+static void print_json(const prediction *run, const char *path, int64_t best,
+                       double probability)
+{
+    sonde_json *const json = cli_json();
+    char name[24];
+
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "image", path);
+    if (best < 0) {
+        sonde_json_string(json, "class", NULL);
+    } else {
+        sonde_json_int(json, "label", best);
+        sonde_json_string(json, "class", class_name(run, best, name, sizeof name));
+        sonde_json_format(json, "probability", "%.6f", probability);
+    }
+    sonde_json_end(json);
+    cli_json_print("\n");
+}
+
 static void print_scores(const prediction *run, const sonde_view *scores,
                          const char *path)
 {
     const float *score = scores->data;
     const int64_t classes = run->info->classes;
     const int64_t best = sonde_nn_argmax(SONDE_F32, score, classes, 1);
-    int64_t top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3;
-    double total = 0.0, bar = INFINITY;
-    sonde_json *const json = cli_json();
+    const int64_t top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3;
+    double total = 0.0;
     char name[24];
 
-    if (run->asked->json) {
-        sonde_json_object(json, NULL);
-        sonde_json_string(json, "image", path);
-    }
-    if (best < 0) {
-        if (run->asked->json) {
-            sonde_json_string(json, "class", NULL);
-            sonde_json_end(json);
-            cli_json_print("\n");
-        } else {
-            (void)printf("%s: the output of the model is NaN\n", path);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < classes; i++) { /* log-probabilities or logits */
+    for (int64_t i = 0; best >= 0 && i < classes; i++) { /* log-probabilities or logits */
         total += exp((double)score[i] - (double)score[best]);
     }
     if (run->asked->json) {
-        sonde_json_int(json, "label", best);
-        sonde_json_string(json, "class", class_name(run->info, best, name, sizeof name));
-        sonde_json_format(json, "probability", "%.6f", 1.0 / total);
-        sonde_json_end(json);
-        cli_json_print("\n");
+        print_json(run, path, best, 1.0 / total);
         return;
     }
-    (void)printf("%s: %s\n", path, class_name(run->info, best, name, sizeof name));
-    for (top = top < classes ? top : classes; top > 0; top--) {
-        int64_t next = -1;
-
-        for (int64_t i = 0; i < classes; i++) {
-            if ((double)score[i] < bar && (next < 0 || score[i] > score[next])) {
-                next = i;
-            }
-        }
-        if (next < 0) {
-            break;
-        }
-        bar = (double)score[next];
-        (void)printf("  %-12s %5.1f%%\n", class_name(run->info, next, name, sizeof name),
-                     100.0 * exp(bar - (double)score[best]) / total);
+    if (best < 0) {
+        (void)printf("%s: the output of the model is NaN\n", path);
+        return;
+    }
+    (void)printf("%s: %s\n", path, class_name(run, best, name, sizeof name));
+    for (int64_t i = next_class(score, classes, -1), k = 0; i >= 0 && k < top;
+         i = next_class(score, classes, i), k++) {
+        (void)printf("  %-12s %5.1f%%\n", class_name(run, i, name, sizeof name),
+                     100.0 * exp((double)score[i] - (double)score[best]) / total);
     }
 }
 
-static sonde_err predict_image(prediction *run, const char *path, sonde_diag *diag)
+/* --- images ----------------------------------------------------------------------- */
+
+static sonde_err predict_image(prediction *run, const char *path, int number,
+                               sonde_diag *diag)
 {
     sonde_nn_sample sample;
     sonde_view input, scores;
@@ -188,7 +240,7 @@ static sonde_err predict_image(prediction *run, const char *path, sonde_diag *di
     }
     print_scores(run, &scores, path);
     if (run->asked->picture != NULL) {
-        err = draw(run, &sample, path, diag);
+        err = draw(run, &sample, path, number, diag);
     }
 
 done:
@@ -201,49 +253,84 @@ done:
     return err;
 }
 
+static sonde_err set_up(prediction *run, sonde_diag *diag)
+{
+    const predict_values *asked = run->asked;
+    sonde_nn_job_info *info = NULL;
+    sonde_nn_options options;
+    sonde_err err = cli_job_open(asked->model, &run->job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    info = sonde_nn_job_get_info(run->job);
+    info->one_sample = true;
+    if (asked->data != NULL) {
+        info->data_path = asked->data;
+    }
+    run->info = info;
+    err = sonde_nn_job_build(run->job, &run->model, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = cli_weights_load(run->model, asked->weights, asked->model, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (info->data_name[0] == '\0' && info->data_path[0] != '\0' &&
+        sonde_nn_job_open_data(run->job, SONDE_NN_TRAIN, &run->folder, diag) !=
+            SONDE_OK) {
+        char line[SONDE_DIAG_LINE];
+
+        cli_warn("the names of the classes are not known: %s",
+                 sonde_diag_line(diag, line, sizeof line));
+        *diag = (sonde_diag){0};
+    }
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_batch_size(&options, 1);
+    options.fixed_batch = true;
+    options.threads = info->options.threads;
+    err = sonde_nn_inference_session(run->model, &options, &run->session, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
+}
+
+/* A file that cannot be read does not end the others. */
+static int predict_all(prediction *run, int count, char **paths)
+{
+    int code = CLI_OK;
+
+    for (int i = 0; i < count && !cli_interrupted(); i++) {
+        sonde_diag diag = {0};
+
+        if (predict_image(run, paths[i], count > 1 ? i + 1 : 0, &diag) != SONDE_OK) {
+            (void)fflush(stdout);
+            code = cli_fail(&diag);
+        }
+    }
+    return cli_interrupted() ? CLI_INTERRUPTED : code;
+}
+
 static int run_predict(const void *values, int argc, char **argv)
 {
     prediction run = {.asked = values};
-    sonde_nn_job *job = NULL;
-    sonde_nn_model *model = NULL;
-    sonde_nn_options options;
     sonde_diag diag = {0};
-    sonde_err err = cli_job_open(run.asked->model, &job, &diag);
+    int code = CLI_OK;
 
-    sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, 1);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    run.info = sonde_nn_job_get_info(job);
-    err = sonde_nn_job_build(job, &model, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = cli_weights_load(model, run.asked->weights, run.asked->model, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde_nn_inference_session(model, &options, &run.session, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde_nn_session_set_mode(run.session, SONDE_MODE_PREDICT, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    for (int i = 0; i < argc; i++) {
-        err = predict_image(&run, argv[i], &diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
-    }
-
-done:
+    cli_catch_interrupt();
+    code =
+        set_up(&run, &diag) == SONDE_OK ? predict_all(&run, argc, argv) : cli_fail(&diag);
     sonde_nn_session_destroy(run.session);
-    sonde_nn_model_destroy(model);
-    sonde_nn_job_destroy(job);
-    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    sonde_nn_dataset_destroy(run.folder);
+    sonde_nn_model_destroy(run.model);
+    sonde_nn_job_destroy(run.job);
+    return code;
 }
 
 #define OPTION(name, letter, kind, argument, field, help)                                \
@@ -256,12 +343,15 @@ static const cli_option predict_options[] = {
            "built-in model or job file of the weights (fashion_cnn)"),
     OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
            "saved weights (sonde-out/model.safetensors)"),
+    OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
+           "folder of images whose sub-folders name the classes (the job's)"),
     OPTION("top", 'k', CLI_SIZE, "N", top, "print the N most likely classes (3)"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
            "invert images with a background lighter than N (200)"),
     OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert, "do not invert light backgrounds"),
     OPTION("picture", 0, CLI_TEXT, "FILE", picture,
-           "plot the image before and after its transformation"),
+           "plot the image before and after its transformation; of several: "
+           "FILE-1, FILE-2 ..."),
     OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image"),
 };
 

@@ -5,6 +5,7 @@
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"
 
+#include <sonde/nn/option.h>
 #include <sonde/nn/session.h>
 
 #include <stdlib.h>
@@ -47,6 +48,13 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     }
     if (asked->threads != CLI_NOT_GIVEN) {
         info->options.threads = (int)asked->threads;
+    }
+    err = sonde_nn_job_set_environment(work->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked->inference && asked->accumulation == CLI_NOT_GIVEN) {
+        info->options.gradient_accumulation = 1; /* a job's is one of training */
     }
     err = sonde_nn_job_build(work->job, &work->model, diag);
     if (err != SONDE_OK) {

@@ -41,6 +41,8 @@ typedef struct training {
     bool drawing; /* the progress */
     char title[48], note[48];
     int64_t calls; /* done */
+    bool saved_model, saved_checkpoint;
+    cli_list pictures; /* that were drawn */
     cli_curve losses, evaluations;
     cli_finding_log findings;
 } training;
@@ -125,7 +127,7 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
 
     sonde_json_object(json, NULL);
     sonde_json_string(json, "event", "epoch");
-    sonde_json_int(json, "epoch", epoch->number);
+    sonde_json_int(json, "epoch", epoch->number + 1);
     sonde_json_int(json, "step", epoch->step);
     cli_json_loss(json, "loss", epoch->loss);
     if (epoch->eval_set != NULL) {
@@ -207,10 +209,38 @@ static void on_stopped(void *user, const sonde_request *request, int64_t step)
              request->text, run->out);
 }
 
+static void on_checkpoint(void *user, const char *path, int64_t step)
+{
+    training *run = user;
+
+    (void)path;
+    (void)step;
+    run->saved_checkpoint = true;
+}
+
+static void on_saved(void *user, const char *path)
+{
+    training *run = user;
+
+    (void)path;
+    run->saved_model = true;
+}
+
+/* Of the final score: the samples held out of training if the data has no test set. */
+static const sonde_nn_dataset *scored_set(const training *run, const char **name)
+{
+    const sonde_nn_dataset *test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST);
+
+    *name = test != NULL ? "test" : "val";
+    return test != NULL ? test : sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN);
+}
+
 static void on_scored(void *user, const sonde_nn_score *score,
                       const sonde_nn_confusion *matrix)
 {
     training *run = user;
+    const char *name = NULL;
+    const sonde_nn_dataset *set = scored_set(run, &name);
 
     end_progress(run);
     if (run->asked->json) {
@@ -218,15 +248,14 @@ static void on_scored(void *user, const sonde_nn_score *score,
 
         sonde_json_object(json, NULL);
         sonde_json_string(json, "event", "eval");
+        sonde_json_string(json, "eval_set", name);
         cli_json_loss(json, "loss", score->loss);
         sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
         sonde_json_int(json, "samples", score->samples);
         sonde_json_end(json);
         cli_json_print("\n");
     } else {
-        cli_print_scores(score, matrix,
-                         sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),
-                         run->asked->quiet);
+        cli_print_scores(score, matrix, set, run->asked->quiet);
     }
 }
 
@@ -246,8 +275,21 @@ static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **
                            sonde_diag *diag)
 {
     const training *run = user;
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
+    const char *asked = info->data_name;
+    const sonde_err err = cli_data_open(run->job, split, run->asked->quiet, out, diag);
 
-    return cli_data_open(run->job, split, run->asked->quiet, out, diag);
+    if (err == SONDE_OK && run->asked->json && strcmp(info->data_name, asked) != 0) {
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "event", "stand_in");
+        sonde_json_string(json, "data", info->data_name);
+        sonde_json_string(json, "stands_for", asked);
+        sonde_json_end(json);
+        cli_json_print("\n");
+    }
+    return err;
 }
 
 /* --- setting up ------------------------------------------------------------------- */
@@ -312,6 +354,8 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                                                          .step = on_step,
                                                          .evaluating = on_evaluating,
                                                          .epoch_end = on_epoch_end,
+                                                         .checkpoint = on_checkpoint,
+                                                         .saved = on_saved,
                                                          .finding = on_finding,
                                                          .acted = on_acted,
                                                          .stopped = on_stopped,
@@ -384,6 +428,9 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    if (run->out[0] == '\0') {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--out", "a folder", "is empty");
+    }
     err = cli_make_folder(run->out, diag);
     if (err != SONDE_OK) {
         return err;
@@ -399,7 +446,7 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 
 /* --- running ---------------------------------------------------------------------- */
 
-static sonde_err draw_pictures(const training *run, sonde_diag *diag)
+static void draw_pictures(training *run)
 {
     const cli_pictures pictures = {
         .out = run->out,
@@ -409,32 +456,53 @@ static sonde_err draw_pictures(const training *run, sonde_diag *diag)
         .evaluations = &run->evaluations,
         .matrix = sonde_nn_trainer_matrix(run->trainer)};
 
-    return cli_draw_pictures(&pictures, diag);
+    cli_draw_pictures(&pictures, &run->pictures);
+}
+
+static void print_saved(const training *run)
+{
+    const bool any = run->saved_model || run->saved_checkpoint || run->pictures.count > 0;
+    const char *separator = ": ";
+
+    if (!any) {
+        return;
+    }
+    (void)printf("Saved to %s", run->out);
+    if (run->saved_model) {
+        (void)printf("%smodel.safetensors", separator);
+        separator = ", ";
+    }
+    if (run->saved_checkpoint) {
+        (void)printf("%scheckpoint.safetensors", separator);
+        separator = ", ";
+    }
+    for (size_t i = 0; i < run->pictures.count; i++) {
+        (void)printf("%s%s", separator, run->pictures.text[i]);
+        separator = ", ";
+    }
+    (void)printf("\n");
 }
 
 static sonde_err train(training *run, const char *job, sonde_diag *diag)
 {
     sonde_err err = set_up(run, job, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_nn_trainer_run(run->trainer, diag);
+    if (err != SONDE_OK) {
+        return name_flag(err, diag);
     }
+    err = sonde_nn_trainer_run(run->trainer, diag);
     end_progress(run);
-    if (err == SONDE_OK) {
-        cli_print_verdict(run->trainer, run->asked->json);
+    if (err != SONDE_OK) {
+        return name_flag(err, diag);
     }
-    if (err == SONDE_OK && !run->asked->no_pictures) {
-        err = draw_pictures(run, diag);
+    cli_print_verdict(run->trainer, run->asked->json);
+    if (!run->asked->no_pictures) {
+        draw_pictures(run);
     }
-    if (err == SONDE_OK && !run->silent) {
-        (void)printf("Saved to %s: model.safetensors, checkpoint.safetensors%s\n",
-                     run->out,
-                     run->asked->no_pictures ? ""
-                     : sonde_nn_trainer_matrix(run->trainer) == NULL
-                         ? ", samples.png, loss.png"
-                         : ", samples.png, loss.png, confusion.png");
+    if (!run->silent) {
+        print_saved(run);
     }
-    return name_flag(err, diag);
+    return SONDE_OK;
 }
 
 static int run_train(const void *values, int argc, char **argv)

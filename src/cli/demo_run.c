@@ -8,6 +8,7 @@
 #include "cli/cli_run.h"
 #include "cli/demo.h"
 
+#include <sonde/nn/option.h>
 #include <sonde/nn/trainer.h>
 
 #include <math.h>
@@ -88,10 +89,15 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **ou
     return SONDE_OK;
 }
 
-static void set_options(running *run)
+/* The trainer sets the environment's values again; here they make the model and the data. */
+static sonde_err set_options(running *run, sonde_diag *diag)
 {
     const cli_demo_options *asked = run->asked;
+    const sonde_err err = sonde_nn_job_set_environment(run->job, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     run->info->record.path = asked->run;
     run->info->rules.none = true;
     run->info->seed += (uint64_t)asked->seed;
@@ -102,6 +108,7 @@ static void set_options(running *run)
     if (asked->threads != CLI_NOT_GIVEN) {
         run->info->options.threads = (int)asked->threads;
     }
+    return SONDE_OK;
 }
 
 /* --- the model -------------------------------------------------------------------- */
@@ -163,13 +170,16 @@ static sonde_err next_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *
 
 static sonde_err open_training(running *run, sonde_diag *diag)
 {
+    const sonde_nn_options *options = &run->info->options;
     sonde_err err = cli_demo_data(run->demo, run->asked->data, SONDE_NN_TRAIN,
                                   run->info->seed, &run->train, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_job_loader(run->job, run->train.set, run->info->options.batch_size,
+    err = sonde_nn_job_loader(run->job, run->train.set,
+                              options->batch_size * options->device_iterations *
+                                  options->gradient_accumulation,
                               true, &run->loader, diag);
     if (err != SONDE_OK) {
         return err;
@@ -298,7 +308,10 @@ static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *dia
     }
     run->demo = sonde_nn_job_get_demo(run->job);
     run->info = sonde_nn_job_get_info(run->job);
-    set_options(run);
+    err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
         return err;

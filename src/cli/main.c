@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <sonde/log.h>
+#include <sonde/stats.h>
 
 #include <errno.h>
 #include <stdlib.h>
@@ -105,6 +106,7 @@ int main(int argc, char **argv)
 {
     int words = 0;
     const cli_command *command = NULL;
+    sonde_diag diag = {0};
 
     cli_guard_output();
     cli_log_open();
@@ -121,6 +123,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0) {
         (void)puts("sonde " SONDE_VERSION);
         return CLI_OK;
+    }
+    if (sonde_isa_check(&diag) != SONDE_OK) {
+        return cli_fail(&diag);
     }
     command = cli_find(argc - 1, argv + 1, &words);
     if (command == NULL) {

@@ -312,6 +312,15 @@ static sonde_err load_json(const place *spot, const char *text, size_t length,
     return SONDE_OK;
 }
 
+/* torch.save writes a ZIP archive of pickles, or, before version 1.6, a pickle: neither
+ * has a header's { after eight bytes. */
+static bool is_pickle(const unsigned char *bytes, size_t size)
+{
+    return memcmp(bytes, "PK\3\4", 4) == 0 ||
+           (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 && size > LENGTH_SIZE &&
+            bytes[LENGTH_SIZE] != '{');
+}
+
 static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size_t size,
                              sonde_diag *diag)
 {
@@ -324,6 +333,12 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
     if (size < LENGTH_SIZE) {
         return fail(&spot, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
                     size);
+    }
+    if (is_pickle(bytes, size)) {
+        return fail(&spot, SONDE_EFORMAT,
+                    "safetensors; in Python: safetensors.torch.save_file("
+                    "torch.load(\"x.pth\", weights_only=True), \"x.safetensors\")",
+                    "a pickle of PyTorch, which may run code when it is loaded");
     }
     memcpy(&length, bytes, sizeof length);
     if (length > MOST_HEADER || length > size - LENGTH_SIZE) {

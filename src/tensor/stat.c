@@ -169,6 +169,11 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
     return get_value(vitals, stat);
 }
 
+sonde_err sonde_isa_check(sonde_diag *diag)
+{
+    return sonde__cpu_isa_check(diag);
+}
+
 const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
 {
 #if defined(__x86_64__)

@@ -86,12 +86,19 @@ static void log_lines_have_their_form(void **state)
 /* The choice is made once, so this is the first that asks in this program. */
 static void instruction_set_is_capped(void **state)
 {
+    sonde_diag diag = {0};
+
     (void)state;
     assert_int_equal(setenv("SONDE_ISA", "generic", 1), 0);
     assert_string_equal(sonde__isa_name(), "generic");
     assert_int_equal(sonde__cpu_isa(), SONDE__GENERIC);
     assert_int_equal(setenv("SONDE_ISA", "avx512", 1), 0);
     assert_string_equal(sonde__isa_name(), "generic");
+    assert_int_equal(sonde_isa_check(&diag), SONDE_OK);
+    assert_int_equal(setenv("SONDE_ISA", "bogus", 1), 0);
+    assert_int_equal(sonde_isa_check(&diag), SONDE_EINVAL);
+    assert_string_equal(diag.where, "SONDE_ISA");
+    assert_int_equal(unsetenv("SONDE_ISA"), 0);
     assert_true(sonde__cpu_count() >= 1);
 }
 

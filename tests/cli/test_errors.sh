@@ -55,7 +55,7 @@ check 'cut/train-.*60.*200.*|cut/train-.*200.*60.*' train --data cut --out out
 check "good/model\.safetensors: tensor 'fc1\.weight' is \(100, 972\) \(expected \(320, 784\) of mnist_mlp; --model names the model\)" \
     eval --model mnist_mlp good/model.safetensors --data data
 check 'job\.yaml: .*' eval job.yaml --data data
-check 'good/model\.safetensors: not a checkpoint.*' train --data data --out out \
+check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
     --resume good/model.safetensors
 printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
 check 'good/checkpoint\.safetensors: it was made with optimiser sgd \(expected adam\)' \

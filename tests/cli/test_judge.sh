@@ -50,7 +50,7 @@ python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 found = [row for row in rows if row["event"] == "finding"]
-assert found and all(row["epoch"] == 0 and row["rule"] and row["severity"] and row["message"] for row in found)
+assert found and all(row["epoch"] == 1 and row["rule"] and row["severity"] and row["message"] for row in found)
 verdict, = [row for row in rows if row["event"] == "verdict"]
 assert not verdict["healthy"] and verdict["errors"] + verdict["warnings"] + verdict["notes"] == len(found)
 END

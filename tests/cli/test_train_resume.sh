@@ -75,4 +75,4 @@ grep -q 'a run is there already' "$err" || fail "$(cat "$err")"
 run 2 "${train[@]}" --out whole --record whole-run --resume nowhere.safetensors
 grep -q '^sonde: error: nowhere.safetensors: ' "$err" || fail "$(cat "$err")"
 run 2 "${train[@]}" --out whole --record whole-run --resume=whole/model.safetensors
-stderr_is "sonde: error: whole/model.safetensors: not a checkpoint: it lacks sonde.step (expected a checkpoint.safetensors)"
+stderr_is "sonde: error: whole/model.safetensors: it is no checkpoint: it lacks sonde.step (expected a checkpoint.safetensors)"

@@ -99,6 +99,11 @@ MISTAKE(foreign_to_transpose, sonde_nn_transpose(m, "t", 4711, (const int[]){0, 
 MISTAKE(foreign_print, sonde_nn_print(m, 4711, "t", true, NULL))
 MISTAKE(dotted_name, sonde_nn_relu(m, "a.b", x))
 MISTAKE(slashed_name, sonde_nn_relu(m, "a/b", x))
+MISTAKE(spaced_name, sonde_nn_relu(m, "a b", x))
+MISTAKE(starred_name, sonde_nn_relu(m, "x*y", x))
+MISTAKE(accented_name, sonde_nn_relu(m, "\xc3\xa9", x))
+MISTAKE(quoted_name, sonde_nn_relu(m, "a\"b\\c", x))
+MISTAKE(gradient_name, sonde_nn_relu(m, "Gradient___x", x))
 MISTAKE(empty_name, sonde_nn_relu(m, "", x))
 MISTAKE(input_rank, sonde_nn_input(m, SONDE_F32, 0, NULL))
 MISTAKE(input_negative, sonde_nn_input(m, SONDE_F32, 2, (const int64_t[]){3, 0}))
@@ -235,6 +240,17 @@ static void mistakes_of_values_and_names_are_told(void **state)
                 "a.b: not a name for a layer (expected letters, digits, _ and -)");
     expect_that(slashed_name, SONDE_EINVAL,
                 "a/b: not a name for a layer (expected letters, digits, _ and -)");
+    expect_that(spaced_name, SONDE_EINVAL,
+                "a b: not a name for a layer (expected letters, digits, _ and -)");
+    expect_that(starred_name, SONDE_EINVAL,
+                "x*y: not a name for a layer (expected letters, digits, _ and -)");
+    expect_that(accented_name, SONDE_EINVAL,
+                "\xc3\xa9: not a name for a layer (expected letters, digits, _ and -)");
+    expect_that(quoted_name, SONDE_EINVAL,
+                "a\"b\\c: not a name for a layer (expected letters, digits, _ and -)");
+    expect_that(gradient_name, SONDE_EINVAL,
+                "Gradient___x: not a name for a layer (expected no ___, which is part of "
+                "names of gradients)");
     expect_that(empty_name, SONDE_EINVAL,
                 "not a name for a layer (expected letters, digits, _ and -)");
     expect_that(input_rank, SONDE_ESHAPE,

@@ -134,6 +134,7 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
     const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
     engine_net net;
     sonde_nn_session *session = session_of(&net, engine_mlp, &adam, 2);
+    sonde_nn_checkpoint_info info;
     sonde_safetensors *saved = NULL;
 
     (void)state;
@@ -149,6 +150,11 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
     assert_string_equal(sonde_safetensors_metadata(saved, "sonde.step"), "2");
     assert_string_equal(sonde_safetensors_metadata(saved, "sonde.optimizer"), "adam");
     assert_string_equal(sonde_safetensors_metadata(saved, "format"), "pt");
+    must(sonde_nn_checkpoint_describe(file, &info, &engine_diag));
+    assert_true(info.settings);
+    assert_int_equal(info.step, 2);
+    assert_true(info.batch_size > 0 && info.device_iterations > 0);
+    assert_true(info.learning_rate > 0.0F);
     sonde_safetensors_destroy(saved);
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);

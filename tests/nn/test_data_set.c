@@ -170,6 +170,41 @@ static const char *make_folder(const char *name, int channels, int width)
     return data_path(name);
 }
 
+/* train has the classes ankle boots and bags, test also coats, and no bags. */
+static void both_splits_share_their_labels(void **state)
+{
+    char root[DATA_PATH - 32], path[DATA_PATH], coats[DATA_PATH];
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+
+    (void)state;
+    (void)snprintf(root, sizeof root, "%s/split", data_folder);
+    assert_int_equal(mkdir(root, 0777), 0);
+    (void)make_folder("split/train", 3, 5);
+    assert_true(sonde_nn_dataset_has_split(root, SONDE_NN_TRAIN));
+    assert_false(sonde_nn_dataset_has_split(root, SONDE_NN_TEST));
+    assert_int_equal(sonde_nn_dataset_open_split(root, SONDE_NN_TEST, &set, &diag),
+                     SONDE_ENOTFOUND);
+    expect_line(&diag, "split: has no folder 'test' (expected train and test)");
+    (void)make_folder("split/test", 3, 5);
+    (void)snprintf(path, sizeof path, "%s/test/bags", root);
+    (void)snprintf(coats, sizeof coats, "%s/test/coats", root);
+    assert_int_equal(rename(path, coats), 0);
+    assert_int_equal(sonde_nn_dataset_open_split(root, SONDE_NN_TEST, &set, &diag),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->classes, 3);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 3);
+    assert_int_equal(sonde_nn_dataset_label(set, 0), 0);
+    assert_int_equal(sonde_nn_dataset_label(set, 1), 2);
+    assert_string_equal(sonde_nn_dataset_class_name(set, 2), "coats");
+    sonde_nn_dataset_destroy(set);
+    assert_int_equal(sonde_nn_dataset_open_split(root, SONDE_NN_TRAIN, &set, &diag),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->classes, 3);
+    assert_int_equal(sonde_nn_dataset_label(set, 2), 1);
+    sonde_nn_dataset_destroy(set);
+}
+
 static void a_folder_of_images_is_a_set(void **state)
 {
     const char *folder = make_folder("folder", 3, 5);
@@ -359,6 +394,7 @@ int main(void)
         cmocka_unit_test(other_dtypes_become_float),
         cmocka_unit_test(arrays_in_memory_are_borrowed),
         cmocka_unit_test(a_folder_of_images_is_a_set),
+        cmocka_unit_test(both_splits_share_their_labels),
         cmocka_unit_test(a_mixed_folder_says_so),
         cmocka_unit_test(what_is_wrong_with_a_folder_is_found),
         cmocka_unit_test(one_image_is_a_set),

@@ -318,6 +318,10 @@ static void what_is_no_yaml_is_refused(void **state)
 
 static void misspelt_keys_are_told_the_nearest(void **state)
 {
+    static const char strange[] = "model:\n  input: [4]\n  layers:\n    - xyzzyxyzzy\n"
+                                  "    - relu\n    - plughplugh\n  loss: nll\n";
+    sonde_nn_job *job = NULL;
+
     (void)state;
     refused(MLP "optimiser: {kind: sgd}\n", SONDE_EINVAL,
             "job:2: unknown key 'optimiser' (expected optimizer)");
@@ -341,6 +345,16 @@ static void misspelt_keys_are_told_the_nearest(void **state)
                    "job:4: unknown key 'kernal' (expected kernel)");
     layers_refused("    - relu\n    - flaten", SONDE_EINVAL,
                    "job:5: unknown layer 'flaten' (expected flatten)");
+    layers_refused(
+        "    - relu\n    - conv2: {out: 5}\n    - flatten\n    - flaten", SONDE_EINVAL,
+        "job:5: unknown layer 'conv2', line 7 'flaten' (expected conv2d, flatten)");
+    expect_err(SONDE_EINVAL,
+               sonde_nn_job_parse(strange, strlen(strange), "job", &job, &engine_diag));
+    assert_string_equal(engine_diag.found,
+                        "unknown layer 'xyzzyxyzzy', line 6 'plughplugh'");
+    assert_memory_equal(engine_diag.expected, "conv2d, linear, group_norm, ", 28);
+    refused(MLP "optimizer: {lr: 0.5}\n", SONDE_EINVAL,
+            "job:2: unknown key 'lr' (expected learning_rate)");
     layers_refused("    - relu: {axis: 1}", SONDE_EINVAL,
                    "job:4: unknown key 'axis' (expected one of name, from)");
     refused(

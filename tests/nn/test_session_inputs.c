@@ -327,8 +327,8 @@ static void the_environment_has_the_last_word(void **state)
                      "SONDE_GRADIENT_ACCUMULATION: '99999999999999999999' (expected a "
                      "whole number >= 0)");
     variable_refused("SONDE_OUTPUT_MODE", "last",
-                     "output mode: unknown mode 'last' (expected final, everyn, all, "
-                     "sum, default or mean)");
+                     "SONDE_OUTPUT_MODE: 'last' (expected final, everyn, all, sum, "
+                     "default or mean)");
     variable_refused("SONDE_DEVICE_ITERATIONS", "0",
                      "device_iterations: 0 (expected at least 1)");
 }

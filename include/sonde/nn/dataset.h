@@ -73,6 +73,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_folder(const char *path,
                                                                sonde_nn_dataset **out,
                                                                sonde_diag *diag);
 
+/*
+ * The folder train or test in path, each as open_folder takes it. The classes are the
+ * sub-folders of both, sorted by name, so that a label has one meaning; a class may be
+ * missing in one of them. SONDE_ENOTFOUND: path has no such folder.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_split(const char *path,
+                                                              sonde_nn_split split,
+                                                              sonde_nn_dataset **out,
+                                                              sonde_diag *diag);
+/* Whether path has that folder. */
+SONDE_API bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split);
+
 /* One PNG or JPEG file: one sample without a label, decoded at once. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_image(const char *path,
                                                               sonde_nn_dataset **out,
@@ -103,7 +115,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_named(const char *name,
                                                               sonde_diag *diag);
 /* The known names, in order; NULL past the last one. */
 SONDE_API const char *sonde_nn_dataset_name(size_t index);
-/* The names of a known set's ten classes, without opening it; NULL for an unknown set. */
+enum { SONDE_NN_KNOWN_CLASSES = 10 }; /* of each known set */
+/* The names of a known set's classes, without opening it; NULL for an unknown set. */
 SONDE_API const char *const *sonde_nn_dataset_class_names(const char *name);
 
 /*

@@ -84,6 +84,7 @@ typedef struct sonde_nn_job_info {
     int epochs;
     uint64_t seed;
     int64_t classes; /* columns of the model's output */
+    bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;
     int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
     sonde_nn_job_rules rules;
@@ -135,6 +136,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
                                                          sonde_nn_split split,
                                                          sonde_nn_dataset **out,
                                                          sonde_diag *diag);
+/* False: the data is a folder of images without a folder test. Without a folder train
+ * either, both splits are all of its images. */
+SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
 /* A loader of set with the job's transforms and seed. batch is the combined batch; with
  * shuffle, a smaller last one is dropped. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,

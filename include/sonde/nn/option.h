@@ -42,6 +42,7 @@ typedef struct sonde_nn_option {
     int64_t least, most;      /* of COUNT */
     double least_real, below; /* of REAL: least_real <= value < below */
     size_t offset, size;      /* of the value in sonde_nn_job_info */
+    const char *variable;     /* that sets it too, if its own is unset; NULL: none */
 } sonde_nn_option;
 
 /* Row i; NULL after the last. Static. */

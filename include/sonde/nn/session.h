@@ -117,7 +117,8 @@ typedef struct sonde_nn_session_info {
     int64_t batch_size;    /* of a micro-batch */
     int device_iterations; /* D and G, after the environment's overrides */
     int gradient_accumulation;
-    int64_t combined_batch; /* samples a call: batch_size D G R */
+    sonde_anchor_mode output_mode; /* after them, too */
+    int64_t combined_batch;        /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
@@ -171,6 +172,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *session,
                                                         const char *path,
                                                         sonde_diag *diag);
+
+/* What a checkpoint says of the session that saved it. */
+typedef struct sonde_nn_checkpoint_info {
+    int64_t step;
+    bool settings; /* false: the file lacks those below */
+    int64_t batch_size, device_iterations, gradient_accumulation;
+    uint64_t random_seed;
+    float learning_rate;
+} sonde_nn_checkpoint_info;
+/* SONDE_EFORMAT: the file is no checkpoint. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_checkpoint_describe(
+    const char *path, sonde_nn_checkpoint_info *info, sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,10 @@
  * the same samples each time, so that they can be compared. The final score covers the
  * whole test set; the trainer reuses the last evaluation if that covered it.
  *
- * A resumed run ends with the same bits as an uninterrupted one. The library prints
+ * A resumed run ends with the same bits as an uninterrupted one; a checkpoint of another
+ * batch size, D, G or seed is refused. A checkpoint between epochs that cannot be saved
+ * is a warning: training continues and tries again after the next epoch. The folder `out`
+ * is locked: a second trainer in it is refused. The library prints
  * nothing: events report what happens. One thread at a time.
  */
 #ifndef SONDE_NN_TRAINER_H
@@ -94,12 +97,15 @@ typedef struct sonde_nn_trainer_events {
     void (*evaluating)(void *user, int64_t done, int64_t total);
     sonde_err (*epoch_end)(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag);
     void (*checkpoint)(void *user, const char *path, int64_t step);
+    /* model.safetensors was saved. */
+    void (*saved)(void *user, const char *path);
     /* Before the actions on the finding start, and after. epoch from 1; 0: not training. */
     void (*finding)(void *user, const sonde_finding *finding, int epoch);
     void (*acted)(void *user, const sonde_finding *finding);
     /* Training stopped early, with a checkpoint. request NULL: interrupted() returned true. */
     void (*stopped)(void *user, const sonde_request *request, int64_t step);
-    /* The final score of the whole test set. */
+    /* The final score: of the whole test set, or of the held-out samples if the data has no
+     * test set. */
     void (*scored)(void *user, const sonde_nn_score *score,
                    const sonde_nn_confusion *matrix);
     /* A warning for people, one line. NULL: it goes to the log. */
@@ -180,7 +186,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer
 
 /* The request that stopped training; NULL: none. */
 SONDE_API const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer);
-/* The job's data; NULL: not opened. */
+/* The job's data; NULL: not opened, or the job has none (sonde_nn_job_has_test). */
 SONDE_API const sonde_nn_dataset *
 sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer, sonde_nn_split split);
 /* Predictions of the whole test set; NULL: not scored. */

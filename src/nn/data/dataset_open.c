@@ -337,26 +337,24 @@ error:
     return err;
 }
 
-static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char *name,
-                           unsigned char *head, sonde_diag *diag)
+/* Adds the images of a class, which has been named; none if the class is missing here and
+ * `partial` allows that. */
+static sonde_err add_images(sonde_nn_dataset *set, const char *path, bool partial,
+                            unsigned char *head, sonde_diag *diag)
 {
     name_list files = {0};
-    char *path = join(folder, name);
-    sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
-                                 : sonde__fail_nomem(diag, "file names");
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        goto done;
+    if (partial && access(path, F_OK) != 0) {
+        return SONDE_OK;
     }
     err = list_folder(path, false, &files, diag);
     if (err != SONDE_OK) {
         goto done;
     }
-    if (files.count == 0) {
+    if (files.count == 0 && !partial) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
                           "this class has no images");
-    }
-    if (err != SONDE_OK) {
         goto done;
     }
     for (size_t i = 0; i < files.count; i++) {
@@ -371,6 +369,19 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
 
 done:
     fini_list(&files);
+    return err;
+}
+
+static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char *name,
+                           bool partial, unsigned char *head, sonde_diag *diag)
+{
+    char *path = join(folder, name);
+    sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
+                                 : sonde__fail_nomem(diag, "file names");
+
+    if (err == SONDE_OK) {
+        err = add_images(set, path, partial, head, diag);
+    }
     sonde__free(path);
     return err;
 }
@@ -398,35 +409,69 @@ static void settle_shape(sonde_nn_dataset *set)
     traits->has_labels = true;
 }
 
-static sonde_err fill(sonde_nn_dataset *set, const char *path, unsigned char *head,
-                      sonde_diag *diag)
+/* The sub-folders of path and, unless it is NULL or missing, of other: each name once. */
+static sonde_err list_classes(const char *path, const char *other, name_list *list,
+                              sonde_diag *diag)
+{
+    size_t kept = 0;
+    sonde_err err = list_folder(path, true, list, diag);
+
+    if (err == SONDE_OK && other != NULL && access(other, F_OK) == 0) {
+        err = list_folder(other, true, list, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        if (kept > 0 && strcmp(list->names[i], list->names[kept - 1]) == 0) {
+            sonde__free(list->names[i]);
+        } else {
+            list->names[kept++] = list->names[i];
+        }
+    }
+    list->count = kept;
+    return kept > 0 ? SONDE_OK
+                    : sonde__fail(diag, SONDE_ENOTFOUND, path,
+                                  "one folder of images a class", "has no sub-folders");
+}
+
+static sonde_err fill(sonde_nn_dataset *set, const char *path, const char *other,
+                      unsigned char *head, sonde_diag *diag)
 {
     name_list classes = {0};
     sonde_err err = sonde__dataset_set_source(set, path, diag);
 
-    if (err == SONDE_OK) {
-        err = list_folder(path, true, &classes, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && classes.count == 0) {
-        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "one folder of images a class",
-                          "has no sub-folders");
+    err = list_classes(path, other, &classes, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    for (size_t i = 0; err == SONDE_OK && i < classes.count; i++) {
-        err = add_class(set, path, classes.names[i], head, diag);
+    for (size_t i = 0; i < classes.count; i++) {
+        err = add_class(set, path, classes.names[i], other != NULL, head, diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
+    if (set->traits.count == 0) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
+                          "no class has images");
+        goto done;
+    }
+    settle_shape(set);
+
+done:
     fini_list(&classes);
-    if (err == SONDE_OK) {
-        settle_shape(set);
-    }
     return err;
 }
 
-sonde_err sonde_nn_dataset_open_folder(const char *path, sonde_nn_dataset **out,
-                                       sonde_diag *diag)
+static sonde_err open_folder(const char *path, const char *other, sonde_nn_dataset **out,
+                             sonde_diag *diag)
 {
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
     unsigned char *head = sonde__malloc(HEAD);
-    sonde_err err = set != NULL && head != NULL ? fill(set, path, head, diag)
+    sonde_err err = set != NULL && head != NULL ? fill(set, path, other, head, diag)
                                                 : sonde__fail_nomem(diag, "a data set");
 
     sonde__free(head);
@@ -438,9 +483,50 @@ sonde_err sonde_nn_dataset_open_folder(const char *path, sonde_nn_dataset **out,
     return SONDE_OK;
 }
 
+sonde_err sonde_nn_dataset_open_folder(const char *path, sonde_nn_dataset **out,
+                                       sonde_diag *diag)
+{
+    return open_folder(path, NULL, out, diag);
+}
+
+static const char *const split_folders[] = {
+    [SONDE_NN_TRAIN] = "train", [SONDE_NN_TEST] = "test"};
+
+bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split)
+{
+    char *part = join(path, split_folders[split]);
+    struct stat status;
+    const bool found =
+        part != NULL && stat(part, &status) == 0 && S_ISDIR(status.st_mode);
+
+    sonde__free(part);
+    return found;
+}
+
+sonde_err sonde_nn_dataset_open_split(const char *path, sonde_nn_split split,
+                                      sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_split rest = split == SONDE_NN_TRAIN ? SONDE_NN_TEST : SONDE_NN_TRAIN;
+    char *part = join(path, split_folders[split]);
+    char *other = join(path, split_folders[rest]);
+    sonde_err err = SONDE_OK;
+
+    if (part == NULL || other == NULL) {
+        err = sonde__fail_nomem(diag, "file names");
+    } else if (!sonde_nn_dataset_has_split(path, split)) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "train and test",
+                          "has no folder '%s'", split_folders[split]);
+    } else {
+        err = open_folder(part, other, out, diag);
+    }
+    sonde__free(part);
+    sonde__free(other);
+    return err;
+}
+
 /* === public sets by name ============================================================ */
 
-enum { PLACES_MAX = 3, CLASSES = 10, PATH_SIZE = 4096 };
+enum { PLACES_MAX = 3, CLASSES = SONDE_NN_KNOWN_CLASSES, PATH_SIZE = 4096 };
 
 static const char *const digits[CLASSES] = {"0", "1", "2", "3", "4",
                                             "5", "6", "7", "8", "9"};

@@ -273,6 +273,16 @@ static const char *function_name(sonde_nn_model *model, const char *module,
 
 /* --- layers ------------------------------------------------------------------------- */
 
+/* ___ separates the parts of Gradient___NAME and its like. */
+static bool is_layer_name(const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+
+    return name[0] != '\0' && name[strspn(name, letters)] == '\0' &&
+           strstr(name, "___") == NULL;
+}
+
 bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
                               const char *name)
 {
@@ -286,8 +296,11 @@ bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
     if (graph->err != SONDE_OK) {
         return false;
     }
-    if (name != NULL && (name[0] == '\0' || strpbrk(name, "./:") != NULL)) {
-        (void)sonde__graph_fail(graph, SONDE_EINVAL, name, "letters, digits, _ and -",
+    if (name != NULL && !is_layer_name(name)) {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, name,
+                                strstr(name, "___") != NULL
+                                    ? "no ___, which is part of names of gradients"
+                                    : "letters, digits, _ and -",
                                 "not a name for a layer");
         return false;
     }

@@ -6,6 +6,7 @@
 
 #include <sonde/nn/demo.h>
 #include <sonde/nn/job.h>
+#include <sonde/print.h>
 
 #include "base/yaml.h"
 #include "nn/ops/layer_row.h"
@@ -43,6 +44,10 @@ sonde_err sonde__job_read_settings(const sonde__yaml_reader *reader,
                                    const sonde__yaml *entry, const sonde__op_layer *row,
                                    sonde_nn_setting settings[SONDE__MAX_FIELDS],
                                    size_t *count);
+
+/* The keys of a layer print; those that are missing leave their options as they are. */
+sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
+                                const sonde__yaml *entry, sonde_print_options *options);
 
 /* The section `demo`. */
 sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,

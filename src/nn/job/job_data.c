@@ -5,7 +5,6 @@
 #include "base/fail.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 /* Samples must have the model's shape, and no more classes. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
@@ -34,19 +33,27 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
     return SONDE_OK;
 }
 
-/* A folder that is no known set: its sub-folders train and test if it has them. */
+/* Whether it has a folder train or test: if not, its sub-folders are the classes. */
+static bool is_split(const char *path)
+{
+    return sonde_nn_dataset_has_split(path, SONDE_NN_TRAIN) ||
+           sonde_nn_dataset_has_split(path, SONDE_NN_TEST);
+}
+
+/* A folder that is no known set. */
 static sonde_err open_folder(const char *path, sonde_nn_split split,
                              sonde_nn_dataset **out, sonde_diag *diag)
 {
-    char part[4096];
-    const int length = snprintf(part, sizeof part, "%s/%s", path,
-                                split == SONDE_NN_TRAIN ? "train" : "test");
+    return is_split(path) ? sonde_nn_dataset_open_split(path, split, out, diag)
+                          : sonde_nn_dataset_open_folder(path, out, diag);
+}
 
-    if (length < 0 || (size_t)length >= sizeof part) {
-        return sonde__fail(diag, SONDE_EINVAL, "data", "a shorter path", "%d bytes",
-                           length);
-    }
-    return sonde_nn_dataset_open_folder(access(part, F_OK) == 0 ? part : path, out, diag);
+bool sonde_nn_job_has_test(const sonde_nn_job *job)
+{
+    const sonde_nn_job_info *info = &job->info;
+
+    return info->data_name[0] != '\0' || info->data_path[0] == '\0' ||
+           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST);
 }
 
 sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,

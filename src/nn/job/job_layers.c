@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "nn/ops/layer_row.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A layer's name and output, for `from`. */
@@ -28,6 +29,7 @@ typedef struct job_builder {
     size_t count, capacity;
     sonde_nn_value current;     /* output of the layer before */
     const sonde__op_layer *row; /* of the layer at hand, or NULL */
+    bool one_sample;            /* of sonde_nn_job_info */
 } job_builder;
 
 enum { MAX_LAYERS = 4096, MAX_KINDS = 256 };
@@ -273,85 +275,6 @@ static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char 
     return SONDE_OK;
 }
 
-/* Text of at most 7 bytes; what is there stays if the key is missing. */
-static sonde_err read_short_text(const job_builder *b, const sonde__yaml *entry,
-                                 const char *key, char *to, size_t size)
-{
-    const char *text = NULL;
-    const sonde_err err = sonde__yaml_text(&b->reader, entry, key, &text);
-
-    if (err != SONDE_OK || text == NULL) {
-        return err;
-    }
-    if (strlen(text) >= size) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
-                                "at most 7 characters", "%s is '%s'", key, text);
-    }
-    memcpy(to, text, strlen(text) + 1);
-    return SONDE_OK;
-}
-
-static sonde_err read_float_format(const job_builder *b, const sonde__yaml *entry,
-                                   sonde_float_format *format)
-{
-    const char *text = NULL;
-    sonde_diag diag = {0};
-    sonde_err err = sonde__yaml_text(&b->reader, entry, "float_format", &text);
-
-    if (err != SONDE_OK || text == NULL) {
-        return err;
-    }
-    err = sonde_float_format_parse(text, format, &diag);
-    return err == SONDE_OK
-               ? err
-               : sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, "float_format"), err,
-                                  diag.expected, "float_format is '%s'", text);
-}
-
-static sonde_err read_print_options(const job_builder *b, const sonde__yaml *entry,
-                                    sonde_print_options *options)
-{
-    struct {
-        const char *key;
-        int64_t most, value;
-        int *to; /* NULL: the threshold */
-    } numbers[] = {
-        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
-        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
-        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
-        {"digits", 17, options->digits, &options->digits}};
-    const struct {
-        const char *key;
-        char *to;
-    } texts[] = {{"separator", options->separator},
-                 {"open_bracket", options->open_bracket},
-                 {"close_bracket", options->close_bracket}};
-    sonde_err err = read_float_format(b, entry, &options->float_format);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_int(&b->reader, entry, numbers[i].key, 0, numbers[i].most,
-                              &numbers[i].value);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (numbers[i].to != NULL) {
-            *numbers[i].to = (int)numbers[i].value;
-        }
-    }
-    options->summarise_threshold = numbers[0].value;
-    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
-        err = read_short_text(b, entry, texts[i].key, texts[i].to,
-                              sizeof options->separator);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
-}
-
 static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
                              const sonde_nn_value *in, sonde_nn_value *out)
 {
@@ -362,7 +285,7 @@ static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const cha
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_print_options(b, entry, &options);
+    err = sonde__job_read_print(&b->reader, entry, &options);
     if (err != SONDE_OK) {
         return err;
     }
@@ -446,36 +369,87 @@ static size_t list_kinds(const char *names[MAX_KINDS])
     return count;
 }
 
-static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
-                           layer_kind *kind)
+/* The name of an entry's kind; NULL: the entry is no layer. */
+static const char *asked_kind(const sonde__yaml *entry)
 {
-    const char *names[MAX_KINDS];
-    const size_t count = list_kinds(names);
-    const sonde__op_layer *row = NULL;
-    const char *asked = NULL;
+    return entry->kind == SONDE__YAML_SCALAR                     ? entry->text
+           : entry->kind == SONDE__YAML_MAP && entry->count == 1 ? entry->children[0]->key
+                                                                 : NULL;
+}
 
-    if (entry->kind == SONDE__YAML_SCALAR) {
-        asked = entry->text;
-    } else if (entry->kind == SONDE__YAML_MAP && entry->count == 1) {
-        asked = entry->children[0]->key;
-    } else {
-        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                                "one layer: {its options}", "not a layer");
-    }
+/* The kind of a name; false: unknown. */
+static bool find_kind(const char *asked, layer_kind *kind)
+{
+    const sonde__op_layer *row = sonde__op_find_layer(asked);
+
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
         if (strcmp(asked, layer_kinds[i].name) == 0) {
             *kind = layer_kinds[i];
-            return SONDE_OK;
+            return true;
         }
     }
-    row = sonde__op_find_layer(asked);
     if (row != NULL) {
         *kind = row_kind(row);
+    }
+    return row != NULL;
+}
+
+/* Appends ", item" to a list, or ", ..." if there is no room. */
+static void append_item(char *list, size_t size, const char *item)
+{
+    const size_t used = strlen(list);
+    const char *comma = used > 0 ? ", " : "";
+
+    if (used + strlen(item) + 8 < size) {
+        (void)snprintf(list + used, size - used, "%s%s", comma, item);
+    } else if (used + 6 < size && (used < 3 || strcmp(list + used - 3, "...") != 0)) {
+        (void)snprintf(list + used, size - used, "%s...", comma);
+    }
+}
+
+/* Finds all unknown layers of the list at once. Expects the names nearest to them, or, if
+ * one is near none, all that there are. */
+static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
+{
+    const char *names[MAX_KINDS];
+    const size_t kinds = list_kinds(names);
+    const sonde__yaml *first = NULL;
+    char found[300] = "", near[256] = "", item[120];
+    bool all_near = true;
+
+    for (size_t i = 0; i < section->count; i++) {
+        const sonde__yaml *entry = section->children[i];
+        const char *asked = asked_kind(entry), *nearest = NULL;
+        layer_kind kind;
+
+        if (asked == NULL) {
+            return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
+                                    "one layer: {its options}", "not a layer");
+        }
+        if (find_kind(asked, &kind)) {
+            continue;
+        }
+        if (first == NULL) {
+            (void)snprintf(item, sizeof item, "unknown layer '%.80s'", asked);
+        } else {
+            (void)snprintf(item, sizeof item, "line %d '%.80s'", entry->line, asked);
+        }
+        append_item(found, sizeof found, item);
+        first = first != NULL ? first : entry;
+        nearest = sonde_diag_nearest(asked, names, kinds);
+        all_near = all_near && nearest != NULL;
+        append_item(near, sizeof near, nearest != NULL ? nearest : "");
+    }
+    if (first == NULL) {
         return SONDE_OK;
     }
-    return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                            sonde_diag_nearest(asked, names, count), "unknown layer '%s'",
-                            asked);
+    if (!all_near) {
+        near[0] = '\0';
+        for (size_t i = 0; i < kinds; i++) {
+            append_item(near, sizeof near, names[i]);
+        }
+    }
+    return sonde__yaml_fail(&b->reader, first, SONDE_EINVAL, near, "%s", found);
 }
 
 static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
@@ -559,11 +533,9 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
     sonde_nn_value in[SONDE__MAX_OPERANDS] = {0}, out = 0;
-    sonde_err err = find_kind(b, entry, &kind);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    (void)find_kind(asked_kind(entry), &kind); /* check_kinds found it */
     if (entry->kind == SONDE__YAML_MAP &&
         !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
           entry->children[0]->text[0] == '\0')) {
@@ -593,9 +565,22 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     return remember(b, name, out);
 }
 
+/* Whether an entry is a softmax over the batch of the layer before it. */
+static bool is_batch_softmax(const job_builder *b, const sonde__yaml *entry)
+{
+    const sonde__yaml *body = entry->kind == SONDE__YAML_MAP ? entry->children[0] : entry;
+    const char *kind = asked_kind(entry);
+    int axis = 1;
+
+    return (strcmp(kind, "softmax") == 0 || strcmp(kind, "log_softmax") == 0) &&
+           body->kind == SONDE__YAML_MAP && sonde__yaml_get(body, "from") == NULL &&
+           read_axis(b, body, &axis) == SONDE_OK && axis == 0;
+}
+
 static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 {
     const sonde__yaml *section = sonde__yaml_get(model, "layers");
+    size_t count = 0;
     sonde_err err = SONDE_OK;
 
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
@@ -604,7 +589,15 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
                                 SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
                                 "the model has no layers");
     }
-    for (size_t i = 0; i < section->count; i++) {
+    err = check_kinds(b, section);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    count = section->count;
+    if (b->one_sample && is_batch_softmax(b, section->children[count - 1])) {
+        count--;
+    }
+    for (size_t i = 0; i < count; i++) {
         err = build_layer(b, section->children[i]);
         if (err != SONDE_OK) {
             return err;
@@ -739,7 +732,7 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag)
 {
     const char *name = job->builtin != NULL ? job->info.model_name : job->name;
-    job_builder b = {.reader = {name, diag}};
+    job_builder b = {.reader = {name, diag}, .one_sample = job->info.one_sample};
     sonde_err err = sonde_nn_model_create(&b.model, diag);
 
     if (err != SONDE_OK) {

@@ -78,7 +78,8 @@ static const sonde_nn_option rows[] = {
      FIELD(eval_samples),
      .help = "samples of an evaluation between epochs, at most; 0: all"},
     {"options", "seed", "seed", 's', COUNT(0, INT64_MAX, "0"),
-     FIELD(seed), .help = "of the initial weights and the order of samples"},
+     FIELD(seed), .variable = "SONDE_RANDOM_SEED",
+     .help = "of the initial weights and the order of samples"},
     {"options", "device_iterations", "device_iterations", COUNT(1, 1 << 20, "1"),
      FIELD(options.device_iterations), .help = "steps of each call"},
     {"options", "gradient_accumulation", "gradient_accumulation", COUNT(1, 1 << 20, "1"),
@@ -488,6 +489,10 @@ sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
             variable[k + 6] = (char)toupper((unsigned char)rows[i].name[k]);
         }
         text = rows[i].no_environment ? NULL : getenv(variable);
+        if ((text == NULL || text[0] == '\0') && rows[i].variable != NULL) {
+            (void)snprintf(variable, sizeof variable, "%s", rows[i].variable);
+            text = getenv(variable);
+        }
         if (text != NULL && text[0] != '\0') {
             err = set_row(job, &rows[i], text, diag);
         }

@@ -2,7 +2,8 @@
  * checkpoint.c - parameters, optimiser state and step counter in one safetensors file.
  *
  * Parameters have their own names; state is named after the value that an update makes
- * (Accl1___conv1.weight). Metadata: sonde.step, sonde.optimizer. Random numbers are pure
+ * (Accl1___conv1.weight). Metadata: sonde.step, sonde.optimizer, and the settings that
+ * a resumed run must share: sonde.batch_size and so on. Random numbers are pure
  * functions of the seed and the step, so nothing else is needed to resume bit for bit.
  * Accumulators are not saved: they are zero between steps.
  */
@@ -13,6 +14,7 @@
 
 #include <sonde/safetensors.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,10 +73,16 @@ static const char *optimizer_name(const sonde_nn_session *session)
 sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *path,
                                 sonde_diag *diag)
 {
-    char step[32];
+    const sonde_nn_options *options = &session->options;
+    char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
     const sonde_metadata metadata[] = {{"format", "pt"},
                                        {"sonde.step", step},
-                                       {"sonde.optimizer", optimizer_name(session)}};
+                                       {"sonde.optimizer", optimizer_name(session)},
+                                       {"sonde.batch_size", batch},
+                                       {"sonde.device_iterations", iterations},
+                                       {"sonde.gradient_accumulation", accumulation},
+                                       {"sonde.random_seed", seed},
+                                       {"sonde.learning_rate", rate}};
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = sonde__graph_expect(path, "path", diag);
@@ -87,11 +95,81 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
         return err;
     }
     (void)snprintf(step, sizeof step, "%" PRId64, session->step);
+    (void)snprintf(batch, sizeof batch, "%" PRId64, session->program.batch_size);
+    (void)snprintf(iterations, sizeof iterations, "%d", options->device_iterations);
+    (void)snprintf(accumulation, sizeof accumulation, "%d",
+                   options->gradient_accumulation);
+    (void)snprintf(seed, sizeof seed, "%" PRIu64, options->random_seed);
+    (void)snprintf(rate, sizeof rate, "%.9g", (double)session->optimizer.learning_rate);
     err = sonde_safetensors_write(path, named, count, metadata, SONDE_COUNT_OF(metadata),
                                   diag);
     sonde__free(named);
     return err;
 }
+
+/* --- metadata ----------------------------------------------------------------------- */
+
+enum { STEPS_MOST_LOG2 = 48 }; /* more steps than any run has, and products fit int64_t */
+
+/* A count; false if it is missing or none. */
+static bool read_count(const sonde_safetensors *file, const char *key, int64_t *count)
+{
+    const char *text = sonde_safetensors_metadata(file, key);
+    char *end = NULL;
+
+    if (text == NULL || text[0] < '0' || text[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    *count = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+static sonde_err read_info(const sonde_safetensors *file, const char *path,
+                           sonde_nn_checkpoint_info *info, sonde_diag *diag)
+{
+    const char *step = sonde_safetensors_metadata(file, "sonde.step");
+    const char *rate = sonde_safetensors_metadata(file, "sonde.learning_rate");
+    sonde_nn_checkpoint_info read = {0};
+    int64_t seed = 0;
+
+    if (step == NULL || sonde_safetensors_metadata(file, "sonde.optimizer") == NULL) {
+        return sonde__fail(diag, SONDE_EFORMAT, path, "a checkpoint.safetensors",
+                           "it is no checkpoint: it lacks %s",
+                           step == NULL ? "sonde.step" : "sonde.optimizer");
+    }
+    if (!read_count(file, "sonde.step", &read.step) ||
+        read.step > (INT64_C(1) << STEPS_MOST_LOG2)) {
+        return sonde__fail(diag, SONDE_EFORMAT, path, "a count of steps",
+                           "sonde.step is '%s'", step);
+    }
+    read.settings =
+        read_count(file, "sonde.batch_size", &read.batch_size) &&
+        read_count(file, "sonde.device_iterations", &read.device_iterations) &&
+        read_count(file, "sonde.gradient_accumulation", &read.gradient_accumulation) &&
+        read_count(file, "sonde.random_seed", &seed) && rate != NULL;
+    if (read.settings) {
+        read.random_seed = (uint64_t)seed;
+        read.learning_rate = strtof(rate, NULL);
+    }
+    *info = read;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_checkpoint_describe(const char *path, sonde_nn_checkpoint_info *info,
+                                       sonde_diag *diag)
+{
+    sonde_safetensors *file = NULL;
+    sonde_err err = sonde_safetensors_open(path, &file, diag);
+
+    if (err == SONDE_OK) {
+        err = read_info(file, path, info, diag);
+    }
+    sonde_safetensors_destroy(file);
+    return err;
+}
+
+/* --- loading ------------------------------------------------------------------------ */
 
 /* Whether the file has everything, in the right shapes, for the same optimiser. */
 static sonde_err check(const sonde_nn_session *session, const sonde_safetensors *file,
@@ -99,22 +177,17 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
                        int64_t *step, sonde_diag *diag)
 {
     const char *optimizer = sonde_safetensors_metadata(file, "sonde.optimizer");
-    const char *text = sonde_safetensors_metadata(file, "sonde.step");
-    char *end = NULL;
+    sonde_nn_checkpoint_info info;
+    const sonde_err err = read_info(file, path, &info, diag);
 
-    if (optimizer == NULL || text == NULL) {
-        return sonde__fail(diag, SONDE_EFORMAT, path, "a file written by session save",
-                           "it is no checkpoint: it lacks sonde.step or sonde.optimizer");
+    if (err != SONDE_OK) {
+        return err;
     }
     if (session->training && strcmp(optimizer, optimizer_name(session)) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, path, optimizer_name(session),
                            "it was made with optimiser %s", optimizer);
     }
-    *step = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || *step < 0) {
-        return sonde__fail(diag, SONDE_EFORMAT, path, "a count of steps",
-                           "sonde.step is '%s'", text);
-    }
+    *step = info.step;
     for (size_t i = 0; i < count; i++) {
         const sonde_view *have = sonde_safetensors_find(file, named[i].name);
         char found[96], expected[96];

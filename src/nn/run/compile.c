@@ -292,7 +292,11 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
     }
-    err = sonde__session_options_override(&session->options, diag);
+    err = sonde__cpu_isa_check(diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__session_options_override(&session->options, session->training, diag);
     if (err != SONDE_OK) {
         return err;
     }

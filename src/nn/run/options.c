@@ -83,7 +83,8 @@ sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
 }
 
 /* A whole number from the environment; *value is unchanged if there is none. */
-static sonde_err override_number(const char *variable, int64_t *value, sonde_diag *diag)
+static sonde_err override_number(const char *variable, int64_t *value, int64_t most,
+                                 sonde_diag *diag)
 {
     const char *text = getenv(variable);
     char *end = NULL;
@@ -94,7 +95,7 @@ static sonde_err override_number(const char *variable, int64_t *value, sonde_dia
     }
     errno = 0;
     number = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || errno != 0 || number < 0 || number > INT32_MAX) {
+    if (end == text || *end != '\0' || errno != 0 || number < 0 || number > most) {
         return sonde__fail(diag, SONDE_EINVAL, variable, "a whole number >= 0", "'%s'",
                            text);
     }
@@ -102,7 +103,8 @@ static sonde_err override_number(const char *variable, int64_t *value, sonde_dia
     return SONDE_OK;
 }
 
-sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag *diag)
+sonde_err sonde__session_options_override(sonde_nn_options *options, bool training,
+                                          sonde_diag *diag)
 {
     int64_t iterations = options->device_iterations;
     int64_t accumulation = options->gradient_accumulation;
@@ -121,7 +123,11 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
 
     for (size_t i = options->fixed_batch ? FIRST_FREE : 0; i < SONDE_COUNT_OF(numbers);
          i++) {
-        err = override_number(numbers[i].variable, numbers[i].value, diag);
+        if (training || numbers[i].value != &accumulation) {
+            err =
+                override_number(numbers[i].variable, numbers[i].value,
+                                numbers[i].value == &seed ? INT64_MAX : INT32_MAX, diag);
+        }
         if (err != SONDE_OK) {
             return err;
         }
@@ -129,7 +135,8 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
     if (mode != NULL && mode[0] != '\0') {
         err = sonde_anchor_mode_parse(mode, &options->output_mode, diag);
         if (err != SONDE_OK) {
-            return err;
+            return sonde__fail(diag, err, "SONDE_OUTPUT_MODE",
+                               "final, everyn, all, sum, default or mean", "'%s'", mode);
         }
     }
     options->device_iterations = (int)iterations;

@@ -408,6 +408,7 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
+        .output_mode = options->output_mode,
         .combined_batch = session->program.batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};
     return SONDE_OK;

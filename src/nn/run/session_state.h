@@ -70,7 +70,9 @@ struct sonde_nn_session {
 };
 
 /* The environment's values override the options'. */
-sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag *diag);
+/* The environment's. gradient_accumulation is one of training alone. */
+sonde_err sonde__session_options_override(sonde_nn_options *options, bool training,
+                                          sonde_diag *diag);
 sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
                                        sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */

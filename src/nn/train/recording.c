@@ -3,9 +3,9 @@
  */
 #include "nn/train/train_state.h"
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include <sonde/log.h>
-#include <sonde/safetensors.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
         goto error;
     }
     if (asked->resume != NULL) {
-        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resume_step, diag);
+        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag);
         if (err != SONDE_OK) {
             goto error;
         }
@@ -178,27 +178,6 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
 
 /* --- resuming ----------------------------------------------------------------------- */
 
-/* The step in a checkpoint's metadata. Loading it checks all the rest. */
-static sonde_err read_step(const char *path, int64_t *step, sonde_diag *diag)
-{
-    sonde_safetensors *file = NULL;
-    const char *text = NULL;
-    char *end = NULL;
-    sonde_err err = sonde_safetensors_open(path, &file, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    text = sonde_safetensors_metadata(file, "sonde.step");
-    *step = text != NULL ? strtoll(text, &end, 10) : -1;
-    if (text == NULL || end == text || *end != '\0' || *step < 0) {
-        err = sonde__fail(diag, SONDE_EFORMAT, path, "a checkpoint.safetensors",
-                          "not a checkpoint: it lacks sonde.step");
-    }
-    sonde_safetensors_destroy(file);
-    return err;
-}
-
 sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *asked = trainer->options.resume, *out = trainer->options.out;
@@ -224,5 +203,60 @@ sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
         trainer->resume[0] = '\0';
         return SONDE_OK;
     }
-    return read_step(trainer->resume, &trainer->resume_step, diag);
+    return sonde_nn_checkpoint_describe(trainer->resume, &trainer->resumed, diag);
+}
+
+static sonde_err refuse_setting(const sonde_nn_trainer *trainer, const char *name,
+                                int64_t saved, int64_t wanted, sonde_diag *diag)
+{
+    char expected[64];
+
+    (void)snprintf(expected, sizeof expected, "%s %lld", name, (long long)saved);
+    return sonde__fail(diag, SONDE_EINVAL, trainer->resume, expected,
+                       "made with another %s than %lld", name, (long long)wanted);
+}
+
+/* The steps of other settings are other samples. */
+static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_checkpoint_info *saved = &trainer->resumed;
+    const float rate = trainer->optimizer.learning_rate;
+    const struct {
+        const char *name;
+        int64_t saved, wanted;
+    } settings[] = {
+        {"batch_size", saved->batch_size, trainer->plan.batch_size},
+        {"device_iterations", saved->device_iterations, trainer->plan.device_iterations},
+        {"gradient_accumulation", saved->gradient_accumulation,
+         trainer->plan.gradient_accumulation},
+        {"seed", (int64_t)saved->random_seed,
+         (int64_t)trainer->session_options.random_seed}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(settings); i++) {
+        if (settings[i].saved != settings[i].wanted) {
+            return refuse_setting(trainer, settings[i].name, settings[i].saved,
+                                  settings[i].wanted, diag);
+        }
+    }
+    if (saved->learning_rate != rate) {
+        sonde__train_warn(trainer,
+                          "%s: made with learning_rate %g; this run continues with %g",
+                          trainer->resume, (double)saved->learning_rate, (double)rate);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    if (trainer->resume[0] == '\0') {
+        return SONDE_OK;
+    }
+    if (trainer->resumed.settings) {
+        const sonde_err err = check_settings(trainer, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return sonde_nn_session_load(trainer->session, trainer->resume, diag);
 }

@@ -19,7 +19,8 @@ struct sonde_nn_trainer {
     sonde_nn_model *model;
     sonde_nn_model *own_model; /* the same, if the trainer built it */
     sonde_nn_session *session;
-    sonde_hook *hook; /* NULL: nothing is recorded */
+    sonde_nn_session_info plan; /* of the compiled session */
+    sonde_hook *hook;           /* NULL: nothing is recorded */
 
     /* judging.c */
     sonde_rules *rules;     /* NULL: no judging */
@@ -40,10 +41,14 @@ struct sonde_nn_trainer {
     int evaluated;             /* epochs done when `between` ran last */
     const sonde_nn_confusion *matrix; /* of the final score; NULL: not scored */
 
-    char resume[SONDE__TRAIN_PATH]; /* the checkpoint; "": none */
-    int64_t resume_step;
-    int epoch;                    /* being trained, from 1; 0: none yet */
-    const sonde_request *stopped; /* NULL: no request stopped it */
+    char resume[SONDE__TRAIN_PATH];   /* the checkpoint; "": none */
+    sonde_nn_checkpoint_info resumed; /* what it says */
+    int64_t first_step;               /* of this run */
+    int64_t saved_step;               /* of the last checkpoint; -1: none */
+    bool unsaved;                     /* a later one could not be saved */
+    int lock;                         /* of the folder out; -1: none */
+    int epoch;                        /* being trained, from 1; 0: none yet */
+    const sonde_request *stopped;     /* NULL: no request stopped it */
 };
 
 /* Views of a loader's batch as a session's two inputs: samples, labels. */
@@ -70,13 +75,18 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
 /* Ends the recording by err (with *diag), or by the request that stopped training. */
 void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
                              const sonde_diag *diag);
-/* Finds the checkpoint that options.resume names, and its step. */
+/* Finds the checkpoint that options.resume names, and reads what it says. */
 sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag);
+/* Loads it into the compiled session, if there is one with the same settings. */
+sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag);
 
 /* trainer_setup.c: the data and the evaluator of a trainer whose session is compiled. */
 sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag);
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag);
-sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trainer,
-                                                          bool part_of_run);
+/* most: samples, 0: all of set. part_of_run: recorded and judged. */
+sonde_err sonde__train_make_evaluator(sonde_nn_trainer *trainer,
+                                      const sonde_nn_dataset *set, int64_t most,
+                                      bool part_of_run, sonde_nn_evaluator **out,
+                                      sonde_diag *diag);
 
 #endif

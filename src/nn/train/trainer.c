@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
+#include <unistd.h>
+
 static bool interrupted(const sonde_nn_trainer *trainer)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
@@ -21,12 +23,15 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (trainer->resume[0] != '\0') {
-        err = sonde_nn_session_load(trainer->session, trainer->resume, diag);
-    }
+    err = sonde_nn_session_describe(trainer->session, &trainer->plan, diag);
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__train_resume_load(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer->first_step = sonde_nn_session_step(trainer->session);
     err = sonde__train_open_data(trainer, diag);
     if (err != SONDE_OK) {
         return err;
@@ -72,18 +77,27 @@ static void announce(const sonde_nn_trainer *trainer)
 
 /* --- training ----------------------------------------------------------------------- */
 
-/* The loss of the call that has just run: the session's last output. */
+/* The loss of the call that has just run: the mean of the session's last output, which
+ * the output mode makes one value, a sum over micro-batches, or several values. */
 static sonde_err read_loss(const sonde_nn_trainer *trainer, double *loss,
                            sonde_diag *diag)
 {
     const size_t last = sonde_nn_session_output_count(trainer->session) - 1;
+    double total = 0.0, count = 0.0;
     sonde_view view;
     const sonde_err err = sonde_nn_session_output(trainer->session, last, &view, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    *loss = (double)*(const float *)view.data;
+    for (int64_t i = 0; i < sonde_view_count(&view); i++) {
+        total += (double)((const float *)view.data)[i];
+    }
+    count = trainer->plan.output_mode == SONDE_ANCHOR_SUM
+                ? (double)trainer->plan.device_iterations *
+                      (double)trainer->plan.gradient_accumulation
+                : (double)sonde_view_count(&view);
+    *loss = total / count;
     return SONDE_OK;
 }
 
@@ -153,7 +167,7 @@ static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name
                : SONDE_OK;
 }
 
-static sonde_err save_checkpoint(const sonde_nn_trainer *trainer, sonde_diag *diag)
+static sonde_err save_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     char path[SONDE__TRAIN_PATH];
@@ -170,10 +184,24 @@ static sonde_err save_checkpoint(const sonde_nn_trainer *trainer, sonde_diag *di
     if (err != SONDE_OK) {
         return err;
     }
+    trainer->saved_step = sonde_nn_session_step(trainer->session);
     if (events->checkpoint != NULL) {
-        events->checkpoint(events->user, path, sonde_nn_session_step(trainer->session));
+        events->checkpoint(events->user, path, trainer->saved_step);
     }
     return SONDE_OK;
+}
+
+/* A failure does not end training. */
+static void try_checkpoint(sonde_nn_trainer *trainer)
+{
+    char line[SONDE_DIAG_LINE];
+    sonde_diag diag = {0};
+
+    trainer->unsaved = save_checkpoint(trainer, &diag) != SONDE_OK;
+    if (trainer->unsaved) {
+        sonde__train_warn(trainer, "%s; training continues without this checkpoint",
+                          sonde_diag_line(&diag, line, sizeof line));
+    }
 }
 
 static bool is_evaluated(const sonde_nn_trainer *trainer, int epoch)
@@ -226,11 +254,12 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
     if (err != SONDE_OK) {
         return err;
     }
-    return save_checkpoint(trainer, diag);
+    try_checkpoint(trainer);
+    return SONDE_OK;
 }
 
 static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
-                           int64_t combined, sonde_diag *diag)
+                           sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     const double started = sonde__now();
@@ -249,7 +278,7 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
     if (err != SONDE_OK || interrupted(trainer)) {
         return err;
     }
-    epoch.samples = (trainer->feed.batches - skip) * combined;
+    epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch;
     epoch.loss = sonde_nn_running_mean_get(&mean);
     epoch.seconds = sonde__now() - started;
     return end_epoch(trainer, &epoch, diag);
@@ -277,36 +306,45 @@ static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const int64_t batches = trainer->feed.batches;
-    sonde_nn_session_info plan;
-    int64_t done = 0;
-    sonde_err err = sonde_nn_session_describe(trainer->session, &plan, diag);
+    const int64_t done =
+        sonde_nn_session_step(trainer->session) / trainer->plan.device_iterations;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
     announce(trainer);
-    trainer->session_options.device_iterations = plan.device_iterations;
-    done = sonde_nn_session_step(trainer->session) / plan.device_iterations;
-    for (int64_t epoch = done / batches; err == SONDE_OK && epoch < trainer->epochs;
-         epoch++) {
+    if (trainer->resume[0] != '\0' && done / batches >= trainer->epochs) {
+        sonde__train_warn(
+            trainer, "%s: at step %lld all %d epochs are done, so nothing is trained",
+            trainer->resume, (long long)trainer->first_step, trainer->epochs);
+    }
+    trainer->session_options.device_iterations = trainer->plan.device_iterations;
+    for (int64_t epoch = done / batches; epoch < trainer->epochs; epoch++) {
         const int64_t skip = epoch == done / batches ? done % batches : 0;
+        const sonde_err err = run_epoch(trainer, (int)epoch, skip, diag);
 
-        err = run_epoch(trainer, (int)epoch, skip, plan.combined_batch, diag);
         if (sonde_nn_session_stopped(trainer->session) != NULL ||
             (err == SONDE_OK && interrupted(trainer))) {
             return break_off(trainer, diag);
         }
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- the score ---------------------------------------------------------------------- */
 
-/* Whether the last evaluation covered the whole test set with the final weights. */
+/* The samples of the final score; NULL: none of a job. */
+static const sonde_nn_dataset *score_set(const sonde_nn_trainer *trainer)
+{
+    return trainer->test != NULL ? trainer->test : trainer->held_out;
+}
+
+/* Whether the last evaluation covered that whole set with the final weights. */
 static bool is_scored(const sonde_nn_trainer *trainer)
 {
-    return trainer->held_out == NULL && trainer->between != NULL &&
-           trainer->evaluated == trainer->epochs && trainer->evaluated > 0 &&
+    return (trainer->held_out == NULL || trainer->test == NULL) &&
+           trainer->between != NULL && trainer->evaluated == trainer->epochs &&
+           trainer->evaluated > 0 &&
            sonde_nn_evaluator_score(trainer->between).samples == count_eval_set(trainer);
 }
 
@@ -314,16 +352,13 @@ static bool is_scored(const sonde_nn_trainer *trainer)
  * samples its loss cannot be compared with theirs. */
 static sonde_err evaluate_all(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    const sonde_nn_evaluator_options options =
-        sonde__train_evaluator_options(trainer, trainer->between == NULL);
-    const sonde_err err =
-        trainer->options.test != NULL
-            ? sonde_nn_evaluator_create(trainer->model, trainer->options.test, &options,
-                                        &trainer->final, diag)
-            : sonde_nn_evaluator_create_for_job(trainer->job, trainer->model,
-                                                trainer->test, 0, &options,
-                                                &trainer->final, diag);
+    sonde_err err = SONDE_OK;
 
+    if (trainer->final == NULL) {
+        err =
+            sonde__train_make_evaluator(trainer, score_set(trainer), 0,
+                                        trainer->between == NULL, &trainer->final, diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }
@@ -360,33 +395,68 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)
+/* Weights that were trained before are not overwritten by untrained ones. */
+static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_options *options = &trainer->options;
+    const bool trained = trainer->resume[0] != '\0' ||
+                         sonde_nn_session_step(trainer->session) > trainer->first_step;
     char path[SONDE__TRAIN_PATH];
     sonde_err err = SONDE_OK;
 
-    if (options->out != NULL) {
-        err = sonde__train_path(options->out, "model.safetensors", path, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde_nn_model_save(trainer->model, path, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+    if (options->out == NULL) {
+        return SONDE_OK;
     }
+    err = sonde__train_path(options->out, "model.safetensors", path, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!trained && access(path, F_OK) == 0) {
+        sonde__train_warn(trainer, "%s is kept: nothing was trained", path);
+        return SONDE_OK;
+    }
+    err = sonde_nn_model_save(trainer->model, path, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (options->events.saved != NULL) {
+        options->events.saved(options->events.user, path);
+    }
+    return SONDE_OK;
+}
+
+static void report_unsaved(const sonde_nn_trainer *trainer)
+{
+    if (trainer->unsaved && trainer->saved_step < 0) {
+        sonde__train_warn(trainer, "no checkpoint could be saved");
+    } else if (trainer->unsaved) {
+        sonde__train_warn(trainer,
+                          "the last checkpoint that could be saved is at step %lld",
+                          (long long)trainer->saved_step);
+    }
+}
+
+/* A model that cannot be saved is scored all the same. */
+static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_trainer_options *options = &trainer->options;
+    const sonde_err saved = save_model(trainer, diag);
+    sonde_diag scoring = {0};
+
     if (trainer->stopped == NULL && !options->no_evaluation &&
-        (trainer->test != NULL || options->test != NULL)) {
-        err = score(trainer, diag);
+        (score_set(trainer) != NULL || options->test != NULL)) {
+        const sonde_err err = score(trainer, &scoring);
+
         if (err != SONDE_OK) {
+            *diag = scoring;
             return err;
         }
     }
     if (trainer->rules != NULL) {
         sonde_rules_finish(trainer->rules);
     }
-    return SONDE_OK;
+    report_unsaved(trainer);
+    return saved;
 }
 
 sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -396,12 +466,16 @@ sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
 
     diag = diag != NULL ? diag : &own;
     err = prepare(trainer, diag);
-    if (err == SONDE_OK) {
-        err = train_all(trainer, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = finish(trainer, diag);
+    err = train_all(trainer, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = finish(trainer, diag);
+
+done:
     sonde__train_hook_close(trainer, err, diag);
     return err;
 }

@@ -8,10 +8,14 @@
 #include <sonde/log.h>
 #include <sonde/nn/option.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 /* --- feeds -------------------------------------------------------------------------- */
 
@@ -98,11 +102,30 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     return attach_judging(trainer, diag);
 }
 
+/* Refuses a folder that another trainer saves into. Where folders cannot be locked, or
+ * there is none yet, nothing is locked. */
+static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const char *out = trainer->options.out;
+
+    trainer->lock = out != NULL ? open(out, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (trainer->lock >= 0 && flock(trainer->lock, LOCK_EX | LOCK_NB) != 0 &&
+        errno == EWOULDBLOCK) {
+        return sonde__fail(diag, SONDE_ESTATE, out, "another folder",
+                           "another training saves into it");
+    }
+    return SONDE_OK;
+}
+
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
-    const sonde_err err = make_session(trainer, diag);
+    sonde_err err = lock_out(trainer, diag);
 
+    trainer->saved_step = -1;
+    if (err == SONDE_OK) {
+        err = make_session(trainer, diag);
+    }
     if (err != SONDE_OK) {
         sonde_nn_trainer_destroy(trainer);
         return err;
@@ -153,6 +176,7 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->options.hook = NULL;
     trainer->options.feed = NULL;
     trainer->feed = options->feed != NULL ? *options->feed : (sonde_nn_feed){0};
+    trainer->lock = -1;
     trainer->job = job;
     trainer->session_options = info->options;
     trainer->optimizer = info->optimizer;
@@ -187,6 +211,9 @@ void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
     sonde_nn_dataset_destroy(trainer->kept);
     sonde_nn_dataset_destroy(trainer->train);
     sonde_nn_dataset_destroy(trainer->test);
+    if (trainer->lock >= 0) {
+        (void)close(trainer->lock);
+    }
     sonde__free(trainer);
 }
 
@@ -207,7 +234,6 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     enum { SEED = 0 }; /* holds out the same samples in every run */
     const double share = (double)sonde_nn_job_get_info(trainer->job)->validation;
-    sonde_nn_session_info plan;
     sonde_err err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
 
     if (err != SONDE_OK) {
@@ -222,13 +248,9 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_session_describe(trainer->session, &plan, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
     err = sonde_nn_job_loader(trainer->job,
                               trainer->kept != NULL ? trainer->kept : trainer->train,
-                              plan.combined_batch, true, &trainer->loader, diag);
+                              trainer->plan.combined_batch, true, &trainer->loader, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -246,9 +268,20 @@ sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (trainer->feed.next == NULL) {
         err = open_training(trainer, diag);
     }
-    return err == SONDE_OK && !trainer->options.no_evaluation
-               ? open_split(trainer, SONDE_NN_TEST, &trainer->test, diag)
-               : err;
+    if (err != SONDE_OK || trainer->options.no_evaluation) {
+        return err;
+    }
+    if (sonde_nn_job_has_test(trainer->job)) {
+        return open_split(trainer, SONDE_NN_TEST, &trainer->test, diag);
+    }
+    if (trainer->held_out == NULL) {
+        sonde__train_warn(
+            trainer,
+            "%s: no folder test, so nothing is evaluated; 'validation' holds "
+            "out samples to evaluate on",
+            sonde_nn_job_get_info(trainer->job)->data_path);
+    }
+    return SONDE_OK;
 }
 
 /* --- evaluation --------------------------------------------------------------------- */
@@ -266,8 +299,8 @@ static bool report_progress(void *user, int64_t done, int64_t total)
            !events->interrupted(events->user);
 }
 
-sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trainer,
-                                                          bool part_of_run)
+static sonde_nn_evaluator_options evaluator_options(sonde_nn_trainer *trainer,
+                                                    bool part_of_run)
 {
     const bool judged = part_of_run && trainer->rules != NULL;
 
@@ -280,25 +313,37 @@ sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trai
                                         .progress_user = trainer};
 }
 
+sonde_err sonde__train_make_evaluator(sonde_nn_trainer *trainer,
+                                      const sonde_nn_dataset *set, int64_t most,
+                                      bool part_of_run, sonde_nn_evaluator **out,
+                                      sonde_diag *diag)
+{
+    const sonde_nn_evaluator_options options = evaluator_options(trainer, part_of_run);
+
+    return trainer->options.test != NULL
+               ? sonde_nn_evaluator_create(trainer->model, trainer->options.test,
+                                           &options, out, diag)
+               : sonde_nn_evaluator_create_for_job(trainer->job, trainer->model, set,
+                                                   most, &options, out, diag);
+}
+
 /* Call after compiling the training session: some names that a hook may select exist only
- * there. */
+ * there. Without evaluations between epochs, makes the final one, so that its mistakes are
+ * found before the first step. */
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    const sonde_nn_evaluator_options options =
-        sonde__train_evaluator_options(trainer, true);
-    const sonde_nn_dataset *set =
-        trainer->held_out != NULL ? trainer->held_out : trainer->test;
+    const bool between = trainer->eval_every > 0;
+    const sonde_nn_dataset *set = trainer->held_out != NULL && (between || !trainer->test)
+                                      ? trainer->held_out
+                                      : trainer->test;
 
-    if (trainer->options.no_evaluation || trainer->eval_every == 0) {
+    if (trainer->options.no_evaluation || (set == NULL && !trainer->options.test)) {
         return SONDE_OK;
     }
-    if (trainer->options.test != NULL) {
-        return sonde_nn_evaluator_create(trainer->model, trainer->options.test, &options,
-                                         &trainer->between, diag);
-    }
-    return set == NULL ? SONDE_OK
-                       : sonde_nn_evaluator_create_for_job(
-                             trainer->job, trainer->model, set,
-                             sonde_nn_job_get_info(trainer->job)->eval_samples, &options,
-                             &trainer->between, diag);
+    return sonde__train_make_evaluator(
+        trainer, set,
+        between && trainer->job != NULL
+            ? sonde_nn_job_get_info(trainer->job)->eval_samples
+            : 0,
+        true, between ? &trainer->between : &trainer->final, diag);
 }

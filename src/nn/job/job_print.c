@@ -1,0 +1,87 @@
+/*
+ * job_print.c - how a layer `print` of a job prints.
+ */
+#include "nn/job/job.h"
+#include "base/macros.h"
+
+#include <string.h>
+
+/* Text of at most 7 bytes; what is there stays if the key is missing. */
+static sonde_err read_short_text(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *entry, const char *key, char *to,
+                                 size_t size)
+{
+    const char *text = NULL;
+    const sonde_err err = sonde__yaml_text(reader, entry, key, &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    if (strlen(text) >= size) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
+                                "at most 7 characters", "%s is '%s'", key, text);
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return SONDE_OK;
+}
+
+static sonde_err read_float_format(const sonde__yaml_reader *reader,
+                                   const sonde__yaml *entry, sonde_float_format *format)
+{
+    const char *text = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = sonde__yaml_text(reader, entry, "float_format", &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    err = sonde_float_format_parse(text, format, &diag);
+    return err == SONDE_OK
+               ? err
+               : sonde__yaml_fail(reader, sonde__yaml_get(entry, "float_format"), err,
+                                  diag.expected, "float_format is '%s'", text);
+}
+
+sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
+                                const sonde__yaml *entry, sonde_print_options *options)
+{
+    struct {
+        const char *key;
+        int64_t most, value;
+        int *to; /* NULL: the threshold */
+    } numbers[] = {
+        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
+        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
+        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
+        {"digits", 17, options->digits, &options->digits}};
+    const struct {
+        const char *key;
+        char *to;
+    } texts[] = {{"separator", options->separator},
+                 {"open_bracket", options->open_bracket},
+                 {"close_bracket", options->close_bracket}};
+    sonde_err err = read_float_format(reader, entry, &options->float_format);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        err = sonde__yaml_int(reader, entry, numbers[i].key, 0, numbers[i].most,
+                              &numbers[i].value);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (numbers[i].to != NULL) {
+            *numbers[i].to = (int)numbers[i].value;
+        }
+    }
+    options->summarise_threshold = numbers[0].value;
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        err = read_short_text(reader, entry, texts[i].key, texts[i].to,
+                              sizeof options->separator);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}

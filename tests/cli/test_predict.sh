@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# sonde predict: names of classes, several files, equal scores, colour.
+. "$(dirname "$0")/lib.sh"
+
+# more classes than the data set names; scores that are all equal
+cat >wide.yaml <<'END'
+model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out: 1000}], loss: cross_entropy}
+data: {name: fashion-mnist}
+END
+python3 - <<'END'
+import json, struct
+header, data = {}, b""
+for name, shape in (("fc.weight", [1000, 784]), ("fc.bias", [1000])):
+    size = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + size]}
+    data += bytes(size)
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open("zero.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+END
+run 0 "$sonde" predict -m wide.yaml -w zero.safetensors "$images/trousers.jpg" --top 1000
+[ "$(wc -l <"$out")" -eq 1001 ] || fail "--top 1000 prints $(wc -l <"$out") lines"
+[ "$(sed -n 2p "$out")" = "  T-shirt        0.1%" ] || fail "$(sed -n 2p "$out")"
+[ "$(sed -n 12p "$out")" = "  10             0.1%" ] || fail "$(sed -n 12p "$out")"
+[ "$(tail -1 "$out")" = "  999            0.1%" ] || fail "$(tail -1 "$out")"
+
+# a bad file among good ones; a picture for each; names that JSON escapes
+cp "$images/trousers.jpg" 'my "x".jpg'
+echo "no image" >bad.png
+run 2 "$sonde" predict -m wide.yaml -w zero.safetensors bad.png 'my "x".jpg' "$images/trousers.jpg" --picture p.png --json
+grep -q '^sonde: error: bad.png: ' "$err" || fail "$(cat "$err")"
+python3 - "$out" <<'END' || fail "predict --json: $(cat "$out")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+assert len(rows) == 2 and rows[0]["image"] == 'my "x".jpg', rows
+END
+[ ! -e p.png ] && [ -s p-2.png ] && [ -s p-3.png ] || fail "pictures: $(ls)"
+cat >names.yaml <<'END'
+model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out: 2}], loss: cross_entropy}
+END
+run 0 "$sonde" tensors names.yaml --json
+python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$out" || fail "tensors --json"
+
+# one image has no batch to normalise over
+run 0 "$sonde" data synth --folder data --train 400 --test 40 --quiet
+run 0 "$sonde" train mnist_mlp --data data --epochs 1 --batch-size 100 --out mlp --no-pictures --quiet
+run 0 "$sonde" predict -m mnist_mlp -w mlp/model.safetensors "$images/trousers.jpg" --top 10
+[ "$(sed 1d "$out" | sort -u -k2 | awk '{print $2}' | sort -u | wc -l)" -gt 3 ] || fail "all scores are alike: $(cat "$out")"
+
+# a pickle
+printf 'PK\3\4 and so on' >model.pth
+run 2 "$sonde" predict -m wide.yaml -w model.pth "$images/trousers.jpg"
+grep -q '^sonde: error: model.pth: a pickle of PyTorch.* (expected .*safetensors.*)$' "$err" || fail "$(cat "$err")"

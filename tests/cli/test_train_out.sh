@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The folder of a training: what is saved, what is kept, and what a checkpoint may continue.
+. "$(dirname "$0")/lib.sh"
+
+run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
+train=("$sonde" train --data data --no-eval --no-pictures --rules none)
+
+# --- a checkpoint of other settings ---------------------------------------------------
+run 0 "${train[@]}" --out full --epochs 1
+same <(tail -1 "$out") <(echo "Saved to full: model.safetensors, checkpoint.safetensors")
+for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-accumulation 2"; do
+    # shellcheck disable=SC2086
+    run 2 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors $other
+    name=$(echo "${other% *}" | sed 's/^--//; s/-/_/g')
+    grep -qE "^sonde: error: full/checkpoint.safetensors: made with another $name than [0-9]+ \(expected $name [0-9]+\)$" "$err" ||
+        fail "$(cat "$err")"
+done
+run 0 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors --learning-rate 0.002
+stderr_is "sonde: warning: full/checkpoint.safetensors: made with learning_rate 0.001; this run continues with 0.002"
+run 0 "${train[@]}" --out full --epochs 1 --resume
+stderr_is "sonde: warning: full/checkpoint.safetensors: at step 20 all 1 epochs are done, so nothing is trained"
+
+# steps that are none
+for step in -5 9223372036854775807 x; do
+    python3 - $step <<'END'
+import json, struct, sys
+data = open("full/checkpoint.safetensors", "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + size])
+header["__metadata__"]["sonde.step"] = sys.argv[1]
+text = json.dumps(header).encode()
+open("bad.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data[8 + size:])
+END
+    run 2 "${train[@]}" --out other --resume bad.safetensors
+    stderr_is "sonde: error: bad.safetensors: sonde.step is '$step' (expected a count of steps)"
+done
+
+# --- weights are not lost -------------------------------------------------------------
+cksum full/model.safetensors >before
+run 0 "${train[@]}" --out full --epochs 0
+stderr_is "sonde: warning: full/model.safetensors is kept: nothing was trained"
+! grep -q Saved "$out" || fail "$(cat "$out")"
+same before <(cksum full/model.safetensors)
+run 0 "${train[@]}" --out fresh --epochs 0
+grep -qx "Saved to fresh: model.safetensors" "$out" || fail "$(cat "$out")"
+
+# a disk with room for the model (417 kB), not for the checkpoint (833 kB)
+(
+    trap '' XFSZ
+    ulimit -f 600
+    run 0 "${train[@]}" --out small --epochs 2
+) || exit 1
+[ "$(grep -c '; training continues without this checkpoint$' "$err")" -eq 2 ] || fail "$(cat "$err")"
+[ "$(tail -1 "$err")" = "sonde: warning: no checkpoint could be saved" ] || fail "$(cat "$err")"
+grep -q '^epoch 2/2' "$out" || fail "$(cat "$out")"
+grep -qx "Saved to small: model.safetensors" "$out" || fail "$(cat "$out")"
+
+# --- a lost terminal; two in one folder -----------------------------------------------
+code=0
+"${train[@]}" --out hung --epochs 100000 --json >"$out" 2>"$err" </dev/null &
+child=$!
+for _ in $(seq 1000); do
+    [ -s "$out" ] && break
+    sleep 0.01
+done
+run 2 "${train[@]}" --out hung --epochs 1
+stderr_is "sonde: error: hung: another training saves into it (expected another folder)"
+rm -f hung/checkpoint.safetensors
+kill -HUP "$child"
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "SIGHUP ends with $code"
+[ -s hung/checkpoint.safetensors ] || fail "SIGHUP saves no checkpoint"
+
+# --- folders that are none ------------------------------------------------------------
+run 2 "${train[@]}" --out ""
+stderr_is "sonde: error: --out: is empty (expected a folder)"
+run 2 "${train[@]}" --out "~/x"
+stderr_is "sonde: error: ~/x: the shell left ~ as it is (expected the folder's path, or ./~)"
