@@ -61,7 +61,7 @@ SONDE_API sonde_err sonde__publish(const char *temporary, const char *path,
 
 /* SONDE_EINVAL for a path that begins with "~/": only a shell expands it, and here it would
  * be a folder of that name. */
-SONDE_API sonde_err sonde__check_home(const char *path, sonde_diag *diag);
+sonde_err sonde__check_home(const char *path, sonde_diag *diag);
 
 /* write() until all is written; false: see errno. */
 bool sonde__write_all(int fd, const void *bytes, size_t n);

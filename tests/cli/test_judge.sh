@@ -62,7 +62,7 @@ grep -qE '^sonde: warning: stopped after [0-9]+ steps: NonFinite at step [0-9]+ 
 grep -q '"reason":"rule"' stopped-run/end.json || fail "$(cat stopped-run/end.json)"
 grep -q '"text":"NonFinite at step ' stopped-run/end.json || fail "$(cat stopped-run/end.json)"
 step=$(grep -oE 'NonFinite at step [0-9]+' stopped-run/end.json | grep -oE '[0-9]+')
-grep -q "\"last_step\":$step}" stopped-run/end.json || fail "not at the next step: $(cat stopped-run/end.json)"
+grep -q "\"last_step\":$step," stopped-run/end.json || fail "not at the next step: $(cat stopped-run/end.json)"
 [ -s stopped/model.safetensors ] && [ -s stopped/checkpoint.safetensors ] || fail "nothing is saved"
 ! grep -q '^Eval' "$out" || fail "evaluated all the same"
 train 0 --out healthy --quiet --stop-on any --stop-on error

@@ -325,6 +325,7 @@ static void a_model_trains_from_a_feed(void **state)
     must(sonde_nn_job_build(job, &model, &engine_diag));
     must(sonde_nn_job_open_data(job, SONDE_NN_TRAIN, &train, &engine_diag));
     must(sonde_nn_job_open_data(job, SONDE_NN_TEST, &test, &engine_diag));
+    assert_true(sonde_nn_job_has_test(job));
     must(sonde_nn_job_loader(job, train, 16, true, &loader, &engine_diag));
     must(sonde_nn_job_loader(job, test, 16, false, &test_loader, &engine_diag));
     feed = sonde_nn_loader_feed(loader);

@@ -91,23 +91,24 @@ enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
 extern const sonde__op_layer *const sonde__op_layers[];
 /* NULL: there is none of this name. */
 const sonde__op_layer *sonde__op_find_layer(const char *name);
-/* The name nearest to an unknown one, see sonde_diag_nearest. */
-const char *sonde__op_nearest_layer(const char *name);
-/* How many keys a layer has; the one of a name, or NULL. */
+/* How many keys a layer has. */
 int sonde__op_field_count(const sonde__op_layer *layer);
-const sonde__op_field *sonde__op_find_field(const sonde__op_layer *layer,
-                                            const char *key);
 /* Every optional key of a layer gets its default; required numbers become NaN or 0. */
 void sonde__op_set_defaults(const sonde__op_layer *layer, sonde__op_attrs *attrs);
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
+/* The name nearest to an unknown one, see sonde_diag_nearest. */
+const char *sonde__op_nearest_layer(const char *name);
+/* The key of a name; NULL: none. */
+const sonde__op_field *sonde__op_find_field(const sonde__op_layer *layer,
+                                            const char *key);
 /* Sets what a key stands for; numbers, flags and axes have one value, pairs one or two.
  * SONDE_EINVAL: out of range, or another count. */
 sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *attrs,
                               const double *values, int count, sonde_diag *diag);
 sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attrs,
                              const char *word, sonde_diag *diag);
-
-#if defined(__GNUC__)
-#pragma GCC visibility pop
-#endif
 
 #endif
