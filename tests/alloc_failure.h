@@ -11,15 +11,18 @@
  *         assert_int_equal(err, SONDE_ENOMEM);
  *     }
  *
- * One thread at a time.
+ * Any thread may allocate between begin and end.
  */
 #ifndef SONDE_TESTS_ALLOC_FAILURE_H
 #define SONDE_TESTS_ALLOC_FAILURE_H
 
 #include <sonde/alloc.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 
+static pthread_mutex_t alloc_failure_lock =
+    PTHREAD_MUTEX_INITIALIZER;     /* of the next three */
 static size_t alloc_failure_left;  /* requests that still succeed */
 static size_t alloc_failure_count; /* requests so far */
 static size_t alloc_failure_out;   /* blocks not yet freed */
@@ -29,23 +32,26 @@ static void *alloc_failure_alloc(void *user, size_t align, size_t size)
     void *ptr = NULL;
 
     (void)user;
+    (void)pthread_mutex_lock(&alloc_failure_lock);
     alloc_failure_count++;
-    if (alloc_failure_left == 0) {
-        return NULL;
+    if (alloc_failure_left > 0) {
+        alloc_failure_left--;
+        if (posix_memalign(&ptr, align < sizeof(void *) ? sizeof(void *) : align, size) !=
+            0) {
+            ptr = NULL;
+        }
+        alloc_failure_out += ptr != NULL ? 1 : 0;
     }
-    alloc_failure_left--;
-    if (posix_memalign(&ptr, align < sizeof(void *) ? sizeof(void *) : align, size) !=
-        0) {
-        return NULL;
-    }
-    alloc_failure_out++;
+    (void)pthread_mutex_unlock(&alloc_failure_lock);
     return ptr;
 }
 
 static void alloc_failure_free(void *user, void *ptr)
 {
     (void)user;
+    (void)pthread_mutex_lock(&alloc_failure_lock);
     alloc_failure_out--;
+    (void)pthread_mutex_unlock(&alloc_failure_lock);
     free(ptr);
 }
 

@@ -35,13 +35,20 @@ SIZES = {"BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16
 LINE = re.compile(
     rb'\{"s":(\d+),"m":"(train|eval|predict|global)","k":(\d+),"t":(\d+),"b":(\d+),"r":(\d+),'
     rb'"o":(\d+),"n":(\d+),"d":"(\w+)","h":"([0-9a-f]{16})","p":\[([\d,]*)\]'
-    rb'(?:,"z":"(zstd(?:\+shuffle)?)")?\}')
+    rb'(?:,"z":"(zstd(?:\+shuffle)?)")?(?:,"check":"([0-9a-f]{8})")?\}')
 KINDS = {"seg": "segment", "stats": "stats", "sketch": "sketch", "steps": "steps"}
 
 
 def complete_lines(path):
     with open(path, "rb") as file:
         return file.read().split(b"\n")[:-1]
+
+
+def is_checked(line, check):
+    """Whether a line has no check, or the right one: of the text before the check's comma."""
+    text = line[:line.rindex(b',"check"')] if check else b""
+    return check is None or \
+        xxhash.xxh3_64_intdigest(text) & 0xFFFFFFFF == int(check, 16)
 
 
 class Worker:
@@ -119,11 +126,12 @@ class Worker:
         size = os.path.getsize(path)
         for line in complete_lines(index):
             found = LINE.fullmatch(line)
-            if not found or start + int(found[7]) + int(found[8]) > size:
+            if not found or start + int(found[7]) + int(found[8]) > size or \
+                    not is_checked(line, found[13]):
                 self.damage.append(line)
                 continue
             step, mode, mode_step, tensor, micro, replica, offset, stored, dtype, digest, \
-                shape, packing = found.groups()
+                shape, packing, _ = found.groups()
             self.keep(self.records, {
                 "worker": self.number, "step": int(step), "mode": mode.decode(),
                 "mode_step": int(mode_step), "name": self.names[int(tensor)],

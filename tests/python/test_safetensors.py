@@ -117,7 +117,7 @@ def float8(tool, folder):
         check(name + " decoded", numpy.array_equal(
             numpy.array([float(v) for v in listed]), codes.to(torch.float64).numpy(),
             equal_nan=True))
-        encode = getattr(library, "sonde_f32_to_f8_" + name)
+        encode = getattr(library, "sonde__dtype_f32_to_f8_" + name)
         encode.argtypes, encode.restype = [ctypes.c_float], ctypes.c_uint8
         ours = torch.tensor([encode(x) for x in singles.tolist()], dtype=torch.uint8)
         theirs = singles.to(dtype)

@@ -74,7 +74,7 @@ for bad in s3:// s3:///x 's3://a b/c'; do
 done
 
 # --- a run that is resumed, by a process that has nothing of it but the address
-train s3://bucket/runs/first --out out2 --resume --epochs 2
+train s3://bucket/runs/first --out out2 --resume --epochs 2 --seed 3
 run 0 "$sonde" verify s3://bucket/runs/first
 run 0 "$sonde" ls s3://bucket/runs/first
 grep -q '^resumed\|resumed' "$out" || fail "$(cat "$out")"

@@ -26,9 +26,9 @@ static void pair(int64_t to[2], const int64_t from[2], int64_t fallback)
 
 /* The bound of PyTorch's default for conv and linear: kaiming_uniform with a = sqrt(5) is
  * uniform in +-sqrt(6 / ((1 + a^2) fan_in)) = +-1/sqrt(fan_in), and so is the bias. */
-static float fan_in_bound(int64_t fan_in)
+static float fan_in_bound(double fan_in)
 {
-    return (float)(1.0 / sqrt((double)fan_in));
+    return (float)(1.0 / sqrt(fan_in));
 }
 
 /* --- layers with parameters --------------------------------------------------------- */
@@ -71,7 +71,8 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
     } else if (x != 0) {
         const int64_t dim[4] = {options->out, shape->dim[1] / attrs.groups,
                                 attrs.kernel[0], attrs.kernel[1]};
-        const float bound = fan_in_bound(dim[1] * dim[2] * dim[3]);
+        const float bound =
+            fan_in_bound((double)dim[1] * (double)dim[2] * (double)dim[3]);
 
         in[1] = sonde__graph_layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT,
                                          bound, 0.0F);
@@ -110,7 +111,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
             sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
     } else if (x != 0) {
         const int64_t dim[2] = {options->out, shape->dim[1]};
-        const float bound = fan_in_bound(dim[1]);
+        const float bound = fan_in_bound((double)dim[1]);
 
         in[1] = sonde__graph_layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT,
                                          bound, 0.0F);
