@@ -1,5 +1,6 @@
 /*
- * anchor.h - anchors: values kept under a name that the user chooses, to read after each call.
+ * anchor.h - anchors: values kept under a name that the user chooses, to read after each
+ * call.
  *
  *     sonde_anchor_options options = sonde_anchor_options_of(true);
  *     sonde_anchors_create(&options, &anchors, &diag);
@@ -23,15 +24,16 @@
  * order: integers wrap; float16 and bfloat16 are added as float32 and rounded at every
  * step. bool has no sum, and only floating dtypes have a mean.
  *
- * A tensor of the update pass (SONDE_PASS_UPDATE) has one value a step: its G is 1. Every other tensor is expected at every micro-batch, parameters too.
+ * A tensor of the update pass (SONDE_PASS_UPDATE) has one value a step: its G is 1.
+ * Every other tensor is expected at every micro-batch, parameters too.
  *
  * The shape of the result: concatenated on dimension 0, so (n s0, s1 ...), a scalar
  * becoming (n); s itself if n is 1. With axes: (D, G, R, s...) for All, (D / N, G, R,
  * s...) for EveryN, (R, s...) for the others, axes of length 1 left out.
  *
- * A set may hold anchors or a session's outputs. One thread at a time: the observer's. All
- * memory is allocated in sonde_observer_bind. Modes, counts and shapes are
- * those of PopTorch (outputMode, anchorTensor) and PopART; Mean is Sonde's.
+ * A set may hold anchors or a session's outputs. One thread at a time: the observer's.
+ * All memory is allocated in sonde_observer_bind. Modes, counts and shapes are those of
+ * PopTorch (outputMode, anchorTensor) and PopART; Mean is Sonde's.
  */
 #ifndef SONDE_ANCHOR_H
 #define SONDE_ANCHOR_H
@@ -76,18 +78,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchors_create(
 SONDE_API void sonde_anchors_destroy(sonde_anchors *anchors);
 
 /*
- * Keeps tensor under name. A tensor may have several names. period is used with EVERYN only.
- * A name that is taken: SONDE_EEXIST; an invalid mode or period: SONDE_EINVAL; after attach:
- * SONDE_ESTATE. Strings are copied.
+ * Keeps tensor under name. A tensor may have several names. period is used with EVERYN
+ * only. A name that is taken: SONDE_EEXIST; an invalid mode or period: SONDE_EINVAL;
+ * after attach: SONDE_ESTATE. Strings are copied.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_add(sonde_anchors *anchors,
                                                     const char *name, const char *tensor,
                                                     sonde_anchor_mode mode, int period,
                                                     sonde_diag *diag);
 /*
- * Adds the taps, once, before the observer is bound; catalogue is the observer's. An unknown
- * tensor: SONDE_ENOTFOUND. sonde_observer_bind returns the errors of periods, shapes and
- * dtypes that do not suit the call.
+ * Adds the taps, once, before the observer is bound; catalogue is the observer's. An
+ * unknown tensor: SONDE_ENOTFOUND. sonde_observer_bind returns the errors of periods,
+ * shapes and dtypes that do not suit the call.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_attach(sonde_anchors *anchors,
                                                        const sonde_catalogue *catalogue,
@@ -98,10 +100,10 @@ SONDE_API size_t sonde_anchors_count(const sonde_anchors *anchors);
 /* The i-th name added. Borrowed. */
 SONDE_API const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i);
 /*
- * The values of the last call, contiguous, borrowed until the next call begins. An unknown
- * name: SONDE_ENOTFOUND with the nearest; before the first call, or if the call lacked some
- * values: SONDE_ESTATE; if an observed value had another shape or dtype than declared:
- * SONDE_ESHAPE. Cost: a search by name; for Mean, one division per call.
+ * The values of the last call, contiguous, borrowed until the next call begins. An
+ * unknown name: SONDE_ENOTFOUND with the nearest; before the first call, or if the call
+ * lacked some values: SONDE_ESTATE; if an observed value had another shape or dtype than
+ * declared: SONDE_ESHAPE. Cost: a search by name; for Mean, one division per call.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_get(sonde_anchors *anchors,
                                                     const char *name, sonde_view *out,

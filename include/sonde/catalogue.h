@@ -68,11 +68,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_create(sonde_catalogue **out,
 SONDE_API void sonde_catalogue_destroy(sonde_catalogue *catalogue);
 
 /*
- * Adds a tensor; *id counts from 0. With info->same_as SONDE_NO_TENSOR it is a tensor of its
- * own, else an alias of a declared id, of the same dtype and shape (an alias of an alias
- * points to the tensor). A name that is taken: SONDE_EEXIST; no name, or an unknown role or
- * pass: SONDE_EINVAL; SONDE_EDTYPE, SONDE_ESHAPE and SONDE_ERANGE for the rest. NULL for
- * module, op or note means "".
+ * Adds a tensor; *id counts from 0. With info->same_as SONDE_NO_TENSOR it is a tensor of
+ * its own, else an alias of a declared id, of the same dtype and shape (an alias of an
+ * alias points to the tensor). A name that is taken: SONDE_EEXIST; no name, or an
+ * unknown role or pass: SONDE_EINVAL; SONDE_EDTYPE, SONDE_ESHAPE and SONDE_ERANGE for
+ * the rest. NULL for module, op or note means "".
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                                                           const sonde_tensor_info *info,
@@ -82,9 +82,10 @@ SONDE_API uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue);
 SONDE_API const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
                                                         uint32_t id);
 /*
- * Finds a name as a user writes it: exact; or with a leading "model." (also after a gradient's
- * prefix: Gradient___model.fc1.bias) that no module has; or `<module>_output` for
- * `<module>_output_0` (and `_input`). Unknown: SONDE_ENOTFOUND with the nearest names.
+ * Finds a name as a user writes it: exact; or with a leading "model." (also after a
+ * gradient's prefix: Gradient___model.fc1.bias) that no module has; or `<module>_output`
+ * for `<module>_output_0` (and `_input`). Unknown: SONDE_ENOTFOUND with the nearest
+ * names.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue,
                                                        const char *name, uint32_t *id,

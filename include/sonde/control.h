@@ -1,7 +1,8 @@
 /*
  * control.h - requests to a running loop: stop, or save a checkpoint.
  *
- * A rule, another thread or another process asks; the run loop takes requests between steps:
+ * A rule, another thread or another process asks; the run loop takes requests between
+ * steps:
  *
  *     same process:   sonde_control_ask    \
  *                                           run loop: sonde_control_take
@@ -41,21 +42,24 @@ typedef struct sonde_request {
 
 typedef struct sonde_control sonde_control;
 
-/* run: the run's folder, for requests of other processes; it need not exist yet. NULL: requests
- * of this process only. Requests already in the folder are old and are ignored. */
+/* run: the run's folder, for requests of other processes; it need not exist yet. NULL:
+ * requests of this process only. Requests already in the folder are old and are ignored.
+ */
 SONDE_API SONDE_CHECKED sonde_err sonde_control_create(const char *run,
                                                        sonde_control **out,
                                                        sonde_diag *diag);
 SONDE_API void sonde_control_destroy(sonde_control *control);
 
-/* Any thread, any time. Of several requests of a kind before a take, the first is kept. */
+/* Any thread, any time. Of several requests of a kind before a take, the first is kept.
+ */
 SONDE_API void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
                                  sonde_request_by by, const char *text);
-/* Takes the next request, a checkpoint before a stop; false if there is none. Only from the
- * thread of the run loop. */
+/* Takes the next request, a checkpoint before a stop; false if there is none. Only from
+ * the thread of the run loop. */
 SONDE_API bool sonde_control_take(sonde_control *control, sonde_request *request);
 
-/* Asks the run in a folder. SONDE_ENOTFOUND: no run there; SONDE_ESTATE: the run has ended. */
+/* Asks the run in a folder. SONDE_ENOTFOUND: no run there; SONDE_ESTATE: the run has
+ * ended. */
 SONDE_API SONDE_CHECKED sonde_err sonde_control_send(const char *run,
                                                      sonde_request_kind kind,
                                                      sonde_request_by by,

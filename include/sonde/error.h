@@ -1,10 +1,10 @@
 /*
  * error.h - error codes and diagnostics.
  *
- * Every fallible function of Sonde returns a sonde_err; 0 is success. Results come through
- * out-parameters, which are written only on success. A function that reads something a user
- * wrote (a file, a name, an option) also takes an optional sonde_diag, which it fills on
- * failure with three facts: where, what was found, what was expected.
+ * Every fallible function of Sonde returns a sonde_err; 0 is success. Results come
+ * through out-parameters, which are written only on success. A function that reads
+ * something a user wrote (a file, a name, an option) also takes an optional sonde_diag,
+ * which it fills on failure with three facts: where, what was found, what was expected.
  *
  *     sonde_diag diag = {0};
  *     if (sonde_idx_open(path, &set, &diag) != SONDE_OK) {
@@ -60,15 +60,16 @@ typedef struct sonde_diag {
 enum { SONDE_DIAG_LINE = 1024 };
 
 /*
- * Fills diag, which may be NULL, and returns err: a failure is one return statement. where
- * and expected may be NULL; found is a printf format. Text that does not fit is cut off.
+ * Fills diag, which may be NULL, and returns err: a failure is one return statement.
+ * where and expected may be NULL; found is a printf format. Text that does not fit is
+ * cut off.
  */
 SONDE_API sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *where,
                                    const char *expected, const char *found, ...)
     SONDE_PRINTF(5, 6);
 
-/* The candidate that a misspelt name probably stands for, to be named as expected; NULL if
- * more than about a third of the letters differ from every candidate. */
+/* The candidate that a misspelt name probably stands for, to be named as expected; NULL
+ * if more than about a third of the letters differ from every candidate. */
 SONDE_API const char *sonde_diag_nearest(const char *name, const char *const *candidates,
                                          size_t count);
 

@@ -7,23 +7,24 @@
  *   - a session of Sonde's engine takes it before compile (sonde_nn_session_attach_hook).
  *
  * It is configured in C, by a file in JSON or YAML (docs/recording.md), or by smdebug's
- * configuration file as it is. A tensor belongs to every collection that matches it. It is
- * saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of their
- * reductions.
+ * configuration file as it is. A tensor belongs to every collection that matches it. It
+ * is saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of
+ * their reductions.
  *
- * Vital signs are recorded as well, unless no_vitals: those of losses at every step, those
- * of weights, biases, gradients and updates at each training step that vitals_every divides,
- * and, in Sonde's engine, those of a gradient at any step at which it is not finite.
+ * Vital signs are recorded as well, unless no_vitals: those of losses at every step,
+ * those of weights, biases, gradients and updates at each training step that
+ * vitals_every divides, and, in Sonde's engine, those of a gradient at any step at which
+ * it is not finite.
  *
  * Unless vitals_every is given, a hook also records what the default rules need of every
- * tensor with a role: its vital signs, and its raw value if it is small and the program does
- * not say which values are saved, at the first 50 steps of training and of evaluation, then
- * at pairs of neighbouring steps (200, 201, 400, 401 ...).
+ * tensor with a role: its vital signs, and its raw value if it is small and the program
+ * does not say which values are saved, at the first 50 steps of training and of
+ * evaluation, then at pairs of neighbouring steps (200, 201, 400, 401 ...).
  *
  * One producing thread. Cost at a step: <sonde/observer.h>; a value that is recorded is
- * copied into the recorder's ring. when_nan costs, at every step, a pass over each tensor
- * that it selects and a copy of each tensor of the collection, because a value is gone when
- * another one turns out to be NaN.
+ * copied into the recorder's ring. when_nan costs, at every step, a pass over each
+ * tensor that it selects and a copy of each tensor of the collection, because a value is
+ * gone when another one turns out to be NaN.
  */
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
@@ -58,8 +59,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_load(const char *file,
                                                   const sonde_hook_options *options,
                                                   sonde_hook **out, sonde_diag *diag);
 
-/* The same from memory; name is used in diagnostics. section (may be NULL) is the key of the
- * outermost map whose value is the configuration: a part of a larger file. */
+/* The same from memory; name is used in diagnostics. section (may be NULL) is the key of
+ * the outermost map whose value is the configuration: a part of a larger file. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_parse(const char *text, size_t size,
                                                    const char *name, const char *section,
                                                    const sonde_hook_options *options,
@@ -77,16 +78,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_reduce(sonde_hook *hook,
                                                     const char *collection,
                                                     const sonde_reduction_config *config,
                                                     sonde_diag *diag);
-/* A collection that is saved; at most 64. Built-in ones (weights, biases, gradients, losses,
- * updates, optimizer_state, inputs, outputs, activations, activation_gradients, buffers,
- * scalars, all) need no includes; adding a collection again changes nothing. Weights, biases,
- * gradients and losses are saved by default. */
+/* A collection that is saved; at most 64. Built-in ones (weights, biases, gradients,
+ * losses, updates, optimizer_state, inputs, outputs, activations, activation_gradients,
+ * buffers, scalars, all) need no includes; adding a collection again changes nothing.
+ * Weights, biases, gradients and losses are saved by default. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_collection(sonde_hook *hook,
                                                             const char *name,
                                                             sonde_diag *diag);
-/* Selectors (<sonde/selector.h>) added to, or taken from, a collection: a tensor is in it if
- * any include selects it and no exclude. A pattern that matches nothing is a warning in the
- * log, a name that does not exist an error of the first step (of attach). */
+/* Selectors (<sonde/selector.h>) added to, or taken from, a collection: a tensor is in
+ * it if any include selects it and no exclude. A pattern that matches nothing is a
+ * warning in the log, a name that does not exist an error of the first step (of attach).
+ */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_include(sonde_hook *hook,
                                                      const char *collection,
                                                      const char *selector,
@@ -107,15 +109,15 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
 
 /* --- scalars ---------------------------------------------------------------------- */
 
-/* A number, as the tensor scalar/<name>, at every step it is given, whatever is scheduled.
- * Between steps it belongs to the step before; before the first step, to the first. A second
- * value within a step counts as the next micro-batch. */
+/* A number, as the tensor scalar/<name>, at every step it is given, whatever is
+ * scheduled. Between steps it belongs to the step before; before the first step, to the
+ * first. A second value within a step counts as the next micro-batch. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name,
                                                     double value, sonde_diag *diag);
 /* The next step of a mode has this number: for a program that resumes from a checkpoint.
- * Only forward. If the hook resumes a run (record.resume) that is not open yet, the first
- * call, or that of mode global, says where (<sonde/recorder.h>, resume_step), and the other
- * modes follow. */
+ * Only forward. If the hook resumes a run (record.resume) that is not open yet, the
+ * first call, or that of mode global, says where (<sonde/recorder.h>, resume_step), and
+ * the other modes follow. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode,
                                                    int64_t step, sonde_diag *diag);
 
@@ -126,8 +128,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode 
  * predict). Several observers may share a hook, one after the other: tensors of the same
  * name are one tensor of the run. The first attach ends configuration; attach a training
  * session first if the configuration names tensors that only training has. The hook must
- * outlive the observer's last step; catalogue is borrowed until then. sonde_observer_extend
- * adds the tensors that are declared later.
+ * outlive the observer's last step; catalogue is borrowed until then.
+ * sonde_observer_extend adds the tensors that are declared later.
  *
  * Order of calls: open once, then for each step next_step, the observer's own calls,
  * step_done.
@@ -152,8 +154,8 @@ SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 SONDE_API const char *sonde_hook_path(const sonde_hook *hook);
 /* NULL before the first step and in a dry run. */
 SONDE_API sonde_recorder *sonde_hook_recorder(sonde_hook *hook);
-/* As sonde_recorder_close; frees the hook. Accepts NULL. A run that was never opened leaves
- * nothing behind. */
+/* As sonde_recorder_close; frees the hook. Accepts NULL. A run that was never opened
+ * leaves nothing behind. */
 SONDE_API sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason,
                                      const char *text, sonde_diag *diag);
 

@@ -10,9 +10,10 @@
  *     sonde_json_end(&json);
  *     sonde_json_end(&json);           {"name":"conv1.weight","shape":[6]}
  *
- * The writer places commas. Every call takes a key, which is NULL for elements of a list and
- * at the top. A call whose memory runs out sets text->failed, as in text.h. Parts of one
- * document may be taken out of the text, printed, and cleared, while the writer continues.
+ * The writer places commas. Every call takes a key, which is NULL for elements of a list
+ * and at the top. A call whose memory runs out sets text->failed, as in text.h. Parts of
+ * one document may be taken out of the text, printed, and cleared, while the writer
+ * continues.
  */
 #ifndef SONDE_JSON_H
 #define SONDE_JSON_H
@@ -32,7 +33,8 @@ enum { SONDE_JSON_DEPTH = 32 };
 typedef struct sonde_json {
     sonde_text *text; /* borrowed */
     bool spaced;      /* a blank after ':' and ',' */
-    /* The writer's own: open objects and lists, which of them are lists, which have members. */
+    /* The writer's own: open objects and lists, which of them are lists, which have
+     * members. */
     unsigned depth;
     uint32_t lists, begun;
     const char *lead; /* goes before the next member, in place of the blank */
@@ -54,7 +56,8 @@ SONDE_API void sonde_json_bool(sonde_json *json, const char *key, bool value);
 /* The fewest digits, from 15 on, that read back as the same double; "NaN", "Infinity" and
  * "-Infinity" as strings. */
 SONDE_API void sonde_json_real(sonde_json *json, const char *key, double value);
-/* JSON as printf prints it: "%.6f", "null". NaN and infinities as sonde_json_real does. */
+/* JSON as printf prints it: "%.6f", "null". NaN and infinities as sonde_json_real does.
+ */
 SONDE_API void sonde_json_format(sonde_json *json, const char *key, const char *format,
                                  ...) SONDE_PRINTF(3, 4);
 /* JSON of any length, copied as it is. */

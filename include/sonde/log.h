@@ -1,9 +1,9 @@
 /*
  * log.h - log messages.
  *
- * Nothing is printed unless a sink is set. The threshold is info; the environment variable
- * SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), read at the first use, and
- * sonde_log_set_level change it.
+ * Nothing is printed unless a sink is set. The threshold is info; the environment
+ * variable SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), read at the
+ * first use, and sonde_log_set_level change it.
  */
 #ifndef SONDE_LOG_H
 #define SONDE_LOG_H
@@ -26,7 +26,8 @@ typedef enum sonde_log_level {
     SONDE_LOG_OFF = 5
 } sonde_log_level;
 
-/* room: the part of Sonde that logs ("compile", "data"). message: one line, no newline. */
+/* room: the part of Sonde that logs ("compile", "data"). message: one line, no newline.
+ */
 typedef void (*sonde_log_sink)(void *user, sonde_log_level level, const char *room,
                                const char *message);
 

@@ -13,8 +13,8 @@
  *
  * Costs: a step at which nothing is due is one comparison (sonde_observer_begin_step,
  * inline); a tensor that no tap wants is one byte read (sonde_observer_wants, inline).
- * After bind only extend allocates. The observer resolves aliases: a producer asks for and
- * observes a tensor under its own id only.
+ * After bind only extend allocates. The observer resolves aliases: a producer asks for
+ * and observes a tensor under its own id only.
  *
  * One observer serves one producing thread.
  */
@@ -31,8 +31,8 @@ typedef struct sonde_observer sonde_observer;
 
 /* The part that a producer reads without a call; only the observer writes it. */
 typedef struct sonde_observer_gate {
-    /* The first step at which a tap is due, by mode; INT64_MIN (ask) if global schedules are in
-     * use and steps of other modes came in between. */
+    /* The first step at which a tap is due, by mode; INT64_MIN (ask) if global schedules
+     * are in use and steps of other modes came in between. */
     int64_t next_due[SONDE_MODE_COUNT];
     const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
     bool looks_again;     /* a tap has when_bad */
@@ -58,12 +58,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
                                                       const sonde_call_shape *shape,
                                                       sonde_diag *diag);
 /*
- * Tensors were added to the catalogue after bind. Every tap that selects some of them by a
- * pattern, a collection or a module observes them from now on, and its sink prepares them;
- * a hook and rules that are attached add them as well. Between steps, or within one: call
- * begin_step once more to observe the new tensors at that step. An error leaves the
- * observer as it was before the call, and the call may be repeated. Before bind:
- * SONDE_ESTATE. All memory is allocated here. Cost: proportional to the tensors of all taps.
+ * Tensors were added to the catalogue after bind. Every tap that selects some of them by
+ * a pattern, a collection or a module observes them from now on, and its sink prepares
+ * them; a hook and rules that are attached add them as well. Between steps, or within
+ * one: call begin_step once more to observe the new tensors at that step. An error
+ * leaves the observer as it was before the call, and the call may be repeated. Before
+ * bind: SONDE_ESTATE. All memory is allocated here. Cost: proportional to the tensors of
+ * all taps.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_extend(sonde_observer *observer,
                                                         sonde_diag *diag);
@@ -81,9 +82,9 @@ SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
 
 /*
  * At the start of a step; at->iteration is set, at->micro_batch and replica are ignored.
- * Steps of a mode come in ascending order. True: a tap is due; then, and only then, end_step
- * must follow. A step that was not ended (an aborted call) is dropped by the next call or
- * step.
+ * Steps of a mode come in ascending order. True: a tap is due; then, and only then,
+ * end_step must follow. A step that was not ended (an aborted call) is dropped by the
+ * next call or step.
  */
 SONDE_API inline bool sonde_observer_begin_step(sonde_observer *observer,
                                                 const sonde_observer_gate *gate,
@@ -102,33 +103,33 @@ SONDE_API inline unsigned sonde_observer_wants(const sonde_observer_gate *gate,
 }
 
 /*
- * Passes one value of a wanted tensor. view is borrowed for the call and may be
- * strided. vitals may be NULL; a producer that has computed them already saves a pass. They
- * equal those of sonde_vitals_of except for the order of summation, which is the producer's
+ * Passes one value of a wanted tensor. view is borrowed for the call and may be strided.
+ * vitals may be NULL; a producer that has computed them already saves a pass. They equal
+ * those of sonde_vitals_of except for the order of summation, which is the producer's
  * and the same at every step.
  */
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,
                                       int micro_batch, int replica);
 /*
- * Passes the vital signs of a tensor with NaN or infinities to the taps
- * with sonde_tap.when_bad that are not due at this step; at any step, due or not. end_step
+ * Passes the vital signs of a tensor with NaN or infinities to the taps with
+ * sonde_tap.when_bad that are not due at this step; at any step, due or not. end_step
  * must follow. The view's data is not read.
  */
 SONDE_API void sonde_observer_observe_bad(sonde_observer *observer,
                                           const sonde_coordinate *at, uint32_t id,
                                           const sonde_view *view,
                                           const sonde_vitals *vitals);
-/* Whether any tap with when_bad selects a tensor (by its own id, aliases included). Valid after
- * bind. */
+/* Whether any tap with when_bad selects a tensor (by its own id, aliases included).
+ * Valid after bind. */
 SONDE_API bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id);
 SONDE_API void sonde_observer_end_step(sonde_observer *observer);
 
 /*
- * For a producer that can repeat a step that went wrong (begun at `at`, due or not). True: the
- * taps with when_bad that were not due at the step are due now, and no others are, until
- * look_on; end_step must follow. look_on ends the repetition: all taps of the step are due
- * again.
+ * For a producer that can repeat a step that went wrong (begun at `at`, due or not).
+ * True: the taps with when_bad that were not due at the step are due now, and no others
+ * are, until look_on; end_step must follow. look_on ends the repetition: all taps of the
+ * step are due again.
  */
 SONDE_API bool sonde_observer_look_again(sonde_observer *observer,
                                          const sonde_coordinate *at);

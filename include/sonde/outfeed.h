@@ -1,20 +1,21 @@
 /*
  * outfeed.h - queues that carry all values of tensors out of a run, not only the latest.
  *
- * An outfeed queue is a sink with names of its own. Every step (or micro-batch) puts one row
- * into it, a value for each key; dequeue returns all rows since the last dequeue, stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
+ * An outfeed queue is a sink with names of its own. Every step (or micro-batch) puts one
+ * row into it, a value for each key; dequeue returns all rows since the last dequeue,
+ * stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
  *
  *     create; add, add, add_gradients ...         tensors and their keys
  *     attach                                      to the observer of the producer
  *     step, step, step ...; dequeue; table        and again
  *
- * A key gets in if it contains any of the filters, or if there are no filters. A tensor that
- * does not get in is not observed and costs nothing.
+ * A key gets in if it contains any of the filters, or if there are no filters. A tensor
+ * that does not get in is not observed and costs nothing.
  *
- * Memory is allocated when the observer is bound: rows * bytes of a row, twice, because the
- * producer continues while the consumer reads; once with the option one_thread. After that
- * nothing is allocated. Cost of a value: one copy (two if the oldest rows are dropped); of a
- * row: a lock taken twice.
+ * Memory is allocated when the observer is bound: rows * bytes of a row, twice, because
+ * the producer continues while the consumer reads; once with the option one_thread.
+ * After that nothing is allocated. Cost of a value: one copy (two if the oldest rows are
+ * dropped); of a row: a lock taken twice.
  *
  * One producing thread, and one other that calls dequeue, wait, counts and close.
  */
@@ -78,9 +79,9 @@ typedef enum sonde_outfeed_gradients {
     /* Of every micro-batch, before it is accumulated: `Gradient___W`. For a queue with a
      * row a micro-batch. */
     SONDE_OUTFEED_AFTER_COMPUTE = 0,
-    /* The gradient that the update uses: the sum over the step's micro-batches, `Accum___W`,
-     * or without accumulation the gradient. For a queue with a row a step. An update that
-     * takes the mean divides this by their number. */
+    /* The gradient that the update uses: the sum over the step's micro-batches,
+     * `Accum___W`, or without accumulation the gradient. For a queue with a row a step.
+     * An update that takes the mean divides this by their number. */
     SONDE_OUTFEED_BEFORE_APPLY = 1
 } sonde_outfeed_gradients;
 
@@ -90,18 +91,19 @@ SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_add_gradients(
     sonde_outfeed *queue, sonde_outfeed_gradients mode, sonde_diag *diag);
 
 /*
- * Resolves the added tensors against the catalogue and taps those that pass the filters; if
- * none does, a warning is logged. Before the observer is bound. Attaching again, to another
- * observer, starts afresh. An unknown tensor: SONDE_ENOTFOUND with the nearest names.
+ * Resolves the added tensors against the catalogue and taps those that pass the filters;
+ * if none does, a warning is logged. Before the observer is bound. Attaching again, to
+ * another observer, starts afresh. An unknown tensor: SONDE_ENOTFOUND with the nearest
+ * names.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_attach(sonde_outfeed *queue,
                                                        const sonde_catalogue *catalogue,
                                                        sonde_observer *observer,
                                                        sonde_diag *diag);
 
-/* For taps of your own making, of one observer, which may end here too: their tensors come in
- * under their default keys, if the filters say so. All must be due at the same steps: a row
- * has every key. Borrowed. */
+/* For taps of your own making, of one observer, which may end here too: their tensors
+ * come in under their default keys, if the filters say so. All must be due at the same
+ * steps: a row has every key. Borrowed. */
 SONDE_API sonde_sink *sonde_outfeed_sink(sonde_outfeed *queue);
 
 /* --- taking ----------------------------------------------------------------------- */
@@ -121,20 +123,20 @@ typedef struct sonde_outfeed_batch {
 /*
  * Takes all rows, without waiting. *out is borrowed until the next dequeue (or, with
  * one_thread, the next step); values are contiguous. If rows were lost to
- * SONDE_OUTFEED_ERROR: SONDE_ERANGE once, with their number; the next call returns the rows
- * that fit. Cost: a lock; after rows were dropped, moving the rest.
+ * SONDE_OUTFEED_ERROR: SONDE_ERANGE once, with their number; the next call returns the
+ * rows that fit. Cost: a lock; after rows were dropped, moving the rest.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_dequeue(sonde_outfeed *queue,
                                                         sonde_outfeed_batch *out,
                                                         sonde_diag *diag);
 /*
- * Waits until the queue has this many rows: SONDE_OK. SONDE_ETIMEOUT after so many seconds
- * (negative: never); SONDE_EEND once the queue is closed and has fewer.
+ * Waits until the queue has this many rows: SONDE_OK. SONDE_ETIMEOUT after so many
+ * seconds (negative: never); SONDE_EEND once the queue is closed and has fewer.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows,
                                                      double seconds);
-/* Ends the queue, from either side: no more rows get in. A producer that waits continues, and
- * the rows it puts from now on are lost and counted. */
+/* Ends the queue, from either side: no more rows get in. A producer that waits
+ * continues, and the rows it puts from now on are lost and counted. */
 SONDE_API void sonde_outfeed_close(sonde_outfeed *queue);
 
 typedef struct sonde_outfeed_counts {
@@ -149,7 +151,8 @@ SONDE_API sonde_outfeed_counts sonde_outfeed_get_counts(sonde_outfeed *queue);
 /* --- the table -------------------------------------------------------------------- */
 
 /*
- * Appends the table for the end of an epoch (counted from 1), starting with an empty line:
+ * Appends the table for the end of an epoch (counted from 1), starting with an empty
+ * line:
  *
  *     Gradients callback
  *     key: fc1.bias_grad shape: (125, 128)
@@ -159,8 +162,8 @@ SONDE_API sonde_outfeed_counts sonde_outfeed_get_counts(sonde_outfeed *queue);
  *
  * or, if the batch has no key or no row, `No data enqueued`. Statistics are over all
  * rows; std is that of the population; a NaN makes all four NaN. Columns are 5, longest
- * key + 5, 12, 12, 12, 12, 7 and 7 wide, to the left, one blank between. Cost: one pass over
- * the batch.
+ * key + 5, 12, 12, 12, 12, 7 and 7 wide, to the left, one blank between. Cost: one pass
+ * over the batch.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch,
                                                       const char *title, int epoch,

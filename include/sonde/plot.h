@@ -10,13 +10,13 @@
  *     };
  *     err = sonde_plot_confusion("confusion.png", &plot, &diag);
  *
- * A struct describes the picture; 0 and NULL in it select the default. Everything in it is
- * borrowed during the call. Texts are UTF-8 and measured before they are placed: a text
- * that is too long is wrapped, made smaller or shortened with an ellipsis, so texts never
- * overlap and are never cut off.
+ * A struct describes the picture; 0 and NULL in it select the default. Everything in it
+ * is borrowed during the call. Texts are UTF-8 and measured before they are placed: a
+ * text that is too long is wrapped, made smaller or shortened with an ellipsis, so texts
+ * never overlap and are never cut off.
  *
- * NaN is never hidden: NaN pixels are magenta, a colour in no map; NaN and infinite points
- * of a curve are marked at the edge; both are counted below the picture.
+ * NaN is never hidden: NaN pixels are magenta, a colour in no map; NaN and infinite
+ * points of a curve are marked at the edge; both are counted below the picture.
  *
  * Files: a picture is written to a temporary file and renamed, so it appears whole or not
  * at all; on failure an older file remains. In an SVG, letters are outlines, so it looks
@@ -68,12 +68,12 @@ typedef enum sonde_colours {
 /*
  * Sample images in a grid, each under its label.
  *
- * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; the second
- * axis is tried as C first. Values low ... high span the colours; values outside are
- * clamped. With low == high the range is chosen: for three channels 0 ... 255 if uint8 and
- * 0 ... 1 if floats within it; otherwise the least and greatest finite value of all images
- * or, if each_range, of each image. One channel is drawn with a colour map; three are red,
- * green and blue.
+ * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; the
+ * second axis is tried as C first. Values low ... high span the colours; values outside
+ * are clamped. With low == high the range is chosen: for three channels 0 ... 255 if
+ * uint8 and 0 ... 1 if floats within it; otherwise the least and greatest finite value
+ * of all images or, if each_range, of each image. One channel is drawn with a colour
+ * map; three are red, green and blue.
  */
 typedef struct sonde_images_plot {
     sonde_plot_page page;
@@ -115,8 +115,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
 
 /*
  * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
- * Cells show their value if there is room; with shares, each row is divided by its sum and
- * cells show per cent. Accuracy and total are shown below the title. SONDE_EINVAL: a
+ * Cells show their value if there is room; with shares, each row is divided by its sum
+ * and cells show per cent. Accuracy and total are shown below the title. SONDE_EINVAL: a
  * negative, NaN or infinite count.
  */
 typedef struct sonde_confusion_plot {
@@ -134,10 +134,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
 /* --- histogram ---------------------------------------------------------------------- */
 
 /*
- * Bars between the histogram's edges. sonde_histogram_log2 counts zeros in the first bin,
- * two below the smallest log2|x|; zeros is their number. They are drawn on top of that bar
- * in a second colour, and a legend shows their share. SONDE_EINVAL: no bins, edges not
- * finite or not in order, all bins empty, more zeros than the first bin holds.
+ * Bars between the histogram's edges. sonde_histogram_log2 counts zeros in the first
+ * bin, two below the smallest log2|x|; zeros is their number. They are drawn on top of
+ * that bar in a second colour, and a legend shows their share. SONDE_EINVAL: no bins,
+ * edges not finite or not in order, all bins empty, more zeros than the first bin holds.
  */
 typedef struct sonde_histogram_plot {
     sonde_plot_page page;
@@ -164,13 +164,14 @@ typedef struct sonde_plot_series {
 
 /*
  * Lines through the points in their order. NaN and infinite y leave a gap and are marked
- * at the edge of the plot; so are values <= 0 if log_y. smooth in (0, 1) adds to each series
- * its exponential moving average with that weight on the past, bias-corrected as in Adam
- * (Kingma and Ba 2015, section 3), and draws the series itself pale. In long series, each
- * pixel column keeps its first, last, least and greatest value.
+ * at the edge of the plot; so are values <= 0 if log_y. smooth in (0, 1) adds to each
+ * series its exponential moving average with that weight on the past, bias-corrected as
+ * in Adam (Kingma and Ba 2015, section 3), and draws the series itself pale. In long
+ * series, each pixel column keeps its first, last, least and greatest value.
  *
- * SONDE_EINVAL: no series, a series without points, x not finite, smooth outside [0, 1), no
- * value that can be drawn. SONDE_ESHAPE: not one axis, or x and y of different lengths.
+ * SONDE_EINVAL: no series, a series without points, x not finite, smooth outside [0, 1),
+ * no value that can be drawn. SONDE_ESHAPE: not one axis, or x and y of different
+ * lengths.
  */
 typedef struct sonde_curves_plot {
     sonde_plot_page page;
@@ -190,9 +191,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
 
 /*
  * How a distribution changes: one column per step; a colour is the share of that step's
- * values in the bin at that height. Histograms may differ in edges and bins: each is spread
- * over common bins, in proportion to the overlap. A column reaches half-way to its
- * neighbours; columns closer than a pixel are averaged. A step without values stays white.
+ * values in the bin at that height. Histograms may differ in edges and bins: each is
+ * spread over common bins, in proportion to the overlap. A column reaches half-way to
+ * its neighbours; columns closer than a pixel are averaged. A step without values stays
+ * white.
  *
  * SONDE_EINVAL: no histograms, steps not ascending, edges that are not finite or not in
  * order, or all histograms empty.

@@ -1,5 +1,6 @@
 /*
- * print.h - tensors as text: formatting a tensor, and a sink that prints every observation.
+ * print.h - tensors as text: formatting a tensor, and a sink that prints every
+ * observation.
  *
  *     title: ( 0.100, -2.300,    nan)    rank 1: one row
  *     title: 0.1000                      a scalar has no brackets
@@ -9,9 +10,9 @@
  *     )
  *
  * Numbers are aligned to the right of a common width. A row that would run over
- * max_line_width continues on the next line, after a separator, indented two columns more
- * than the row. A tensor of more than summarise_threshold elements shows edge_items at either
- * end of every dimension that is longer than both, and "..." between.
+ * max_line_width continues on the next line, after a separator, indented two columns
+ * more than the row. A tensor of more than summarise_threshold elements shows edge_items
+ * at either end of every dimension that is longer than both, and "..." between.
  *
  * Floating numbers. fixed: as many decimals as give the largest magnitude `digits`
  * significant digits (but at least 0). scientific: one digit, a point, digits - 1. auto:
@@ -21,8 +22,8 @@
  * each number as short as it can be read back exactly, and unaligned. NaN is nan,
  * infinities are inf and -inf, whatever the format. bool is 0 and 1; integers are exact.
  *
- * Layout and defaults are those of PopTorch's ipu_print_tensor, except that separators are
- * used whole here.
+ * Layout and defaults are those of PopTorch's ipu_print_tensor, except that separators
+ * are used whole here.
  */
 #ifndef SONDE_PRINT_H
 #define SONDE_PRINT_H
@@ -88,14 +89,14 @@ SONDE_API size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *
  */
 typedef struct sonde_printer sonde_printer;
 
-/* options NULL: the defaults, else copied; stream NULL: stderr, else borrowed until destroyed.
- * An invalid option: SONDE_EINVAL. */
+/* options NULL: the defaults, else copied; stream NULL: stderr, else borrowed until
+ * destroyed. An invalid option: SONDE_EINVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_printer_create(const sonde_print_options *options,
                                                        FILE *stream, sonde_printer **out,
                                                        sonde_diag *diag);
 SONDE_API void sonde_printer_destroy(sonde_printer *printer);
-/* A title to print in place of the tensor's name; before the observer is bound. Copied; a later
- * call replaces it. */
+/* A title to print in place of the tensor's name; before the observer is bound. Copied;
+ * a later call replaces it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_printer_title(sonde_printer *printer, uint32_t id,
                                                       const char *title,
                                                       sonde_diag *diag);

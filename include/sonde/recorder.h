@@ -1,21 +1,21 @@
 /*
  * recorder.h - records tensors in a run directory (docs/format.md).
  *
- * A recorder is a sink: values of taps that lead to it are recorded. A program without an
- * observer calls put, put_vitals and end_step itself, or uses a hook (<sonde/hook.h>).
- * Either way the value is copied into a ring in memory and the call returns; one thread of
- * the recorder writes, hashes and syncs.
+ * A recorder is a sink: values of taps that lead to it are recorded. A program without
+ * an observer calls put, put_vitals and end_step itself, or uses a hook
+ * (<sonde/hook.h>). Either way the value is copied into a ring in memory and the call
+ * returns; one thread of the recorder writes, hashes and syncs.
  *
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
- * A fault in recording never stops the producer: a full disk or a missing folder is logged
- * once and retried after 1, 2, 4 ms and so on. The records wait in the ring; after
- * wait_seconds they are lost and counted by cause; get_stats and close report them.
- * Configuration errors are errors of create.
+ * A fault in recording never stops the producer: a full disk or a missing folder is
+ * logged once and retried after 1, 2, 4 ms and so on. The records wait in the ring;
+ * after wait_seconds they are lost and counted by cause; get_stats and close report
+ * them. Configuration errors are errors of create.
  *
- * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates only
- * for values larger than a quarter of the ring, and for tensors beyond the 65,536th that are
- * declared after create.
+ * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates
+ * only for values larger than a quarter of the ring, and for tensors beyond the 65,536th
+ * that are declared after create.
  */
 #ifndef SONDE_RECORDER_H
 #define SONDE_RECORDER_H
@@ -45,15 +45,15 @@ enum {
 typedef struct sonde_recorder_options {
     const char *path; /* of the run; a new path or an empty folder */
     int rank, world;  /* of this worker; 0 and 1 (or 0) for a single one */
-    /* Resumes an existing run: its id, or SONDE_RESUME_ANY; NULL starts a new run. The run
-     * continues at resume_step of resume_mode (of SONDE_MODE_GLOBAL: a global step), the
-     * step of the checkpoint. Records of that step and later ones stay in the files and are
-     * superseded: readers ignore them. */
+    /* Resumes an existing run: its id, or SONDE_RESUME_ANY; NULL starts a new run. The
+     * run continues at resume_step of resume_mode (of SONDE_MODE_GLOBAL: a global step),
+     * the step of the checkpoint. Records of that step and later ones stay in the files
+     * and are superseded: readers ignore them. */
     const char *resume;
     sonde_mode resume_mode;
     int64_t resume_step; /* or SONDE_RESUME_ */
-    /* 0: 64 MiB. Raised to four times the largest tensor of the catalogue, up to 256 MiB; a
-     * larger value is copied to a block of its own, one at a time. */
+    /* 0: 64 MiB. Raised to four times the largest tensor of the catalogue, up to 256
+     * MiB; a larger value is copied to a block of its own, one at a time. */
     size_t ring_bytes;
     size_t segment_bytes;   /* 0: 64 MiB */
     double segment_seconds; /* 0: 30 s */
@@ -87,22 +87,24 @@ typedef enum sonde_run_end {
     SONDE_RUN_STOPPED_BY_RULE = 3
 } sonde_run_end;
 
-/* Creates the folders, writes run.json and starts the writer. The first of several workers
- * writes run.json; the others, of the same world, join. options are copied; catalogue is
- * borrowed until close and may grow. SONDE_EEXIST: the path holds a run already;
- * SONDE_EINVAL: the run has another id than resume; SONDE_EBUSY: another process writes it. */
+/* Creates the folders, writes run.json and starts the writer. The first of several
+ * workers writes run.json; the others, of the same world, join. options are copied;
+ * catalogue is borrowed until close and may grow. SONDE_EEXIST: the path holds a run
+ * already; SONDE_EINVAL: the run has another id than resume; SONDE_EBUSY: another
+ * process writes it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde_recorder **out, sonde_diag *diag);
 /* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
- * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how much
- * and why. text may be NULL. */
+ * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how
+ * much and why. text may be NULL. */
 SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                          const char *text, sonde_diag *diag);
 
-/* Writes the records that a dead writer of a worker left in its ring (docs/format.md) into the
- * files of the run, which otherwise stays as it is. Trials, and recorders that resume, do so
- * themselves. *records: how many there were. SONDE_EBUSY: the writer is alive. */
+/* Writes the records that a dead writer of a worker left in its ring (docs/format.md)
+ * into the files of the run, which otherwise stays as it is. Trials, and recorders that
+ * resume, do so themselves. *records: how many there were. SONDE_EBUSY: the writer is
+ * alive. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_recover(const char *path, int rank,
                                                          uint64_t *records,
                                                          sonde_diag *diag);
@@ -118,14 +120,14 @@ SONDE_API void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
 SONDE_API void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
                                          const sonde_coordinate *at,
                                          const sonde_sketch *sketch);
-/* Completes a step: readers see it from now on, with the present time. Costs one reading of
- * the clock and 32 bytes. A step without any put costs nothing: it is complete once a later
- * one is. (With several workers every step is written, because a step is complete when all
- * workers have completed it.) */
+/* Completes a step: readers see it from now on, with the present time. Costs one reading
+ * of the clock and 32 bytes. A step without any put costs nothing: it is complete once a
+ * later one is. (With several workers every step is written, because a step is complete
+ * when all workers have completed it.) */
 SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
                                        const sonde_coordinate *at);
-/* Waits until every put is in the files (not yet synced) or counted as lost; false when the
- * time is over. */
+/* Waits until every put is in the files (not yet synced) or counted as lost; false when
+ * the time is over. */
 SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
 SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
                                         sonde_recorder_stats *stats);

@@ -1,9 +1,9 @@
 /*
- * reduction.h - reductions of a tensor to one number, and the records each can be computed
- * from.
+ * reduction.h - reductions of a tensor to one number, and the records each can be
+ * computed from.
  *
- * A hook saves the least that the requested reductions need, and a reader computes with the
- * same functions, so the numbers are the same bits.
+ * A hook saves the least that the requested reductions need, and a reader computes with
+ * the same functions, so the numbers are the same bits.
  *
  *     name                               vital signs      sketch        raw value
  *     count, min, max, mean, std, l2 ... yes                            yes, the same bits
@@ -11,15 +11,16 @@
  *     prod                                                              exactly
  *     hash                                                              exactly
  *
- * All except count, nan, pos_inf, neg_inf, zero and nonfinite accept the prefix `abs_` (abs_l1
- * is l1). l1_norm, l2_norm, linf_norm and abs_sum are aliases of l1, l2, linf and l1.
+ * All except count, nan, pos_inf, neg_inf, zero and nonfinite accept the prefix `abs_`
+ * (abs_l1 is l1). l1_norm, l2_norm, linf_norm and abs_sum are aliases of l1, l2, linf
+ * and l1.
  *
- * A quantile q of n elements is the element of rank ceil(q n) in ascending order (rank 1 for
- * q = 0): always one of the elements, and torch.median for q = 1/2. Infinities sort to
- * the ends; with a NaN it is NaN. From a sketch its relative error is at most
- * SONDE_SKETCH_ERROR while magnitudes are within the sketch's range. prod is the product in double, in row-major
- * order. Complex numbers are reduced as their absolute values. For an empty tensor prod
- * is NaN like the rest.
+ * A quantile q of n elements is the element of rank ceil(q n) in ascending order (rank 1
+ * for q = 0): always one of the elements, and torch.median for q = 1/2. Infinities sort
+ * to the ends; with a NaN it is NaN. From a sketch its relative error is at most
+ * SONDE_SKETCH_ERROR while magnitudes are within the sketch's range. prod is the product
+ * in double, in row-major order. Complex numbers are reduced as their absolute values.
+ * For an empty tensor prod is NaN like the rest.
  */
 #ifndef SONDE_REDUCTION_H
 #define SONDE_REDUCTION_H

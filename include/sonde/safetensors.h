@@ -27,11 +27,12 @@ typedef struct sonde_metadata {
 } sonde_metadata;
 
 /*
- * Writes tensors, with string metadata (may be NULL, 0) under "__metadata__". Data is in the
- * given order, but wider elements come before narrower ones, so that all data is aligned. The
- * file appears whole or not at all: it is written to a temporary file, synced and renamed; an
- * old file stays until then. Names and metadata are UTF-8. SONDE_EINVAL: a repeated name, the
- * name "__metadata__", text that is not UTF-8, a view without a dtype. SONDE_ENOTFOUND, SONDE_EIO: the folder or the disk. The views are
+ * Writes tensors, with string metadata (may be NULL, 0) under "__metadata__". Data is in
+ * the given order, but wider elements come before narrower ones, so that all data is
+ * aligned. The file appears whole or not at all: it is written to a temporary file,
+ * synced and renamed; an old file stays until then. Names and metadata are UTF-8.
+ * SONDE_EINVAL: a repeated name, the name "__metadata__", text that is not UTF-8, a view
+ * without a dtype. SONDE_ENOTFOUND, SONDE_EIO: the folder or the disk. The views are
  * borrowed for the call, and may have any strides.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
@@ -42,10 +43,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
 
 typedef struct sonde_safetensors sonde_safetensors;
 
-/* Opens a file and checks its header: lengths, dtypes, shapes, and extents within the file
- * without gap or overlap. SONDE_EFORMAT: the file is damaged; SONDE_EUNSUPPORTED: a dtype that
- * Sonde does not have, or more than SONDE_MAX_DIMS dimensions. The file must not be truncated
- * while it is open. */
+/* Opens a file and checks its header: lengths, dtypes, shapes, and extents within the
+ * file without gap or overlap. SONDE_EFORMAT: the file is damaged; SONDE_EUNSUPPORTED: a
+ * dtype that Sonde does not have, or more than SONDE_MAX_DIMS dimensions. The file must
+ * not be truncated while it is open. */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_open(const char *path,
                                                          sonde_safetensors **out,
                                                          sonde_diag *diag);
@@ -58,8 +59,8 @@ SONDE_API void sonde_safetensors_destroy(sonde_safetensors *file);
 
 SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);
 /* Name and view of tensor i, in the file's data order; both borrowed until destroy. The
- * view's data is read-only and may be unaligned for its dtype, which sonde_view_copy, vital
- * signs and sketches accept. NULL if i is out of range. */
+ * view's data is read-only and may be unaligned for its dtype, which sonde_view_copy,
+ * vital signs and sketches accept. NULL if i is out of range. */
 SONDE_API const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i);
 SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file,
                                                    size_t i);

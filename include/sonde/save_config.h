@@ -5,9 +5,9 @@
  *            = start_step <= s < end_step and s mod every == 0           otherwise
  *     or a tensor that when_nan selects held a NaN or an infinity at step s
  *
- * where s counts the steps of the mode. Later layers win, field by field: hook, hook's mode,
- * collection, collection's mode. A layer that gives every, start_step or end_step and no
- * save_steps also cancels the save_steps of the layers before it.
+ * where s counts the steps of the mode. Later layers win, field by field: hook, hook's
+ * mode, collection, collection's mode. A layer that gives every, start_step or end_step
+ * and no save_steps also cancels the save_steps of the layers before it.
  */
 #ifndef SONDE_SAVE_CONFIG_H
 #define SONDE_SAVE_CONFIG_H
@@ -35,8 +35,9 @@ typedef struct sonde_save_config {
 /* All fields unset. */
 SONDE_API sonde_save_config sonde_save_config_unset(void);
 
-/* Which reductions are kept; bit i is sonde_stat i. With any, raw values are dropped unless
- * save_raw_tensor. All statistics are in one row of vital signs, so any of them brings all. */
+/* Which reductions are kept; bit i is sonde_stat i. With any, raw values are dropped
+ * unless save_raw_tensor. All statistics are in one row of vital signs, so any of them
+ * brings all. */
 typedef struct sonde_reduction_config {
     uint32_t stats;
     bool histogram; /* the sketch */

@@ -7,14 +7,14 @@
  *     re:^Gradient___.*bias   a Perl-compatible regular expression, found anywhere
  *     @weight @gradient @all  a collection: every tensor of a role, or all
  *     module:fc1              everything that belongs to a module or to modules inside it
- * or several of these with commas between; blanks around each are dropped. "\," is a comma
- * within an item (in a regular expression too: re:a{1\,2}); any other backslash belongs to
- * the item. Collections are the roles of <sonde/catalogue.h>, singular or
+ * or several of these with commas between; blanks around each are dropped. "\," is a
+ * comma within an item (in a regular expression too: re:a{1\,2}); any other backslash
+ * belongs to the item. Collections are the roles of <sonde/catalogue.h>, singular or
  * plural.
  *
- * An unknown exact name or module is an error. A pattern or a collection that matches nothing
- * succeeds with zero matches, which the observer logs as a warning. A leading "model." that no module has is ignored in exact names,
- * globs and modules.
+ * An unknown exact name or module is an error. A pattern or a collection that matches
+ * nothing succeeds with zero matches, which the observer logs as a warning. A leading
+ * "model." that no module has is ignored in exact names, globs and modules.
  */
 #ifndef SONDE_SELECTOR_H
 #define SONDE_SELECTOR_H

@@ -36,9 +36,9 @@ typedef struct sonde_sketch {
 #define SONDE_SKETCH_ERROR (1.0 / (1 << (SONDE_SKETCH_MANTISSA_BITS + 1)))
 
 SONDE_API void sonde_sketch_init(sonde_sketch *sketch);
-/* Adds every element of a view of any dtype. Allocates nothing; takes about 70 KB of stack.
- * Cost: about 1.5 cycles per element of float32, more with subnormals, infinities or NaN,
- * and about ten for 32-bit integers and wider dtypes. */
+/* Adds every element of a view of any dtype. Allocates nothing; takes about 70 KB of
+ * stack. Cost: about 1.5 cycles per element of float32, more with subnormals, infinities
+ * or NaN, and about ten for 32-bit integers and wider dtypes. */
 SONDE_API void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view);
 SONDE_API void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part);
 /* Lower and upper magnitude of bin i: lower <= |x| < upper. NaN for an invalid bin. */
@@ -57,11 +57,12 @@ typedef struct sonde_histogram {
 } sonde_histogram;
 
 /*
- * The exact histogram of log2|x| over all elements of n views of float32 or float64. lower and
- * upper are the extremes. Zeros are counted at the smallest log2|x| minus two, apart from the
- * rest (lower is then that value; with zeros only, -2). A range of one value is widened by a
- * half on either side; without values it is 0 to 1. NaN and infinities are not counted. bins is 1 ... 512, else SONDE_EINVAL; any other dtype is SONDE_EDTYPE.
- * Two passes, nothing allocated.
+ * The exact histogram of log2|x| over all elements of n views of float32 or float64.
+ * lower and upper are the extremes. Zeros are counted at the smallest log2|x| minus two,
+ * apart from the rest (lower is then that value; with zeros only, -2). A range of one
+ * value is widened by a half on either side; without values it is 0 to 1. NaN and
+ * infinities are not counted. bins is 1 ... 512, else SONDE_EINVAL; any other dtype is
+ * SONDE_EDTYPE. Two passes, nothing allocated.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_histogram_log2(const sonde_view *views, size_t n,
                                                        int bins, sonde_histogram *out,

@@ -5,27 +5,29 @@
  * double in a fixed order. Partial results merge.
  *
  * The fixed order: elements in row-major order are cut into blocks of 4096; within a
- * block they go to sixteen (sums: eight pairs of) interleaved lanes, which are added as a
- * tree; blocks are merged from first to last. In a block with NaN or infinities the
- * finite elements close up first. So the same elements in the same logical order give the
- * same bits, whatever the strides, the alignment and the instruction set; float16,
- * bfloat16, float8, bool and integers of 8 and 16 bits give those of the float32 array with
- * the same values, and complex numbers those of the float64 array of their absolute values:
- * one with a NaN in it is a NaN, unless its other part is infinite.
+ * block they go to sixteen (sums: eight pairs of) interleaved lanes, which are added as
+ * a tree; blocks are merged from first to last. In a block with NaN or infinities the
+ * finite elements close up first. So the same elements in the same logical order give
+ * the same bits, whatever the strides, the alignment and the instruction set; float16,
+ * bfloat16, float8, bool and integers of 8 and 16 bits give those of the float32 array
+ * with the same values, and complex numbers those of the float64 array of their absolute
+ * values: one with a NaN in it is a NaN, unless its other part is infinite.
  *
- * A producer that delivers vital signs with its tensors may use another fixed order, that of
- * its memory. Counts and extremes are then those of sonde_vitals_of; sums agree up to the
- * rounding of additions in double; and the same run gives the same bits. The engine does so
- * for values over a batch; weights, gradients and updates use row-major order.
+ * A producer that delivers vital signs with its tensors may use another fixed order,
+ * that of its memory. Counts and extremes are then those of sonde_vitals_of; sums agree
+ * up to the rounding of additions in double; and the same run gives the same bits. The
+ * engine does so for values over a batch; weights, gradients and updates use row-major
+ * order.
  *
  * Precision: the mean and the sums have the rounding error of additions in double. m2 is
  * computed about the mean where necessary: with a mean of 1e4 and a deviation of 1e-3 it
- * keeps ten digits or more. Sums of float32 cannot overflow. Those of float64 can (squares from 1.3e154
- * on): l1, sumsq and m2 are then +Inf, and sum and mean infinite or NaN, although every
- * element is finite. Integers of 64 bits are rounded to double first.
+ * keeps ten digits or more. Sums of float32 cannot overflow. Those of float64 can
+ * (squares from 1.3e154 on): l1, sumsq and m2 are then +Inf, and sum and mean infinite
+ * or NaN, although every element is finite. Integers of 64 bits are rounded to double
+ * first.
  *
- * The reductions below follow IEEE 754: if the tensor has a NaN, its mean is NaN. The fields
- * below describe the finite elements in any case.
+ * The reductions below follow IEEE 754: if the tensor has a NaN, its mean is NaN. The
+ * fields below describe the finite elements in any case.
  */
 #ifndef SONDE_STATS_H
 #define SONDE_STATS_H
@@ -92,8 +94,8 @@ typedef enum sonde_stat {
 } sonde_stat;
 enum { SONDE_STAT_ENTRIES = 20 };
 
-/* By IEEE 754: NaN in, NaN out, also for the extremes; an infinity makes the variance NaN; for
- * an empty tensor all but the counts are NaN. */
+/* By IEEE 754: NaN in, NaN out, also for the extremes; an infinity makes the variance
+ * NaN; for an empty tensor all but the counts are NaN. */
 SONDE_API double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat);
 /* "mean", "abs_max" ...; NULL for an invalid one. */
 SONDE_API const char *sonde_stat_name(sonde_stat stat);
@@ -101,8 +103,8 @@ SONDE_API const char *sonde_stat_name(sonde_stat stat);
 SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat *stat,
                                                    sonde_diag *diag);
 
-/* SONDE_EINVAL: SONDE_ISA in the environment, which caps the instruction set of kernels, is
- * neither generic, avx2 nor avx512. */
+/* SONDE_EINVAL: SONDE_ISA in the environment, which caps the instruction set of kernels,
+ * is neither generic, avx2 nor avx512. */
 SONDE_API SONDE_CHECKED sonde_err sonde_isa_check(sonde_diag *diag);
 
 #ifdef __cplusplus

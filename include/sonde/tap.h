@@ -43,8 +43,8 @@ typedef struct sonde_call_shape {
     int replicas;      /* R */
 } sonde_call_shape;
 
-/* Where in a run an observation was made. All counts start at 0. Steps of mode global are for
- * programs that do not distinguish modes: their mode_step is the global step. */
+/* Where in a run an observation was made. All counts start at 0. Steps of mode global
+ * are for programs that do not distinguish modes: their mode_step is the global step. */
 typedef struct sonde_coordinate {
     sonde_mode mode;
     int64_t global_step; /* over all modes */
@@ -54,7 +54,8 @@ typedef struct sonde_coordinate {
     int replica;
 } sonde_coordinate;
 
-/* One value, as a sink receives it. Everything is borrowed for the duration of the call. */
+/* One value, as a sink receives it. Everything is borrowed for the duration of the call.
+ */
 typedef struct sonde_observation {
     uint32_t id;                   /* as selected: the alias, where an alias was */
     const sonde_tensor_info *info; /* of id */
@@ -68,14 +69,14 @@ typedef struct sonde_observation {
 } sonde_observation;
 
 /*
- * Where observations go. Embed this as the first member of your own struct. All functions
- * except put may be NULL. All are called on the producer's thread. put must not allocate and
- * cannot fail: a sink counts and reports its own losses.
+ * Where observations go. Embed this as the first member of your own struct. All
+ * functions except put may be NULL. All are called on the producer's thread. put must
+ * not allocate and cannot fail: a sink counts and reports its own losses.
  */
 typedef struct sonde_sink sonde_sink;
 struct sonde_sink {
-    /* In bind, and in extend for new tensors: once for every tensor of every tap that ends
-     * here. Allocate here. An error is a configuration error. */
+    /* In bind, and in extend for new tensors: once for every tensor of every tap that
+     * ends here. Allocate here. An error is a configuration error. */
     sonde_err (*prepare)(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
     void (*begin_call)(sonde_sink *sink);
@@ -89,11 +90,11 @@ typedef struct sonde_tap {
     sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
     unsigned how;                          /* SONDE_HOW_ bits, at least one */
     sonde_sink *where;                     /* borrowed until the observer is destroyed */
-    /* Besides `when`: also at a step of training that goes wrong. Gradients that hold NaN or
-     * infinities give their vital signs; Sonde's engine notices them while it applies them,
-     * at no measurable cost. If the loss is not finite, the tap gets all its tensors: the
-     * engine computes the step up to the loss once more. Other producers call
-     * sonde_observer_observe_bad and sonde_observer_look_again. */
+    /* Besides `when`: also at a step of training that goes wrong. Gradients that hold
+     * NaN or infinities give their vital signs; Sonde's engine notices them while it
+     * applies them, at no measurable cost. If the loss is not finite, the tap gets all
+     * its tensors: the engine computes the step up to the loss once more. Other
+     * producers call sonde_observer_observe_bad and sonde_observer_look_again. */
     bool when_bad;
 } sonde_tap;
 

@@ -42,11 +42,11 @@ enum { SONDE_DTYPE_COUNT = 17, SONDE_MAX_DIMS = 8 };
 
 /* Bytes of one element; 0 for an invalid dtype. */
 SONDE_API size_t sonde_dtype_size(sonde_dtype dtype);
-/* "float32", "bfloat16", "float8_e4m3fn", "complex64", "int64", "bool": a static string; "?"
- * for an invalid dtype. */
+/* "float32", "bfloat16", "float8_e4m3fn", "complex64", "int64", "bool": a static string;
+ * "?" for an invalid dtype. */
 SONDE_API const char *sonde_dtype_name(sonde_dtype dtype);
-/* The names above, and those of safetensors ("F32", "BF16", "F8_E4M3", "I64", "BOOL"), any
- * case. "C128" is Sonde's own: safetensors has none. */
+/* The names above, and those of safetensors ("F32", "BF16", "F8_E4M3", "I64", "BOOL"),
+ * any case. "C128" is Sonde's own: safetensors has none. */
 SONDE_API SONDE_CHECKED sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype,
                                                     sonde_diag *diag);
 /* False for complex numbers. */
@@ -54,8 +54,8 @@ SONDE_API bool sonde_dtype_is_float(sonde_dtype dtype);
 SONDE_API bool sonde_dtype_is_complex(sonde_dtype dtype);
 
 /* Single elements of any dtype, to and from double (int64 beyond 2^53 rounds). A complex
- * number gives its absolute value, as in all reductions to one number; setting one gives a
- * real number. */
+ * number gives its absolute value, as in all reductions to one number; setting one gives
+ * a real number. */
 SONDE_API double sonde_element_get(sonde_dtype dtype, const void *element);
 SONDE_API void sonde_element_set(sonde_dtype dtype, void *element, double value);
 
@@ -67,8 +67,8 @@ typedef struct sonde_view {
     void *data;                     /* borrowed; the element at index 0, 0, ... */
 } sonde_view;
 
-/* A row-major view of data. rank 0 needs no shape. A rank above SONDE_MAX_DIMS, or no shape,
- * gives a view that no function of Sonde accepts. */
+/* A row-major view of data. rank 0 needs no shape. A rank above SONDE_MAX_DIMS, or no
+ * shape, gives a view that no function of Sonde accepts. */
 SONDE_API sonde_view sonde_view_of(sonde_dtype dtype, int rank, const int64_t *shape,
                                    void *data);
 /* Product of the shape; 1 for a scalar. */

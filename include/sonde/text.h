@@ -7,9 +7,9 @@
  *     if (!line.failed) { puts(line.data); }
  *     sonde_text_fini(&line);
  *
- * Appending needs no check: the first append that runs out of memory sets failed, and every
- * later one does nothing until the flag is cleared. Setting length to 0 empties the text and
- * keeps its memory.
+ * Appending needs no check: the first append that runs out of memory sets failed, and
+ * every later one does nothing until the flag is cleared. Setting length to 0 empties
+ * the text and keeps its memory.
  */
 #ifndef SONDE_TEXT_H
 #define SONDE_TEXT_H
@@ -33,7 +33,8 @@ typedef struct sonde_text {
 
 /* Frees the data and zeroes the text. */
 SONDE_API void sonde_text_fini(sonde_text *text);
-/* Makes room for length bytes in all and a NUL: appending up to there does not allocate. */
+/* Makes room for length bytes in all and a NUL: appending up to there does not allocate.
+ */
 SONDE_API SONDE_CHECKED sonde_err sonde_text_reserve(sonde_text *text, size_t length);
 
 /* Append n bytes, a string, and what printf would print. */

@@ -83,8 +83,8 @@ typedef struct sonde_run_info {
 } sonde_run_info;
 
 /* Calls seen with the name of each entry of a folder, or of each folder below
- * s3://bucket/prefix, in alphabetical order: some of them may be runs. Names that begin with
- * '.' are left out. */
+ * s3://bucket/prefix, in alphabetical order: some of them may be runs. Names that begin
+ * with '.' are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_list_folder(const char *path,
                                                           void (*seen)(void *user,
                                                                        const char *name),
@@ -300,10 +300,11 @@ typedef struct sonde_verify_report {
 } sonde_verify_report;
 
 /*
- * Checks every hash of a run, which may be in use, and the header of every closed segment
- * against its index. Directories of smdebug have no checksums of values: there, the
- * checksum of each record's length, and that each value can be decoded. report_line (may be NULL) is called with one line for
- * each defect. SONDE_OK also for a damaged run; other errors as sonde_trial_open.
+ * Checks every hash of a run, which may be in use, and the header of every closed
+ * segment against its index. Directories of smdebug have no checksums of values: there,
+ * the checksum of each record's length, and that each value can be decoded. report_line
+ * (may be NULL) is called with one line for each defect. SONDE_OK also for a damaged
+ * run; other errors as sonde_trial_open.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_verify(
     const char *path, sonde_verify_report *report,

@@ -1,6 +1,6 @@
 /*
- * watch.h - slots seen once a step: the way into Sonde for a training loop of any program,
- * a loop in C or the binding of another language.
+ * watch.h - slots seen once a step: the way into Sonde for a training loop of any
+ * program, a loop in C or the binding of another language.
  *
  *     create; add a slot for each tensor
  *     for each step:
@@ -12,8 +12,8 @@
  * A hook says what is recorded (<sonde/hook.h>), rules judge while the program runs
  * (<sonde/rules.h>); both are optional and hang on the watch's one observer
  * (<sonde/observer.h>), to which a program may add taps of its own. The vital signs of a
- * tensor are computed once a step, by sonde_vitals_of, for all of them. Raw values are read
- * only if a tap that is due asks for them.
+ * tensor are computed once a step, by sonde_vitals_of, for all of them. Raw values are
+ * read only if a tap that is due asks for them.
  *
  *     hook_options.record.path = "runs/one";
  *     err = sonde_hook_create(&hook_options, &hook, &diag);
@@ -26,11 +26,11 @@
  *     }
  *     err = sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag);
  *
- * Cost: a step with no active tap, one comparison and the recorder's end of step; a tensor
- * that is not due, one byte load and a branch (inline); one that is, its vital signs (near
- * the speed of memory for float32, slower for strided views) and some 100 ns for the sinks.
- * After the first step nothing is allocated, but by add, a new finding, and a step that
- * holds more values for when_nan than any before.
+ * Cost: a step with no active tap, one comparison and the recorder's end of step; a
+ * tensor that is not due, one byte load and a branch (inline); one that is, its vital
+ * signs (near the speed of memory for float32, slower for strided views) and some 100 ns
+ * for the sinks. After the first step nothing is allocated, but by add, a new finding,
+ * and a step that holds more values for when_nan than any before.
  *
  * One thread at a time for a watch, its hook and its rules.
  */
@@ -53,7 +53,8 @@ typedef struct sonde_watch_options {
     sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
     sonde_rules *rules; /* borrowed until close. NULL: none */
     /* Steps between the rules' looks at vital signs and at raw values, as in
-     * sonde_rules_attach; 0: 1, and ten times as many. Losses are judged at every step. */
+     * sonde_rules_attach; 0: 1, and ten times as many. Losses are judged at every step.
+     */
     int64_t rules_every, rules_raw_every;
     int micro_batches, replicas; /* of a step, at most; 0: 1 */
 } sonde_watch_options;
@@ -62,9 +63,9 @@ typedef struct sonde_watch_options {
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_create(const sonde_watch_options *options,
                                                      sonde_watch **out, sonde_diag *diag);
 /*
- * Ends a step that is on, finishes the rules, closes the hook as sonde_hook_close does, and
- * frees the watch, whatever it returns. text may be NULL, and so may watch. The findings
- * stay with the rules.
+ * Ends a step that is on, finishes the rules, closes the hook as sonde_hook_close does,
+ * and frees the watch, whatever it returns. text may be NULL, and so may watch. The
+ * findings stay with the rules.
  */
 SONDE_API sonde_err sonde_watch_close(sonde_watch *watch, sonde_run_end reason,
                                       const char *text, sonde_diag *diag);
@@ -72,13 +73,13 @@ SONDE_API sonde_err sonde_watch_close(sonde_watch *watch, sonde_run_end reason,
 /* --- slots ------------------------------------------------------------------------ */
 
 /*
- * Adds a tensor; *slot counts from 0. info->role SONDE_ROLE_OTHER takes the role that the
- * name suggests (docs/recording.md); same_as is ignored: each slot is recorded under its own
- * name. Strings are copied. At any time; a slot that is added within a step is seen at that
- * step. A batch may have another size than info->shape: a view says what it is. A name that
- * is taken: SONDE_EEXIST; other errors are those of sonde_catalogue_declare and
- * sonde_observer_extend. All memory of the slot is allocated here, or by the first
- * begin_step.
+ * Adds a tensor; *slot counts from 0. info->role SONDE_ROLE_OTHER takes the role that
+ * the name suggests (docs/recording.md); same_as is ignored: each slot is recorded under
+ * its own name. Strings are copied. At any time; a slot that is added within a step is
+ * seen at that step. A batch may have another size than info->shape: a view says what it
+ * is. A name that is taken: SONDE_EEXIST; other errors are those of
+ * sonde_catalogue_declare and sonde_observer_extend. All memory of the slot is allocated
+ * here, or by the first begin_step.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_add(sonde_watch *watch,
                                                   const sonde_tensor_info *info,
@@ -90,12 +91,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_view(sonde_watch *watch,
                                                        const sonde_view *view,
                                                        uint32_t *slot, sonde_diag *diag);
 /*
- * Adds the update of a slot's tensor: "update/<its name>", role update, its shape, float64
- * for float64 and float32 for other floating dtypes (else SONDE_EDTYPE). (Sonde's engine
- * gives role update to UpdatedVar___W, which is the value after the update.) Show the tensor
- * itself to this slot twice a step: before the optimizer changes it, which keeps a copy, and
- * after, which observes the difference, after minus before. Memory: two copies. Cost when
- * it is not due: that of any slot, twice.
+ * Adds the update of a slot's tensor: "update/<its name>", role update, its shape,
+ * float64 for float64 and float32 for other floating dtypes (else SONDE_EDTYPE).
+ * (Sonde's engine gives role update to UpdatedVar___W, which is the value after the
+ * update.) Show the tensor itself to this slot twice a step: before the optimizer
+ * changes it, which keeps a copy, and after, which observes the difference, after minus
+ * before. Memory: two copies. Cost when it is not due: that of any slot, twice.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_update(sonde_watch *watch,
                                                          uint32_t parameter,
@@ -107,24 +108,24 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_all(sonde_watch *watch,
                                                       const sonde_tensor_info *infos,
                                                       size_t count, uint32_t *slots,
                                                       sonde_diag *diag);
-/* Gives a slot's tensor a second name, under which it is selected and recorded as well; show
- * the slot alone. */
+/* Gives a slot's tensor a second name, under which it is selected and recorded as well;
+ * show the slot alone. */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_alias(sonde_watch *watch, uint32_t slot,
                                                         const char *name,
                                                         sonde_diag *diag);
 /* The catalogue of the slots, in which a slot is its own id. Borrowed until close. */
 SONDE_API const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *watch);
-/* The observer, for taps of one's own: add them before the first step. Each step is a call
- * of one iteration, one micro-batch and one replica. Borrowed until close. */
+/* The observer, for taps of one's own: add them before the first step. Each step is a
+ * call of one iteration, one micro-batch and one replica. Borrowed until close. */
 SONDE_API sonde_observer *sonde_watch_observer(sonde_watch *watch);
 
 /* --- steps ------------------------------------------------------------------------ */
 
 /*
- * The next step of a mode; ends a step that is on. A program that does not distinguish modes
- * passes SONDE_MODE_GLOBAL for all steps. The first call ends configuration and opens the
- * run: it returns the errors of sonde_hook_attach, sonde_rules_attach and sonde_hook_open.
- * After an error no step is on.
+ * The next step of a mode; ends a step that is on. A program that does not distinguish
+ * modes passes SONDE_MODE_GLOBAL for all steps. The first call ends configuration and
+ * opens the run: it returns the errors of sonde_hook_attach, sonde_rules_attach and
+ * sonde_hook_open. After an error no step is on.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_begin_step(sonde_watch *watch,
                                                          sonde_mode mode,
@@ -159,8 +160,8 @@ SONDE_API void sonde_watch_end_step(sonde_watch *watch);
 
 /* Where the step that is on, or else the last one, is in the run. */
 SONDE_API sonde_coordinate sonde_watch_where(const sonde_watch *watch);
-/* The vital signs of the last value of a slot at that step, from memory. False if they were
- * not due, or the slot was not seen. */
+/* The vital signs of the last value of a slot at that step, from memory. False if they
+ * were not due, or the slot was not seen. */
 SONDE_API bool sonde_watch_vitals(const sonde_watch *watch, uint32_t slot,
                                   sonde_vitals *vitals);
 

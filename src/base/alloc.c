@@ -1,8 +1,8 @@
 /*
  * alloc.c - the allocation seam.
  *
- * Everything Sonde allocates comes through sonde__malloc_aligned, so one test can fail the
- * n-th allocation and another can count them.
+ * Everything Sonde allocates comes through sonde__malloc_aligned, so one test can fail
+ * the n-th allocation and another can count them.
  */
 #include "base/macros.h"
 #include "base/memory.h"

@@ -25,8 +25,8 @@ typedef struct sonde__curl {
     __typeof__(curl_slist_free_all) *slist_free_all;
 } sonde__curl;
 
-/* NULL, with SONDE_EUNSUPPORTED in diag, if libcurl is not installed. where names the feature
- * that needs it. Any thread. */
+/* NULL, with SONDE_EUNSUPPORTED in diag, if libcurl is not installed. where names the
+ * feature that needs it. Any thread. */
 SONDE_API const sonde__curl *sonde__curl_load(const char *where, sonde_diag *diag);
 
 #endif

@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/* Its short name inside the library. For an analyzer, which sees one file, the result too. */
+/* Its short name inside the library. For an analyzer, which sees one file, the result
+ * too. */
 #ifndef __clang_analyzer__
 #define sonde__fail sonde_diag_set
 #else

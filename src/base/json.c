@@ -155,7 +155,8 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
     sonde_json_raw(json, key, json_number(value));
 }
 
-/* By hand: printf takes four times as long, and headers have a dozen integers a tensor. */
+/* By hand: printf takes four times as long, and headers have a dozen integers a tensor.
+ */
 static void put_integer(sonde_json *json, const char *key, bool negative, uint64_t value)
 {
     char digits[24];

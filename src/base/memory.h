@@ -41,8 +41,8 @@ SONDE_API bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed,
  *     base                          used            size
  *      | object | pad | object | ... |     free      |
  *
- * With base NULL the space is only counted: the same code runs once to measure and once to
- * place.
+ * With base NULL the space is only counted: the same code runs once to measure and once
+ * to place.
  */
 typedef struct sonde__arena {
     unsigned char *base;
@@ -52,7 +52,8 @@ typedef struct sonde__arena {
 SONDE_API sonde_err sonde__arena_init(sonde__arena *arena,
                                       size_t size); /* aligned block */
 SONDE_API void sonde__arena_fini(sonde__arena *arena);
-/* NULL while measuring, and if the block is full (asserted: the measured size was wrong). */
+/* NULL while measuring, and if the block is full (asserted: the measured size was
+ * wrong). */
 SONDE_API void *sonde__arena_take(sonde__arena *arena, size_t align, size_t size);
 
 #endif

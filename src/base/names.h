@@ -12,8 +12,8 @@
 #include <sonde/export.h>
 
 /*
- * Strings with dense ids 0, 1, 2 ... in order of arrival, kept until fini. One thread at a
- * time. Interning costs a hash and a comparison; text[id] is the text of an id.
+ * Strings with dense ids 0, 1, 2 ... in order of arrival, kept until fini. One thread at
+ * a time. Interning costs a hash and a comparison; text[id] is the text of an id.
  */
 typedef struct sonde__names {
     char **text;

@@ -1,6 +1,6 @@
 /*
- * sha256.h - SHA-256 (FIPS 180-4) and HMAC (RFC 2104): digests of downloads, signatures of
- * requests. Internal.
+ * sha256.h - SHA-256 (FIPS 180-4) and HMAC (RFC 2104): digests of downloads, signatures
+ * of requests. Internal.
  *
  * Own code: 100 lines are cheaper than linking OpenSSL for this alone.
  */

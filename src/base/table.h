@@ -4,10 +4,11 @@
  *     array   | key 0 | key 1 | key 2 |          the caller's, in order of arrival
  *     slots   | . | 2 | . | 0 | . | . | 1 | . |  indices, at their keys' hashes
  *
- * The table holds no keys: it finds the index of a key among the caller's. Linear probing,
- * at most half full, eight bytes a slot, no removal. One thread at a time.
+ * The table holds no keys: it finds the index of a key among the caller's. Linear
+ * probing, at most half full, eight bytes a slot, no removal. One thread at a time.
  *
- * Not uthash: it links elements by pointers, and ours lie in arrays that move as they grow.
+ * Not uthash: it links elements by pointers, and ours lie in arrays that move as they
+ * grow.
  */
 #ifndef SONDE_BASE_TABLE_H
 #define SONDE_BASE_TABLE_H

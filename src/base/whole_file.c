@@ -30,8 +30,8 @@ enum {
 
 /* --- names ------------------------------------------------------------------------ */
 
-/* Makes the file or folder of the first free name in path's folder. Returns its descriptor
- * (0 of a folder), or -1: see errno. */
+/* Makes the file or folder of the first free name in path's folder. Returns its
+ * descriptor (0 of a folder), or -1: see errno. */
 static int make_beside(const char *path, bool folder, char *name, size_t size)
 {
     static atomic_uint serial; /* names must differ, in no particular order */

@@ -7,11 +7,12 @@
  *     err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
  *     sonde__whole_close(&file);                     in any case
  *
- * The bytes go to a temporary file beside path, with a short name (process id and a number)
- * opened exclusively: no two threads or processes share one. commit syncs it, renames it and
- * syncs the folder: at any moment there is the old file or the new one. Links are followed.
- * A terminal, pipe or device is written directly. Small pieces are collected in a buffer,
- * large ones are written at once; after a failure nothing more is written.
+ * The bytes go to a temporary file beside path, with a short name (process id and a
+ * number) opened exclusively: no two threads or processes share one. commit syncs it,
+ * renames it and syncs the folder: at any moment there is the old file or the new one.
+ * Links are followed. A terminal, pipe or device is written directly. Small pieces are
+ * collected in a buffer, large ones are written at once; after a failure nothing more is
+ * written.
  */
 #ifndef SONDE_BASE_WHOLE_FILE_H
 #define SONDE_BASE_WHOLE_FILE_H
@@ -42,8 +43,8 @@ SONDE_API sonde_err sonde__whole_open(sonde__whole_file *file, const char *path,
 SONDE_API bool sonde__whole_write(sonde__whole_file *file, const void *bytes, size_t n);
 /* The first failure so far; cheap. */
 SONDE_API sonde_err sonde__whole_status(const sonde__whole_file *file, sonde_diag *diag);
-/* Writes what the buffer holds, syncs, closes and renames. SONDE_EEXIST: path exists and is
- * kept. After a failed write: its error. */
+/* Writes what the buffer holds, syncs, closes and renames. SONDE_EEXIST: path exists and
+ * is kept. After a failed write: its error. */
 SONDE_API sonde_err sonde__whole_commit(sonde__whole_file *file, sonde__at_place place,
                                         sonde_diag *diag);
 /* Frees; removes the temporary file unless it was committed. Accepts a zeroed one. */
@@ -59,8 +60,8 @@ SONDE_API sonde_err sonde__folder_beside(const char *path, char **out, sonde_dia
 SONDE_API sonde_err sonde__publish(const char *temporary, const char *path,
                                    sonde__at_place place, sonde_diag *diag);
 
-/* SONDE_EINVAL for a path that begins with "~/": only a shell expands it, and here it would
- * be a folder of that name. */
+/* SONDE_EINVAL for a path that begins with "~/": only a shell expands it, and here it
+ * would be a folder of that name. */
 sonde_err sonde__check_home(const char *path, sonde_diag *diag);
 
 /* write() until all is written; false: see errno. */

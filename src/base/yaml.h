@@ -2,8 +2,8 @@
  * yaml.h - a YAML (or JSON) document as a tree with line numbers. Internal.
  *
  * libyaml parses; this tree adds the line of every node, so that errors say "name:line".
- * Not libcyaml: it reads into fixed schemas, without lines and without near misses of keys.
- * Anchors, tags and several documents are refused; depth is limited.
+ * Not libcyaml: it reads into fixed schemas, without lines and without near misses of
+ * keys. Anchors, tags and several documents are refused; depth is limited.
  */
 #ifndef SONDE_BASE_YAML_H
 #define SONDE_BASE_YAML_H
@@ -53,8 +53,8 @@ SONDE_API sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader,
                                            const sonde__yaml *map,
                                            const char *const *keys, size_t count);
 
-/* The value of a key; *out is unchanged if the key is missing. SONDE_EINVAL: wrong kind or
- * out of range. */
+/* The value of a key; *out is unchanged if the key is missing. SONDE_EINVAL: wrong kind
+ * or out of range. */
 SONDE_API sonde_err sonde__yaml_int(const sonde__yaml_reader *reader,
                                     const sonde__yaml *map, const char *key,
                                     int64_t lower, int64_t upper, int64_t *out);

@@ -1,11 +1,11 @@
 /*
  * cli.h - what all sub-commands share: option tables, errors, output, progress, Ctrl-C.
  *
- * A command is a table row: a name, what it does, its options, a function. Parsing, --help,
- * the manual page and shell completion all come from the row.
+ * A command is a table row: a name, what it does, its options, a function. Parsing,
+ * --help, the manual page and shell completion all come from the row.
  *
- * Exit codes: 0 well, 1 a verdict (a rule fired, an image class unknown ...), 2 an error, 3 a
- * rule that was asked for could not judge, 130 interrupted.
+ * Exit codes: 0 well, 1 a verdict (a rule fired, an image class unknown ...), 2 an
+ * error, 3 a rule that was asked for could not judge, 130 interrupted.
  */
 #ifndef SONDE_CLI_CLI_H
 #define SONDE_CLI_CLI_H
@@ -70,7 +70,8 @@ struct cli_command {
     size_t option_count;
     int least, most; /* positional arguments; most -1: any number */
     size_t values_size;
-    /* Takes a long option that is not in the table, with its value; NULL: none is taken. */
+    /* Takes a long option that is not in the table, with its value; NULL: none is taken.
+     */
     void (*take_other)(void *values, const char *name, const char *value);
     /* values: the command's own struct, filled; arguments: argc of them. */
     int (*run)(const void *values, int argc, char **argv);
@@ -96,8 +97,8 @@ int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* "train: unknown option '--epoch' (expected --epochs)". */
 int cli_fail_unknown(const cli_command *command, const char *text);
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* From now on the log speaks as the command does, warnings and worse; or, if SONDE_LOG_LEVEL says
- * a level, in lines of its own, with time and room. */
+/* From now on the log speaks as the command does, warnings and worse; or, if
+ * SONDE_LOG_LEVEL says a level, in lines of its own, with time and room. */
 void cli_log_open(void);
 /* Escapes control characters in everything that is printed from here on. */
 void cli_guard_output(void);
@@ -109,8 +110,8 @@ const char *cli_commas(uint64_t number, char buf[32]);
 const char *cli_bytes_text(double bytes, char *buf, size_t size);
 const char *cli_seconds_text(double seconds, char *buf, size_t size);
 double cli_now(void);
-/* Creates a folder and those above it; an existing one is fine. Checks that it can be written
- * to. */
+/* Creates a folder and those above it; an existing one is fine. Checks that it can be
+ * written to. */
 sonde_err cli_make_folder(const char *path, sonde_diag *diag);
 /* "folder/name" in buf. SONDE_EINVAL if it is too long. */
 sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
@@ -119,8 +120,9 @@ sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
 /* --- progress --------------------------------------------------------------------- */
 
 /*
- * A line on stderr that is drawn anew while work goes on, with rate and remaining time, if
- * stderr is a terminal; elsewhere nothing until cli_progress_end, which writes one plain line.
+ * A line on stderr that is drawn anew while work goes on, with rate and remaining time,
+ * if stderr is a terminal; elsewhere nothing until cli_progress_end, which writes one
+ * plain line.
  */
 typedef struct cli_progress {
     const char *title;
@@ -136,12 +138,14 @@ void cli_progress_begin(cli_progress *progress, const char *title, const char *u
 void cli_progress_update(cli_progress *progress, int64_t done, const char *note);
 /* Clears the line. */
 void cli_progress_end(cli_progress *progress);
-/* For sonde_nn_options.on_progress: the bar of compilation, which stays. On a terminal only. */
+/* For sonde_nn_options.on_progress: the bar of compilation, which stays. On a terminal
+ * only. */
 void cli_compile_progress(void *user, int done, int total);
 
 /* --- Ctrl-C ----------------------------------------------------------------------- */
 
-/* From now on SIGINT, SIGTERM and SIGHUP (a lost terminal) only set a flag; a second one ends the process at once. */
+/* From now on SIGINT, SIGTERM and SIGHUP (a lost terminal) only set a flag; a second one
+ * ends the process at once. */
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
 

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Findings of a rule that are printed one by one: NaN spreads everywhere within a step. */
+/* Findings of a rule that are printed one by one: NaN spreads everywhere within a step.
+ */
 enum { PRINTED = 3 };
 
 /* --- findings ----------------------------------------------------------------------- */
@@ -55,7 +56,8 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
     (void)fflush(stream);
 }
 
-/* How often a rule has found something, this time included; 1 for rules beyond the table. */
+/* How often a rule has found something, this time included; 1 for rules beyond the
+ * table. */
 static size_t count_spoken(cli_finding_log *log, const char *rule)
 {
     for (size_t i = 0; i < CLI_COUNT_OF(log->spoken); i++) {

@@ -1,5 +1,6 @@
 /*
- * cli_findings.h - findings as lines, the verdict, and the actions of a command that judges a run.
+ * cli_findings.h - findings as lines, the verdict, and the actions of a command that
+ * judges a run.
  */
 #ifndef SONDE_CLI_CLI_FINDINGS_H
 #define SONDE_CLI_CLI_FINDINGS_H
@@ -11,8 +12,8 @@
 
 /* --- findings ----------------------------------------------------------------------- */
 
-/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight: message advice". epoch 0:
- * not known. */
+/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight: message advice".
+ * epoch 0: not known. */
 void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
 /* The length of a sentence without its full stop, for "%.*s". */
 int cli_sentence(const char *text);
@@ -26,8 +27,9 @@ typedef struct cli_finding_log {
     } spoken[64];
 } cli_finding_log;
 
-/* Prints a finding: on stdout with json, else on stderr, and of each rule only the first few.
- * Until cli_log_told(false), the log leaves out its line about a finding that was printed. */
+/* Prints a finding: on stdout with json, else on stderr, and of each rule only the first
+ * few. Until cli_log_told(false), the log leaves out its line about a finding that was
+ * printed. */
 void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int epoch);
 /* One line on stdout; nothing without rules. */
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json);
@@ -41,7 +43,8 @@ typedef struct cli_acting {
     bool each;
 } cli_acting;
 
-/* The actions on the findings of a run in another process; *out stays NULL without any. */
+/* The actions on the findings of a run in another process; *out stays NULL without any.
+ */
 sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actions **out,
                            sonde_diag *diag);
 /* Waits for actions that are not done and warns of lost ones. NULL is fine. */

@@ -91,7 +91,8 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     return sonde_nn_synth(path, &synth, diag);
 }
 
-/* Fetched into the cache, or drawn there: then the job names the stand-in, for both splits. */
+/* Fetched into the cache, or drawn there: then the job names the stand-in, for both
+ * splits. */
 static sonde_err provide(sonde_nn_job_info *info, bool quiet, sonde_diag *diag)
 {
     const char *name = info->data_name;

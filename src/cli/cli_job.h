@@ -9,19 +9,19 @@
 
 #include "cli/cli.h"
 
-/* A file (if one of that name exists, or it ends in .yaml, .yml or .json), else a built-in
- * model. NULL: fashion_cnn. */
+/* A file (if one of that name exists, or it ends in .yaml, .yml or .json), else a
+ * built-in model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
-/* Loads saved weights into a model. path NULL: those that sonde train saves in sonde-out. Errors
- * name text, which is that of cli_job_open. */
+/* Loads saved weights into a model. path NULL: those that sonde train saves in
+ * sonde-out. Errors name text, which is that of cli_job_open. */
 sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
                            sonde_diag *diag);
 
 /*
- * A split of the job's data. Data that is not there is fetched into the cache; if that fails, a
- * stand-in is drawn there, with a warning, and the job names it. Samples must have the model's
- * shape.
+ * A split of the job's data. Data that is not there is fetched into the cache; if that
+ * fails, a stand-in is drawn there, with a warning, and the job names it. Samples must
+ * have the model's shape.
  */
 sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
                         sonde_nn_dataset **out, sonde_diag *diag);

@@ -28,8 +28,8 @@ typedef struct cli_pictures {
     const sonde_nn_confusion *matrix; /* NULL: none */
 } cli_pictures;
 
-/* samples.png if the set holds images, loss.png, confusion.png: appends the names of those
- * that were drawn, and warns of others. */
+/* samples.png if the set holds images, loss.png, confusion.png: appends the names of
+ * those that were drawn, and warns of others. */
 void cli_draw_pictures(const cli_pictures *run, cli_list *drawn);
 
 /* Loss, accuracy, and a line for each class; brief: the accuracy alone. */

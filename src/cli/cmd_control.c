@@ -1,5 +1,6 @@
 /*
- * control.c - `sonde stop` and `sonde checkpoint`: what a run that goes on is asked from outside.
+ * control.c - `sonde stop` and `sonde checkpoint`: what a run that goes on is asked from
+ * outside.
  */
 #include "cli/cli_run.h"
 

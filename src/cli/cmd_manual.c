@@ -244,7 +244,8 @@ static int write_all(const char *folder)
     return code;
 }
 
-/* Section, key, name, value, default and help of each option of a training: for tools/option-tables. */
+/* Section, key, name, value, default and help of each option of a training: for
+ * tools/option-tables. */
 static void print_options(void)
 {
     const sonde_nn_option *row = NULL;

@@ -2,8 +2,8 @@
  * cmd_predict.c - `sonde predict`: classifies images with saved weights.
  *
  * The image is transformed to match the data set: resized, and made grey or RGB as the
- * model takes it. The named data sets have dark backgrounds: for their models, images with
- * a light one are inverted.
+ * model takes it. The named data sets have dark backgrounds: for their models, images
+ * with a light one are inverted.
  */
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"
@@ -142,8 +142,8 @@ static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
 
 /* --- scores ----------------------------------------------------------------------- */
 
-/* The class after `last` in descending order of score, and of equal scores in their order;
- * last -1: the first. -1: none is left. */
+/* The class after `last` in descending order of score, and of equal scores in their
+ * order; last -1: the first. -1: none is left. */
 static int64_t next_class(const float *score, int64_t classes, int64_t last)
 {
     int64_t next = -1;

@@ -385,8 +385,8 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     return err;
 }
 
-/* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL: none. Up to
- * a comma. */
+/* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL:
+ * none. Up to a comma. */
 static const char *value_in(const cli_list *texts, const char *param)
 {
     const size_t length = strlen(param);
@@ -417,8 +417,8 @@ static const char *value_of(const rules_values *asked, const char *param)
     return value;
 }
 
-/* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire and
- * training_job_name_prefix. */
+/* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire
+ * and training_job_name_prefix. */
 static bool stops_if_stalled(const judged_run *run)
 {
     const char *stop = value_of(run->asked, "stop_training_on_fire");
@@ -498,8 +498,8 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
 }
 
-/* How many findings of that rule are printed one by one: a value that is not finite spreads to
- * all tensors, and NonFinite names its source. */
+/* How many findings of that rule are printed one by one: a value that is not finite
+ * spreads to all tensors, and NonFinite names its source. */
 static size_t few_of(const char *rule, const sonde_finding *all, size_t count)
 {
     enum { FEW = 8 };
@@ -513,8 +513,8 @@ static size_t few_of(const char *rule, const sonde_finding *all, size_t count)
     return FEW;
 }
 
-/* Causes first. Of a rule with many findings the first few, and how many there are; JSON has
- * all of them, in the order found. */
+/* Causes first. Of a rule with many findings the first few, and how many there are; JSON
+ * has all of them, in the order found. */
 static void print_in_order(const judged_run *run, const sonde_finding *all, size_t count)
 {
     sonde_finding *sorted = malloc((count + 1) * sizeof *sorted);
@@ -566,8 +566,8 @@ static void print_findings(const judged_run *run, size_t *findings)
     *findings += count;
 }
 
-/* A line on stderr for each rule that was asked for by name and did not judge; true if there
- * is one. */
+/* A line on stderr for each rule that was asked for by name and did not judge; true if
+ * there is one. */
 static bool print_lacking(const judged_run *run)
 {
     const rules_values *asked = run->asked;

@@ -1,8 +1,8 @@
 /*
  * demo.h - networks that really go wrong, and the same ones repaired.
  *
- * A demo is a job file in examples/demos (<sonde/nn/demo.h>). The record is never edited: the
- * rules find what the network did.
+ * A demo is a job file in examples/demos (<sonde/nn/demo.h>). The record is never
+ * edited: the rules find what the network did.
  */
 #ifndef SONDE_CLI_DEMO_H
 #define SONDE_CLI_DEMO_H

@@ -1,5 +1,6 @@
 /*
- * demo_data.c - the samples of a demo, in memory: drawn or from a folder, with their faults.
+ * demo_data.c - the samples of a demo, in memory: drawn or from a folder, with their
+ * faults.
  */
 #include "cli/demo.h"
 

@@ -1,9 +1,9 @@
 /*
  * demo_run.c - trains a demo and records it.
  *
- * The rules get the same evidence as the record: vital signs of everything and raw values of labels
- * and scores at every step, raw values of parameters, gradients and activations less often. So
- * judging the record again finds the same.
+ * The rules get the same evidence as the record: vital signs of everything and raw
+ * values of labels and scores at every step, raw values of parameters, gradients and
+ * activations less often. So judging the record again finds the same.
  */
 #include "cli/cli_run.h"
 #include "cli/demo.h"
@@ -89,7 +89,8 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **ou
     return SONDE_OK;
 }
 
-/* The trainer sets the environment's values again; here they make the model and the data. */
+/* The trainer sets the environment's values again; here they make the model and the
+ * data. */
 static sonde_err set_options(running *run, sonde_diag *diag)
 {
     const cli_demo_options *asked = run->asked;

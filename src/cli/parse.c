@@ -157,8 +157,8 @@ int cli_fail_unknown(const cli_command *command, const char *text)
                          command->name);
 }
 
-/* "--name value" or "--name=value" for take_other, with its text cut at the "="; false: it is
- * none. */
+/* "--name value" or "--name=value" for take_other, with its text cut at the "="; false:
+ * it is none. */
 static bool take_other(const cli_command *command, void *values, int argc, char **argv)
 {
     char *text = argv[optind - 1];

@@ -1,6 +1,6 @@
 /*
- * rules_show.c - `sonde rules list` and `sonde rules show`: what each rule, built in or loaded from
- * a file, looks for.
+ * rules_show.c - `sonde rules list` and `sonde rules show`: what each rule, built in or
+ * loaded from a file, looks for.
  */
 #include "cli/cli.h"
 

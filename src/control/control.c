@@ -1,10 +1,10 @@
 /*
- * control.c - requests to the run loop: one of each kind, under a mutex. An atomic mask says
- * which kinds are pending, so that a take without a request locks nothing.
+ * control.c - requests to the run loop: one of each kind, under a mutex. An atomic mask
+ * says which kinds are pending, so that a take without a request locks nothing.
  *
- * Requests of other processes come in RUN/control.jsonl: one line per request, appended by one
- * write(), and read by the run loop from the length that the file had when the control was
- * created. Lines that are not requests are skipped with a warning.
+ * Requests of other processes come in RUN/control.jsonl: one line per request, appended
+ * by one write(), and read by the run loop from the length that the file had when the
+ * control was created. Lines that are not requests are skipped with a warning.
  */
 #include "control/control.h"
 #include "base/clock.h"
@@ -220,8 +220,8 @@ static void take_line(sonde_control *control, const char *line, size_t size)
     }
 }
 
-/* Takes the complete lines of a piece; returns their bytes. A full piece without a newline is
- * not ours and is skipped. */
+/* Takes the complete lines of a piece; returns their bytes. A full piece without a
+ * newline is not ours and is skipped. */
 static size_t take_lines(sonde_control *control, const char *piece, size_t size)
 {
     size_t done = 0;

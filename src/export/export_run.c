@@ -1,6 +1,6 @@
 /*
- * export_run.c - the formats of exports, and the call. A new format is a file with its writer
- * and one row here, under its number in sonde_export_kind.
+ * export_run.c - the formats of exports, and the call. A new format is a file with its
+ * writer and one row here, under its number in sonde_export_kind.
  */
 #include "base/fail.h"
 #include "base/macros.h"

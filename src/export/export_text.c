@@ -298,8 +298,8 @@ static sonde_err put_lines(elements *out, const sonde_export_row *row,
     return SONDE_OK;
 }
 
-/* JSON's numbers, from element i on, in one call: at most BLOCK, up to the first that needs
- * a form of its own. Returns how many. */
+/* JSON's numbers, from element i on, in one call: at most BLOCK, up to the first that
+ * needs a form of its own. Returns how many. */
 static int64_t put_block(elements *out, const sonde_view *view, int64_t i, int64_t count)
 {
     const sonde_dtype dtype = view->dtype;

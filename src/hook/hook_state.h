@@ -1,5 +1,6 @@
 /*
- * hook_state.h - a hook from inside: a configuration, the taps it becomes, and a recorder.
+ * hook_state.h - a hook from inside: a configuration, the taps it becomes, and a
+ * recorder.
  *
  *     hook.c         the life of a hook: configured, opened, its steps, scalars, closed
  *     hook_taps.c    taps on a producer's observer; what when_nan holds until a step ends
@@ -85,8 +86,8 @@ struct sonde_hook {
 
 /* --- hook.c ----------------------------------------------------------------------- */
 
-/* Declares in the hook's own catalogue, with the masks of member, and prepares the sink if
- * the run is open. */
+/* Declares in the hook's own catalogue, with the masks of member, and prepares the sink
+ * if the run is open. */
 sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info,
                                  const sonde__observe_member *member, uint32_t *id,
                                  sonde_diag *diag);

@@ -7,11 +7,11 @@
  *     watch    the tensors that its when_nan selects: vital signs at every step
  *     hold     its tensors, raw, at every step, if it has a when_nan
  *
- * Four more taps record what is recorded in any case. An observer hands a value
- * to its taps in the order in which they were added: save, watch, hold. A hold tap therefore
+ * Four more taps record what is recorded in any case. An observer hands a value to its
+ * taps in the order in which they were added: save, watch, hold. A hold tap therefore
  * knows which parts of a value are already recorded. When a watch tap sees a NaN or an
- * infinity, it trips the collection: the recorder gets the values held for the collection
- * and its values in the rest of the step.
+ * infinity, it trips the collection: the recorder gets the values held for the
+ * collection and its values in the rest of the step.
  *
  * Held copies lie one after another in a block that grows to the largest step and stays.
  */

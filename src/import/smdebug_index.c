@@ -138,8 +138,8 @@ static bool is_rectified(const unsigned char *input, const unsigned char *output
     return negative;
 }
 
-/* A module whose name does not tell its op (net.1) is a ReLU if its first output is that of
- * a ReLU for its first input. view: the output. */
+/* A module whose name does not tell its op (net.1) is a ReLU if its first output is that
+ * of a ReLU for its first input. view: the output. */
 static void find_relu(const index_reader *reader, const sonde_view *view,
                       sonde_tensor_info *info)
 {
@@ -269,7 +269,8 @@ static sonde_err add_group(const index_reader *reader, size_t first, uint32_t te
     return SONDE_OK;
 }
 
-/* The name after smdebug/reductions/<reduction>/, and the reduction; NULL: another name. */
+/* The name after smdebug/reductions/<reduction>/, and the reduction; NULL: another name.
+ */
 static const char *base_of(const char *name, int8_t *reduction)
 {
     const char *rest = name + sizeof REDUCTIONS - 1;

@@ -1,6 +1,6 @@
 /*
- * smdebug_values.c - values and statistics from smdebug's event files, when they are asked
- * for; see smdebug.c.
+ * smdebug_values.c - values and statistics from smdebug's event files, when they are
+ * asked for; see smdebug.c.
  *
  * Saved reductions are numbers, one a record. As vital signs they have gaps: what was not
  * saved is NaN, except where it follows (a largest magnitude of 0 means zeros only). The

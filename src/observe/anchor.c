@@ -1,10 +1,10 @@
 /*
  * anchor.c - the sink that keeps values: names, taps, places, retrieval.
  *
- * Anchors of one tensor share one tap, as a list of slots. A slot's block holds the n values
- * as they are returned. A value goes to its place by its coordinates, so the order in which
- * replicas deliver does not matter. Values are counted: a missing value is an error at
- * retrieval, never an old number.
+ * Anchors of one tensor share one tap, as a list of slots. A slot's block holds the n
+ * values as they are returned. A value goes to its place by its coordinates, so the
+ * order in which replicas deliver does not matter. Values are counted: a missing value
+ * is an error at retrieval, never an old number.
  */
 #include <sonde/error.h>
 #include <sonde/anchor.h>

@@ -272,8 +272,8 @@ sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
     return add_choice(found, what, NULL, false, diag);
 }
 
-/* A regular expression of a module's inputs or outputs, by name; a leading "model." may be
- * missing from the name, as everywhere. */
+/* A regular expression of a module's inputs or outputs, by name; a leading "model." may
+ * be missing from the name, as everywhere. */
 static char *module_pattern(const char *module, bool inputs, bool outputs)
 {
     static const char prefix[] = "model.";
@@ -500,8 +500,8 @@ sonde_schedule sonde__observe_looks(void)
     return (sonde_schedule){.every = 200, .together = 2, .first = 50};
 }
 
-/* Labels, tokens, predictions, weights and small gradients, which rules compare element by
- * element. */
+/* Labels, tokens, predictions, weights and small gradients, which rules compare element
+ * by element. */
 static bool is_small(const sonde_tensor_info *info)
 {
     static const int64_t most_bytes[SONDE_ROLE_COUNT] = {

@@ -1,5 +1,6 @@
 /*
- * collections.h - a configuration: collections of tensors, and when and how each is saved.
+ * collections.h - a configuration: collections of tensors, and when and how each is
+ * saved.
  *
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
@@ -146,8 +147,8 @@ sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
 /* Whether any schedule was given for mode global. */
 bool sonde__observe_says_global(const sonde__observe_setup *setup);
 /*
- * Adds what a name of a reduction asks for: those of <sonde/reduction.h>, and histogram and
- * quantiles, which are the sketch. Unknown: SONDE_EINVAL with the nearest.
+ * Adds what a name of a reduction asks for: those of <sonde/reduction.h>, and histogram
+ * and quantiles, which are the sketch. Unknown: SONDE_EINVAL with the nearest.
  */
 sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *to,
                                        sonde_diag *diag);
@@ -165,9 +166,9 @@ SONDE_API sonde_schedule sonde__observe_looks(void);
 SONDE_API unsigned sonde__observe_vital(const sonde_tensor_info *info);
 
 /*
- * The masks of the tensors first_id ... end_id - 1 of a catalogue; members has an entry for
- * each id, zeroed. first: unknown names are errors, and a selector that matches nothing
- * gives a warning.
+ * The masks of the tensors first_id ... end_id - 1 of a catalogue; members has an entry
+ * for each id, zeroed. first: unknown names are errors, and a selector that matches
+ * nothing gives a warning.
  */
 sonde_err sonde__observe_members(sonde__observe_setup *setup,
                                  const sonde_catalogue *catalogue, uint32_t first_id,
@@ -199,11 +200,11 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
 
 /* --- collections_json.c ----------------------------------------------------------- */
 
-/* The configuration as a JSON object, to be freed with free(); NULL if memory is out. After
- * settle. */
+/* The configuration as a JSON object, to be freed with free(); NULL if memory is out.
+ * After settle. */
 SONDE_API char *sonde__observe_setup_json(const sonde__observe_setup *setup);
-/* 16 hexadecimal digits of all names, ops, roles and dtypes and of the shapes of parameters:
- * the same for every batch size. */
+/* 16 hexadecimal digits of all names, ops, roles and dtypes and of the shapes of
+ * parameters: the same for every batch size. */
 void sonde__observe_digest(const sonde_catalogue *catalogue, char digest[SONDE__DIGEST]);
 
 #endif

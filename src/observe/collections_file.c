@@ -2,9 +2,9 @@
  * collections_file.c - reads a configuration file of Sonde: a tree of YAML (or JSON), in
  * which each key is one call of <sonde/hook.h>.
  *
- * Level by level: the setup; in it a schedule, its modes, reductions and collections; in a
- * collection again a schedule, its modes and reductions. An invalid value is reported with
- * its line, also if the call refuses it.
+ * Level by level: the setup; in it a schedule, its modes, reductions and collections; in
+ * a collection again a schedule, its modes and reductions. An invalid value is reported
+ * with its line, also if the call refuses it.
  */
 #include "observe/collections.h"
 #include "base/fail.h"

@@ -72,8 +72,8 @@ SONDE_API sonde_err sonde__observer_add_ids(sonde_observer *observer,
                                             const sonde_tap *tap, const uint32_t *ids,
                                             size_t count, sonde_diag *diag);
 
-/* extend is called by sonde_observer_extend with the first new id. It adds the taps for the
- * new ids as it did before bind. */
+/* extend is called by sonde_observer_extend with the first new id. It adds the taps for
+ * the new ids as it did before bind. */
 sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                     sonde_err (*extend)(void *user, uint32_t first_id,
                                                         sonde_diag *diag),

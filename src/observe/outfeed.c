@@ -1,9 +1,9 @@
 /*
- * outfeed.c - an outfeed queue beside its rows: options and requests, the columns and taps
- * that attach makes of them, and the table of what came out.
+ * outfeed.c - an outfeed queue beside its rows: options and requests, the columns and
+ * taps that attach makes of them, and the table of what came out.
  *
- * In the table numbers have six decimals; NaN and infinities are " nan", " inf" and "-inf"
- * (four columns); a shape of one dimension is "(500,)".
+ * In the table numbers have six decimals; NaN and infinities are " nan", " inf" and
+ * "-inf" (four columns); a shape of one dimension is "(500,)".
  */
 #include <sonde/log.h>
 #include <sonde/error.h>
@@ -394,7 +394,8 @@ static bool is_parameter(const sonde_tensor_info *info, uint32_t id)
            (info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS);
 }
 
-/* All names, so that one is found by a hash: a name's id here is that of the catalogue. */
+/* All names, so that one is found by a hash: a name's id here is that of the catalogue.
+ */
 static sonde_err index_names(const sonde_catalogue *catalogue, sonde__names *names,
                              sonde_diag *diag)
 {

@@ -1,9 +1,9 @@
 /*
- * outfeed_rows.c - the rows of an outfeed queue: the producer's side, which makes them, and
- * the consumer's, which takes them, waits and closes.
+ * outfeed_rows.c - the rows of an outfeed queue: the producer's side, which makes them,
+ * and the consumer's, which takes them, waits and closes.
  *
- * The lock is taken when a row begins, to find its place, and when it is whole, to add it to
- * the others. Values are copied outside of the lock.
+ * The lock is taken when a row begins, to find its place, and when it is whole, to add
+ * it to the others. Values are copied outside of the lock.
  */
 #include <sonde/log.h>
 

@@ -1,18 +1,18 @@
 /*
- * outfeed_state.h - an outfeed queue from inside: outfeed.c and outfeed_attach.c say what it
- * carries, outfeed_rows.c and outfeed_dequeue.c carry it.
+ * outfeed_state.h - an outfeed queue from inside: outfeed.c and outfeed_attach.c say
+ * what it carries, outfeed_rows.c and outfeed_dequeue.c carry it.
  *
- * A key has a column of its own in each bank, `rows` slots of one row each; all columns of a
- * bank share head and count:
+ * A key has a column of its own in each bank, `rows` slots of one row each; all columns
+ * of a bank share head and count:
  *
  *     bank 0   | row | row | row |     free     |      filled by the producer (active)
  *     bank 1   | row | row | row | row |              read by who dequeued last
  *
- * Dequeue hands the active bank to the consumer and makes the other active. The row that is
- * being made lies behind the rows of the bank that was active when it began, where it is in
- * nobody's way; if that is no longer its place when it is whole, it is copied. Where the
- * oldest row is dropped a bank is a ring, which dequeue turns until it begins at slot 0; so
- * that the row being made is not turned with it, it is staged outside.
+ * Dequeue hands the active bank to the consumer and makes the other active. The row that
+ * is being made lies behind the rows of the bank that was active when it began, where it
+ * is in nobody's way; if that is no longer its place when it is whole, it is copied.
+ * Where the oldest row is dropped a bank is a ring, which dequeue turns until it begins
+ * at slot 0; so that the row being made is not turned with it, it is staged outside.
  */
 #ifndef SONDE_OBSERVE_OUTFEED_STATE_H
 #define SONDE_OBSERVE_OUTFEED_STATE_H
@@ -99,8 +99,8 @@ const char *sonde__outfeed_where(const sonde_outfeed *queue, char *buf, size_t s
 /* Without columns, as after create. */
 void sonde__outfeed_clear(sonde_outfeed *queue);
 
-/* outfeed_attach.c: the column of a tapped tensor that attach did not add, if the filters let it
- * in. */
+/* outfeed_attach.c: the column of a tapped tensor that attach did not add, if the
+ * filters let it in. */
 sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
                                const sonde_tensor_info *info, sonde_diag *diag);
 

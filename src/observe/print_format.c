@@ -1,8 +1,9 @@
 /*
- * print_format.c - tensors as text: single numbers; brackets, rows, wrapping, leaving out.
+ * print_format.c - tensors as text: single numbers; brackets, rows, wrapping, leaving
+ * out.
  *
- * Exponents are read off printf's own rounding, so 9.9996 with four digits counts as 10. A
- * point is written as the decimal point, whatever the locale has.
+ * Exponents are read off printf's own rounding, so 9.9996 with four digits counts as 10.
+ * A point is written as the decimal point, whatever the locale has.
  *
  * Three walks over the elements that are shown: how large they are, which decides how to
  * write them; how wide they get; and writing. Text grows in one place, append, which

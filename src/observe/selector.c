@@ -198,7 +198,8 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
     return SONDE_OK;
 }
 
-/* The kind of the sonde__observe_item at text, and the length of the prefix that says so. */
+/* The kind of the sonde__observe_item at text, and the length of the prefix that says
+ * so. */
 static sonde__observe_item_kind classify(const char *text, size_t length, size_t *prefix)
 {
     static const struct {

@@ -58,8 +58,8 @@ sonde_err sonde__selector_mark(const sonde_selector *selector,
                                const sonde_catalogue *catalogue, uint32_t first_id,
                                bool unknown_is_fine, uint8_t *marks, sonde_diag *diag);
 
-/* Makes info that of an alias of a tensor of the catalogue, with its dtype and shape: in the
- * catalogue that info is from the batch may be of another size. */
+/* Makes info that of an alias of a tensor of the catalogue, with its dtype and shape: in
+ * the catalogue that info is from the batch may be of another size. */
 void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
                                uint32_t tensor);
 

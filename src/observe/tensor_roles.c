@@ -2,7 +2,8 @@
  * tensor_roles.c - see tensor_roles.h.
  *
  * A name is cut into components at '.' and '/', and the last component into words at '_'
- * and '-'. An ending ":0" (TensorFlow) is dropped, and so are digits at the end of a word:
+ * and '-'. An ending ":0" (TensorFlow) is dropped, and so are digits at the end of a
+ * word:
  *
  *     encoder/layer_1/dense/kernel:0      last component "kernel"
  *     rnn.weight_ih_l0                    words "weight", "ih", "l"

@@ -46,8 +46,8 @@ typedef struct dlpack_table {
     void (*allocate)(void);
     void (*from_object)(void);
     void (*to_object)(void);
-    /* Fills in a tensor that borrows the object's memory, shape and strides. 0, or -1 with
-     * an exception set. May be NULL. */
+    /* Fills in a tensor that borrows the object's memory, shape and strides. 0, or -1
+     * with an exception set. May be NULL. */
     int (*borrow)(void *object, dlpack_tensor *out);
     int (*stream)(int32_t device_type, int32_t device_id, void **out);
 } dlpack_table;

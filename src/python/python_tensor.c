@@ -1,9 +1,9 @@
 /*
  * python_tensor.c - the memory of a Python object as a view.
  *
- * A tensor type offers DLPack's exchange table in a class attribute; the table of the last
- * two types seen (torch.Tensor and torch.nn.Parameter, in practice) is remembered. Other
- * objects are read through the buffer protocol.
+ * A tensor type offers DLPack's exchange table in a class attribute; the table of the
+ * last two types seen (torch.Tensor and torch.nn.Parameter, in practice) is remembered.
+ * Other objects are read through the buffer protocol.
  */
 #include "python/dlpack.h"
 #include "python/python_api.h"

@@ -46,8 +46,8 @@ static bool find_tensor(PyObject *object, const char *name, uint32_t *id)
     return false;
 }
 
-/* A place as Python names it: tensor, mode, step (-1: the last one at which any of how was
- * saved), worker. */
+/* A place as Python names it: tensor, mode, step (-1: the last one at which any of how
+ * was saved), worker. */
 static bool find_place(PyObject *object, PyObject *arguments, unsigned how, uint32_t *id,
                        sonde_trial_at *where)
 {

@@ -9,10 +9,10 @@
  * Parameters are read where their module keeps them, in its dictionary, at every step: a
  * parameter that is replaced is seen, and none is kept alive by the watch.
  *
- * The interpreter's lock is released while elements are read. `lock` keeps threads of the
- * program apart. A finding is queued where it is found and delivered once the lock is free,
- * so that a callback may use the watch. A forked child sees nothing: the process that made
- * the watch is the only one that observes and writes.
+ * The interpreter's lock is released while elements are read. `lock` keeps threads of
+ * the program apart. A finding is queued where it is found and delivered once the lock
+ * is free, so that a callback may use the watch. A forked child sees nothing: the
+ * process that made the watch is the only one that observes and writes.
  */
 #include "python/python_api.h"
 
@@ -455,8 +455,8 @@ static PyObject *watch_forget(PyObject *object, PyObject *unused)
 
 /* --- values ------------------------------------------------------------------------- */
 
-/* Whether a slot is to be shown: a tap wants it, and it is due, or a raw value or a sketch
- * is wanted of it. */
+/* Whether a slot is to be shown: a tap wants it, and it is due, or a raw value or a
+ * sketch is wanted of it. */
 static bool is_wanted(const python_watch *self, uint32_t slot, bool due)
 {
     const unsigned wants = slot != NO_SLOT ? self->watch->wants[slot] : 0;
@@ -465,9 +465,9 @@ static bool is_wanted(const python_watch *self, uint32_t slot, bool due)
 }
 
 /*
- * A view of a tensor; *held becomes a reference to what keeps its memory. Tensors without
- * readable memory go through `unwrap`, which returns another object or None. 1: viewed, 0:
- * there is nothing to see, -1: an exception is set.
+ * A view of a tensor; *held becomes a reference to what keeps its memory. Tensors
+ * without readable memory go through `unwrap`, which returns another object or None. 1:
+ * viewed, 0: there is nothing to see, -1: an exception is set.
  */
 static int view_of(python_watch *self, PyObject *tensor, sonde_view *view,
                    PyObject **held)

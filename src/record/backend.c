@@ -1,5 +1,6 @@
 /*
- * backend.c - what all stores share: repeated attempts, and files that a failed attempt left.
+ * backend.c - what all stores share: repeated attempts, and files that a failed attempt
+ * left.
  */
 #include "record/backend.h"
 

@@ -4,12 +4,12 @@
  * Names are relative to the run's folder, with '/' between parts ("w0000/state.json").
  * One thread at a time.
  *
- * A file is written from front to back: append any number of times, then settle. The bytes
- * are borrowed until settle. After settle every reader can see them (they are not synced
- * yet). file->end is the length known to be good: after a failure it may be less than was
- * appended, and the next append begins there. A store of whole objects may collect the
- * appended bytes until publish or close: they become visible only then, in the order of
- * these calls.
+ * A file is written from front to back: append any number of times, then settle. The
+ * bytes are borrowed until settle. After settle every reader can see them (they are not
+ * synced yet). file->end is the length known to be good: after a failure it may be less
+ * than was appended, and the next append begins there. A store of whole objects may
+ * collect the appended bytes until publish or close: they become visible only then, in
+ * the order of these calls.
  *
  * Functions that return int return 0 or an errno. Those on folders and small files repeat
  * what may pass (sonde__record_try_again); the writer repeats all others.
@@ -31,7 +31,8 @@ typedef void (*sonde__record_backend_seen)(void *user, const char *name);
 typedef struct sonde__record_backend_ops {
     /* Also releases the lock. */
     void (*destroy)(sonde__record_backend *backend);
-    /* "" is the run's folder itself, created with its parents. *made: true if it is new. */
+    /* "" is the run's folder itself, created with its parents. *made: true if it is new.
+     */
     int (*make_folder)(sonde__record_backend *backend, const char *name, bool *made);
     int (*remove_folder)(sonde__record_backend *backend, const char *name);
     /* Calls seen for everything in a folder. */
@@ -45,12 +46,13 @@ typedef struct sonde__record_backend_ops {
     int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size);
     int (*remove)(sonde__record_backend *backend, const char *name);
-    /* The path on this machine of a file that may be mapped; borrowed until the next call.
-     * The op may be NULL: the store has no place for one. */
+    /* The path on this machine of a file that may be mapped; borrowed until the next
+     * call. The op may be NULL: the store has no place for one. */
     const char *(*place)(sonde__record_backend *backend, const char *name);
     /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
-    /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size. */
+    /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size.
+     */
     int (*create)(sonde__record_backend *backend, const char *name,
                   sonde__record_file **out);
     int (*open)(sonde__record_backend *backend, const char *name,
@@ -86,8 +88,8 @@ struct sonde__record_file {
     bool in_bulk; /* a hint of the writer: a large amount follows */
 };
 
-/* True if failed is an error that may pass (EIO and its like), after a wait of 1, 2, 4 ... ms;
- * *attempts begins with 0. False after 255 ms in total:
+/* True if failed is an error that may pass (EIO and its like), after a wait of 1, 2, 4
+ * ... ms; *attempts begins with 0. False after 255 ms in total:
  *
  *     do { failed = ...; } while (sonde__record_try_again(&attempts, failed)); */
 bool sonde__record_try_again(int *attempts, int failed);
@@ -99,8 +101,8 @@ int sonde__record_claim(sonde__record_backend *backend, const char *name,
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,
                                                               sonde__record_backend **out,
                                                               sonde_diag *diag);
-/* Appending to files of a local backend fails with ENOSPC while has_room says no. It is asked
- * by the backend's thread. */
+/* Appending to files of a local backend fails with ENOSPC while has_room says no. It is
+ * asked by the backend's thread. */
 void sonde__record_backend_limit(sonde__record_backend *backend,
                                  bool (*has_room)(void *user), void *user);
 

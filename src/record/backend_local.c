@@ -1,13 +1,13 @@
 /*
- * backend_local.c - a run in a folder of this machine: folders, small files, the lock, and
- * files written from front to back.
+ * backend_local.c - a run in a folder of this machine: folders, small files, the lock,
+ * and files written from front to back.
  *
- * Appended bytes are remembered as pieces and written by one pwritev: they go from the ring
- * to the kernel without a copy. A large amount bypasses the page cache instead (bulk.h),
- * from the first block that begins in it to the last one that ends in it: that runs at the
- * speed of the disk and does not wait for the kernel to free pages. Space is reserved
- * before, so that several writes can be in flight; sync gives the rest back. File systems
- * without direct writes get ordinary ones.
+ * Appended bytes are remembered as pieces and written by one pwritev: they go from the
+ * ring to the kernel without a copy. A large amount bypasses the page cache instead
+ * (bulk.h), from the first block that begins in it to the last one that ends in it: that
+ * runs at the speed of the disk and does not wait for the kernel to free pages. Space is
+ * reserved before, so that several writes can be in flight; sync gives the rest back.
+ * File systems without direct writes get ordinary ones.
  *
  *     | file so far ..| head |  block  |  block  |  block  | rest |
  *                      pwritev       direct                 pwrite
@@ -580,8 +580,8 @@ static int truncate_file(sonde__record_file *base, uint64_t size)
     return 0;
 }
 
-/* After a failed sync the kernel takes the pages for clean, and the next sync succeeds without
- * writing them: all bytes are written again. */
+/* After a failed sync the kernel takes the pages for clean, and the next sync succeeds
+ * without writing them: all bytes are written again. */
 static int write_again(local_file *file)
 {
     enum { PIECE = 1024 * 1024 };
@@ -621,8 +621,8 @@ static int sync_file(sonde__record_file *base)
     return file->unsure ? errno : 0;
 }
 
-/* Starts writing the blocks, so that the next commit of the file system's journal, for any
- * file, includes them. */
+/* Starts writing the blocks, so that the next commit of the file system's journal, for
+ * any file, includes them. */
 static void begin_sync(sonde__record_file *base)
 {
     (void)sync_file_range(((local_file *)base)->fd, 0, 0, SYNC_FILE_RANGE_WRITE);

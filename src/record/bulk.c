@@ -157,7 +157,8 @@ static void submit(sonde__record_bulk *bulk, piece *p)
     }
 }
 
-/* The first size bytes of the current piece are on their way; then the next is current. */
+/* The first size bytes of the current piece are on their way; then the next is current.
+ */
 static void send(sonde__record_bulk *bulk, size_t size)
 {
     piece *const p = &bulk->pieces[bulk->current];

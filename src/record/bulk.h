@@ -4,9 +4,9 @@
  *
  *     begin (at a block's start), put any number of times, end
  *
- * put copies into one of a few buffers; a full buffer is written while the next one fills,
- * by the kernel's asynchronous writes if it has them, otherwise one after the other. Only
- * whole blocks are written: end returns the rest.
+ * put copies into one of a few buffers; a full buffer is written while the next one
+ * fills, by the kernel's asynchronous writes if it has them, otherwise one after the
+ * other. Only whole blocks are written: end returns the rest.
  */
 #ifndef SONDE_RECORD_BULK_H
 #define SONDE_RECORD_BULK_H
@@ -40,9 +40,9 @@ void sonde__record_bulk_destroy(sonde__record_bulk *bulk);
 void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t offset);
 /* Copies. Errors are returned by end. */
 void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes, size_t size);
-/* Waits for all writes. *good: the end of the data in the file without a hole. *rest, *left:
- * the last bytes (less than a block), not yet in the file, valid until the next begin.
- * Returns an errno; then there is no rest. */
+/* Waits for all writes. *good: the end of the data in the file without a hole. *rest,
+ * *left: the last bytes (less than a block), not yet in the file, valid until the next
+ * begin. Returns an errno; then there is no rest. */
 int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good, const void **rest,
                            size_t *left);
 

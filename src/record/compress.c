@@ -66,7 +66,8 @@ static const void *shuffled(sonde__record_compressor *compressor, const void *by
 }
 
 /* One frame of the planes of shuffled bytes, each in blocks of its own: they have little
- * in common, and a block has one table of codes. Returns its bytes; SIZE_MAX on failure. */
+ * in common, and a block has one table of codes. Returns its bytes; SIZE_MAX on failure.
+ */
 static size_t pack_planes(sonde__record_compressor *compressor, const void *bytes,
                           size_t n, size_t size, sonde__record_scratch *scratch)
 {

@@ -11,7 +11,8 @@
 
 #include "record/record_tensors.h"
 
-/* Memory of a batch for bytes that are not in the ring, until the batch is in the files. */
+/* Memory of a batch for bytes that are not in the ring, until the batch is in the files.
+ */
 typedef struct sonde__record_scratch {
     unsigned char *start;
     size_t used, size;

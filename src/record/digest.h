@@ -1,5 +1,6 @@
 /*
- * digest.h - XXH3 (64 bits, seed 0) of a block, with the widest vectors available. Internal.
+ * digest.h - XXH3 (64 bits, seed 0) of a block, with the widest vectors available.
+ * Internal.
  */
 #ifndef SONDE_RECORD_DIGEST_H
 #define SONDE_RECORD_DIGEST_H

@@ -1,6 +1,6 @@
 /*
- * format.h - the run directory's format (docs/format.md): constants, structs and functions
- * that the writer and the readers share. Internal.
+ * format.h - the run directory's format (docs/format.md): constants, structs and
+ * functions that the writer and the readers share. Internal.
  *
  * Nothing here opens a file or allocates. Structs are laid out as in files: Sonde runs on
  * little-endian machines.
@@ -45,7 +45,8 @@ enum { SONDE__SEAL = 20 }; /* bytes that a seal adds */
 /* Adds "check" as the last key of a JSON object that ends in a newline; text has room for
  * SONDE__SEAL more bytes. Returns the new length. */
 SONDE_API size_t sonde__record_seal(char *text, size_t length);
-/* True if a JSON object, perhaps with a newline after it, has a "check" that is not its own. */
+/* True if a JSON object, perhaps with a newline after it, has a "check" that is not its
+ * own. */
 SONDE_API bool sonde__record_seal_broken(const char *text, size_t length);
 
 /* --- numbered files --------------------------------------------------------------- */
@@ -66,12 +67,12 @@ SONDE_API int sonde__record_worker_of_folder(const char *name);
 /* Writes the name of a closed file, or of its .part, within the worker's folder. */
 SONDE_API void sonde__record_file_name(char *name, sonde__record_file_kind kind,
                                        uint64_t number, bool part);
-/* Parses a name within the worker's folder; *number and *part are written unless the kind is
- * SONDE__FILE_OTHER. */
+/* Parses a name within the worker's folder; *number and *part are written unless the
+ * kind is SONDE__FILE_OTHER. */
 SONDE_API sonde__record_file_kind sonde__record_file_parse(const char *name,
                                                            uint64_t *number, bool *part);
-/* Writes the head of a closed file with so many items; returns its length, 0 for segments and
- * indexes, which have none. */
+/* Writes the head of a closed file with so many items; returns its length, 0 for
+ * segments and indexes, which have none. */
 SONDE_API size_t sonde__record_file_head(sonde__record_file_kind kind, uint64_t items,
                                          char head[SONDE__MOST_HEAD]);
 
@@ -99,14 +100,14 @@ typedef struct sonde__record_index_line {
     sonde__record_packing packing;
 } sonde__record_index_line;
 
-/* Parses a line of length bytes, without its newline. False if it is not exactly of the form;
- * then *line is undefined. Checks that offset + bytes is representable and, unless
+/* Parses a line of length bytes, without its newline. False if it is not exactly of the
+ * form; then *line is undefined. Checks that offset + bytes is representable and, unless
  * compressed, that bytes fits dtype and shape; does not look at files. */
 SONDE_API bool sonde__record_index_parse(const char *text, size_t length,
                                          sonde__record_index_line *line);
 enum { SONDE__INDEX_ROOM = 512 }; /* no index line is longer */
-/* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; returns its
- * length. */
+/* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; returns
+ * its length. */
 SONDE_API size_t sonde__record_index_print(const sonde__record_index_line *line,
                                            char *text);
 
@@ -199,8 +200,8 @@ SONDE_API void sonde__record_sketch_encode(const sonde_sketch *sketch,
                                            sonde__record_sketch_record *record);
 /* The value of check of a record of record->length bytes. */
 SONDE_API uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record);
-/* True if a record, complete in memory, follows the format: its length, and the number, order
- * and range of its bins. Does not verify check. */
+/* True if a record, complete in memory, follows the format: its length, and the number,
+ * order and range of its bins. Does not verify check. */
 SONDE_API bool sonde__record_sketch_valid(const sonde__record_sketch_record *record,
                                           size_t available);
 /* record is valid. */

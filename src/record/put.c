@@ -2,13 +2,13 @@
  * put.c - the producer's side: tensors, values, statistics and ends of steps go into the
  * ring.
  *
- * Nothing here fails for the producer. Values that cannot be recorded are counted: the ring
- * is full, or the value is invalid (an id outside the catalogue, a view without a dtype),
- * which is also logged once.
+ * Nothing here fails for the producer. Values that cannot be recorded are counted: the
+ * ring is full, or the value is invalid (an id outside the catalogue, a view without a
+ * dtype), which is also logged once.
  *
- * The writer learns of a tensor before its first value. Expected tensors are listed together,
- * in the order of their ids: readers know only the order of the catalogue's file, and so get
- * the program's.
+ * The writer learns of a tensor before its first value. Expected tensors are listed
+ * together, in the order of their ids: readers know only the order of the catalogue's
+ * file, and so get the program's.
  */
 #include "base/clock.h"
 #include "base/fail.h"

@@ -1,6 +1,6 @@
 /*
- * record_batch.c - one batch of the writer's thread: messages taken from the ring, their bytes
- * into the files, files closed, records lost.
+ * record_batch.c - one batch of the writer's thread: messages taken from the ring, their
+ * bytes into the files, files closed, records lost.
  */
 #include "record/record_batch.h"
 #include "base/macros.h"

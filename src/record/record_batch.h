@@ -1,9 +1,9 @@
 /*
  * record_batch.h - a batch of the writer's thread. Internal.
  *
- * fill_batch takes messages from the ring; commit_batch writes them and releases the ring;
- * rotate closes files between two batches. After a fault all three may be repeated.
- * drop_batch and drop_next lose records instead, and count them.
+ * fill_batch takes messages from the ring; commit_batch writes them and releases the
+ * ring; rotate closes files between two batches. After a fault all three may be
+ * repeated. drop_batch and drop_next lose records instead, and count them.
  */
 #ifndef SONDE_RECORD_RECORD_BATCH_H
 #define SONDE_RECORD_RECORD_BATCH_H
@@ -23,8 +23,8 @@ sonde__record_filled sonde__record_fill_batch(sonde__record_writer *writer, bool
                                               int *fault);
 /* Writes the batch. Returns an errno. */
 int sonde__record_commit_batch(sonde__record_writer *writer);
-/* Takes and writes one batch, and closes old files. *any: true if there was work. Returns an
- * errno. */
+/* Takes and writes one batch, and closes old files. *any: true if there was work.
+ * Returns an errno. */
 int sonde__record_work(sonde__record_writer *writer, double now, bool *any);
 /* Loses the batch, as far as it is not in the files. */
 void sonde__record_drop_batch(sonde__record_writer *writer);
@@ -32,7 +32,8 @@ void sonde__record_drop_batch(sonde__record_writer *writer);
 bool sonde__record_drop_next(sonde__record_writer *writer);
 /* Closes every file if all, else old and full ones. Returns an errno. */
 int sonde__record_rotate(sonde__record_writer *writer, bool all, double now);
-/* Notes in the ring's file how far the files have come; before each release of the ring. */
+/* Notes in the ring's file how far the files have come; before each release of the ring.
+ */
 void sonde__record_checkpoint_batch(sonde__record_writer *writer);
 /* Counts n lost records, by the cause fault. */
 void sonde__record_lose(sonde__record_writer *writer, uint64_t n, int fault);

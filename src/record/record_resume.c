@@ -1,10 +1,10 @@
 /*
  * record_resume.c - where a resumed run continues.
  *
- * Resuming finds the global step at which the run continues, from which on older records are
- * superseded, and the next step of each mode. Valid steps are read from the files of steps,
- * which recovery has closed: of each generation those below the first step of every later
- * one.
+ * Resuming finds the global step at which the run continues, from which on older records
+ * are superseded, and the next step of each mode. Valid steps are read from the files of
+ * steps, which recovery has closed: of each generation those below the first step of
+ * every later one.
  */
 #include "record/record_run.h"
 #include "base/clock.h"
@@ -122,8 +122,9 @@ static sonde_err read_steps(history *past, uint64_t number)
 /* --- where it continues ------------------------------------------------------------- */
 
 /*
- * The global step of a mode's step. A step without a row is counted back from the next one
- * with a row, or else on from the last row: a step of another mode has a row between.
+ * The global step of a mode's step. A step without a row is counted back from the next
+ * one with a row, or else on from the last row: a step of another mode has a row
+ * between.
  */
 static int64_t global_of(const history *past, sonde_mode mode, int64_t step)
 {

@@ -1,8 +1,8 @@
 /*
  * record_run.c - run.json, state.json and end.json; new runs and resumed ones.
  *
- * The first of several workers writes run.json; the others find it and join, each with a new
- * folder of its own.
+ * The first of several workers writes run.json; the others find it and join, each with a
+ * new folder of its own.
  */
 #include "record/record_run.h"
 #include "base/clock.h"
@@ -54,7 +54,8 @@ static void seal(sonde_text *text)
 
 /* --- run.json --------------------------------------------------------------------- */
 
-/* The save schedules on one line, freed with free(); NULL if they are not a JSON object. */
+/* The save schedules on one line, freed with free(); NULL if they are not a JSON object.
+ */
 static char *compact(const char *save)
 {
     json_t *object = json_loads(save, JSON_REJECT_DUPLICATES, NULL);
@@ -358,9 +359,9 @@ static sonde_err recover(sonde__record_writer *writer, const char *where,
 }
 
 /*
- * Restores the worker's tensors, closes its files and writes what a dead writer left in its
- * ring; then state.json, after which the ring is not needed. before_state is called in
- * between.
+ * Restores the worker's tensors, closes its files and writes what a dead writer left in
+ * its ring; then state.json, after which the ring is not needed. before_state is called
+ * in between.
  */
 static sonde_err with_old_ring(
     sonde__record_writer *writer, const sonde_recorder_options *options,

@@ -71,9 +71,9 @@ unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
     return id < sink->shown_count && is_shown(sink, id, where) ? sink->shown[id].how : 0;
 }
 
-/* The observation is not copied: its fields were stored a moment ago, one by one, and wide
- * loads of them would wait until all stores before are in the cache, those of the value
- * recorded last included. */
+/* The observation is not copied: its fields were stored a moment ago, one by one, and
+ * wide loads of them would wait until all stores before are in the cache, those of the
+ * value recorded last included. */
 static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation *seen,
                  unsigned how)
 {

@@ -1,9 +1,10 @@
 /*
- * record_sink.h - the end of taps that record: into a recorder, or, in a dry run, nowhere.
+ * record_sink.h - the end of taps that record: into a recorder, or, in a dry run,
+ * nowhere.
  *
- * An observer shows a value once for each tap that asks for it, one after another. The sink
- * remembers by id what is recorded of the value shown last, so that its raw value, its vital
- * signs and its sketch are each recorded once.
+ * An observer shows a value once for each tap that asks for it, one after another. The
+ * sink remembers by id what is recorded of the value shown last, so that its raw value,
+ * its vital signs and its sketch are each recorded once.
  */
 #ifndef SONDE_RECORD_RECORD_SINK_H
 #define SONDE_RECORD_RECORD_SINK_H
@@ -36,28 +37,29 @@ unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
 /* As put, of a value that the sink knows by another id than the observation has. */
 void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
                              const sonde_observation *seen);
-/* Records the parts that how says of a value that was shown earlier and was held since. */
+/* Records the parts that how says of a value that was shown earlier and was held since.
+ */
 void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
                             unsigned how);
 
 /* --- a recorder of a hook (put.c, recorder.c) -------------------------------------- */
 
-/* Announces values of a tensor. At the first value, all announced tensors are written to the
- * catalogue in the order of their ids, which trials and rules keep; any other tensor is
- * listed at its own first value. Taps that lead to the sink announce their tensors.
+/* Announces values of a tensor. At the first value, all announced tensors are written to
+ * the catalogue in the order of their ids, which trials and rules keep; any other tensor
+ * is listed at its own first value. Taps that lead to the sink announce their tensors.
  * SONDE_ERANGE, SONDE_ENOMEM. */
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_expect(sonde_recorder *recorder,
                                                          uint32_t id, sonde_diag *diag);
-/* The collections of a tensor, for its line of the catalogue. Call before its first put; of
- * an announced tensor, before any put. Copied. */
+/* The collections of a tensor, for its line of the catalogue. Call before its first put;
+ * of an announced tensor, before any put. Copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_collections(sonde_recorder *recorder,
                                                               uint32_t id,
                                                               const char *const *names,
                                                               size_t count,
                                                               sonde_diag *diag);
 
-/* The first step of each mode, and of SONDE_MODE_GLOBAL the first global step; 0 for a new
- * run. */
+/* The first step of each mode, and of SONDE_MODE_GLOBAL the first global step; 0 for a
+ * new run. */
 SONDE_API void sonde__recorder_next(const sonde_recorder *recorder,
                                     int64_t next[SONDE_MODE_COUNT]);
 

@@ -1,6 +1,6 @@
 /*
- * record_tensors.h - the tensors of a worker's files: ids, names, the catalogue. Internal; the
- * writer's thread only.
+ * record_tensors.h - the tensors of a worker's files: ids, names, the catalogue.
+ * Internal; the writer's thread only.
  *
  * A file's ids count from 0 in order of arrival; the producer's ids are mapped to them. A
  * resumed run has its tensors already, by name.
@@ -94,15 +94,16 @@ static inline uint32_t sonde__record_tensors_find(const sonde__record_tensors *t
 {
     return id < tensors->mapped ? tensors->map[id] : SONDE_NO_TENSOR;
 }
-/* Adds a tensor: an id, and a line that the next commit writes. A line longer than the format
- * allows is refused: 0, and the tensor has no id. Returns 0, or ENOMEM with nothing
- * changed. */
+/* Adds a tensor: an id, and a line that the next commit writes. A line longer than the
+ * format allows is refused: 0, and the tensor has no id. Returns 0, or ENOMEM with
+ * nothing changed. */
 int sonde__record_tensors_add(sonde__record_tensors *tensors,
                               const sonde__record_tensor_message *message);
 /* Sets the file's id of a producer's. False if memory runs out. */
 bool sonde__record_tensors_map(sonde__record_tensors *tensors, uint32_t id,
                                uint32_t value);
-/* For a resumed run: reads the catalogue from its file and removes a truncated last line. */
+/* For a resumed run: reads the catalogue from its file and removes a truncated last
+ * line. */
 SONDE_CHECKED sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors,
                                                       const char *where,
                                                       sonde_diag *diag);

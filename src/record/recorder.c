@@ -1,7 +1,8 @@
 /*
  * recorder.c - creates and closes recorders.
  *
- * create allocates everything before it touches the disk: a failure leaves no partial run.
+ * create allocates everything before it touches the disk: a failure leaves no partial
+ * run.
  */
 #include "record/recorder_state.h"
 #include "base/fail.h"
@@ -306,8 +307,8 @@ static bool has_room(void *user)
     return sonde__store_spool_has_room(user);
 }
 
-/* A recorder in the spool of an address; segments are closed sooner, since only closed files
- * reach the store. */
+/* A recorder in the spool of an address; segments are closed sooner, since only closed
+ * files reach the store. */
 static sonde_err create_stored(const sonde_recorder_options *options,
                                const sonde_catalogue *catalogue, sonde_recorder **out,
                                sonde_diag *diag)

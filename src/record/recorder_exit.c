@@ -1,9 +1,10 @@
 /*
  * recorder_exit.c - recorders that are open when the program exits, or forks.
  *
- * exit and a return from main close all recorders as interrupted. close may still be called
- * afterwards, by another exit handler. A forked child has the recorders of its parent, but
- * neither their threads nor a right to their files: it records nothing in them.
+ * exit and a return from main close all recorders as interrupted. close may still be
+ * called afterwards, by another exit handler. A forked child has the recorders of its
+ * parent, but neither their threads nor a right to their files: it records nothing in
+ * them.
  */
 #include "record/recorder_state.h"
 

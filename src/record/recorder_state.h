@@ -73,8 +73,8 @@ void sonde__recorder_lose_full(sonde_recorder *recorder);
 void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned long id);
 /* Writes the end of the last step if it had no puts. */
 void sonde__recorder_end_quiet(sonde_recorder *recorder);
-/* Lists the tensor (its id is below the catalogue's count) for the writer, after the expected
- * ones. False: not now (counted as lost to a full ring), or never (refused). */
+/* Lists the tensor (its id is below the catalogue's count) for the writer, after the
+ * expected ones. False: not now (counted as lost to a full ring), or never (refused). */
 bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits);
 /* Enters the recorder in the list that the exit handler closes, and leaves it. */
 void sonde__recorder_enter(sonde_recorder *recorder);

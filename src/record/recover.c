@@ -1,10 +1,10 @@
 /*
  * recover.c - closes the files that a dead writer left open.
  *
- * A .part keeps the values that its index points to and that lie within the file; the rest is
- * cut off. Values whose index lines are damaged (by a disk; a crash does not do that) stay as
- * "damaged" entries of the header, so that the file is covered without a gap. Readers verify
- * the hashes.
+ * A .part keeps the values that its index points to and that lie within the file; the
+ * rest is cut off. Values whose index lines are damaged (by a disk; a crash does not do
+ * that) stay as "damaged" entries of the header, so that the file is covered without a
+ * gap. Readers verify the hashes.
  */
 #include "record/record_run.h"
 #include "base/fail.h"

@@ -1,8 +1,8 @@
 /*
  * ring.c - the byte ring; ring.h has the drawing.
  *
- * A lost wake-up costs a nap, never more: both waits have a limit. So the producer needs no
- * fence for a commit.
+ * A lost wake-up costs a nap, never more: both waits have a limit. So the producer needs
+ * no fence for a commit.
  */
 #include "record/ring.h"
 

@@ -8,18 +8,20 @@
  *
  * A position is a count of bytes since the start; position modulo size is the place. A
  * block is contiguous, a multiple of 64 bytes long, aligned to 64, and begins with a
- * sonde__record_block; where one does not fit before the end of the memory, a block of kind
- * SONDE__BLOCK_PAD fills what is left.
+ * sonde__record_block; where one does not fit before the end of the memory, a block of
+ * kind SONDE__BLOCK_PAD fills what is left.
  *
- * The producer: reserve, fill, commit; if reserve returns NULL, wait or drop.
- * The reader: next ... until NULL, then release; sleep when there is nothing. The reader looks every SONDE__RING_NAP at the latest, so commit wakes it only
- * when much is waiting: no system call for a block.
+ * The producer: reserve, fill, commit; if reserve returns NULL, wait or drop. The
+ * reader: next ... until NULL, then release; sleep when there is nothing. The reader
+ * looks every SONDE__RING_NAP at the latest, so commit wakes it only when much is
+ * waiting: no system call for a block.
  *
  * commit's release of head pairs with next's acquire; release's store of tail with the
  * loads in reserve. Nothing allocates after init.
  *
- * keep moves an empty ring into a file that is mapped (ring_file.c, docs/format.md): blocks
- * that are published then outlive the process, and a later one takes them from the file.
+ * keep moves an empty ring into a file that is mapped (ring_file.c, docs/format.md):
+ * blocks that are published then outlive the process, and a later one takes them from
+ * the file.
  */
 #ifndef SONDE_RECORD_RING_H
 #define SONDE_RECORD_RING_H
@@ -165,13 +167,13 @@ SONDE_API void sonde__record_ring_wake(sonde__record_ring *ring);
 
 /* --- the file (ring_file.c) ---------------------------------------------------------- */
 
-/* Moves an empty ring into a new file; run is its id, of 32 characters. Returns an errno: then
- * the ring stays as it is, in memory. path is copied. */
+/* Moves an empty ring into a new file; run is its id, of 32 characters. Returns an
+ * errno: then the ring stays as it is, in memory. path is copied. */
 int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
                             int worker);
-/* Opens the ring that a process left in a file, instead of the memory of an empty one, with
- * its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the machine was restarted, or is another one. EBADMSG:
- * damaged. */
+/* Opens the ring that a process left in a file, instead of the memory of an empty one,
+ * with its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the
+ * machine was restarted, or is another one. EBADMSG: damaged. */
 int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
                               int worker, sonde__record_checkpoint *mark);
 /* Ends the ring before the first block that is damaged: not of its place, or not valid.
@@ -199,8 +201,8 @@ int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t va
 /* *value: SONDE_NO_TENSOR if none is noted. False: the table ends before id. */
 bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
                                uint32_t *value);
-/* Memory for a value that is larger than the ring takes; one at a time. It is kept in a file
- * beside the ring's, if there is one. NULL: no memory. */
+/* Memory for a value that is larger than the ring takes; one at a time. It is kept in a
+ * file beside the ring's, if there is one. NULL: no memory. */
 void *sonde__record_ring_large(sonde__record_ring *ring, size_t size);
 /* Frees memory or mapping. */
 void sonde__record_ring_unmap(sonde__record_ring *ring);

@@ -4,9 +4,10 @@
  *     0        4096                4096 + size
  *     | head   | blocks            | ids: 4 bytes for each id of the producer
  *
- * Stores to the mapping are in the kernel's page cache at once, in the order of the program:
- * a process that dies leaves every block that it published. A machine that loses its power
- * does not: its pages reach the disk in any order, so that a ring of another boot is not read.
+ * Stores to the mapping are in the kernel's page cache at once, in the order of the
+ * program: a process that dies leaves every block that it published. A machine that
+ * loses its power does not: its pages reach the disk in any order, so that a ring of
+ * another boot is not read.
  */
 #include "record/ring.h"
 
@@ -195,7 +196,8 @@ void sonde__record_ring_mark(sonde__record_ring *ring, sonde__record_checkpoint 
     mark->check = check_of(mark);
     to = &ring->shared->marks[mark->sequence % 2];
     *to = *mark;
-    /* the tail, which is stored next with release, frees blocks after the mark is whole */
+    /* the tail, which is stored next with release, frees blocks after the mark is whole
+     */
 }
 
 void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason)

@@ -4,10 +4,10 @@
  *     find       opens the ring; then sonde__record_run_recover closes the files
  *     finish     writes the records of the ring that are in no file, and removes it
  *
- * A message of the ring may be in a file already, because the writer died in a batch. Its kind
- * has been written in the order of the ring, so the records beyond the last checkpoint are
- * the first ones of the ring: that many are skipped. Checkpoints are set here too, so that a
- * salvage that dies is repeated and loses and repeats nothing.
+ * A message of the ring may be in a file already, because the writer died in a batch.
+ * Its kind has been written in the order of the ring, so the records beyond the last
+ * checkpoint are the first ones of the ring: that many are skipped. Checkpoints are set
+ * here too, so that a salvage that dies is repeated and loses and repeats nothing.
  */
 #ifndef SONDE_RECORD_SALVAGE_H
 #define SONDE_RECORD_SALVAGE_H

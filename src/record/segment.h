@@ -5,9 +5,9 @@
  * open, then batches of add, each followed by commit, then close; then open again for the
  * next number.
  *
- * A batch borrows the values' bytes until commit succeeds. A failed commit may be repeated
- * and continues where it stopped; or drop discards the rest of the batch. A line is written
- * to the index only after its bytes are in the data file.
+ * A batch borrows the values' bytes until commit succeeds. A failed commit may be
+ * repeated and continues where it stopped; or drop discards the rest of the batch. A
+ * line is written to the index only after its bytes are in the data file.
  */
 #ifndef SONDE_RECORD_SEGMENT_H
 #define SONDE_RECORD_SEGMENT_H
@@ -20,13 +20,13 @@
 /* --- the header ------------------------------------------------------------------- */
 
 /*
- * The JSON header of a safetensors file whose tensors come one by one, in room reserved at
- * the file's start.
+ * The JSON header of a safetensors file whose tensors come one by one, in room reserved
+ * at the file's start.
  *
- * begin; then add for every value; keep when the values added so far are certain, or drop to
- * forget those added since the last keep; finish makes the bytes for the start of the file.
- * A set of hashes detects repeated keys; such a key gets "#1" appended, and so on.
- * add costs about 150 ns.
+ * begin; then add for every value; keep when the values added so far are certain, or
+ * drop to forget those added since the last keep; finish makes the bytes for the start
+ * of the file. A set of hashes detects repeated keys; such a key gets "#1" appended, and
+ * so on. add costs about 150 ns.
  */
 enum {
     SONDE__HEADER_LENGTH = 8,            /* bytes that hold the header's length */
@@ -53,15 +53,16 @@ void sonde__record_header_fini(sonde__record_header *header);
 size_t sonde__record_header_room(size_t values, size_t entry);
 /* Starts a header in room bytes (as above). */
 sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room, int rank);
-/* Adds the entry of a value; name is escaped as in JSON. False, with nothing changed, if it
- * does not fit. */
+/* Adds the entry of a value; name is escaped as in JSON. False, with nothing changed, if
+ * it does not fit. */
 bool sonde__record_header_add(sonde__record_header *header,
                               const sonde__record_index_line *line, const char *name);
 /* Adds an entry for bytes of no known value. */
 bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
                                   uint64_t bytes);
 void sonde__record_header_keep(sonde__record_header *header);
-/* Forgets all but the first count values since the last keep; used: its value after these. */
+/* Forgets all but the first count values since the last keep; used: its value after
+ * these. */
 void sonde__record_header_drop(sonde__record_header *header, size_t count, size_t used);
 /* Ends the header: room bytes at text. */
 void sonde__record_header_finish(sonde__record_header *header);
@@ -124,8 +125,8 @@ static inline bool sonde__record_segment_is_open(const sonde__record_segment *se
     return segment->data != NULL;
 }
 
-/* Creates the files of the next number. size: bytes the segment shall hold; value: bytes of
- * the first value (0: unknown); name: bytes of its name. Returns an errno. */
+/* Creates the files of the next number. size: bytes the segment shall hold; value: bytes
+ * of the first value (0: unknown); name: bytes of its name. Returns an errno. */
 int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
                                uint64_t value, size_t name);
 

@@ -2,8 +2,8 @@
  * stream.h - numbered files of a head and items: vital signs, sketches and steps; and the
  * catalogue, which has neither head nor number. Internal; the writer's thread only.
  *
- * add copies items; commit writes them, and opens the file if necessary; close completes the
- * head and renames the file. A failed commit may be repeated.
+ * add copies items; commit writes them, and opens the file if necessary; close completes
+ * the head and renames the file. A failed commit may be repeated.
  */
 #ifndef SONDE_RECORD_STREAM_H
 #define SONDE_RECORD_STREAM_H

@@ -194,7 +194,8 @@ static int write_end(sonde__record_writer *writer)
     return writer->ends ? sonde__record_run_end(writer) : 0;
 }
 
-/* Closes the files and writes the last ones; each until it succeeds or the time is over. */
+/* Closes the files and writes the last ones; each until it succeeds or the time is over.
+ */
 static void finish(sonde__record_writer *writer, double since)
 {
     int (*const parts[])(sonde__record_writer *) = {close_files, write_state, write_end};

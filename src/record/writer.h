@@ -4,14 +4,15 @@
  * Before start everything here belongs to the thread that sets it up, afterwards to the
  * writer's thread; any thread may read the counters and set closing.
  *
- * The thread works in batches: it takes messages until the ring is empty or a batch is full;
- * then it writes catalogue, statistics, sketches, values and their index lines, and completed
- * steps, in this order; then it releases the ring. If a file cannot be written, the messages
- * stay in the ring and writing is retried after 1, 2, 4 ... 128 ms. After wait_seconds the
- * messages beyond half of the ring are lost and counted; when closing, all of them.
+ * The thread works in batches: it takes messages until the ring is empty or a batch is
+ * full; then it writes catalogue, statistics, sketches, values and their index lines,
+ * and completed steps, in this order; then it releases the ring. If a file cannot be
+ * written, the messages stay in the ring and writing is retried after 1, 2, 4 ... 128
+ * ms. After wait_seconds the messages beyond half of the ring are lost and counted; when
+ * closing, all of them.
  *
- * A system call that hangs holds the thread. stop waits for it as long as for a fault; then
- * it leaves the thread alone, which frees what it uses when the call returns.
+ * A system call that hangs holds the thread. stop waits for it as long as for a fault;
+ * then it leaves the thread alone, which frees what it uses when the call returns.
  */
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
@@ -53,7 +54,8 @@ typedef struct sonde__record_writer {
     sonde__record_compressor compressor;
     void *far;            /* the bytes of a large value until it is in the file */
     atomic_bool far_away; /* set by the producer that sent one, cleared here */
-    /* By kind of message: how many of the next ones are in the files already (recovery). */
+    /* By kind of message: how many of the next ones are in the files already (recovery).
+     */
     uint64_t written[SONDE__MESSAGE_KINDS];
     bool pending;  /* a batch is not in the files yet */
     bool rotating; /* close the segment before the next batch */
@@ -101,8 +103,9 @@ void sonde__record_writer_init(sonde__record_writer *writer);
 void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread, with all signals blocked. */
 sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
-/* Drains the ring, closes the files and ends the thread. False if a system call hangs for
- * longer than wait_seconds: the thread still uses the writer and calls left at its end. */
+/* Drains the ring, closes the files and ends the thread. False if a system call hangs
+ * for longer than wait_seconds: the thread still uses the writer and calls left at its
+ * end. */
 bool sonde__record_writer_stop(sonde__record_writer *writer);
 
 #endif

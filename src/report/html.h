@@ -8,8 +8,8 @@
 
 #include <stdint.h>
 
-/* Text of the run, escaped for content and attributes; control characters and bytes that are
- * not UTF-8 become U+FFFD. */
+/* Text of the run, escaped for content and attributes; control characters and bytes that
+ * are not UTF-8 become U+FFFD. */
 void sonde__report_html_text(sonde_text *page, const char *text);
 /* A number with at most `digits` significant digits; NaN and infinities by name. */
 void sonde__report_html_number(sonde_text *page, double value, int digits);

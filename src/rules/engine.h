@@ -143,8 +143,8 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag);
 /* findings.c: passes a finding to the callback and to its file. */
 void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again);
-/* findings.c: true if any of these rules (NULL-terminated) has found an error or a warning
- * at an earlier step. */
+/* findings.c: true if any of these rules (NULL-terminated) has found an error or a
+ * warning at an earlier step. */
 bool sonde__rules_explained(const sonde_rule_run *run, const char *const *rules);
 void sonde__rules_free_found(sonde_rules *rules);
 /* engine.c: accepts NULL and a half-built run. */

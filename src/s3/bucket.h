@@ -3,10 +3,10 @@
  * Internal.
  *
  * A bucket may be used by several threads, each with a line of its own. Every request is
- * tried several times: after no answer, an incomplete one, HTTP 408, 429 and 5xx with waits
- * that double from 0.1 s, each between half and all of that by chance. Once each, at no
- * wait: another region, if the store names it; the store's clock, if ours is wrong; fresh
- * credentials, if the store refuses them.
+ * tried several times: after no answer, an incomplete one, HTTP 408, 429 and 5xx with
+ * waits that double from 0.1 s, each between half and all of that by chance. Once each,
+ * at no wait: another region, if the store names it; the store's clock, if ours is
+ * wrong; fresh credentials, if the store refuses them.
  */
 #ifndef SONDE_S3_BUCKET_H
 #define SONDE_S3_BUCKET_H
@@ -50,7 +50,8 @@ typedef struct sonde__s3_request {
 } sonde__s3_request;
 
 /* SONDE_OK for 2xx and 304. SONDE_ENOTFOUND: 404. SONDE_EEXIST: 412 and 409, a condition
- * does not hold. SONDE_ETIMEOUT: no answer, or 5xx, each time. SONDE_EINTERRUPTED: stopped. */
+ * does not hold. SONDE_ETIMEOUT: no answer, or 5xx, each time. SONDE_EINTERRUPTED:
+ * stopped. */
 sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
                          const sonde__s3_request *request, sonde__s3_answer *answer,
                          sonde_diag *diag);

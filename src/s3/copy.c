@@ -1,10 +1,10 @@
 /*
  * copy.c - which objects of a run are copied, and in which order; see copy.h.
  *
- * The writer sends the data of a step before the row that promises it, and that before the
- * state that says the run has ended. So a refresh looks in the opposite order: state.json and
- * end.json first, then the list of the steps, then all other lists; and it puts files in
- * place in the writer's order.
+ * The writer sends the data of a step before the row that promises it, and that before
+ * the state that says the run has ended. So a refresh looks in the opposite order:
+ * state.json and end.json first, then the list of the steps, then all other lists; and
+ * it puts files in place in the writer's order.
  */
 #include "s3/copy.h"
 #include "base/clock.h"
@@ -263,8 +263,8 @@ static sonde_err note(void *user, const sonde__s3_object *object, sonde_diag *di
                : sonde__s3_copy_note(copy, object, is_lazy(object->name), diag);
 }
 
-/* The largest number of a kind of which everything has been listed: "w0000/seg-00000041" and
- * '~', which follows all its files; "" if there is none. */
+/* The largest number of a kind of which everything has been listed: "w0000/seg-00000041"
+ * and '~', which follows all its files; "" if there is none. */
 static void last_of(const sonde__s3_copy *copy, const char *start, bool index,
                     char *after)
 {

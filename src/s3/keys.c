@@ -2,10 +2,12 @@
  * keys.c - see keys.h.
  *
  * Container: GET AWS_CONTAINER_CREDENTIALS_RELATIVE_URI of 169.254.170.2, or
- * AWS_CONTAINER_CREDENTIALS_FULL_URI, with the token of AWS_CONTAINER_AUTHORIZATION_TOKEN or
- * of the file AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE. Instance (version 2): PUT for a token,
- * GET for the name of the role, GET for its credentials. Not supported: roles to be assumed,
- * single sign-on and processes named in a profile; the message says how to get keys of them.
+ * AWS_CONTAINER_CREDENTIALS_FULL_URI, with the token of
+ * AWS_CONTAINER_AUTHORIZATION_TOKEN or of the file
+ * AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE. Instance (version 2): PUT for a token, GET for
+ * the name of the role, GET for its credentials. Not supported: roles to be assumed,
+ * single sign-on and processes named in a profile; the message says how to get keys of
+ * them.
  */
 #include "s3/keys.h"
 #include "base/fail.h"

@@ -1,6 +1,6 @@
 /*
- * keys.h - credentials, found in the order of the AWS tools: environment, profile, container,
- * instance. Internal.
+ * keys.h - credentials, found in the order of the AWS tools: environment, profile,
+ * container, instance. Internal.
  */
 #ifndef SONDE_S3_KEYS_H
 #define SONDE_S3_KEYS_H

@@ -1,6 +1,6 @@
 /*
- * objects.h - objects of a bucket by their names below the prefix: get, put, list, remove.
- * Internal.
+ * objects.h - objects of a bucket by their names below the prefix: get, put, list,
+ * remove. Internal.
  */
 #ifndef SONDE_S3_OBJECTS_H
 #define SONDE_S3_OBJECTS_H
@@ -41,8 +41,8 @@ sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
 typedef sonde_err sonde__s3_seen(void *user, const sonde__s3_object *object,
                                  sonde_diag *diag);
 /* Calls seen for the objects whose names begin with start and follow after ("": all), in
- * the order of their bytes. folders: names with a '/' after start are reported once each, as
- * "start.../" without size. */
+ * the order of their bytes. folders: names with a '/' after start are reported once
+ * each, as "start.../" without size. */
 sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
                          const char *start, const char *after, bool folders,
                          sonde__s3_seen *seen, void *user, sonde_diag *diag);

@@ -171,8 +171,8 @@ static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_d
     return err;
 }
 
-/* Whether the store knows of more generations than the folder: another machine resumed the
- * run, and what is left here is superseded. */
+/* Whether the store knows of more generations than the folder: another machine resumed
+ * the run, and what is left here is superseded. */
 static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char name[64], path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";

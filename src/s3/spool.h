@@ -1,6 +1,6 @@
 /*
- * spool.h - a run on its way to a store: the folder in which it is written, and the threads
- * that send its files. Internal.
+ * spool.h - a run on its way to a store: the folder in which it is written, and the
+ * threads that send its files. Internal.
  *
  *     <folder>/sent     exists once run.json is in the store
  *     <folder>/run/...  the run; a numbered file leaves once it is closed and sent
@@ -13,9 +13,9 @@
  *     findings, checkpoints
  *     state.json that says "ended", end.json
  *
- * A second thread sends state.json while the run is on, whatever else is under way, so that
- * a large file does not hold up the heartbeat; and rank 0 takes requests to the run,
- * control.jsonl, from the store.
+ * A second thread sends state.json while the run is on, whatever else is under way, so
+ * that a large file does not hold up the heartbeat; and rank 0 takes requests to the
+ * run, control.jsonl, from the store.
  */
 #ifndef SONDE_S3_SPOOL_H
 #define SONDE_S3_SPOOL_H

@@ -157,7 +157,8 @@ static int in_order(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* A file that was renamed during one look is found under both names, or by the other one. */
+/* A file that was renamed during one look is found under both names, or by the other
+ * one. */
 static void drop_doubles(sonde__s3_spool *spool)
 {
     size_t kept = 0;
@@ -170,7 +171,8 @@ static void drop_doubles(sonde__s3_spool *spool)
     spool->count = kept;
 }
 
-/* Twice, since a file that is renamed meanwhile may be seen under neither of its names. */
+/* Twice, since a file that is renamed meanwhile may be seen under neither of its names.
+ */
 static sonde_err look(sonde__s3_spool *spool, sonde_diag *diag)
 {
     uint64_t bytes = 0;
@@ -208,8 +210,8 @@ static sonde__s3_barrier *find_barrier(const sonde__s3_spool *spool, uint64_t nu
     return NULL;
 }
 
-/* Notes a closed file of steps at the first look that sees it, and sets its barrier at the
- * next, which sees all files that were there when it was closed. */
+/* Notes a closed file of steps at the first look that sees it, and sets its barrier at
+ * the next, which sees all files that were there when it was closed. */
 static sonde_err keep_barrier(sonde__s3_spool *spool, uint64_t number, sonde_diag *diag)
 {
     sonde__s3_barrier *barrier = find_barrier(spool, number);

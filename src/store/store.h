@@ -5,13 +5,13 @@
  *                   reader                                writer
  *     store   -- copy: what is needed --> folder    folder -- spool: whole files --> store
  *
- * A copy holds the small files of a run whole, and the parts of its segments that have been
- * read. It stays on disk for the next reader. A spool is the run's folder while it is
- * written: files that are closed go to the store and leave the folder, in an order in which
- * no reader finds a step before its data.
+ * A copy holds the small files of a run whole, and the parts of its segments that have
+ * been read. It stays on disk for the next reader. A spool is the run's folder while it
+ * is written: files that are closed go to the store and leave the folder, in an order in
+ * which no reader finds a step before its data.
  *
- * Both are in an object of their own, sonde/sonde-s3.so beside libsonde, which is loaded at
- * the first address of a store. Any thread; one copy or spool, one thread at a time.
+ * Both are in an object of their own, sonde/sonde-s3.so beside libsonde, which is loaded
+ * at the first address of a store. Any thread; one copy or spool, one thread at a time.
  */
 #ifndef SONDE_STORE_STORE_H
 #define SONDE_STORE_STORE_H
@@ -31,12 +31,14 @@ bool sonde__store_is_address(const char *path);
 
 typedef struct sonde__store_copy sonde__store_copy;
 
-/* Copies what a reader of the whole run needs at first. SONDE_ENOTFOUND: nothing is there. */
+/* Copies what a reader of the whole run needs at first. SONDE_ENOTFOUND: nothing is
+ * there. */
 sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
                                  sonde_diag *diag);
 /* The folder of the run; borrowed. */
 const char *sonde__store_copy_folder(const sonde__store_copy *copy);
-/* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed. */
+/* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed.
+ */
 const char *sonde__store_copy_at(const char *url);
 /* Copies what has been added. */
 sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
@@ -81,7 +83,8 @@ const char *sonde__store_spool_path(const sonde__store_spool *spool);
 sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag);
 /* Whether the spool may grow. Any thread. */
 bool sonde__store_spool_has_room(const sonde__store_spool *spool);
-/* Waits until everything is sent, and removes the folder. SONDE_EIO: something is left. */
+/* Waits until everything is sent, and removes the folder. SONDE_EIO: something is left.
+ */
 sonde_err sonde__store_spool_finish(sonde__store_spool *spool, sonde_diag *diag);
 /* Stops sending; what is not sent stays in the folder. NULL is fine. */
 void sonde__store_spool_close(sonde__store_spool *spool);

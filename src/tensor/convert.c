@@ -1,11 +1,12 @@
 /*
  * convert.c - runs of elements from one dtype to another.
  *
- * A pair of dtypes goes through one of three carriers that hold the source exactly: int64
- * for bool and the integers but uint64, uint64, and double for the floats and for the real
- * parts of complex numbers. From a carrier to the target there is one rounding (or one
- * saturation), so the result is the nearest. Seventeen loads and three times as many stores
- * stand for all pairs but those of complex numbers, which are converted part by part.
+ * A pair of dtypes goes through one of three carriers that hold the source exactly:
+ * int64 for bool and the integers but uint64, uint64, and double for the floats and for
+ * the real parts of complex numbers. From a carrier to the target there is one rounding
+ * (or one saturation), so the result is the nearest. Seventeen loads and three times as
+ * many stores stand for all pairs but those of complex numbers, which are converted part
+ * by part.
  *
  * Out of range: integers saturate, a NaN becomes integer 0, and bool is whether a value
  * differs from zero (so NaN is true).

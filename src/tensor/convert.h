@@ -22,8 +22,9 @@ enum { SONDE__ELEMENT = 16 /* bytes of the largest, and its alignment */ };
 /* --- short floats (dtype.c) ------------------------------------------------------- */
 
 /* IEEE binary16, bfloat16 and float8 (Micikevicius et al. 2022, "FP8 formats for deep
- * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn, which has
- * no infinity, becomes NaN; saturating to 448, as newer versions of torch do, would hide it. */
+ * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn,
+ * which has no infinity, becomes NaN; saturating to 448, as newer versions of torch do,
+ * would hide it. */
 SONDE_API float sonde__dtype_f16_to_f32(uint16_t bits);
 SONDE_API uint16_t sonde__dtype_f32_to_f16(float value);
 SONDE_API float sonde__dtype_bf16_to_f32(uint16_t bits);
@@ -63,15 +64,15 @@ SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, siz
 /* Writes a view's elements, row-major; whole_status has the error. */
 void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
 
-/* What is wrong with a view whose data is to be read (data: if its data is as well), for a
- * message; NULL if nothing is. */
+/* What is wrong with a view whose data is to be read (data: if its data is as well), for
+ * a message; NULL if nothing is. */
 const char *sonde__tensor_view_fault(const sonde_view *view, bool data);
 
 /* --- walking (view.c) ------------------------------------------------------------- */
 
 /*
- * A view's elements in row-major order. Dimensions that are adjacent in memory are joined.
- * Borrows the view's data.
+ * A view's elements in row-major order. Dimensions that are adjacent in memory are
+ * joined. Borrows the view's data.
  */
 typedef struct sonde__tensor_cursor {
     unsigned char *at;              /* the next element */
@@ -86,9 +87,9 @@ typedef struct sonde__tensor_cursor {
 
 SONDE_API void sonde__tensor_cursor_init(sonde__tensor_cursor *cursor,
                                          const sonde_view *view);
-/* Takes up to most elements and returns how many; *out points to them, in the view itself if
- * it is direct, else in room, which is aligned and holds most. 0 at the end (*out is then
- * unchanged). */
+/* Takes up to most elements and returns how many; *out points to them, in the view
+ * itself if it is direct, else in room, which is aligned and holds most. 0 at the end
+ * (*out is then unchanged). */
 SONDE_API size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most,
                                            void *room, const void **out);
 /* Writes the next n elements; n is at most what is left. */

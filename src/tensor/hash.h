@@ -1,6 +1,6 @@
 /*
- * hash.h - a tensor's hash: XXH3 (64 bits, seed 0) of the elements' bytes in row-major order,
- * for any strides. One pass; allocates nothing. Internal.
+ * hash.h - a tensor's hash: XXH3 (64 bits, seed 0) of the elements' bytes in row-major
+ * order, for any strides. One pass; allocates nothing. Internal.
  */
 #ifndef SONDE_TENSOR_HASH_H
 #define SONDE_TENSOR_HASH_H

@@ -1,9 +1,9 @@
 /*
  * reduction.c - the table of reductions, and computing each from the records of a tensor.
  *
- * Quantiles of raw values: every element becomes a 64-bit integer that sorts like the element,
- * and the one of the rank is found byte by byte from the top (radix selection): a few passes
- * for any values.
+ * Quantiles of raw values: every element becomes a 64-bit integer that sorts like the
+ * element, and the one of the rank is found byte by byte from the top (radix selection):
+ * a few passes for any values.
  */
 #include "tensor/reduction.h"
 #include "base/fail.h"

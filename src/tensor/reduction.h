@@ -1,6 +1,6 @@
 /*
- * reduction.h - one reduction over several raw values, such as the micro-batches and replicas
- * of a step, which a reader gets one at a time. Internal.
+ * reduction.h - one reduction over several raw values, such as the micro-batches and
+ * replicas of a step, which a reader gets one at a time. Internal.
  *
  *     init, add each in order, finish; then fini in any case
  */

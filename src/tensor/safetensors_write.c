@@ -1,8 +1,8 @@
 /*
  * safetensors_write.c - writing safetensors files whole.
  *
- * Wider elements come first, so that every tensor is aligned for its dtype, as some readers
- * require. At any moment there is the old file or the new one.
+ * Wider elements come first, so that every tensor is aligned for its dtype, as some
+ * readers require. At any moment there is the old file or the new one.
  */
 #include "base/whole_file.h"
 #include "base/fail.h"

@@ -276,9 +276,9 @@ double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
 /* --- the exact histogram of log2|x| ----------------------------------------------- */
 
 /*
- * Bins as in numpy.histogram: the bin of a value is computed from its share of the range and
- * then corrected by comparing with the edges, which are those of numpy.linspace. Logarithms
- * are taken in double.
+ * Bins as in numpy.histogram: the bin of a value is computed from its share of the range
+ * and then corrected by comparing with the edges, which are those of numpy.linspace.
+ * Logarithms are taken in double.
  */
 enum { RUN = 1024, MOST_BINS = 512 };
 

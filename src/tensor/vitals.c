@@ -1,10 +1,10 @@
 /*
  * vitals.c - vital signs of whole views: cutting into blocks, closing a block, merging.
  *
- * A kernel gives plain sums of a block. Two cases need the block's memory, which is still in
- * cache: elements that are not finite (the finite ones are copied to a buffer, and the kernel
- * runs again), and a |mean| so large that it dominates the sum of squares (a second pass
- * computes the variance about the mean).
+ * A kernel gives plain sums of a block. Two cases need the block's memory, which is
+ * still in cache: elements that are not finite (the finite ones are copied to a buffer,
+ * and the kernel runs again), and a |mean| so large that it dominates the sum of squares
+ * (a second pass computes the variance about the mean).
  *
  * Compiled without contraction: the results here are the same for every kernel.
  */
@@ -18,7 +18,8 @@
 #include <math.h>
 #include <string.h>
 
-/* One block of float32, or of float64 if wide. ahead is the next block, or the same one. */
+/* One block of float32, or of float64 if wide. ahead is the next block, or the same one.
+ */
 typedef struct block {
     const void *elements;
     const void *ahead;

@@ -72,8 +72,8 @@ SONDE_API void sonde__vitals_add_u8(sonde_vitals *into, const uint8_t *elements,
  * compared with its deviation. */
 SONDE_API bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n);
 
-/* True if a block's sums are complete except for zeros: no NaN or infinity, and a mean not
- * large compared with the deviation. n may be a few blocks. */
+/* True if a block's sums are complete except for zeros: no NaN or infinity, and a mean
+ * not large compared with the deviation. n may be a few blocks. */
 SONDE_API bool sonde__vitals_is_plain(const sonde__vitals_sums *sums, size_t n);
 /* into := into + such a block of n elements, so many of them zeros. */
 SONDE_API void sonde__vitals_take_plain(sonde_vitals *into,

@@ -43,13 +43,14 @@
  * it cannot (a gradient that the same loop sets to zero), let the loop keep a copy of one
  * block, or ask sonde__vitals_needs_memory before clearing.
  *
- * Cost: 12 vector operations for 16 elements with AVX-512 (one more from a register), and
- * some 30 ns a block; in a loop that waits for memory anyway, less. bench/bench_vitals.c
- * measures it. Where the processor waits for arithmetic rather than memory, add vectors from
- * memory that were stored a few vectors ago: that is shorter to wait for than the registers
- * they came from. Where registers are short, update a block first and call
- * sonde__vitals_sums_of on it then: loads come from L1 and are free, but the arithmetic
- * no longer hides behind the update's memory, which makes it a third dearer.
+ * Cost: 12 vector operations for 16 elements with AVX-512 (one more from a register),
+ * and some 30 ns a block; in a loop that waits for memory anyway, less.
+ * bench/bench_vitals.c measures it. Where the processor waits for arithmetic rather than
+ * memory, add vectors from memory that were stored a few vectors ago: that is shorter to
+ * wait for than the registers they came from. Where registers are short, update a block
+ * first and call sonde__vitals_sums_of on it then: loads come from L1 and are free, but
+ * the arithmetic no longer hides behind the update's memory, which makes it a third
+ * dearer.
  */
 #ifndef SONDE_TENSOR_VITALS_ACCUM_H
 #define SONDE_TENSOR_VITALS_ACCUM_H

@@ -1,9 +1,10 @@
 /*
- * vitals_kernels.c - the kernels of vital signs, compiled per instruction set (base/isa.h).
+ * vitals_kernels.c - the kernels of vital signs, compiled per instruction set
+ * (base/isa.h).
  *
  * float64 and shifted sums have sixteen lanes each, element i in lane i mod 16, and the
- * tree. Their products are rounded, so the compiler is kept from contracting them: the bits
- * are the same on every instruction set.
+ * tree. Their products are rounded, so the compiler is kept from contracting them: the
+ * bits are the same on every instruction set.
  */
 #include "base/isa.h"
 #include "tensor/convert.h"

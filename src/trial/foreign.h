@@ -2,10 +2,11 @@
  * foreign.h - what a format of another program must offer to be read as a trial.
  * Internal.
  *
- * A format fills the trial with the functions of worker.h, trial_catalogue.h and steps.h:
- * its workers, tensors, steps, an item with the layout SONDE__FOREIGN for each raw
- * value, and a row item for each set of saved statistics. It keeps what it needs besides in trial->foreign. To add one: define its table
- * in import/ and list it in sonde__trial_foreign_formats.
+ * A format fills the trial with the functions of worker.h, trial_catalogue.h and
+ * steps.h: its workers, tensors, steps, an item with the layout SONDE__FOREIGN for each
+ * raw value, and a row item for each set of saved statistics. It keeps what it needs
+ * besides in trial->foreign. To add one: define its table in import/ and list it in
+ * sonde__trial_foreign_formats.
  */
 #ifndef SONDE_TRIAL_FOREIGN_H
 #define SONDE_TRIAL_FOREIGN_H
@@ -24,8 +25,8 @@ struct sonde__trial_foreign {
     sonde_err (*value)(sonde_trial *trial, sonde__trial_worker *worker,
                        const sonde__trial_raw_item *item, sonde_view *view,
                        sonde_diag *diag);
-    /* The row of a row item, whose statistics were saved in place of a value: NaN where one
-     * is not known. Borrowed until the next call. */
+    /* The row of a row item, whose statistics were saved in place of a value: NaN where
+     * one is not known. Borrowed until the next call. */
     sonde_err (*row)(sonde_trial *trial, sonde__trial_worker *worker, uint32_t row,
                      const sonde__record_stats_row **out, sonde_diag *diag);
     /* Asks the kernel to read bytes of a file soon. */

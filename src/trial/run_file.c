@@ -280,8 +280,8 @@ static uint64_t count_lost(const json_t *state)
 }
 
 /*
- * Lets the records that a dead writer left in its ring be written into the files, before they
- * are read. True if that changed state.json.
+ * Lets the records that a dead writer left in its ring be written into the files, before
+ * they are read. True if that changed state.json.
  */
 static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool here)
 {
@@ -381,7 +381,8 @@ static sonde_run_status status_of(const sonde_trial *trial)
                                                                       : SONDE_RUN_RUNNING;
 }
 
-/* The last step that has a row: what a crashed writer wrote after it is a part of a step. */
+/* The last step that has a row: what a crashed writer wrote after it is a part of a
+ * step. */
 static int64_t last_ended_by_any(const sonde_trial *trial)
 {
     int64_t last = -1;

@@ -160,8 +160,8 @@ static sonde_err read_all(sonde_trial *trial, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* As smdebug's own reader: if more than WINDOW steps wait for a worker, half of these count
- * as complete. */
+/* As smdebug's own reader: if more than WINDOW steps wait for a worker, half of these
+ * count as complete. */
 static void skip_stragglers(sonde_trial *trial)
 {
     enum { WINDOW = 1000 };

@@ -29,7 +29,8 @@ typedef struct sonde_nn_evaluator_options {
     sonde_hook *hook;                /* records the evaluation; borrowed; NULL: none */
     sonde_nn_attach attach;          /* called when a session compiles; NULL: nothing */
     void *attach_user;
-    /* Called after every batch; false ends the run with SONDE_EINTERRUPTED. NULL: none. */
+    /* Called after every batch; false ends the run with SONDE_EINTERRUPTED. NULL: none.
+     */
     bool (*progress)(void *user, int64_t done, int64_t total);
     void *progress_user;
 } sonde_nn_evaluator_options;

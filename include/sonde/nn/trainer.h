@@ -99,13 +99,15 @@ typedef struct sonde_nn_trainer_events {
     void (*checkpoint)(void *user, const char *path, int64_t step);
     /* model.safetensors was saved. */
     void (*saved)(void *user, const char *path);
-    /* Before the actions on the finding start, and after. epoch from 1; 0: not training. */
+    /* Before the actions on the finding start, and after. epoch from 1; 0: not training.
+     */
     void (*finding)(void *user, const sonde_finding *finding, int epoch);
     void (*acted)(void *user, const sonde_finding *finding);
-    /* Training stopped early, with a checkpoint. request NULL: interrupted() returned true. */
+    /* Training stopped early, with a checkpoint. request NULL: interrupted() returned
+     * true. */
     void (*stopped)(void *user, const sonde_request *request, int64_t step);
-    /* The final score: of the whole test set, or of the held-out samples if the data has no
-     * test set. */
+    /* The final score: of the whole test set, or of the held-out samples if the data has
+     * no test set. */
     void (*scored)(void *user, const sonde_nn_score *score,
                    const sonde_nn_confusion *matrix);
     /* A warning for people, one line. NULL: it goes to the log. */

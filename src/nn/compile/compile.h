@@ -26,9 +26,9 @@
 /* --- the plan ----------------------------------------------------------------------- */
 
 /*
- * A flat list of steps over one block of memory: what a session runs. Immutable once made,
- * except for the pointers to the caller's inputs and to wanted vital signs, which the
- * executor sets.
+ * A flat list of steps over one block of memory: what a session runs. Immutable once
+ * made, except for the pointers to the caller's inputs and to wanted vital signs, which
+ * the executor sets.
  *
  *     steps   [ micro-batch: forward, backward, accumulate | update ]
  *              0                                micro_steps   step_count
@@ -192,8 +192,8 @@ void sonde__pass_optimise(sonde__plan_program *program);
 void sonde__pass_prune(sonde__plan_program *program);
 void sonde__pass_fuse(sonde__plan_program *program);
 
-/* Declares every named value; id_of (by value id, value_count entries) gets the tensor ids,
- * SONDE_NO_TENSOR where a value has no name. */
+/* Declares every named value; id_of (by value id, value_count entries) gets the tensor
+ * ids, SONDE_NO_TENSOR where a value has no name. */
 sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *catalogue,
                            uint32_t *id_of, sonde_diag *diag);
 

@@ -2,8 +2,8 @@
  * layout.c - a kernel for every op, a buffer for every value and layout that is used, and
  * reorders between kernels that want different layouts.
  *
- * Views cost nothing: a reshape or an identity is its input's buffer under another shape, in
- * PLAIN always and in LANES as long as the leading dimension stays.
+ * Views cost nothing: a reshape or an identity is its input's buffer under another
+ * shape, in PLAIN always and in LANES as long as the leading dimension stays.
  */
 #include "nn/compile/compile.h"
 #include "base/fail.h"
@@ -237,8 +237,8 @@ static bool needs_no_reorder(const layout_work *work, const sonde__plan_step *st
     return true;
 }
 
-/* The first fast kernel that takes the operands as they lie, else the first that takes them
- * at all: fast ones beat the reference even after a reorder. */
+/* The first fast kernel that takes the operands as they lie, else the first that takes
+ * them at all: fast ones beat the reference even after a reorder. */
 static const sonde__op_kernel *choose_kernel(const layout_work *work,
                                              const sonde__plan_step *step)
 {

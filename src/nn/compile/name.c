@@ -1,5 +1,6 @@
 /*
- * name.c - the catalogue: every named value that is computed, fed or kept, and its aliases.
+ * name.c - the catalogue: every named value that is computed, fed or kept, and its
+ * aliases.
  */
 #include "nn/compile/compile.h"
 
@@ -33,7 +34,8 @@ static sonde_err declare(sonde_catalogue *catalogue, const sonde__op_graph *grap
     return sonde_catalogue_declare(catalogue, &info, id, diag);
 }
 
-/* Whether anything that a module computes has a name: else the module itself was pruned. */
+/* Whether anything that a module computes has a name: else the module itself was pruned.
+ */
 static bool module_lives(const sonde__op_graph *graph, const uint32_t *id_of,
                          const char *module)
 {

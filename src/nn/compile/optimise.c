@@ -1,7 +1,7 @@
 /*
- * optimise.c - one update op for every parameter that has a gradient: UpdatedVar___W, and the
- * optimiser's state as Accl1___W (momentum; Adam's first moment), Accl2___W (second moment)
- * and Step___W.
+ * optimise.c - one update op for every parameter that has a gradient: UpdatedVar___W,
+ * and the optimiser's state as Accl1___W (momentum; Adam's first moment), Accl2___W
+ * (second moment) and Step___W.
  *
  * An op goes to the end of the list; with G = 1 the fuse pass may bring it forward.
  */

@@ -117,7 +117,8 @@ static size_t most_alive(const block *blocks, size_t count, size_t step_count)
     return most;
 }
 
-/* Places the arena's buffers, then every step's scratch (whose address goes to the call). */
+/* Places the arena's buffers, then every step's scratch (whose address goes to the
+ * call). */
 static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
 {
     const size_t count = plan->buffer_count + plan->step_count;

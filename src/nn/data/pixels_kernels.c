@@ -1,6 +1,6 @@
 /*
- * pixels_kernels.c - see pixels.h. With fused multiply-add the results are computed; without
- * it they are looked up.
+ * pixels_kernels.c - see pixels.h. With fused multiply-add the results are computed;
+ * without it they are looked up.
  */
 #include "base/isa.h"
 #include "nn/data/pixels.h"

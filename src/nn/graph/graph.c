@@ -103,7 +103,8 @@ bool sonde__graph_push(sonde__op_graph *graph, sonde__op_value **array, size_t *
 const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
                                              sonde__op_value value)
 {
-    /* A caller's value may be of another model; layers refuse it, by its id, when they emit. */
+    /* A caller's value may be of another model; layers refuse it, by its id, when they
+     * emit. */
     return &graph->values[value < graph->value_count ? value : 0].shape;
 }
 

@@ -1,8 +1,8 @@
 /*
  * job_layers.c - the model section of a job: its inputs, its layers, its loss.
  *
- * A table holds the kinds of layers that have functions of their own in model.h, each with
- * its keys and a function that calls the builder. All others are rows in src/nn/ops
+ * A table holds the kinds of layers that have functions of their own in model.h, each
+ * with its keys and a function that calls the builder. All others are rows in src/nn/ops
  * (layer_row.h).
  *
  * Every layer is checked as it is built, so an error has the layer's line.
@@ -38,8 +38,8 @@ typedef struct layer_kind {
     const char *name;
     const char *keys[9]; /* besides name and from */
     int inputs;
-    /* in has `inputs` values. Reads what is left of the entry; returns an error of reading;
-     * errors of building stick in the model. */
+    /* in has `inputs` values. Reads what is left of the entry; returns an error of
+     * reading; errors of building stick in the model. */
     sonde_err (*build)(job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
     const sonde__op_layer *row; /* or NULL */

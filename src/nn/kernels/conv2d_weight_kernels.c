@@ -488,8 +488,8 @@ static void gate_elements(const float *x, const float *gate, size_t n, float *to
     }
 }
 
-/* Vital signs of the gradients that are spread: every window's goes to one pixel, the rest
- * are zeros. */
+/* Vital signs of the gradients that are spread: every window's goes to one pixel, the
+ * rest are zeros. */
 static void fused_finish(const sonde__op_call *call, int parts)
 {
     (void)parts;

@@ -1,14 +1,15 @@
 /*
- * relu_vitals.h - vital signs of a value and of its ReLU, from one pass over the value: for
- * kernels that have it in cache and need not keep it. For the kernel files that are compiled
- * once per instruction set.
+ * relu_vitals.h - vital signs of a value and of its ReLU, from one pass over the value:
+ * for kernels that have it in cache and need not keep it. For the kernel files that are
+ * compiled once per instruction set.
  *
- * Order of things. Elements are taken as they lie, in blocks of RELU_BLOCK and in vectors of
- * 16. The sum of the value is that of vitals_accum.h; of its ReLU, what is not 0 or less and
- * its squares go to sixteen lanes each, so either of the two may be read for it. The value's
- * l1 is twice the ReLU's sum less its own sum. Blocks whose sums do not suffice (see
- * sonde__vitals_is_plain; and a value with zeros) are measured like any array in memory.
- * So every instruction set gives the same bits.
+ * Order of things. Elements are taken as they lie, in blocks of RELU_BLOCK and in
+ * vectors of
+ * 16. The sum of the value is that of vitals_accum.h; of its ReLU, what is not 0 or less
+ * and its squares go to sixteen lanes each, so either of the two may be read for it. The
+ * value's l1 is twice the ReLU's sum less its own sum. Blocks whose sums do not suffice
+ * (see sonde__vitals_is_plain; and a value with zeros) are measured like any array in
+ * memory. So every instruction set gives the same bits.
  */
 #ifndef SONDE_NN_KERNELS_RELU_VITALS_H
 #define SONDE_NN_KERNELS_RELU_VITALS_H
@@ -142,8 +143,9 @@ VEC_INLINE void relu_acc_positive(__m256d sum[4], __m256d sumsq[4], int q, __m12
     sumsq[q] = _mm256_fmadd_pd(x, x, sumsq[q]);
 }
 
-/* All vectors of n elements: in three goes, for sixteen registers do not hold all that is
- * added up. What a go came to is put away in memory, lest the compiler do it in the loop. */
+/* All vectors of n elements: in three goes, for sixteen registers do not hold all that
+ * is added up. What a go came to is put away in memory, lest the compiler do it in the
+ * loop. */
 static inline void relu_acc_vectors(relu_acc *a, const float *p, size_t n)
 {
     sonde__vacc pre = a->pre;

@@ -24,8 +24,8 @@ typedef struct sgd_rule {
     bool has_v, first, nesterov;
 } sgd_rule;
 
-/* Where one stretch of the arrays lies; v may be NULL if the rule has none. *bad is set to 1
- * if g holds NaN or infinities; NULL: not wanted. */
+/* Where one stretch of the arrays lies; v may be NULL if the rule has none. *bad is set
+ * to 1 if g holds NaN or infinities; NULL: not wanted. */
 typedef struct sgd_arrays {
     const float *w, *g, *v;
     float *w_out, *v_out;
@@ -207,9 +207,9 @@ VEC_INLINE void sgd_step(const sgd_rule *rule, const sgd_arrays *at, int64_t i)
 }
 
 /* One block updated by momentum, its sums taken in the same loop: the update waits for
- * memory, the sums for arithmetic. They read what was stored a few vectors ago: taken from
- * registers, they would wait for the update as well, which costs a third more. sums: of w,
- * g and v. */
+ * memory, the sums for arithmetic. They read what was stored a few vectors ago: taken
+ * from registers, they would wait for the update as well, which costs a third more.
+ * sums: of w, g and v. */
 VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
                                const sgd_arrays *arrays, int64_t n,
                                sonde__vitals_sums sums[3])

@@ -2,8 +2,8 @@
  * softmax_batch_kernels.c - softmax and log-softmax over LANES along the first axis, the
  * batch, and their gradients. Equations: softmax_kernels.h.
  *
- * A line of the axis is one column of every sample block: whole blocks are added up lane by
- * lane, then the lanes in their order, then the valid lanes of the last block.
+ * A line of the axis is one column of every sample block: whole blocks are added up lane
+ * by lane, then the lanes in their order, then the valid lanes of the last block.
  */
 #include "base/isa.h"
 #include "nn/kernels/fast.h"

@@ -276,8 +276,8 @@ VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
     }
 }
 
-/* Whether C holds NaN or infinities. Columns beyond its last are sums of products with 0: they
- * are bad only where others are. */
+/* Whether C holds NaN or infinities. Columns beyond its last are sums of products with
+ * 0: they are bad only where others are. */
 VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_ROWS][2])
 {
     vf seen = {0};

@@ -106,7 +106,8 @@ VEC_INLINE vf vf_select(vi mask, vf a, vf b)
     return (vf)(((vi)a & mask) | ((vi)b & ~mask));
 }
 
-/* seen, and bits where an element of a is NaN or infinite: a - a is +0 where it is finite. */
+/* seen, and bits where an element of a is NaN or infinite: a - a is +0 where it is
+ * finite. */
 VEC_INLINE vf vf_see_bad(vf seen, vf a)
 {
     return (vf)((vi)seen | (vi)(a - a));

@@ -1,12 +1,13 @@
 /*
- * layer_row.h - layers as rows: what sonde_nn_layer, job files and the page of layers read.
+ * layer_row.h - layers as rows: what sonde_nn_layer, job files and the page of layers
+ * read.
  *
  * A file in src/nn/ops that defines
  *
  *     const sonde__op_layer sonde__layer_<name> = {
  *
- * adds a layer; the build finds it. The row has the layer's keys and where their values go
- * in the attrs of its op; nothing else names the layer.
+ * adds a layer; the build finds it. The row has the layer's keys and where their values
+ * go in the attrs of its op; nothing else names the layer.
  */
 #ifndef SONDE_NN_OPS_LAYER_ROW_H
 #define SONDE_NN_OPS_LAYER_ROW_H
@@ -54,9 +55,9 @@ typedef struct sonde__op_layer {
     int inputs; /* that the caller gives */
     sonde__op_field fields[SONDE__MAX_FIELDS];
     const char *help; /* for the page: an equation */
-    /* The tensors of the layer, which follow its inputs; returns their count. x: the shape
-     * of the first input. A shape that cannot be: 0 of them, and the shape rule fails.
-     * NULL: none. */
+    /* The tensors of the layer, which follow its inputs; returns their count. x: the
+     * shape of the first input. A shape that cannot be: 0 of them, and the shape rule
+     * fails. NULL: none. */
     int (*params)(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                   sonde__op_param params[SONDE__MAX_PARAMS]);
     /* The op makes one loss an element; attrs.reduction says what becomes of them. */

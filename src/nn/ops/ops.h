@@ -103,13 +103,13 @@ typedef struct sonde__op_call {
     const float
         *live; /* numbers that change between calls (learning rate ...), or NULL */
     const sonde__op_draw *draw; /* NULL: as in inference */
-    /* Receives the vital signs of an operand that the kernel reads or writes anyway; NULL:
-     * not wanted. Set only where sonde__op_tells_in or sonde__op_tells_out is true; parts is 1
-     * then, unless the kernel has finish. */
+    /* Receives the vital signs of an operand that the kernel reads or writes anyway;
+     * NULL: not wanted. Set only where sonde__op_tells_in or sonde__op_tells_out is
+     * true; parts is 1 then, unless the kernel has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
-    /* Updates: each part reports 1 if its share of the gradient has NaN or infinities, else
-     * 0; NULL: not wanted. */
+    /* Updates: each part reports 1 if its share of the gradient has NaN or infinities,
+     * else 0; NULL: not wanted. */
     uint8_t *bad;
 } sonde__op_call;
 
@@ -136,8 +136,8 @@ typedef struct sonde__op_kernel {
     size_t (*scratch)(const sonde__op_call *call, int parts); /* bytes; NULL: none */
     /* The number of parts worth dividing the call into, at most max; NULL: 1. */
     int (*parts)(const sonde__op_call *call, int max);
-    /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output is
-     * kept: see operand_vitals.h for the order of sums. */
+    /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output
+     * is kept: see operand_vitals.h for the order of sums. */
     unsigned vitals_in, vitals_out;
     unsigned (*tells)(
         const sonde__op_call *call); /* more bits of vitals_out, by shapes */
@@ -147,8 +147,8 @@ typedef struct sonde__op_kernel {
      * wanted; NULL: vital signs need parts to be 1. */
     void (*finish)(const sonde__op_call *call, int parts);
     /* An update that computes its gradient itself: fills the wanted vital signs of the
-     * gradient, after run and in one thread, and changes nothing else. NULL: the gradient is
-     * an input. */
+     * gradient, after run and in one thread, and changes nothing else. NULL: the
+     * gradient is an input. */
     void (*again)(const sonde__op_call *call);
 } sonde__op_kernel;
 
@@ -203,8 +203,8 @@ struct sonde__op_kind {
     sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);
     /* NULL: not differentiable (gradient ops, updates). */
     void (*gradient)(const sonde__op_gradient_context *context);
-    /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and accepts
-     * everything that infer accepted. */
+    /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
+     * accepts everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);
     unsigned optional_out; /* bit i: output i may be left out (data NULL) if unneeded */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */

@@ -1,14 +1,16 @@
 /*
- * pair.c - functions of two values: a table of arithmetic with broadcasting and of losses.
+ * pair.c - functions of two values: a table of arithmetic with broadcasting and of
+ * losses.
  *
- * A row is one line: SONDE__PAIRWISE(name, Op, help, y, dy/da, dy/db, loss, keys ...). It makes
- * the op, one gradient of each input, and the layer of that name. y and the slopes are
- * expressions in a and b, and in A and B, the first two numbers of the layer. A loss
- * takes inputs of one shape, and its layer returns their mean, their sum, or all of them.
+ * A row is one line: SONDE__PAIRWISE(name, Op, help, y, dy/da, dy/db, loss, keys ...).
+ * It makes the op, one gradient of each input, and the layer of that name. y and the
+ * slopes are expressions in a and b, and in A and B, the first two numbers of the layer.
+ * A loss takes inputs of one shape, and its layer returns their mean, their sum, or all
+ * of them.
  *
  * Arithmetic broadcasts as PyTorch does; a gradient is summed over the dimensions in
- * which its input was broadcast. A loss refuses other shapes: a target of shape (N) beside
- * (N, 1) would compare all with all.
+ * which its input was broadcast. A loss refuses other shapes: a target of shape (N)
+ * beside (N, 1) would compare all with all.
  *
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's.
  *

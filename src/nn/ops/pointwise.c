@@ -1,10 +1,10 @@
 /*
  * pointwise.c - functions of one value: a table of activations and of arithmetic.
  *
- * A row is one line: SONDE__POINTWISE(name, Op, help, y, dy/dx, keys ...). It makes the op, its
- * gradient (dx = dy dy/dx, from x), and the layer of that name. Both are expressions in x;
- * A and B are the first two numbers of the layer, in the order of its keys, and WORD is its
- * choice.
+ * A row is one line: SONDE__POINTWISE(name, Op, help, y, dy/dx, keys ...). It makes the
+ * op, its gradient (dx = dy dy/dx, from x), and the layer of that name. Both are
+ * expressions in x; A and B are the first two numbers of the layer, in the order of its
+ * keys, and WORD is its choice.
  *
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's: a
  * comparison that is false for NaN decides which branch NaN takes.

@@ -8,8 +8,8 @@
  *              y = (x - mean) rstd weight + bias
  *   RmsNorm    rstd = 1 / sqrt(sum x^2 / D + eps), y = x rstd weight
  *
- * as torch.nn.functional.layer_norm and rms_norm; weight and bias may be missing. With z =
- * (x - mean) rstd and h = dy weight, the gradient is
+ * as torch.nn.functional.layer_norm and rms_norm; weight and bias may be missing. With z
+ * = (x - mean) rstd and h = dy weight, the gradient is
  *
  *   dweight = sum over rows of dy z, dbias = sum over rows of dy
  *   dx = rstd (h - sum h / D - z sum (h z) / D), for RmsNorm without sum h / D

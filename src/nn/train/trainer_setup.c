@@ -327,9 +327,9 @@ sonde_err sonde__train_make_evaluator(sonde_nn_trainer *trainer,
                                                    most, &options, out, diag);
 }
 
-/* Call after compiling the training session: some names that a hook may select exist only
- * there. Without evaluations between epochs, makes the final one, so that its mistakes are
- * found before the first step. */
+/* Call after compiling the training session: some names that a hook may select exist
+ * only there. Without evaluations between epochs, makes the final one, so that its
+ * mistakes are found before the first step. */
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const bool between = trainer->eval_every > 0;

@@ -78,8 +78,8 @@ static inline bool sonde__builtin_is_input(const sonde_tensor_info *info, uint32
            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype);
 }
 
-/* Whether a tensor may hold -Inf on purpose: a mask of attention, scores that are masked, a
- * logarithm of 0. */
+/* Whether a tensor may hold -Inf on purpose: a mask of attention, scores that are
+ * masked, a logarithm of 0. */
 static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
 {
     return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
@@ -140,8 +140,8 @@ typedef enum sonde__builtin_loss {
     SONDE__LOSS_WHOLE, /* the only loss of the run, or the total of others by its name */
     SONDE__LOSS_PART   /* one of several */
 } sonde__builtin_loss;
-/* Losses whose names begin with val, eval or test are not counted. Cost: one pass over the
- * catalogue. */
+/* Losses whose names begin with val, eval or test are not counted. Cost: one pass over
+ * the catalogue. */
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id);
 
 /* --- rules of smdebug --------------------------------------------------------------- */
@@ -155,8 +155,8 @@ sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t
  * which smdebug has, and none of `ours`; both are comma-separated names. */
 bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
                                const char *ours);
-/* For bind: true if the trial has vital signs of the tensor, with elements that are not 0,
- * from before the first step that is judged. */
+/* For bind: true if the trial has vital signs of the tensor, with elements that are not
+ * 0, from before the first step that is judged. */
 bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
 
 /* --- while judging ------------------------------------------------------------------ */

@@ -2,7 +2,8 @@
  * Confusion - classes are confused with each other.
  *
  * c[i][j] counts the samples of class j that are predicted as class i, over all steps of
- * evaluation, or over all steps of a program without modes. At the end of the run, fires when
+ * evaluation, or over all steps of a program without modes. At the end of the run, fires
+ * when
  *     c[i][i] / sum_j c[j][j] < min_diag / classes    for a class i, or
  *     c[j][i] / sum_j c[j][i] > max_off_diag          for classes i and j.
  *

@@ -3,11 +3,11 @@
  *
  * Fires when an input is the same, bit for bit, as at the previous training step (not at
  * earlier ones: a few batches in a fixed order recur), or as on another replica at the
- * same step. Inputs that have never changed are ignored: training on one batch, or with a
- * constant input, is intended. Inputs of fewer than 32 elements and of bools are ignored
- * too: they can be equal by chance. So can integers, such as positions: they count only
- * where every input of the step that has ever changed is the same. Evidence: hashes of inputs, else their
- * vital signs.
+ * same step. Inputs that have never changed are ignored: training on one batch, or with
+ * a constant input, is intended. Inputs of fewer than 32 elements and of bools are
+ * ignored too: they can be equal by chance. So can integers, such as positions: they
+ * count only where every input of the step that has ever changed is the same. Evidence:
+ * hashes of inputs, else their vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -79,8 +79,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                 : SONDE_RULE_IGNORE;
 }
 
-/* The learning rate of plain SGD by the change of a parameter. A gradient may sum to 0, as
- * that of the last layer of a classifier does: then a lower bound. */
+/* The learning rate of plain SGD by the change of a parameter. A gradient may sum to 0,
+ * as that of the last layer of a classifier does: then a lower bound. */
 static double rate_of(const sonde_vitals *now, const sonde_vitals *before,
                       const sonde_vitals *g)
 {

@@ -2,9 +2,9 @@
  * InputRange - an input does not look normalised.
  *
  * Fires when a floating-point input has a root mean square above `threshold` at
- * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised ones
- * about 1. Inputs whose names say that they are targets, labels or rewards are not judged.
- * Evidence: vital signs of inputs.
+ * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised
+ * ones about 1. Inputs whose names say that they are targets, labels or rewards are not
+ * judged. Evidence: vital signs of inputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

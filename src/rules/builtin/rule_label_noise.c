@@ -212,8 +212,8 @@ static double samples_so_far(sonde_rule_run *run)
     return state->label_steps > 0 ? all / (double)state->label_steps * steps : 0.0;
 }
 
-/* Whether the loss is at the entropy of labels, or at the variance of numbers: inputs tell
- * nothing. Stores that level. */
+/* Whether the loss is at the entropy of labels, or at the variance of numbers: inputs
+ * tell nothing. Stores that level. */
 static bool knows_nothing(const noise *state, double mean, double error, double *level)
 {
     const double h = entropy(state);

@@ -18,8 +18,8 @@
  *
  * A loss that never falls below its first window is flat: see judge_flat.
  *
- * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false, the
- * tensors that collection_names and tensor_regex select. Evidence: vital signs.
+ * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false,
+ * the tensors that collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

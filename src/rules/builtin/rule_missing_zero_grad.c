@@ -19,9 +19,9 @@
  *              gradient that grows by a factor, as when it leaves a plateau, has an f
  *              that grows by the same factor.
  * Gradients of smooth losses do all this for some steps. So the rule fires at once only
- * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the largest
- * before: sums leave the range of gradients quickly. Else it has to hold at OFTEN of the
- * last WINDOW steps.
+ * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the
+ * largest before: sums leave the range of gradients quickly. Else it has to hold at
+ * OFTEN of the last WINDOW steps.
  *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,

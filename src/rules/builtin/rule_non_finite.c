@@ -4,11 +4,12 @@
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
  * parameters last, because their value at a step is the one after its update. -Inf in an
  * activation, an input or a buffer counts only if another tensor of the step is bad,
- * because masks and log-probabilities use it. Then it does not count in a tensor that had
- * -Inf at a good step, nor if an input or a buffer of the step has it: there it is intended, and the finding names
- * the tensor that went wrong because of it (for example a row that is entirely masked).
- * There is one finding for each tensor that was the first of a step; bad steps that
- * follow without a good one in between belong to it. Evidence: vital signs.
+ * because masks and log-probabilities use it. Then it does not count in a tensor that
+ * had -Inf at a good step, nor if an input or a buffer of the step has it: there it is
+ * intended, and the finding names the tensor that went wrong because of it (for example
+ * a row that is entirely masked). There is one finding for each tensor that was the
+ * first of a step; bad steps that follow without a good one in between belong to it.
+ * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
