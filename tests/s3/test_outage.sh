@@ -4,6 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 export SONDE_S3_LONGEST_WAIT=0.3
 printf 'segment_seconds: 0.2\nevery: 1\n' >fast.yaml
+printf 'segment_seconds: 0.2\nevery: 1\nwait_seconds: 0.2\n' >impatient.yaml
 
 # Ends an outage some time after it was noticed.
 end_outage() { # MATCH SECONDS
@@ -33,7 +34,7 @@ grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$er
 fault outage 'PUT%20runs/b/w0000' 1
 : >"$err"
 end_outage 'PUT%20runs/b/w0000' 1 &
-SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config fast.yaml --epochs 12
+SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 12
 wait $!
 grep -q 'records were lost to a full ring, [1-9][0-9]* to a full disk' "$err" || fail "no loss: $(cat "$err")"
 lost=$(sed -n 's/.*full ring, \([0-9]*\) to a full disk.*/\1/p' "$err")

@@ -73,7 +73,7 @@ static const char *optimizer_name(const sonde_nn_session *session)
 sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *path,
                                 sonde_diag *diag)
 {
-    const sonde_nn_options *options = &session->options;
+    const sonde_nn_options *options = NULL;
     char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
     const sonde_metadata metadata[] = {{"format", "pt"},
                                        {"sonde.step", step},
@@ -94,6 +94,7 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     if (err != SONDE_OK) {
         return err;
     }
+    options = &session->options;
     (void)snprintf(step, sizeof step, "%" PRId64, session->step);
     (void)snprintf(batch, sizeof batch, "%" PRId64, session->program.batch_size);
     (void)snprintf(iterations, sizeof iterations, "%d", options->device_iterations);
