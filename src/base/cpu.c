@@ -144,14 +144,15 @@ int sonde__cpu_quota(const char *mount, const char *group)
     if (snprintf(folder, sizeof folder, "%s%s", mount, group) >= (int)sizeof folder) {
         return 0;
     }
-    for (char *end = folder + strlen(folder);; *end = '\0') {
+    for (;;) {
         const int quota = folder_quota(folder);
+        char *end = strrchr(folder, '/');
 
         least = quota > 0 && (least == 0 || quota < least) ? quota : least;
-        end = strrchr(folder, '/');
         if (strlen(folder) <= root || end == NULL || end < folder + root) {
             return least;
         }
+        *end = '\0';
     }
 }
 

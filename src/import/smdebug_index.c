@@ -278,12 +278,12 @@ static const char *base_of(const char *name, int8_t *reduction)
     if (strncmp(name, REDUCTIONS, sizeof REDUCTIONS - 1) != 0) {
         return NULL;
     }
-    for (int8_t i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
+    for (int i = 0; i < SONDE__IMPORT_REDUCTIONS; i++) {
         const size_t length = strlen(sonde__import_reductions[i]);
 
         if (strncmp(rest, sonde__import_reductions[i], length) == 0 &&
             rest[length] == '/' && rest[length + 1] != '\0') {
-            *reduction = i;
+            *reduction = (int8_t)i;
             return rest + length + 1;
         }
     }

@@ -310,7 +310,7 @@ static const char *after_prefix(const char *name)
 static sonde_role gradient_role(const name_parts *parts)
 {
     const char *rest = after_prefix(parts->whole);
-    name_parts inner;
+    name_parts inner = {.whole = ""};
 
     if (rest == NULL || *rest == '\0') {
         return SONDE_ROLE_GRADIENT;
@@ -329,7 +329,7 @@ static sonde_role gradient_role(const name_parts *parts)
 sonde_role sonde__observe_role_by_name(const char *name, sonde_dtype dtype)
 {
     const bool is_float = sonde_dtype_is_float(dtype);
-    name_parts parts;
+    name_parts parts = {.whole = ""};
     sonde_role role = SONDE_ROLE_OTHER;
 
     take_apart(name, &parts);

@@ -89,7 +89,7 @@ static sonde_err forward_infer(sonde__op_call *call, const sonde__op_attrs *attr
     sonde__op_shape row, lead;
 
     SONDE__TRY(expect_rows(&call->in[0].shape, attrs, &row, &lead, diag));
-    for (int i = 1; i < call->in_count; i++) {
+    for (int i = 1; i < call->in_count && i < 3; i++) {
         SONDE__TRY(sonde__op_expect_shape(&call->in[i].shape, &row, names[i], diag));
     }
     call->out[0].shape = call->in[0].shape;

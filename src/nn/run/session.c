@@ -103,7 +103,7 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
             return err;
         }
     }
-    for (size_t i = 0; i < session->plan.target_count; i++) {
+    for (size_t i = 0; inputs != NULL && i < session->plan.target_count; i++) {
         const sonde__plan_target *target = &session->plan.targets[i];
 
         err = check_targets(session, target, &inputs[target->input], diag);
@@ -253,7 +253,8 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
         return err;
     }
     for (size_t i = 0; i < session->anchor_count; i++) {
-        if (strcmp(session->anchor_requests[i].user_name, user_name) == 0) {
+        if (user_name != NULL &&
+            strcmp(session->anchor_requests[i].user_name, user_name) == 0) {
             return sonde__fail(diag, SONDE_EEXIST, user_name, "a name of its own",
                                "an anchor has this name already");
         }
