@@ -23,7 +23,7 @@ class Finding(NamedTuple):
     threshold: float
     message: str
     advice: str
-    id: str  # the same whoever judges the run, and when
+    id: str  # depends on rule, tensor and first step alone
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""

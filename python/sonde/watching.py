@@ -355,7 +355,7 @@ def _needs_unwrapping(tensor: Any) -> bool:
 
 
 def _unwrap(tensor: Any) -> Any:
-    """What C can read of a tensor that has no memory as it is; None: nothing."""
+    """A tensor in host memory for one that C cannot read directly; None: there is none."""
     local = getattr(tensor, "_local_tensor", None)  # the shard of a distributed tensor
     if local is not None:
         return local.detach()
@@ -435,7 +435,7 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
     on_finding  "log" prints it, "raise" also raises FindingError for an error, a function is
                 called with it; None
     scaler      the GradScaler: steps that it skips end too
-    resume      the id of the run in the folder, or "any", to go on with
+    resume      the id of the run in the folder to continue, or "any"
     rank, world this process among several; default: as torchrun says
 
     Weights are bit-identical with and without. BadValueError, StateError: before the first

@@ -61,6 +61,29 @@ static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry,
     return SONDE_OK;
 }
 
+/* The keys of a window that moves over images. */
+static sonde_err read_window(const job_builder *b, const sonde__yaml *entry,
+                             int64_t kernel[2], int64_t stride[2], int64_t padding[2],
+                             int64_t dilation[2])
+{
+    const struct {
+        const char *key;
+        int64_t *pair;
+    } keys[] = {{"kernel", kernel},
+                {"stride", stride},
+                {"padding", padding},
+                {"dilation", dilation}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(keys); i++) {
+        const sonde_err err = read_pair(b, entry, keys[i].key, keys[i].pair);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const char *name,
                               const sonde_nn_value *in, sonde_nn_value *out)
 {
@@ -71,19 +94,8 @@ static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const ch
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_pair(b, entry, "kernel", options.kernel);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "stride", options.stride);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "padding", options.padding);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "dilation", options.dilation);
+    err = read_window(b, entry, options.kernel, options.stride, options.padding,
+                      options.dilation);
     if (err != SONDE_OK) {
         return err;
     }
@@ -149,20 +161,9 @@ static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
                                   sonde_nn_value *out)
 {
     sonde_nn_pool2d_options options = {0};
-    sonde_err err = read_pair(b, entry, "kernel", options.kernel);
+    const sonde_err err = read_window(b, entry, options.kernel, options.stride,
+                                      options.padding, options.dilation);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "stride", options.stride);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "padding", options.padding);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_pair(b, entry, "dilation", options.dilation);
     if (err != SONDE_OK) {
         return err;
     }

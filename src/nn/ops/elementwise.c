@@ -42,6 +42,26 @@ int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shap
     return at;
 }
 
+sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_shape *b,
+                                     sonde__op_shape *y, sonde_diag *diag)
+{
+    char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
+
+    for (int i = 1; i <= y->rank; i++) { /* from the end */
+        const int64_t in_a = i <= a->rank ? a->dim[a->rank - i] : 1;
+        const int64_t in_b = i <= b->rank ? b->dim[b->rank - i] : 1;
+
+        y->dim[y->rank - i] = in_a == 1 ? in_b : in_a;
+    }
+    if (!sonde__op_broadcasts_to(a, y) || !sonde__op_broadcasts_to(b, y)) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL,
+                           "dims of 1 or alike, aligned at the end", "%s with %s",
+                           sonde__op_shape_text(a, text_a),
+                           sonde__op_shape_text(b, text_b));
+    }
+    return SONDE_OK;
+}
+
 /* --- add, mul ----------------------------------------------------------------------- */
 
 static sonde_err binary_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -53,20 +73,7 @@ static sonde_err binary_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     (void)attrs;
     SONDE__TRY(sonde__op_expect_float(a, "first operand", diag));
     SONDE__TRY(sonde__op_expect_dtype(b, a->dtype, "second operand", diag));
-    for (int i = 1; i <= y.rank; i++) { /* from the end */
-        const int64_t in_a = i <= a->rank ? a->dim[a->rank - i] : 1;
-        const int64_t in_b = i <= b->rank ? b->dim[b->rank - i] : 1;
-
-        y.dim[y.rank - i] = in_a == 1 ? in_b : in_a;
-    }
-    if (!sonde__op_broadcasts_to(a, &y) || !sonde__op_broadcasts_to(b, &y)) {
-        char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
-
-        return sonde__fail(diag, SONDE_ESHAPE, NULL,
-                           "dims of 1 or alike, aligned at the end", "%s with %s",
-                           sonde__op_shape_text(a, text_a),
-                           sonde__op_shape_text(b, text_b));
-    }
+    SONDE__TRY(sonde__op_expect_broadcast(a, b, &y, diag));
     SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
     call->out[0].shape = y;
     return SONDE_OK;

@@ -37,20 +37,7 @@ static sonde_err pair_infer(sonde__op_call *call, int first, bool alike, sonde_d
     if (alike) {
         SONDE__TRY(sonde__op_expect_shape(b, a, "target", diag));
     }
-    for (int i = 1; i <= y.rank; i++) { /* from the end */
-        const int64_t in_a = i <= a->rank ? a->dim[a->rank - i] : 1;
-        const int64_t in_b = i <= b->rank ? b->dim[b->rank - i] : 1;
-
-        y.dim[y.rank - i] = in_a == 1 ? in_b : in_a;
-    }
-    if (!sonde__op_broadcasts_to(a, &y) || !sonde__op_broadcasts_to(b, &y)) {
-        char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
-
-        return sonde__fail(diag, SONDE_ESHAPE, NULL,
-                           "dims of 1 or alike, aligned at the end", "%s with %s",
-                           sonde__op_shape_text(a, text_a),
-                           sonde__op_shape_text(b, text_b));
-    }
+    SONDE__TRY(sonde__op_expect_broadcast(a, b, &y, diag));
     SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
     if (first == 1) {
         SONDE__TRY(
