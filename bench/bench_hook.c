@@ -51,7 +51,10 @@ static void forget(void)
 static void make(bench *out, const char *folder, const char *name, int64_t every,
                  const char *when_nan, uint32_t stats)
 {
-    const sonde_hook_options options = {.record = {.path = out->path}, .no_vitals = true};
+    const sonde_hook_options options = {
+        .size = sizeof options,
+        .record = SONDE_OPTIONS(sonde_recorder, .path = out->path),
+        .no_vitals = true};
     const sonde_reduction_config reductions = {.stats = stats};
     sonde_save_config config = sonde_save_config_unset();
 
@@ -64,9 +67,9 @@ static void make(bench *out, const char *folder, const char *name, int64_t every
     if (stats != 0) {
         bench_check(sonde_hook_reduce(out->hook, NULL, &reductions, &diag), &diag);
     }
-    bench_check(
-        sonde_watch_create(&(sonde_watch_options){.hook = out->hook}, &out->watch, &diag),
-        &diag);
+    bench_check(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = out->hook),
+                                   &out->watch, &diag),
+                &diag);
     for (int i = 0; i < TENSORS; i++) {
         char text[32];
         sonde_tensor_info info = {.name = text,

@@ -131,12 +131,11 @@ static sonde_recorder *start(const char *path, const sonde_catalogue *catalogue)
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
 
-    bench_check(sonde_recorder_create(
-                    &(sonde_recorder_options){.path = path,
-                                              .ring_bytes = 1024 * 1024,
-                                              .segment_bytes = 64 * 1024,
-                                              .when_full = SONDE_WHEN_FULL_WAIT},
-                    catalogue, &recorder, &diag),
+    bench_check(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                    .ring_bytes = 1024 * 1024,
+                                                    .segment_bytes = 64 * 1024,
+                                                    .when_full = SONDE_WHEN_FULL_WAIT),
+                                      catalogue, &recorder, &diag),
                 &diag);
     return recorder;
 }

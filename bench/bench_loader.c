@@ -86,7 +86,8 @@ static double run(const sonde_nn_dataset *set, int64_t batch, int workers, int e
     const float half = 0.5f;
     const sonde_nn_transform list[] = {sonde_nn_to_float(),
                                        sonde_nn_normalise(1, &half, &half)};
-    const sonde_nn_loader_options options = {.batch = batch,
+    const sonde_nn_loader_options options = {.size = sizeof options,
+                                             .batch = batch,
                                              .shuffle = true,
                                              .workers = workers,
                                              .transforms = list,

@@ -69,7 +69,8 @@ typedef struct bench_recorder {
 
 static void make(bench_recorder *b, size_t bytes, size_t ring)
 {
-    const sonde_recorder_options options = {.path = run, .ring_bytes = ring};
+    const sonde_recorder_options options = {
+        .size = sizeof options, .path = run, .ring_bytes = ring};
     sonde_tensor_info info = {.name = "layer1.weight",
                               .dtype = SONDE_F32,
                               .rank = 1,

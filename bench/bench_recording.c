@@ -111,8 +111,10 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
                         sonde_observer *observer, sonde_diag *diag)
 {
     bench *b = user;
-    const sonde_recorder_options options = {
-        .path = b->run, .ring_bytes = RING, .when_full = SONDE_WHEN_FULL_WAIT};
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = b->run,
+                                            .ring_bytes = RING,
+                                            .when_full = SONDE_WHEN_FULL_WAIT};
     sonde_selector *what = NULL;
     sonde_tap tap = {.how = b->mode.how};
     sonde_err err = sonde_recorder_create(&options, catalogue, &b->recorder, diag);

@@ -216,8 +216,8 @@ static void declare(sonde_catalogue *catalogue, int i)
 
 static void record(const char *path)
 {
-    const sonde_recorder_options options = {.path = path,
-                                            .when_full = SONDE_WHEN_FULL_WAIT};
+    const sonde_recorder_options options = {
+        .size = sizeof options, .path = path, .when_full = SONDE_WHEN_FULL_WAIT};
     sonde_catalogue *catalogue = NULL;
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
@@ -308,7 +308,7 @@ static void follow(const char *path, int to)
  * millisecond; the fault is at another one in each round. */
 static double live_once(const char *path, int round)
 {
-    const sonde_recorder_options options = {.path = path};
+    const sonde_recorder_options options = {.size = sizeof options, .path = path};
     const int64_t shape[2] = {8, 8};
     float values[64] = {0};
     const sonde_view view = sonde_view_of(SONDE_F32, 2, shape, values);

@@ -96,7 +96,8 @@ static sonde_catalogue *make_catalogue(int64_t count)
 /* Steps of TENSORS raw values of count elements each, or of their vital signs. */
 static void write_run(const char *name, int64_t steps, int64_t count, bool raw)
 {
-    sonde_recorder_options options = {.path = run_path(name),
+    sonde_recorder_options options = {.size = sizeof options,
+                                      .path = run_path(name),
                                       .when_full = SONDE_WHEN_FULL_WAIT};
     sonde_catalogue *catalogue = make_catalogue(count);
     sonde_recorder *recorder = NULL;
@@ -233,8 +234,8 @@ static void of_walking(sonde_trial *trial, unsigned how, const char *what, doubl
     sonde_diag diag = {0};
 
     for (int run = 0; run < 3; run++) {
-        const sonde_trial_cursor_options options = {.how = how,
-                                                    .mode = SONDE_MODE_GLOBAL};
+        const sonde_trial_cursor_options options = {
+            .size = sizeof options, .how = how, .mode = SONDE_MODE_GLOBAL};
         sonde_trial_cursor *cursor = NULL;
         sonde_trial_record record;
         double seconds = -sonde__now(), count = 0.0;
@@ -272,7 +273,8 @@ static int evict_entry(const char *path, const struct stat *about, int type,
 static void of_cold_walk(const char *name, size_t tensors, size_t ahead, const char *what)
 {
     static const uint32_t one[] = {3};
-    const sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL,
+    const sonde_trial_cursor_options options = {.size = sizeof options,
+                                                .mode = SONDE_MODE_GLOBAL,
                                                 .ids = tensors == 1 ? one : NULL,
                                                 .id_count = tensors,
                                                 .ahead = ahead};

@@ -89,9 +89,12 @@ static void step(sonde_watch *watch)
 static double measure(const char *folder, kind load, bool scalars)
 {
     char path[512], command[600];
-    const sonde_hook_options options = {.record = {.path = path}, .vitals_every = 1};
+    const sonde_hook_options options = {.size = sizeof options,
+                                        .record =
+                                            SONDE_OPTIONS(sonde_recorder, .path = path),
+                                        .vitals_every = 1};
     sonde_save_config never = sonde_save_config_unset();
-    sonde_watch_options watched = {0};
+    sonde_watch_options watched = {.size = sizeof watched};
     sonde_watch *watch = NULL;
     double ns[BURSTS];
     counter seen;

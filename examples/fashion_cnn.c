@@ -34,19 +34,19 @@ static sonde_nn_model *build_model(void)
     sonde_nn_value labels = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){BATCH});
 
     x = sonde_nn_conv2d(model, "conv1", x,
-                        &(sonde_nn_conv2d_options){.out = 5, .kernel = {3, 3}});
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 5, .kernel = {3, 3}));
     x = sonde_nn_relu(model, "relu", x);
     x = sonde_nn_max_pool2d(model, "pool", x,
-                            &(sonde_nn_pool2d_options){.kernel = {2, 2}});
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
     x = sonde_nn_conv2d(model, "conv2", x,
-                        &(sonde_nn_conv2d_options){.out = 12, .kernel = {5, 5}});
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 12, .kernel = {5, 5}));
     x = sonde_nn_relu(model, "relu", x);
     x = sonde_nn_group_norm(model, "norm", x,
-                            &(sonde_nn_group_norm_options){.groups = 3});
+                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 3));
     x = sonde_nn_flatten(model, NULL, x, 1);
-    x = sonde_nn_linear(model, "fc1", x, &(sonde_nn_linear_options){.out = 100});
+    x = sonde_nn_linear(model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 100));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc2", x, &(sonde_nn_linear_options){.out = 10});
+    x = sonde_nn_linear(model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
     x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));
@@ -61,14 +61,11 @@ static sonde_nn_loader *load(const sonde_nn_dataset *set, int64_t batch, bool sh
                                              sonde_nn_normalise(1, &half, &half)};
     sonde_nn_loader *loader = NULL;
 
-    TRY(sonde_nn_loader_create(set,
-                               &(sonde_nn_loader_options){.batch = batch,
-                                                          .shuffle = shuffle,
-                                                          .seed = SEED,
-                                                          .workers = 1,
-                                                          .transforms = transforms,
-                                                          .transform_count = 2},
-                               &loader, &diag));
+    TRY(sonde_nn_loader_create(
+        set,
+        SONDE_OPTIONS(sonde_nn_loader, .batch = batch, .shuffle = shuffle, .seed = SEED,
+                      .workers = 1, .transforms = transforms, .transform_count = 2),
+        &loader, &diag));
     return loader;
 }
 
@@ -116,7 +113,8 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
     sonde_nn_loader *loader = load(training, BATCH, true);
     sonde_nn_loader *test_loader = load(test, EVAL_BATCH, false);
     const sonde_nn_feed feed = sonde_nn_loader_feed(loader);
-    sonde_nn_trainer_options options = {.events = {.user = (void *)(uintptr_t)classes,
+    sonde_nn_trainer_options options = {.size = sizeof options,
+                                        .events = {.user = (void *)(uintptr_t)classes,
                                                    .epoch_end = print_epoch,
                                                    .scored = draw_score},
                                         .optimizer = sonde_nn_optimizer_sgd(0.001F, 0.9F),
@@ -124,7 +122,6 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
                                         .test = test_loader};
     sonde_nn_trainer *trainer = NULL;
 
-    sonde_nn_options_init(&options.session);
     TRY(sonde_nn_trainer_create(model, &feed, &options, &trainer, &diag));
     TRY(sonde_nn_trainer_run(trainer, &diag));
     TRY(sonde_nn_model_save(model, "classifier.safetensors", &diag));
@@ -153,9 +150,9 @@ static void predict(const char *path)
     TRY(sonde_nn_dataset_open_image(path, &image, &diag));
     TRY(sonde_nn_dataset_get(image, 0, NULL, &before, &diag));
     TRY(sonde_nn_loader_create(image,
-                               &(sonde_nn_loader_options){.batch = 1,
-                                                          .transforms = transforms,
-                                                          .transform_count = 5},
+                               SONDE_OPTIONS(sonde_nn_loader, .batch = 1,
+                                             .transforms = transforms,
+                                             .transform_count = 5),
                                &loader, &diag));
     TRY(sonde_nn_loader_next(loader, &after, &diag));
 

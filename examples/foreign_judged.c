@@ -52,7 +52,9 @@ int main(int argc, char **argv)
 {
     const float rate = argc > 2 ? strtof(argv[2], NULL) : 0.1F;
     const sonde_hook_options options = {
-        .record = {.path = argc > 1 ? argv[1] : "judged-run", .program = "judged"}};
+        .size = sizeof options,
+        .record = SONDE_OPTIONS(sonde_recorder, .path = argc > 1 ? argv[1] : "judged-run",
+                                .program = "judged")};
     const sonde_tensor_info tensors[] = {
         {.name = "line.weight",
          .dtype = SONDE_F32,
@@ -77,7 +79,7 @@ int main(int argc, char **argv)
         {.name = "loss", .dtype = SONDE_F32, .role = SONDE_ROLE_LOSS}};
     enum { TENSORS = sizeof tensors / sizeof *tensors };
     void *const data[TENSORS] = {weight, bias, weight_grad, bias_grad, &loss};
-    sonde_watch_options watched = {0};
+    sonde_watch_options watched = {.size = sizeof watched};
     sonde_watch *watch = NULL;
     sonde_view views[TENSORS];
     uint32_t slots[TENSORS];
@@ -86,7 +88,7 @@ int main(int argc, char **argv)
     TRY(sonde_hook_create(&options, &watched.hook, &diag));
     TRY(sonde_rules_create(&watched.rules, &diag));
     TRY(sonde_rules_add_list(watched.rules, "default", &diag));
-    TRY(sonde_rules_write_to(watched.rules, options.record.path, &diag));
+    TRY(sonde_rules_write_to(watched.rules, options.record->path, &diag));
     sonde_rules_on_finding(watched.rules, on_finding, NULL);
     TRY(sonde_watch_create(&watched, &watch, &diag));
     TRY(sonde_watch_add_all(watch, tensors, TENSORS, slots, &diag));

@@ -114,9 +114,11 @@ int main(int argc, char **argv)
 {
     const long steps = argc > 2 ? strtol(argv[2], NULL, 10) : 1000;
     const sonde_hook_options options = {
-        .record = {.path = argc > 1 ? argv[1] : "foreign-run",
-                   .program = "foreign_loop"}};
-    sonde_watch_options watched = {0};
+        .size = sizeof options,
+        .record =
+            SONDE_OPTIONS(sonde_recorder, .path = argc > 1 ? argv[1] : "foreign-run",
+                          .program = "foreign_loop")};
+    sonde_watch_options watched = {.size = sizeof watched};
     sonde_watch *watch = NULL;
     sonde_view views[END];
     uint32_t slots[END];

@@ -35,11 +35,11 @@ static sonde_nn_model *build_model(void)
     sonde_nn_value labels = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){BATCH});
 
     x = sonde_nn_flatten(model, NULL, x, 1);
-    x = sonde_nn_linear(model, "fc1", x, &(sonde_nn_linear_options){.out = 320});
+    x = sonde_nn_linear(model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 320));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc2", x, &(sonde_nn_linear_options){.out = 100});
+    x = sonde_nn_linear(model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 100));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc3", x, &(sonde_nn_linear_options){.out = 10});
+    x = sonde_nn_linear(model, "fc3", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
     x = sonde_nn_log_softmax(model, "log_softmax", x, 0);
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));
@@ -119,14 +119,11 @@ int main(int argc, char **argv)
 
     TRY(sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, argc > 1 ? argv[1] : NULL,
                                     &set, &diag));
-    TRY(sonde_nn_loader_create(set,
-                               &(sonde_nn_loader_options){.batch = BATCH,
-                                                          .shuffle = true,
-                                                          .seed = SEED,
-                                                          .workers = 1,
-                                                          .transforms = transforms,
-                                                          .transform_count = 2},
-                               &loader, &diag));
+    TRY(sonde_nn_loader_create(
+        set,
+        SONDE_OPTIONS(sonde_nn_loader, .batch = BATCH, .shuffle = true, .seed = SEED,
+                      .workers = 1, .transforms = transforms, .transform_count = 2),
+        &loader, &diag));
 
     TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
     for (size_t i = 0; i < TENSORS; i++) {

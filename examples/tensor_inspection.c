@@ -169,7 +169,7 @@ static sonde_nn_value build_sequential(sonde_nn_model *model, sonde_nn_value x,
 
     for (size_t i = pipelined ? 0 : 1; i < sizeof layers / sizeof layers[0]; i++) {
         x = sonde_nn_linear(model, layers[i].dense, x,
-                            &(sonde_nn_linear_options){.out = layers[i].width});
+                            SONDE_OPTIONS(sonde_nn_linear, .out = layers[i].width));
         if (layers[i].activation != NULL) {
             x = sonde_nn_relu(model, layers[i].activation, x);
         }
@@ -185,15 +185,15 @@ static sonde_nn_value build_functional(sonde_nn_model *model, sonde_nn_value x,
 
     if (pipelined) { /* stage 0 */
         hidden = sonde_nn_linear(model, "Dense_256", x,
-                                 &(sonde_nn_linear_options){.out = 256});
+                                 SONDE_OPTIONS(sonde_nn_linear, .out = 256));
         hidden = sonde_nn_relu(model, "Dense_256_acts", hidden);
     }
     /* stage 1 */
     activations = sonde_nn_linear(model, "Dense_128", hidden,
-                                  &(sonde_nn_linear_options){.out = 128});
+                                  SONDE_OPTIONS(sonde_nn_linear, .out = 128));
     activations = sonde_nn_relu(model, "Dense_128_acts", activations);
     return sonde_nn_linear(model, "Dense_10", activations,
-                           &(sonde_nn_linear_options){.out = CLASSES});
+                           SONDE_OPTIONS(sonde_nn_linear, .out = CLASSES));
 }
 
 /* As Keras begins: weights uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio
@@ -244,13 +244,11 @@ static sonde_outfeed *make_queue(const char *name, long rows, sonde_outfeed_per 
 {
     sonde_outfeed *queue = NULL;
 
-    TRY(sonde_outfeed_create(&(sonde_outfeed_options){.name = name,
-                                                      .rows = rows,
-                                                      .when_full = SONDE_OUTFEED_ERROR,
-                                                      .per = per,
-                                                      .filters = let_in->texts,
-                                                      .filter_count = let_in->count,
-                                                      .one_thread = true},
+    TRY(sonde_outfeed_create(SONDE_OPTIONS(sonde_outfeed, .name = name, .rows = rows,
+                                           .when_full = SONDE_OUTFEED_ERROR, .per = per,
+                                           .filters = let_in->texts,
+                                           .filter_count = let_in->count,
+                                           .one_thread = true),
                              &queue, &diag));
     return queue;
 }
@@ -321,14 +319,11 @@ static feed open_feed(const arguments *a, const sonde_nn_dataset *set)
     if (opened.images == NULL || opened.labels == NULL) {
         refuse("--steps-per-execution", "out of memory", "fewer steps");
     }
-    TRY(sonde_nn_loader_create(set,
-                               &(sonde_nn_loader_options){.batch = BATCH,
-                                                          .shuffle = true,
-                                                          .seed = SEED,
-                                                          .workers = 1,
-                                                          .transforms = &to_float,
-                                                          .transform_count = 1},
-                               &opened.loader, &diag));
+    TRY(sonde_nn_loader_create(
+        set,
+        SONDE_OPTIONS(sonde_nn_loader, .batch = BATCH, .shuffle = true, .seed = SEED,
+                      .workers = 1, .transforms = &to_float, .transform_count = 1),
+        &opened.loader, &diag));
     return opened;
 }
 

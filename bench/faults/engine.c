@@ -30,28 +30,27 @@ typedef struct builder {
 static sonde_nn_value linear(const builder *b, const char *name, sonde_nn_value x,
                              int64_t out)
 {
-    return sonde_nn_linear(b->model, name, x, &(sonde_nn_linear_options){.out = out});
+    return sonde_nn_linear(b->model, name, x, SONDE_OPTIONS(sonde_nn_linear, .out = out));
 }
 
 static sonde_nn_value conv(const builder *b, const char *name, sonde_nn_value x,
                            int64_t out, int64_t padding)
 {
     return sonde_nn_conv2d(b->model, name, x,
-                           &(sonde_nn_conv2d_options){.out = out,
-                                                      .kernel = {3, 3},
-                                                      .padding = {padding, padding}});
+                           SONDE_OPTIONS(sonde_nn_conv2d, .out = out, .kernel = {3, 3},
+                                         .padding = {padding, padding}));
 }
 
 static sonde_nn_value norm(const builder *b, const char *name, sonde_nn_value x)
 {
     return sonde_nn_group_norm(b->model, name, x,
-                               &(sonde_nn_group_norm_options){.groups = 2});
+                               SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
 }
 
 static sonde_nn_value pool(const builder *b, const char *name, sonde_nn_value x)
 {
     return sonde_nn_max_pool2d(b->model, name, x,
-                               &(sonde_nn_pool2d_options){.kernel = {2, 2}});
+                               SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
 }
 
 static sonde_nn_value mlp(const builder *b, sonde_nn_value x)
@@ -306,14 +305,17 @@ static void make_trainer(faults_training *training)
                                 .batches = plan->steps,
                                 .samples = plan->steps * training->samples,
                                 .next = next_batch};
-    sonde_nn_trainer_options options = {.events = {.user = training, .step = on_step},
+    sonde_nn_options session;
+    sonde_nn_trainer_options options = {.size = sizeof options,
+                                        .events = {.user = training, .step = on_step},
                                         .optimizer = plan->optimizer,
-                                        .epochs = 1};
+                                        .epochs = 1,
+                                        .session = &session};
     sonde_diag diag = {0};
 
-    sonde_nn_options_init(&options.session);
-    options.session.threads = 1;
-    options.session.gradient_accumulation = plan->accumulate;
+    sonde_nn_options_init(&session);
+    session.threads = 1;
+    session.gradient_accumulation = plan->accumulate;
     bench_check(sonde_nn_trainer_create(training->model, &feed, &options,
                                         &training->trainer, &diag),
                 &diag);

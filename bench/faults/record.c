@@ -114,8 +114,8 @@ static void tap_defaults(sonde_observer *observer, const sonde_tensor_info *info
 sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
                               sonde_observer *observer, sonde_rules *rules)
 {
-    const sonde_recorder_options options = {.path = path,
-                                            .when_full = SONDE_WHEN_FULL_WAIT};
+    const sonde_recorder_options options = {
+        .size = sizeof options, .path = path, .when_full = SONDE_WHEN_FULL_WAIT};
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
 

@@ -16,6 +16,7 @@
 #ifndef SONDE_ACTIONS_H
 #define SONDE_ACTIONS_H
 
+#include <sonde/options.h>
 #include <sonde/control.h>
 #include <sonde/rules.h>
 
@@ -28,6 +29,7 @@ enum { SONDE_ACTIONS_QUEUE = 64, SONDE_ACTIONS_MOST = 64 };
 typedef struct sonde_actions sonde_actions;
 
 typedef struct sonde_actions_options {
+    size_t size; /* sizeof(sonde_actions_options) */
     /* The target of stop and checkpoint: a run loop of this process (borrowed until
      * destroy), or the run in a folder (copied). If both are NULL, adding stop or
      * checkpoint fails. */

@@ -38,6 +38,7 @@
 #ifndef SONDE_ANCHOR_H
 #define SONDE_ANCHOR_H
 
+#include <sonde/options.h>
 #include <sonde/observer.h>
 
 #ifdef __cplusplus
@@ -62,13 +63,23 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchor_mode_parse(const char *text,
                                                           sonde_diag *diag);
 
 typedef struct sonde_anchor_options {
+    size_t size;   /* sizeof(sonde_anchor_options) */
     bool training; /* keeps values of train steps, else those of eval and predict steps */
     sonde_anchor_mode mode; /* of anchors with SONDE_ANCHOR_DEFAULT */
     int period;             /* of EveryN, if `mode` is EveryN */
     bool axes;              /* separate axes for D, G and R; else concatenated */
 } sonde_anchor_options;
-/* Mode DEFAULT, period 1, concatenated. */
-SONDE_API sonde_anchor_options sonde_anchor_options_of(bool training);
+/* Fills in a struct of so many bytes: mode DEFAULT, period 1, concatenated. */
+SONDE_API void sonde_anchor_options_fill(sonde_anchor_options *options, size_t size,
+                                         bool training);
+/* The same as a value. */
+static inline sonde_anchor_options sonde_anchor_options_of(bool training)
+{
+    sonde_anchor_options options;
+
+    sonde_anchor_options_fill(&options, sizeof options, training);
+    return options;
+}
 
 typedef struct sonde_anchors sonde_anchors;
 

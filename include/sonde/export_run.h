@@ -29,6 +29,7 @@
 #ifndef SONDE_EXPORT_RUN_H
 #define SONDE_EXPORT_RUN_H
 
+#include <sonde/options.h>
 #include <sonde/print.h>
 #include <sonde/trial.h>
 
@@ -50,6 +51,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_export_kind_parse(const char *text,
                                                           sonde_diag *diag);
 
 typedef struct sonde_export_options {
+    size_t size;         /* sizeof(sonde_export_options) */
     const uint32_t *ids; /* of the trial's catalogue; borrowed; NULL: all */
     size_t id_count;
     sonde_mode mode;    /* only steps of this mode; SONDE_MODE_GLOBAL: of all modes */
@@ -67,8 +69,17 @@ typedef struct sonde_export_options {
     void (*report_line)(void *user, const char *text);
     void *user;
 } sonde_export_options;
-/* All values of a run: mode global, no end, worker -1, and otherwise 0 and NULL. */
-SONDE_API sonde_export_options sonde_export_options_default(void);
+/* Fills in a struct of so many bytes for all values of a run: mode global, no end, worker
+ * -1, and otherwise 0 and NULL. */
+SONDE_API void sonde_export_options_fill(sonde_export_options *options, size_t size);
+/* The same as a value. */
+static inline sonde_export_options sonde_export_options_default(void)
+{
+    sonde_export_options options;
+
+    sonde_export_options_fill(&options, sizeof options);
+    return options;
+}
 
 typedef struct sonde_export_report {
     uint64_t tensors;    /* tensors with at least one value */

@@ -29,6 +29,7 @@
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
 
+#include <sonde/options.h>
 #include <sonde/observer.h>
 #include <sonde/recorder.h>
 #include <sonde/save_config.h>
@@ -42,12 +43,13 @@ typedef struct sonde_hook sonde_hook;
 /* --- configuration ---------------------------------------------------------------- */
 
 typedef struct sonde_hook_options {
-    sonde_recorder_options record; /* path and the rest */
-    bool save_all;                 /* @all is a collection that is saved */
-    bool dry_run;                  /* everything except files */
-    bool no_vitals;                /* only the vital signs that collections ask for */
-    int64_t vitals_every;          /* 0: 10, and what the default rules need */
-    const char *include; /* a selector: its tensors are saved on the hook's schedule */
+    size_t size;                          /* sizeof(sonde_hook_options) */
+    const sonde_recorder_options *record; /* path and the rest; NULL: the defaults */
+    bool save_all;                        /* @all is a collection that is saved */
+    bool dry_run;                         /* everything except files */
+    bool no_vitals;       /* only the vital signs that collections ask for */
+    int64_t vitals_every; /* 0: 10, and what the default rules need */
+    const char *include;  /* a selector: its tensors are saved on the hook's schedule */
 } sonde_hook_options;
 
 /* Options are copied. Nothing is written before the first step. */

@@ -22,6 +22,7 @@
 #ifndef SONDE_OUTFEED_H
 #define SONDE_OUTFEED_H
 
+#include <sonde/options.h>
 #include <sonde/observer.h>
 #include <sonde/print.h>
 
@@ -42,6 +43,7 @@ typedef enum sonde_outfeed_per {
 } sonde_outfeed_per;
 
 typedef struct sonde_outfeed_options {
+    size_t size;      /* sizeof(sonde_outfeed_options) */
     const char *name; /* in messages; NULL: "outfeed". Copied */
     int64_t rows;     /* that fit; at least 1 */
     sonde_outfeed_full when_full;

@@ -28,6 +28,7 @@
 #ifndef SONDE_PRINT_H
 #define SONDE_PRINT_H
 
+#include <sonde/options.h>
 #include <stdio.h>
 
 #include <sonde/tap.h>
@@ -50,6 +51,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_float_format_parse(const char *text,
                                                            sonde_diag *diag);
 
 typedef struct sonde_print_options {
+    size_t size;                 /* sizeof(sonde_print_options) */
     int64_t summarise_threshold; /* elements; 0: never summarise */
     int edge_items;              /* 0 or more */
     int max_line_width;          /* columns; 0: never wrap */
@@ -59,8 +61,16 @@ typedef struct sonde_print_options {
     char open_bracket[8];
     char close_bracket[8];
 } sonde_print_options;
-/* 1000, 3, 80, 4, auto, ", ", "(", ")". */
-SONDE_API sonde_print_options sonde_print_options_default(void);
+/* Fills in a struct of so many bytes: 1000, 3, 80, 4, auto, ", ", "(", ")". */
+SONDE_API void sonde_print_options_fill(sonde_print_options *options, size_t size);
+/* The same as a value. */
+static inline sonde_print_options sonde_print_options_default(void)
+{
+    sonde_print_options options;
+
+    sonde_print_options_fill(&options, sizeof options);
+    return options;
+}
 /* SONDE_EINVAL naming the option: a number out of its range, a text that is not ended. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag);

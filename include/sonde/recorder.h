@@ -20,6 +20,7 @@
 #ifndef SONDE_RECORDER_H
 #define SONDE_RECORDER_H
 
+#include <sonde/options.h>
 #include <sonde/tap.h>
 
 #ifdef __cplusplus
@@ -43,6 +44,7 @@ enum {
 #define SONDE_RESUME_ANY "any"
 
 typedef struct sonde_recorder_options {
+    size_t size;      /* sizeof(sonde_recorder_options) */
     const char *path; /* of the run; a new path or an empty folder */
     int rank, world;  /* of this worker; 0 and 1 (or 0) for a single one */
     /* Resumes an existing run: its id, or SONDE_RESUME_ANY; NULL starts a new run. The

@@ -18,6 +18,7 @@
 #ifndef SONDE_REPORT_H
 #define SONDE_REPORT_H
 
+#include <sonde/options.h>
 #include <sonde/rules.h>
 
 #ifdef __cplusplus
@@ -25,6 +26,7 @@ extern "C" {
 #endif
 
 typedef struct sonde_report_options {
+    size_t size;       /* sizeof(sonde_report_options) */
     const char *title; /* NULL: the model's name, else the run's folder */
     size_t places;     /* most findings shown for each rule; 0: 8. All are counted */
     size_t tensors;    /* most lines in the table of tensors; 0: 200 */

@@ -19,6 +19,7 @@
 #ifndef SONDE_TRIAL_H
 #define SONDE_TRIAL_H
 
+#include <sonde/options.h>
 #include <sonde/catalogue.h>
 #include <sonde/reduction.h>
 #include <sonde/sketch.h>
@@ -32,6 +33,7 @@ extern "C" {
 typedef struct sonde_trial sonde_trial;
 
 typedef struct sonde_trial_options {
+    size_t size;        /* sizeof(sonde_trial_options) */
     int64_t begin, end; /* global steps begin ... end - 1; end 0: no end */
 } sonde_trial_options;
 
@@ -248,6 +250,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
 typedef struct sonde_trial_cursor sonde_trial_cursor;
 
 typedef struct sonde_trial_cursor_options {
+    size_t size;         /* sizeof(sonde_trial_cursor_options) */
     const uint32_t *ids; /* tensors, copied; NULL: all */
     size_t id_count;
     unsigned how;       /* SONDE_HOW_RAW, _VITALS, _SKETCH; 0: raw values */

@@ -15,9 +15,9 @@
  * tensor are computed once a step, by sonde_vitals_of, for all of them. Raw values are
  * read only if a tap that is due asks for them.
  *
- *     hook_options.record.path = "runs/one";
- *     err = sonde_hook_create(&hook_options, &hook, &diag);
- *     err = sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, &diag);
+ *     sonde_recorder_options run = {.size = sizeof run, .path = "runs/one"};
+ *     err = sonde_hook_create(SONDE_OPTIONS(sonde_hook, .record = &run), &hook, &diag);
+ *     err = sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, &diag);
  *     err = sonde_watch_add_view(watch, "fc1.weight", &view, &slot, &diag);
  *     for (...) {
  *         err = sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag);
@@ -37,6 +37,7 @@
 #ifndef SONDE_WATCH_H
 #define SONDE_WATCH_H
 
+#include <sonde/options.h>
 #include <sonde/hook.h>
 #include <sonde/rules.h>
 
@@ -50,6 +51,7 @@ typedef struct sonde_watch {
 } sonde_watch;
 
 typedef struct sonde_watch_options {
+    size_t size;        /* sizeof(sonde_watch_options) */
     sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
     sonde_rules *rules; /* borrowed until close. NULL: none */
     /* Steps between the rules' looks at vital signs and at raw values, as in

@@ -16,6 +16,7 @@
 
 #undef sonde__fail_errno /* for an analyzer only, see fail.h */
 #undef sonde__fail_nomem
+#undef sonde__fail_null
 
 const char *sonde_err_name(sonde_err err)
 {
@@ -71,6 +72,19 @@ sonde_err sonde__fail_errno(sonde_diag *diag, const char *where, const char *fou
 sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what)
 {
     return sonde__fail(diag, SONDE_ENOMEM, NULL, NULL, "out of memory for %s", what);
+}
+
+sonde_err sonde__fail_null(sonde_diag *diag, const char *function, const char *names,
+                           size_t index)
+{
+    const char *name = names;
+
+    for (size_t i = 0; i < index; i++) {
+        name += strcspn(name, ",") + 1;
+    }
+    name += strspn(name, " ");
+    return sonde__fail(diag, SONDE_EINVAL, function, "a pointer", "%.*s is NULL",
+                       (int)strcspn(name, ","), name);
 }
 
 /* Over one row of the table of distances. */

@@ -29,12 +29,31 @@ SONDE_API sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what);
 #define sonde__fail_nomem(diag, what) ((void)sonde__fail_nomem(diag, what), SONDE_ENOMEM)
 #endif
 
-/* Returns SONDE_EINVAL from a function that was given NULL for what it needs. */
-#define SONDE__NEEDS(diag, given)                                                        \
+/* SONDE_EINVAL: of the names of arguments "a, b, c", the one with this index is NULL. */
+SONDE_API sonde_err sonde__fail_null(sonde_diag *diag, const char *function,
+                                     const char *names, size_t index);
+#ifdef __clang_analyzer__
+#define sonde__fail_null(diag, function, names, index)                                   \
+    ((void)sonde__fail_null(diag, function, names, index), SONDE_EINVAL)
+#endif
+
+/* The first lines of a public function: returns SONDE_EINVAL, with the name of the
+ * argument, if one of these pointers to objects is NULL. Costs a comparison each. */
+#define SONDE__NEEDS(diag, ...)                                                          \
     do {                                                                                 \
-        if (!(given)) {                                                                  \
-            return sonde__fail((diag), SONDE_EINVAL, __func__,                           \
-                               "no NULL but for options", "an argument is NULL");        \
+        const void *const needed_[] = {__VA_ARGS__};                                     \
+        for (size_t k_ = 0; k_ < sizeof needed_ / sizeof needed_[0]; k_++) {             \
+            if (needed_[k_] == NULL) {                                                   \
+                return sonde__fail_null((diag), __func__, #__VA_ARGS__, k_);             \
+            }                                                                            \
+        }                                                                                \
+    } while (0)
+
+/* The same for one pointer to a function. */
+#define SONDE__NEEDS_FUNCTION(diag, pointer)                                             \
+    do {                                                                                 \
+        if ((pointer) == NULL) {                                                         \
+            return sonde__fail_null((diag), __func__, #pointer, 0);                      \
         }                                                                                \
     } while (0)
 

@@ -181,7 +181,8 @@ sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actio
                            sonde_diag *diag)
 {
     const double seconds = isnan(asked->timeout) ? 0.0 : asked->timeout;
-    const sonde_actions_options options = {.run = run,
+    const sonde_actions_options options = {.size = sizeof options,
+                                           .run = run,
                                            .each = asked->each,
                                            .command_seconds = seconds,
                                            .webhook_seconds = seconds};

@@ -61,7 +61,8 @@ static bool on_fetch(void *user, const char *file, uint64_t done, uint64_t total
 static sonde_err fetch(const char *name, const char *dir, bool quiet, sonde_diag *diag)
 {
     cli_progress progress;
-    const sonde_nn_fetch_options options = {.progress = on_fetch, .user = &progress};
+    const sonde_nn_fetch_options options = {
+        .size = sizeof options, .progress = on_fetch, .user = &progress};
     sonde_err err = SONDE_OK;
 
     cli_progress_begin(&progress, "fetching", "B", 0, quiet);
@@ -75,7 +76,7 @@ static const char stand_in[] = "fashion-synth";
 /* The stand-in, in the cache: drawn once. */
 static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
 {
-    const sonde_nn_synth_options synth = {.seed = 0};
+    const sonde_nn_synth_options synth = {.size = sizeof synth, .seed = 0};
     sonde_nn_dataset *test = NULL;
     char path[4096];
     sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);

@@ -48,8 +48,10 @@ static int run_fetch(const void *values, int argc, char **argv)
 {
     const data_values *asked = values;
     cli_progress progress;
-    const sonde_nn_fetch_options options = {
-        .mirror = asked->mirror, .progress = on_progress, .user = &progress};
+    const sonde_nn_fetch_options options = {.size = sizeof options,
+                                            .mirror = asked->mirror,
+                                            .progress = on_progress,
+                                            .user = &progress};
     sonde_diag diag = {0};
     char path[4096];
     sonde_err err = place(asked, argv[0], path, sizeof path, &diag);
@@ -96,7 +98,7 @@ const cli_command cli_data_fetch = {
 static int run_synth(const void *values, int argc, char **argv)
 {
     const data_values *asked = values;
-    sonde_nn_synth_options options = {0};
+    sonde_nn_synth_options options = {.size = sizeof options};
     sonde_diag diag = {0};
     char path[4096];
     sonde_err err = place(asked, "fashion-synth", path, sizeof path, &diag);

@@ -67,8 +67,8 @@ static bool on_progress(void *user, int64_t done, int64_t total)
 static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
 {
     const eval_values *asked = run->asked;
-    const sonde_nn_evaluator_options options = {.progress = on_progress,
-                                                .progress_user = run};
+    const sonde_nn_evaluator_options options = {
+        .size = sizeof options, .progress = on_progress, .progress_user = run};
     sonde_nn_job_info *info = NULL;
     sonde_err err = cli_job_open(asked->model, &run->job, diag);
 

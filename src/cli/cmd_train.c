@@ -348,7 +348,8 @@ static const char *built_in(const char *text)
 static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 {
     const train_values *asked = run->asked;
-    const sonde_nn_trainer_options options = {.events = {.user = run,
+    const sonde_nn_trainer_options options = {.size = sizeof options,
+                                              .events = {.user = run,
                                                          .begin = on_begin,
                                                          .epoch_begin = on_epoch_begin,
                                                          .step = on_step,

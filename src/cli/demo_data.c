@@ -131,7 +131,9 @@ sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
     const int64_t count = split == SONDE_NN_TRAIN ? demo->train : demo->test;
     const int64_t shape[4] = {count, 1, SIDE, SIDE};
     const sonde_nn_dataset_options options = {
-        .classes = CLASSES, .class_names = sonde_nn_dataset_class_names("fashion-synth")};
+        .size = sizeof options,
+        .classes = CLASSES,
+        .class_names = sonde_nn_dataset_class_names("fashion-synth")};
     sonde_view pixels, labels;
     source place;
     sonde_err err = open_source(folder, split, &place, diag);

@@ -280,6 +280,7 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
                                 .start_epoch = start_epoch,
                                 .next = next_batch};
     const sonde_nn_trainer_options options = {
+        .size = sizeof options,
         .events = {.user = run,
                    .step = on_step,
                    .epoch_end = on_epoch_end,

@@ -9,6 +9,7 @@
 #include "export/export_file.h"
 #include "export/export_text.h"
 #include "export/export_walk.h"
+#include "base/given.h"
 
 #include <strings.h>
 
@@ -56,14 +57,17 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
                              const sonde_export_options *options,
                              sonde_export_report *report, sonde_diag *diag)
 {
-    const sonde_export_options usual = sonde_export_options_default();
+    SONDE__NEEDS(diag, trial, path);
+    sonde_export_options taken = sonde_export_options_default();
     sonde_export_report counted = {0};
-    sonde__export work = {.trial = trial,
-                          .options = options != NULL ? options : &usual,
-                          .report = &counted};
+    sonde__export work = {.trial = trial, .options = &taken, .report = &counted};
     sonde_run_info info;
-    sonde_err err = sonde__export_out_free_place(path, diag);
+    sonde_err err = SONDE_OK;
 
+    if (options != NULL) {
+        SONDE__TAKE(sonde_export_options, &taken, options, diag);
+    }
+    err = sonde__export_out_free_place(path, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -430,7 +430,8 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
         return err;
     }
     out.format.digits = 0;
-    out.block_format = (sonde_print_options){.separator = ","};
+    out.block_format =
+        (sonde_print_options){.size = sizeof(sonde_print_options), .separator = ","};
     out.seen = sonde__calloc(
         (size_t)sonde_catalogue_count(sonde_trial_catalogue(work->trial)) + 1, 1);
     if (out.seen == NULL) {

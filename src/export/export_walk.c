@@ -8,6 +8,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "export/export_walk.h"
+#include "base/given.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,9 +16,12 @@
 
 enum { OFTEN = 64 }; /* values between two calls of progress */
 
-sonde_export_options sonde_export_options_default(void)
+void sonde_export_options_fill(sonde_export_options *options, size_t size)
 {
-    return (sonde_export_options){.mode = SONDE_MODE_GLOBAL, .worker = -1};
+    const sonde_export_options usual = {
+        .size = size, .mode = SONDE_MODE_GLOBAL, .worker = -1};
+
+    sonde__given_defaults(options, size, &usual, sizeof usual);
 }
 
 /* --- options ---------------------------------------------------------------------- */
@@ -353,10 +357,15 @@ sonde_err sonde_trial_rows(sonde_trial *trial, const sonde_export_options *optio
                            bool first, sonde_export_row_fn *row, void *user,
                            sonde_diag *diag)
 {
-    const sonde_export_options usual = sonde_export_options_default();
+    SONDE__NEEDS(diag, trial);
+    SONDE__NEEDS_FUNCTION(diag, row);
+    sonde_export_options taken = sonde_export_options_default();
     sonde_export_report report = {0};
-    sonde__export work = {
-        .trial = trial, .options = options != NULL ? options : &usual, .report = &report};
+    sonde__export work = {.trial = trial, .options = &taken, .report = &report};
+
+    if (options != NULL) {
+        SONDE__TAKE(sonde_export_options, &taken, options, diag);
+    }
 
     sonde__export_choose(&work, NULL, 0);
     return sonde__export_walk(&work, first, row, user, diag);
@@ -442,6 +451,7 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
 {
     const bool global = work->options->mode == SONDE_MODE_GLOBAL;
     const sonde_trial_cursor_options options = {
+        .size = sizeof options,
         .ids = work->options->ids,
         .id_count = work->options->id_count,
         .how = SONDE_HOW_RAW,

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "store/store.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 
@@ -19,7 +20,7 @@
 /* Our copies of the strings that options point to. */
 static sonde_err copy_texts(sonde_hook *hook, sonde_diag *diag)
 {
-    sonde_recorder_options *record = &hook->options.record;
+    sonde_recorder_options *record = &hook->record;
     const char **const texts[] = {
         &record->path,  &record->resume, &record->program,      &record->model,
         &record->graph, &record->save,   &hook->options.include};
@@ -39,7 +40,7 @@ static sonde_err copy_texts(sonde_hook *hook, sonde_diag *diag)
 
 static sonde_err check_options(const sonde_hook_options *options, sonde_diag *diag)
 {
-    if (options->record.path == NULL && !options->dry_run) {
+    if (options->record->path == NULL && !options->dry_run) {
         return sonde__fail(diag, SONDE_EINVAL, "hook: path", "a folder, or dry_run",
                            "no path for the run");
     }
@@ -91,10 +92,16 @@ static void destroy(sonde_hook *hook)
     sonde__free(hook);
 }
 
-sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
+sonde_err sonde_hook_create(const sonde_hook_options *given, sonde_hook **out,
                             sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, options != NULL && out != NULL);
+    SONDE__NEEDS(diag, given, out);
+    sonde_hook_options taken;
+    sonde_recorder_options record;
+    const sonde_hook_options *const options = &taken;
+    SONDE__TAKE(sonde_hook_options, &taken, given, diag);
+    SONDE__TAKE(sonde_recorder_options, &record, taken.record, diag);
+    taken.record = &record;
     sonde_err err = check_options(options, diag);
     sonde_hook *hook = NULL;
 
@@ -105,7 +112,9 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     if (hook == NULL) {
         return sonde__fail_nomem(diag, "a hook");
     }
+    hook->record = record;
     hook->options = *options;
+    hook->options.record = &hook->record;
     hook->setup.vitals_every = options->vitals_every > 0 ? options->vitals_every : 10;
     hook->setup.looks = options->vitals_every == 0;
     hook->setup.no_vitals = options->no_vitals;
@@ -116,8 +125,8 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     if (err != SONDE_OK) {
         goto error;
     }
-    if (sonde__store_is_address(hook->options.record.path)) {
-        err = sonde__store_spool_folder(hook->options.record.path, &hook->spool, diag);
+    if (sonde__store_is_address(hook->record.path)) {
+        err = sonde__store_spool_folder(hook->record.path, &hook->spool, diag);
         if (err != SONDE_OK) {
             goto error;
         }
@@ -142,7 +151,7 @@ const char *sonde_hook_path(const sonde_hook *hook)
 {
     return hook->options.dry_run ? NULL
            : hook->spool != NULL ? hook->spool
-                                 : hook->options.record.path;
+                                 : hook->record.path;
 }
 
 sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
@@ -155,41 +164,41 @@ sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
 sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
                           const sonde_save_config *config, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && config != NULL);
+    SONDE__NEEDS(diag, hook, config);
     return sonde__observe_save(&hook->setup, collection, mode, config, diag);
 }
 
 sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
                             const sonde_reduction_config *config, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && config != NULL);
+    SONDE__NEEDS(diag, hook, config);
     return sonde__observe_reduce(&hook->setup, collection, config, diag);
 }
 
 sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && name != NULL);
+    SONDE__NEEDS(diag, hook, name);
     return sonde__observe_add_asked(&hook->setup, name, diag);
 }
 
 sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
                                        sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && name != NULL);
+    SONDE__NEEDS(diag, hook, name);
     return sonde__observe_remove_collection(&hook->setup, name, diag);
 }
 
 sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
                              const char *selector, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && collection != NULL && selector != NULL);
+    SONDE__NEEDS(diag, hook, collection, selector);
     return sonde__observe_include(&hook->setup, collection, selector, diag);
 }
 
 sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
                              const char *selector, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && collection != NULL && selector != NULL);
+    SONDE__NEEDS(diag, hook, collection, selector);
     return sonde__observe_exclude(&hook->setup, collection, selector, diag);
 }
 
@@ -197,7 +206,7 @@ sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
                                 const char *module, bool inputs, bool outputs,
                                 sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && collection != NULL && module != NULL);
+    SONDE__NEEDS(diag, hook, collection, module);
     return sonde__observe_add_module(&hook->setup, collection, module, inputs, outputs,
                                      diag);
 }
@@ -286,7 +295,7 @@ sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info
 
 static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
 {
-    sonde_recorder_options options = hook->options.record;
+    sonde_recorder_options options = hook->record;
     int64_t next[SONDE_MODE_COUNT];
     char *save = options.save == NULL ? sonde__observe_setup_json(&hook->setup) : NULL;
     sonde_err err = SONDE_OK;
@@ -340,7 +349,7 @@ static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
 
 sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL);
+    SONDE__NEEDS(diag, hook);
     sonde_err err = SONDE_OK;
 
     if (hook->open) {
@@ -406,7 +415,7 @@ static void put_scalar(sonde_hook *hook, uint32_t id, double value);
 sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
                            sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL);
+    SONDE__NEEDS(diag, hook);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, "hook", "a sonde_mode", "mode %d",
                            (int)mode);
@@ -416,11 +425,10 @@ sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
                            "step %" PRId64 " of mode %s, whose next step is %" PRId64,
                            step, sonde_mode_name(mode), hook->next_step[mode]);
     }
-    if (!hook->open && hook->options.record.resume != NULL &&
-        (hook->options.record.resume_step == SONDE_RESUME_BEHIND ||
-         mode == SONDE_MODE_GLOBAL)) {
-        hook->options.record.resume_mode = mode;
-        hook->options.record.resume_step = step > 0 ? step : SONDE_RESUME_ANEW;
+    if (!hook->open && hook->record.resume != NULL &&
+        (hook->record.resume_step == SONDE_RESUME_BEHIND || mode == SONDE_MODE_GLOBAL)) {
+        hook->record.resume_mode = mode;
+        hook->record.resume_step = step > 0 ? step : SONDE_RESUME_ANEW;
     }
     hook->next_step[mode] = step;
     if (mode == SONDE_MODE_GLOBAL) {
@@ -551,7 +559,7 @@ static sonde_err find_scalar(sonde_hook *hook, const char *name, uint32_t *id,
 sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
                             sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && name != NULL);
+    SONDE__NEEDS(diag, hook, name);
     uint32_t id = 0;
     sonde_err err = find_scalar(hook, name, &id, diag);
 
@@ -575,41 +583,45 @@ sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
 
 /* --- options ---------------------------------------------------------------------- */
 
-void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options *given)
+sonde_err sonde__hook_options_over(sonde__hook_said *said,
+                                   const sonde_hook_options *given, sonde_diag *diag)
 {
-    const sonde_hook_options nothing = {0};
-    const sonde_hook_options *over = given != NULL ? given : &nothing;
-    const sonde_recorder_options *over_record = &over->record;
-    sonde_recorder_options *record = &said->record;
+    sonde_hook_options over, *hook = &said->hook;
+    sonde_recorder_options over_record, *record = &said->record;
+    SONDE__TAKE(sonde_hook_options, &over, given, diag);
+    SONDE__TAKE(sonde_recorder_options, &over_record, over.record, diag);
     const struct {
         const char **field, *given;
     } texts[] = {
-        {&record->path, over_record->path},       {&record->resume, over_record->resume},
-        {&record->program, over_record->program}, {&record->model, over_record->model},
-        {&record->graph, over_record->graph},     {&record->save, over_record->save}};
+        {&record->path, over_record.path},       {&record->resume, over_record.resume},
+        {&record->program, over_record.program}, {&record->model, over_record.model},
+        {&record->graph, over_record.graph},     {&record->save, over_record.save}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         *texts[i].field = texts[i].given != NULL ? texts[i].given : *texts[i].field;
     }
-    record->rank = over_record->rank;
-    record->world = over_record->world;
+    record->rank = over_record.rank;
+    record->world = over_record.world;
     record->ring_bytes =
-        over_record->ring_bytes != 0 ? over_record->ring_bytes : record->ring_bytes;
-    record->segment_bytes = over_record->segment_bytes != 0 ? over_record->segment_bytes
-                                                            : record->segment_bytes;
-    record->segment_seconds = over_record->segment_seconds > 0.0
-                                  ? over_record->segment_seconds
+        over_record.ring_bytes != 0 ? over_record.ring_bytes : record->ring_bytes;
+    record->segment_bytes = over_record.segment_bytes != 0 ? over_record.segment_bytes
+                                                           : record->segment_bytes;
+    record->segment_seconds = over_record.segment_seconds > 0.0
+                                  ? over_record.segment_seconds
                                   : record->segment_seconds;
-    record->wait_seconds = over_record->wait_seconds > 0.0 ? over_record->wait_seconds
-                                                           : record->wait_seconds;
-    record->when_full = over_record->when_full != SONDE_WHEN_FULL_DEFAULT
-                            ? over_record->when_full
+    record->wait_seconds =
+        over_record.wait_seconds > 0.0 ? over_record.wait_seconds : record->wait_seconds;
+    record->when_full = over_record.when_full != SONDE_WHEN_FULL_DEFAULT
+                            ? over_record.when_full
                             : record->when_full;
-    record->compress = record->compress || over_record->compress;
-    said->save_all = said->save_all || over->save_all;
-    said->dry_run = said->dry_run || over->dry_run;
-    said->no_vitals = said->no_vitals || over->no_vitals;
-    said->vitals_every =
-        over->vitals_every != 0 ? over->vitals_every : said->vitals_every;
-    said->include = over->include;
+    record->compress = record->compress || over_record.compress;
+    hook->save_all = hook->save_all || over.save_all;
+    hook->dry_run = hook->dry_run || over.dry_run;
+    hook->no_vitals = hook->no_vitals || over.no_vitals;
+    hook->vitals_every = over.vitals_every != 0 ? over.vitals_every : hook->vitals_every;
+    hook->include = over.include;
+    hook->size = sizeof *hook;
+    record->size = sizeof *record;
+    hook->record = record;
+    return SONDE_OK;
 }

@@ -398,17 +398,20 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
     const sonde__yaml *parameters =
         section != NULL && section->kind == SONDE__YAML_MAP ? section : NULL;
     const sonde__yaml *workers = find(parameters, "include_workers");
-    sonde_hook_options said = {.save_all = is_true(parameters, "save_all")};
+    sonde__hook_said said = {.hook = {.save_all = is_true(parameters, "save_all")}};
     reading file = {.reader = reader};
     sonde_diag inner = {0};
     sonde_err err = SONDE_OK;
 
     said.record.path = path != NULL ? path->text : default_path;
-    sonde__hook_options_over(&said, options);
-    if (said.record.rank > 0 && (workers == NULL || strcmp(workers->text, "all") != 0)) {
-        said.dry_run = true; /* one worker writes */
+    err = sonde__hook_options_over(&said, options, reader->diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    err = sonde_hook_create(&said, &file.hook, reader->diag);
+    if (said.record.rank > 0 && (workers == NULL || strcmp(workers->text, "all") != 0)) {
+        said.hook.dry_run = true; /* one worker writes */
+    }
+    err = sonde_hook_create(&said.hook, &file.hook, reader->diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -56,7 +56,8 @@ typedef struct sonde__hook_early {
 typedef struct sonde__hook_attachment sonde__hook_attachment;
 
 struct sonde_hook {
-    sonde_hook_options options; /* its strings are in texts */
+    sonde_hook_options options;    /* its strings are in texts; its record is the next */
+    sonde_recorder_options record; /* likewise */
     char *texts[7];
     sonde__observe_setup setup;
     /* the run */
@@ -108,8 +109,15 @@ void sonde__hook_detach_all(sonde_hook *hook);
 
 /* --- load.c, hook_smdebug.c ------------------------------------------------------- */
 
-/* Fields of given that are set replace those of a file. */
-void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options *given);
+/* The options of a file. */
+typedef struct sonde__hook_said {
+    sonde_hook_options hook; /* its record is set when given is put over it */
+    sonde_recorder_options record;
+} sonde__hook_said;
+
+/* Fields of given, which may be NULL, that are set replace those of a file. */
+sonde_err sonde__hook_options_over(sonde__hook_said *said,
+                                   const sonde_hook_options *given, sonde_diag *diag);
 /* Whether a tree is smdebug's configuration, and the hook that it describes. */
 bool sonde__hook_is_smdebug(const sonde__yaml *root);
 sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,

@@ -652,7 +652,7 @@ static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, i
 sonde_err sonde_hook_attach(sonde_hook *hook, const sonde_catalogue *catalogue,
                             sonde_mode mode, sonde_observer *observer, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, hook != NULL && catalogue != NULL && observer != NULL);
+    SONDE__NEEDS(diag, hook, catalogue, observer);
     if ((unsigned)mode >= SONDE_MODE_GLOBAL) {
         return sonde__fail(diag, SONDE_EINVAL, "hook", "train, eval or predict",
                            "mode %d", (int)mode);

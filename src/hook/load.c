@@ -79,8 +79,10 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
 
 /* Strings borrow from the tree. */
 static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yaml *root,
-                              sonde_hook_options *options)
+                              sonde__hook_said *said)
 {
+    sonde_hook_options *options = &said->hook;
+    sonde_recorder_options *record = &said->record;
     bool vitals = true;
     const struct {
         const char *key;
@@ -88,11 +90,11 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     } flags[] = {{"save_all", &options->save_all},
                  {"dry_run", &options->dry_run},
                  {"vitals", &vitals},
-                 {"compress", &options->record.compress}};
-    sonde_err err = sonde__yaml_text(reader, root, "path", &options->record.path);
+                 {"compress", &record->compress}};
+    sonde_err err = sonde__yaml_text(reader, root, "path", &record->path);
 
     if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, root, "resume", &options->record.resume);
+        err = sonde__yaml_text(reader, root, "resume", &record->resume);
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(flags) && err == SONDE_OK; i++) {
         err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
@@ -105,12 +107,12 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_when_full(reader, root, &options->record.when_full);
+    err = read_when_full(reader, root, &record->when_full);
     if (err != SONDE_OK) {
         return err;
     }
     options->no_vitals = !vitals;
-    return read_sizes(reader, root, &options->record);
+    return read_sizes(reader, root, record);
 }
 
 /* --- reading ---------------------------------------------------------------------- */
@@ -118,7 +120,7 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
 static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *root,
                           const sonde_hook_options *given, sonde_hook **out)
 {
-    sonde_hook_options options = {0};
+    sonde__hook_said options = {0};
     sonde_hook *hook = NULL;
     sonde_err err = sonde__observe_check_keys(reader, root);
 
@@ -129,8 +131,11 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__hook_options_over(&options, given);
-    err = sonde_hook_create(&options, &hook, reader->diag);
+    err = sonde__hook_options_over(&options, given, reader->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_hook_create(&options.hook, &hook, reader->diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -147,7 +152,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
                            const char *section, const sonde_hook_options *options,
                            sonde_hook **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, text != NULL && name != NULL && out != NULL);
+    SONDE__NEEDS(diag, text, name, out);
     const sonde__yaml_reader reader = {name, diag};
     sonde__yaml *tree = NULL;
     const sonde__yaml *root = NULL;
@@ -175,7 +180,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
 sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
                           sonde_hook **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, file != NULL && out != NULL);
+    SONDE__NEEDS(diag, file, out);
     FILE *stream = fopen(file, "rb");
     char *text = NULL;
     size_t size = 0;

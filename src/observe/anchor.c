@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "observe/accumulate.h"
 #include "observe/tensor_names.h"
+#include "base/given.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -258,10 +259,12 @@ sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
                        text);
 }
 
-sonde_anchor_options sonde_anchor_options_of(bool training)
+void sonde_anchor_options_fill(sonde_anchor_options *options, size_t size, bool training)
 {
-    return (sonde_anchor_options){
-        .training = training, .mode = SONDE_ANCHOR_DEFAULT, .period = 1};
+    const sonde_anchor_options usual = {
+        .size = size, .training = training, .mode = SONDE_ANCHOR_DEFAULT, .period = 1};
+
+    sonde__given_defaults(options, size, &usual, sizeof usual);
 }
 
 static sonde_err check_mode(const char *where, sonde_anchor_mode mode, int period,
@@ -285,9 +288,13 @@ static void put(sonde_sink *sink, const sonde_observation *observation);
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
 
-sonde_err sonde_anchors_create(const sonde_anchor_options *options, sonde_anchors **out,
+sonde_err sonde_anchors_create(const sonde_anchor_options *given, sonde_anchors **out,
                                sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, given, out);
+    sonde_anchor_options taken;
+    const sonde_anchor_options *const options = &taken;
+    SONDE__TAKE(sonde_anchor_options, &taken, given, diag);
     const sonde_err err = check_mode("outputs", options->mode, options->period, diag);
     sonde_anchors *anchors = NULL;
 

@@ -63,7 +63,7 @@ sonde_err sonde_catalogue_create(sonde_catalogue **out, sonde_diag *diag)
 {
     sonde_catalogue *catalogue = NULL;
 
-    SONDE__NEEDS(diag, out != NULL);
+    SONDE__NEEDS(diag, out);
     catalogue = sonde__calloc(1, sizeof *catalogue);
     if (catalogue == NULL) {
         return sonde__fail_nomem(diag, "a catalogue");
@@ -217,7 +217,7 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
 {
     sonde_err err = SONDE_OK;
 
-    SONDE__NEEDS(diag, catalogue != NULL && info != NULL && id != NULL);
+    SONDE__NEEDS(diag, catalogue, info, id);
     if (info->name == NULL || info->name[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "catalogue", "a name",
                            "a tensor without a name");
@@ -316,7 +316,7 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
     char *spelt = NULL;
     uint32_t found = SONDE__NO_NAME;
 
-    SONDE__NEEDS(diag, catalogue != NULL && name != NULL && id != NULL);
+    SONDE__NEEDS(diag, catalogue, name, id);
     length = strlen(name);
     model = sonde__observe_model_prefix(name);
     spelt = sonde__malloc(length + sizeof "_0");

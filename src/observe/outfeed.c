@@ -16,6 +16,7 @@
 #include "base/names.h"
 #include "observe/outfeed_state.h"
 #include "observe/tensor_names.h"
+#include "base/given.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -92,9 +93,13 @@ static void init_threads(sonde_outfeed *queue)
     (void)pthread_condattr_destroy(&steady);
 }
 
-sonde_err sonde_outfeed_create(const sonde_outfeed_options *options, sonde_outfeed **out,
+sonde_err sonde_outfeed_create(const sonde_outfeed_options *given, sonde_outfeed **out,
                                sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, given, out);
+    sonde_outfeed_options taken;
+    const sonde_outfeed_options *const options = &taken;
+    SONDE__TAKE(sonde_outfeed_options, &taken, given, diag);
     const sonde_err err = check_options(options, diag);
     sonde_outfeed *queue = NULL;
 

@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 
@@ -112,11 +113,15 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
 sonde_err sonde_printer_create(const sonde_print_options *options, FILE *stream,
                                sonde_printer **out, sonde_diag *diag)
 {
-    const sonde_print_options defaults = sonde_print_options_default();
-    const sonde_print_options *chosen = options != NULL ? options : &defaults;
-    const sonde_err err = sonde_print_options_check(chosen, diag);
+    SONDE__NEEDS(diag, out);
+    sonde_print_options taken = sonde_print_options_default();
     sonde_printer *printer = NULL;
+    sonde_err err = SONDE_OK;
 
+    if (options != NULL) {
+        SONDE__TAKE(sonde_print_options, &taken, options, diag);
+    }
+    err = sonde_print_options_check(&taken, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -125,7 +130,7 @@ sonde_err sonde_printer_create(const sonde_print_options *options, FILE *stream,
         return sonde__fail_nomem(diag, "a printer");
     }
     printer->sink = (sonde_sink){.prepare = prepare, .put = put};
-    printer->options = *chosen;
+    printer->options = taken;
     printer->stream = stream != NULL ? stream : stderr;
     *out = printer;
     return SONDE_OK;

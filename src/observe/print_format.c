@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "observe/print_format.h"
 #include "tensor/convert.h"
+#include "base/given.h"
 
 #include <assert.h>
 #include <math.h>
@@ -286,16 +287,19 @@ static const char ellipsis[] = "...";
 
 enum { MOST_DIGITS = 17 };
 
-sonde_print_options sonde_print_options_default(void)
+void sonde_print_options_fill(sonde_print_options *options, size_t size)
 {
-    return (sonde_print_options){.summarise_threshold = 1000,
-                                 .edge_items = 3,
-                                 .max_line_width = 80,
-                                 .digits = 4,
-                                 .float_format = SONDE_FLOAT_AUTO,
-                                 .separator = ", ",
-                                 .open_bracket = "(",
-                                 .close_bracket = ")"};
+    const sonde_print_options usual = {.size = size,
+                                       .summarise_threshold = 1000,
+                                       .edge_items = 3,
+                                       .max_line_width = 80,
+                                       .digits = 4,
+                                       .float_format = SONDE_FLOAT_AUTO,
+                                       .separator = ", ",
+                                       .open_bracket = "(",
+                                       .close_bracket = ")"};
+
+    sonde__given_defaults(options, size, &usual, sizeof usual);
 }
 
 static const char *const format_names[] = {"auto", "fixed", "scientific", "none"};
@@ -313,8 +317,12 @@ sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,
                        "auto, fixed, scientific or none", "unknown format '%s'", text);
 }
 
-sonde_err sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag)
+sonde_err sonde_print_options_check(const sonde_print_options *given, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, given);
+    sonde_print_options taken;
+    const sonde_print_options *const options = &taken;
+    SONDE__TAKE(sonde_print_options, &taken, given, diag);
     const struct {
         const char *name, *expected;
         int64_t value, most;
@@ -521,9 +529,13 @@ static void append_block(layout *out, int depth, const unsigned char *at)
     append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
-sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *options,
+sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *given,
                               size_t column, sonde_text *text)
 {
+    SONDE__NEEDS(NULL, view, given, text);
+    sonde_print_options taken;
+    const sonde_print_options *const options = &taken;
+    SONDE__TAKE(sonde_print_options, &taken, given, NULL);
     layout out = {.view = view,
                   .options = options,
                   .summarise = is_summarised(view->rank, view->shape, options),
@@ -566,8 +578,15 @@ static size_t times_plus(size_t count, size_t each, size_t more)
 }
 
 size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
-                          const sonde_print_options *options)
+                          const sonde_print_options *given)
 {
+    sonde_print_options taken;
+    const sonde_print_options *const options = &taken;
+
+    if (given == NULL || (shape == NULL && rank > 0) ||
+        sonde__given_options(&taken, sizeof taken, given, "", NULL) != SONDE_OK) {
+        return SIZE_MAX;
+    }
     const bool summarise = is_summarised(rank, shape, options);
     const size_t brackets =
         strlen(options->open_bracket) + strlen(options->close_bracket);

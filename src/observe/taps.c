@@ -21,7 +21,7 @@
 sonde_err sonde_observer_create(const sonde_catalogue *catalogue, sonde_observer **out,
                                 sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, catalogue != NULL && out != NULL);
+    SONDE__NEEDS(diag, catalogue, out);
     sonde_observer *observer = sonde__calloc(1, sizeof *observer);
 
     if (observer == NULL) {
@@ -227,7 +227,7 @@ static sonde_err check_open(const sonde_observer *observer, const sonde_tap *add
 sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
                              size_t *matched, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, observer != NULL && added != NULL && added->what != NULL);
+    SONDE__NEEDS(diag, observer, added, added->what);
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_err err = check_open(observer, added, diag);
@@ -458,7 +458,7 @@ error:
 sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *shape,
                               sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, observer != NULL && shape != NULL);
+    SONDE__NEEDS(diag, observer, shape);
     sonde_err err = SONDE_OK;
 
     if (observer->bound) {
@@ -516,7 +516,7 @@ static sonde_err extend_taps(sonde_observer *observer, sonde_diag *diag)
 
 sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, observer != NULL);
+    SONDE__NEEDS(diag, observer);
     const size_t taps = observer->tap_count, sinks = observer->sink_count;
     sonde_err err = SONDE_OK;
 

@@ -91,7 +91,7 @@ static PyObject *trial_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     python_trial *self = NULL;
     const char *path = NULL;
-    sonde_trial_options options = {0};
+    sonde_trial_options options = {.size = sizeof options};
     long long begin = 0, end = 0;
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;

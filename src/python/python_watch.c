@@ -139,19 +139,16 @@ typedef struct creation {
 
 static bool create_hook(const creation *wanted, sonde_hook **hook)
 {
-    const sonde_hook_options options = {.record = {.path = wanted->path,
-                                                   .rank = wanted->rank,
-                                                   .world = wanted->world,
-                                                   .resume = wanted->resume,
-                                                   .program = "sonde.watch"}};
+    const sonde_hook_options options = {
+        .size = sizeof options,
+        .record = SONDE_OPTIONS(sonde_recorder, .path = wanted->path,
+                                .rank = wanted->rank, .world = wanted->world,
+                                .resume = wanted->resume, .program = "sonde.watch")};
     const char *const config = wanted->config != NULL ? wanted->config : "{}";
     sonde_diag diag = {0};
 
-    if (wanted->path == NULL) {
-        return true;
-    }
-    if (sonde_hook_parse(config, strlen(config), "save", NULL, &options, hook, &diag) !=
-        SONDE_OK) {
+    if (wanted->path != NULL && sonde_hook_parse(config, strlen(config), "save", NULL,
+                                                 &options, hook, &diag) != SONDE_OK) {
         (void)sonde__python_raise(&diag);
         return false;
     }
@@ -180,7 +177,8 @@ static bool create_rules(python_watch *self, const char *list)
 
 static bool create_watch(python_watch *self, const creation *wanted)
 {
-    sonde_watch_options options = {.rules_every = wanted->rules_every,
+    sonde_watch_options options = {.size = sizeof options,
+                                   .rules_every = wanted->rules_every,
                                    .rules_raw_every = wanted->rules_raw_every};
     sonde_diag diag = {0};
 

@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 
@@ -344,10 +345,14 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     return SONDE_OK;
 }
 
-sonde_err sonde_recorder_create(const sonde_recorder_options *options,
+sonde_err sonde_recorder_create(const sonde_recorder_options *given,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, given, catalogue, out);
+    sonde_recorder_options taken;
+    const sonde_recorder_options *const options = &taken;
+    SONDE__TAKE(sonde_recorder_options, &taken, given, diag);
     sonde__record_backend *backend = NULL;
     sonde_err err = check_options(options, diag);
 
@@ -374,7 +379,8 @@ sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
         return sonde__fail_nomem(diag, "a recorder");
     }
     sonde__record_writer_init(&recorder->writer);
-    recorder->options = (sonde_recorder_options){.rank = rank, .world = -1};
+    recorder->options = (sonde_recorder_options){
+        .size = sizeof(sonde_recorder_options), .rank = rank, .world = -1};
     recorder->options.path = sonde__strdup(path);
     err = recorder->options.path == NULL ||
                   sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK

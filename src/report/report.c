@@ -7,6 +7,7 @@
 #include "base/whole_file.h"
 #include "report/compose.h"
 #include "report/curve.h"
+#include "base/given.h"
 
 #include <sonde/error.h>
 #include <sonde/report.h>
@@ -644,13 +645,15 @@ static void find_steps(sonde__report *report)
 }
 
 sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *rules,
-                             const sonde_report_options *options, sonde_diag *diag)
+                             const sonde_report_options *given, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, trial, rules);
+    sonde_report_options taken;
+    SONDE__TAKE(sonde_report_options, &taken, given, diag);
     sonde__report report = {.trial = trial,
                             .catalogue = sonde_trial_catalogue(trial),
                             .rules = rules,
-                            .options =
-                                options != NULL ? *options : (sonde_report_options){0}};
+                            .options = taken};
     sonde_err err = SONDE_OK;
 
     report.options.places = report.options.places > 0 ? report.options.places : PLACES;

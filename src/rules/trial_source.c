@@ -143,8 +143,8 @@ static void next_record(trial_source *source)
 /* Opens a cursor over the evidence other than vital signs, from the next step on. */
 static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
 {
-    sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL,
-                                          .begin = source->next};
+    sonde_trial_cursor_options options = {
+        .size = sizeof options, .mode = SONDE_MODE_GLOBAL, .begin = source->next};
     uint32_t *ids = sonde__malloc(source->count * sizeof *ids);
     sonde_err err = SONDE_OK;
 

@@ -14,6 +14,7 @@
 #include "trial/foreign.h"
 #include "trial/value.h"
 #include "trial/worker.h"
+#include "base/given.h"
 
 #include <string.h>
 
@@ -100,12 +101,15 @@ static bool allocate(sonde_trial_cursor *cursor)
 }
 
 sonde_err sonde_trial_cursor_create(sonde_trial *trial,
-                                    const sonde_trial_cursor_options *options,
+                                    const sonde_trial_cursor_options *given,
                                     sonde_trial_cursor **out, sonde_diag *diag)
 {
-    static const sonde_trial_cursor_options usual = {.mode = SONDE_MODE_GLOBAL};
+    SONDE__NEEDS(diag, trial, out);
+    sonde_trial_cursor_options taken;
+    SONDE__TAKE(sonde_trial_cursor_options, &taken, given, diag);
+    taken.mode = given != NULL ? taken.mode : SONDE_MODE_GLOBAL;
     sonde_trial_cursor *cursor = NULL;
-    const sonde_err err = check_options(trial, options != NULL ? options : &usual, diag);
+    const sonde_err err = check_options(trial, &taken, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -115,7 +119,7 @@ sonde_err sonde_trial_cursor_create(sonde_trial *trial,
         return sonde__fail_nomem(diag, "a cursor");
     }
     cursor->trial = trial;
-    cursor->options = options != NULL ? *options : usual;
+    cursor->options = taken;
     cursor->options.how = cursor->options.how != 0 ? cursor->options.how : SONDE_HOW_RAW;
     cursor->options.ahead =
         cursor->options.ahead != 0 ? cursor->options.ahead : (size_t)AHEAD;

@@ -14,6 +14,7 @@
 #include "trial/trial_catalogue.h"
 #include "trial/trial_state.h"
 #include "trial/worker.h"
+#include "base/given.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -392,9 +393,13 @@ error:
     return err;
 }
 
-sonde_err sonde_trial_open(const char *path, const sonde_trial_options *options,
+sonde_err sonde_trial_open(const char *path, const sonde_trial_options *given,
                            sonde_trial **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
+    sonde_trial_options taken;
+    const sonde_trial_options *const options = &taken;
+    SONDE__TAKE(sonde_trial_options, &taken, given, diag);
     return open_trial(path, options, false, NULL, NULL, out, diag);
 }
 

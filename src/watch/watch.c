@@ -15,6 +15,7 @@
 
 #include <sonde/log.h>
 #include "observe/tensor_roles.h"
+#include "base/given.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -90,10 +91,13 @@ static void destroy(watch *made)
     sonde__free(made);
 }
 
-sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **out,
+sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out,
                              sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, out != NULL);
+    SONDE__NEEDS(diag, out);
+    sonde_watch_options taken;
+    const sonde_watch_options *const options = &taken;
+    SONDE__TAKE(sonde_watch_options, &taken, given, diag);
     watch *made = sonde__calloc(1, sizeof *made);
     sonde_err err = SONDE_OK;
 
@@ -101,13 +105,11 @@ sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **o
         return sonde__fail_nomem(diag, "a watch");
     }
     made->shape = (sonde_call_shape){1, 1, 1};
-    if (options != NULL) {
-        made->rules = options->rules;
-        made->rules_every = options->rules_every;
-        made->rules_raw_every = options->rules_raw_every;
-        made->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
-        made->shape.replicas = SONDE_MAX(options->replicas, 1);
-    }
+    made->rules = options->rules;
+    made->rules_every = options->rules_every;
+    made->rules_raw_every = options->rules_raw_every;
+    made->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
+    made->shape.replicas = SONDE_MAX(options->replicas, 1);
     err = sonde_catalogue_create(&made->catalogue, diag);
     if (err != SONDE_OK) {
         goto error;
@@ -116,7 +118,7 @@ sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **o
     if (err != SONDE_OK) {
         goto error;
     }
-    made->hook = options != NULL ? options->hook : NULL;
+    made->hook = options->hook;
     made->gate = sonde_observer_get_gate(made->observer);
     *out = &made->face;
     return SONDE_OK;
@@ -210,7 +212,7 @@ static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
 sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
                           uint32_t *slot_out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face != NULL && info != NULL && slot_out != NULL);
+    SONDE__NEEDS(diag, face, info, slot_out);
     watch *on = self(face);
     sonde_tensor_info own = *info;
     const uint32_t count = sonde_catalogue_count(on->catalogue);
@@ -242,7 +244,7 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
                                const sonde_view *view, uint32_t *slot_out,
                                sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face != NULL && name != NULL && view != NULL && slot_out != NULL);
+    SONDE__NEEDS(diag, face, name, view, slot_out);
     sonde_tensor_info info = {
         .name = name, .role = SONDE_ROLE_OTHER, .dtype = view->dtype, .rank = view->rank};
 
@@ -255,7 +257,10 @@ sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
 {
     sonde_err err = SONDE_OK;
 
-    SONDE__NEEDS(diag, face != NULL && (count == 0 || (infos != NULL && slots != NULL)));
+    SONDE__NEEDS(diag, face);
+    if (count > 0) {
+        SONDE__NEEDS(diag, infos, slots);
+    }
     for (size_t i = 0; i < count && err == SONDE_OK; i++) {
         err = sonde_watch_add(face, &infos[i], &slots[i], diag);
     }
@@ -276,7 +281,7 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
     uint32_t id = 0;
     sonde_err err = SONDE_OK;
 
-    SONDE__NEEDS(diag, face != NULL && name != NULL);
+    SONDE__NEEDS(diag, face, name);
     if (!is_slot(on, named)) {
         return sonde__fail(diag, SONDE_ERANGE, name, "a slot", "a name for slot %lu",
                            (unsigned long)named);
@@ -324,7 +329,7 @@ static update *make_update(const sonde_tensor_info *info)
 sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
                                  uint32_t *slot_out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face != NULL && slot_out != NULL);
+    SONDE__NEEDS(diag, face, slot_out);
     static const char prefix[] = "update/";
     watch *on = self(face);
     sonde_tensor_info info;
@@ -419,7 +424,7 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 
 sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face != NULL);
+    SONDE__NEEDS(diag, face);
     watch *on = self(face);
     sonde_err err = SONDE_OK;
 
@@ -604,7 +609,7 @@ void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
 sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
                              sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face != NULL && name != NULL);
+    SONDE__NEEDS(diag, face, name);
     sonde_hook *hook = self(face)->hook;
 
     return hook != NULL ? sonde_hook_scalar(hook, name, value, diag) : SONDE_OK;

@@ -49,7 +49,7 @@ static void step(sonde_watch *watch)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const sonde_hook_options dry = {.dry_run = true};
+    const sonde_hook_options dry = {.size = sizeof dry, .dry_run = true};
     sonde_hook *hook = NULL;
     sonde_watch *watch = NULL;
     sonde_diag diag = {0};
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check(err, &diag);
     if (err == SONDE_OK) {
-        if (sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL) !=
+        if (sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, NULL) !=
             SONDE_OK) {
             abort();
         }

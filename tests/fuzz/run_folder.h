@@ -71,7 +71,8 @@ static inline void fuzz_write(const char *name, const void *bytes, size_t size)
 /* Whatever opens is walked to its end, asked about, refreshed and verified. */
 static inline void fuzz_read_run(void)
 {
-    const sonde_trial_cursor_options options = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
+    const sonde_trial_cursor_options options = {.size = sizeof options,
+                                                .how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
                                                        SONDE_HOW_SKETCH,
                                                 .mode = SONDE_MODE_GLOBAL,
                                                 .incomplete = true};

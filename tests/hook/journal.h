@@ -145,19 +145,22 @@ static inline void listen_to(sonde_hook *hook)
 {
     hook->dry.witness = &journal.sink;
     journal.catalogue = hook->catalogue;
-    assert_int_equal(
-        sonde_watch_create(&(sonde_watch_options){.hook = hook}, &journal.watch, NULL),
-        SONDE_OK);
+    assert_int_equal(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook),
+                                        &journal.watch, NULL),
+                     SONDE_OK);
 }
 
 /* A hook into the journal: a dry run. */
 static inline sonde_hook *hook_of(const sonde_hook_options *options)
 {
-    sonde_hook_options own = options != NULL ? *options : (sonde_hook_options){0};
+    sonde_hook_options own =
+        options != NULL ? *options
+                        : (sonde_hook_options){.size = sizeof(sonde_hook_options)};
     sonde_hook *hook = NULL;
+    const sonde_recorder_options *usual = SONDE_OPTIONS(sonde_recorder, .path = "run");
 
-    own.record.path = own.record.path != NULL ? own.record.path : "run";
-    own.dry_run = strcmp(own.record.path, REFUSED) != 0;
+    own.record = own.record != NULL ? own.record : usual;
+    own.dry_run = strcmp(own.record->path, REFUSED) != 0;
     assert_int_equal(sonde_hook_create(&own, &hook, NULL), SONDE_OK);
     listen_to(hook);
     return hook;
@@ -192,7 +195,7 @@ static inline void set_mode(sonde_hook *hook, sonde_mode mode)
 
 static inline sonde_err begin_step(sonde_hook *hook, sonde_diag *diag)
 {
-    hook->options.dry_run = strcmp(hook->options.record.path, REFUSED) != 0;
+    hook->options.dry_run = strcmp(hook->options.record->path, REFUSED) != 0;
     return sonde_watch_begin_step(journal.watch, journal.mode, diag);
 }
 

@@ -85,7 +85,7 @@ enum { GOOD = NET_COUNT };
 
 static void test_aliases(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     producer source;
     uint32_t alias = 0, tensor = 0;
 
@@ -114,7 +114,7 @@ static void test_aliases(void **state)
 /* Two producers, each with ids of its own: the run has one of each name. */
 static void test_two(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     producer train, eval;
     size_t known = 0;
 
@@ -139,7 +139,7 @@ static void test_two(void **state)
 /* What is held is let go with its own values and micro-batches, and only once. */
 static void test_held(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_save_config config = every(3);
     producer source;
     size_t seen = 0;
@@ -179,7 +179,7 @@ static void test_held(void **state)
 /* Nothing is ever due: the producer pays for no tap. */
 static void test_never(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_save_config off = sonde_save_config_unset();
     producer source;
 
@@ -202,7 +202,7 @@ static sonde_err make_all(void)
     sonde_hook *hook = NULL;
     producer source = {0};
     sonde_err err = sonde_hook_create(
-        &(sonde_hook_options){.dry_run = true, .save_all = true}, &hook, NULL);
+        SONDE_OPTIONS(sonde_hook, .dry_run = true, .save_all = true), &hook, NULL);
 
     config.when_nan = "@all";
     if (err == SONDE_OK) {
@@ -236,7 +236,8 @@ static void test_memory(void **state)
 /* After bind, a step takes no memory, also where everything is held. */
 static void test_no_memory_in_steps(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.dry_run = true, .save_all = true});
+    sonde_hook *hook =
+        hook_of(SONDE_OPTIONS(sonde_hook, .dry_run = true, .save_all = true));
     sonde_save_config config = every(2);
     producer source;
 

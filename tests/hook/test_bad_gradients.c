@@ -81,7 +81,7 @@ static sonde_nn_optimizer small_steps(void)
 static void the_exact_step_is_recorded(void **state)
 {
     const sonde_nn_optimizer sgd = small_steps();
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
     engine_net net;
     sonde_nn_session *session = NULL;
 
@@ -111,7 +111,8 @@ static void nothing_is_recorded_twice(void **state)
         {13, "0 13 "}, {1, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 "}, {5, "0 5 10 13 "}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        const sonde_hook_options options = {.vitals_every = cases[i].interval};
+        const sonde_hook_options options = {.size = sizeof options,
+                                            .vitals_every = cases[i].interval};
         sonde_hook *hook = NULL;
         engine_net net;
         sonde_nn_session *session = NULL;
@@ -150,7 +151,7 @@ static void every_gradient_is_told(void **state)
         sonde_nn_options_init(&options);
         options.threads = i / 3 % 2 == 0 ? 1 : 2;
         options.gradient_accumulation = i / 6 == 0 ? 1 : 3;
-        hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+        hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
         engine_cnn(&net, 8);
         session = session_of(&net, &options, &optimizers[i % 3]);
         must(sonde_nn_session_attach_hook(session, hook, &engine_diag));
@@ -175,7 +176,8 @@ static void every_gradient_is_told(void **state)
 static float *weights_after(bool hooked, int threads, bool cnn)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
-    const sonde_hook_options rare = {.vitals_every = 1000, .dry_run = true};
+    const sonde_hook_options rare = {
+        .size = sizeof rare, .vitals_every = 1000, .dry_run = true};
     sonde_nn_options options;
     sonde_hook *hook = NULL;
     engine_net net;
@@ -282,7 +284,8 @@ static void the_rule_names_it_in_the_run(void **state)
 {
     const sonde_nn_optimizer sgd = small_steps();
     char folder[] = "/tmp/sonde-bad-XXXXXX", path[64];
-    sonde_hook_options options = {.record = {.path = path}};
+    sonde_hook_options options = {.size = sizeof options,
+                                  .record = SONDE_OPTIONS(sonde_recorder, .path = path)};
     sonde_rules *rules = non_finite();
     sonde_trial *trial = NULL;
     sonde_hook *hook = NULL;

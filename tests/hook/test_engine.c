@@ -72,7 +72,7 @@ static float poke(const engine_net *net, const char *name, float value)
 
 static void test_defaults(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
     engine_net net;
     sonde_nn_session *session = NULL;
 
@@ -100,7 +100,7 @@ static void test_defaults(void **state)
 static void test_union(void **state)
 {
     const sonde_reduction_config sketch = {.histogram = true, .stats = 1U};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
     engine_net net;
     sonde_nn_session *session = NULL;
 
@@ -134,7 +134,7 @@ static void test_union(void **state)
 /* Train, evaluate, train, evaluate in a session of its own, predict: one run. */
 static void test_sessions(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_nn_session *training = NULL, *inference = NULL;
     sonde_nn_options options;
     engine_net net;
@@ -188,7 +188,7 @@ static void test_sessions(void **state)
 /* A training session that goes on from a checkpoint has its own step numbers. */
 static void test_resumed(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     char path[] = "/tmp/sonde-hook-XXXXXX";
     const int file = mkstemp(path);
     sonde_nn_session *session = NULL;
@@ -217,7 +217,7 @@ static void test_resumed(void **state)
 static void test_when_nan(void **state)
 {
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_save_config nan = every(5);
     sonde_nn_options options;
     sonde_nn_session *session = NULL;
@@ -264,7 +264,7 @@ static void test_held_values(void **state)
         engine_net net;
 
         assert_int_equal(journal_reset(NULL), 0);
-        hooks[k] = hook_of(&(sonde_hook_options){.no_vitals = true});
+        hooks[k] = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
         config.when_nan = k == 0 ? NULL : "@losses";
         include(hooks[k], "seen", "conv1_output, Gradient___conv1.weight");
         save(hooks[k], "seen", -1, config);
@@ -290,7 +290,8 @@ static void test_bits(void **state)
 
     (void)state;
     for (int k = 0; k < 4; k++) {
-        const sonde_hook_options options = {.save_all = k > 1, .vitals_every = 1};
+        const sonde_hook_options options = {
+            .size = sizeof options, .save_all = k > 1, .vitals_every = 1};
         sonde_hook *hook = k > 0 ? hook_of(&options) : NULL;
         sonde_save_config config = every(1);
         sonde_nn_session *session = NULL;
@@ -342,7 +343,8 @@ static void test_refusals(void **state)
     sonde_nn_session_destroy(session);
     must(close_loop(hook));
 
-    hook = hook_of(&(sonde_hook_options){.record = {.path = REFUSED}});
+    hook = hook_of(SONDE_OPTIONS(
+        sonde_hook, .record = SONDE_OPTIONS(sonde_recorder, .path = REFUSED)));
     session = train_session(&net, NULL, hook);
     engine_batch_init(&batch, &net, 4, 1);
     expect_err(SONDE_EEXIST, sonde_nn_session_run(session, batch.views, 2, &engine_diag));

@@ -52,10 +52,10 @@ static void test_yaml(void **state)
     run_steps(hook, &net, 10);
     set_mode(hook, SONDE_MODE_EVAL);
     run_steps(hook, &net, 6);
-    assert_string_equal(hook->options.record.path, "runs/one");
-    assert_int_equal(hook->options.record.segment_bytes, 1000000);
-    assert_int_equal(hook->options.record.when_full, SONDE_WHEN_FULL_DROP);
-    assert_true(hook->options.record.compress);
+    assert_string_equal(hook->options.record->path, "runs/one");
+    assert_int_equal(hook->options.record->segment_bytes, 1000000);
+    assert_int_equal(hook->options.record->when_full, SONDE_WHEN_FULL_DROP);
+    assert_true(hook->options.record->compress);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 4 8 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 3 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 5 ");
@@ -76,13 +76,14 @@ static void test_options_over(void **state)
     static const char text[] =
         "{\"path\": \"a\", \"vitals_every\": 7,\n\t\"collections\": [\"updates\"]}";
     sonde_hook *hook =
-        parse(text, &(sonde_hook_options){.record = {.path = "b", .rank = 3, .world = 4},
-                                          .vitals_every = 2,
-                                          .include = "loss"});
+        parse(text, SONDE_OPTIONS(sonde_hook,
+                                  .record = SONDE_OPTIONS(sonde_recorder, .path = "b",
+                                                          .rank = 3, .world = 4),
+                                  .vitals_every = 2, .include = "loss"));
 
     (void)state;
-    assert_string_equal(hook->options.record.path, "b");
-    assert_int_equal(hook->options.record.rank, 3);
+    assert_string_equal(hook->options.record->path, "b");
+    assert_int_equal(hook->options.record->rank, 3);
     assert_int_equal(hook->options.vitals_every, 2);
     assert_non_null(sonde__observe_find_collection(&hook->setup, "default"));
     assert_non_null(sonde__observe_find_collection(&hook->setup, "updates"));
@@ -106,7 +107,7 @@ static void test_section(void **state)
                      SONDE_ENOTFOUND);
     assert_int_equal(sonde_hook_parse(text, 30, "job.yaml", "record", NULL, &hook, &diag),
                      SONDE_OK);
-    assert_string_equal(hook->options.record.path, "here");
+    assert_string_equal(hook->options.record->path, "here");
     finish(hook);
 }
 
@@ -139,7 +140,7 @@ static void test_smdebug(void **state)
     const five net = declare_net(hook);
 
     (void)state;
-    assert_string_equal(hook->options.record.path, "/opt/somewhere");
+    assert_string_equal(hook->options.record->path, "/opt/somewhere");
     assert_string_equal(journal.log,
                         "hook.yaml:9: 'sav_steps' is passed over; expected save_steps\n"
                         "TensorBoard files are not written while recording: export the "
@@ -159,13 +160,15 @@ static void test_smdebug(void **state)
 
     hook = parse("{\"S3OutputPath\": \"s3://b\", \"HookParameters\": null,"
                  " \"CollectionConfigurations\": null}",
-                 &(sonde_hook_options){.record = {.rank = 1, .world = 2}});
-    assert_string_equal(hook->options.record.path, "/opt/ml/output/tensors");
+                 SONDE_OPTIONS(sonde_hook, .record = SONDE_OPTIONS(
+                                               sonde_recorder, .rank = 1, .world = 2)));
+    assert_string_equal(hook->options.record->path, "/opt/ml/output/tensors");
     assert_true(hook->options.dry_run); /* one worker writes */
     finish(hook);
     hook =
         parse("{\"HookParameters\": {\"include_workers\": \"all\", \"save_all\": true}}",
-              &(sonde_hook_options){.record = {.rank = 1, .world = 2}});
+              SONDE_OPTIONS(sonde_hook, .record = SONDE_OPTIONS(sonde_recorder, .rank = 1,
+                                                                .world = 2)));
     assert_false(hook->options.dry_run);
     assert_non_null(sonde__observe_find_collection(&hook->setup, "all"));
     finish(hook);

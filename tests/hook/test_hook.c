@@ -9,7 +9,7 @@
 
 static void test_defaults(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
     const five net = declare_net(hook);
 
     (void)state;
@@ -66,7 +66,7 @@ static void test_what_rules_need(void **state)
 
 static void test_layers(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -90,7 +90,7 @@ static void test_layers(void **state)
 static void test_steps_and_ranges(void **state)
 {
     static const int64_t steps[] = {7, 2, 3, 2}, two[] = {1, 4};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_save_config listed = sonde_save_config_unset(), range = every(2);
     const five net = declare_net(hook);
 
@@ -120,7 +120,7 @@ static void test_steps_and_ranges(void **state)
 /* end_step 0 switches a mode off, whatever an earlier layer says of its start. */
 static void test_mode_off(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     sonde_save_config late = every(2), off = sonde_save_config_unset();
     const five net = declare_net(hook);
 
@@ -141,7 +141,7 @@ static void test_mode_off(void **state)
 
 static void test_counts(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
     const int modes[] = {0, 0, 1, 0, 3, 2, 3};
     /* smdebug's example, then modes global and predict */
@@ -170,7 +170,7 @@ static void test_counts(void **state)
 
 static void test_mode_global(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -204,7 +204,8 @@ static sonde_watch *loss_watch(sonde_hook *hook, uint32_t *loss)
     sonde_watch *watch = NULL;
 
     assert_int_equal(
-        sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL), SONDE_OK);
+        sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, NULL),
+        SONDE_OK);
     assert_int_equal(sonde_watch_add_view(watch, "loss", &view, loss, NULL), SONDE_OK);
     return watch;
 }
@@ -213,7 +214,8 @@ static sonde_watch *loss_watch(sonde_hook *hook, uint32_t *loss)
 static void test_go_on(void **state)
 {
     char folder[] = "/tmp/sonde-go-on-XXXXXX", path[64], command[96];
-    sonde_hook_options options = {.record = {.path = path}};
+    sonde_recorder_options record = {.size = sizeof record, .path = path};
+    const sonde_hook_options options = {.size = sizeof options, .record = &record};
     sonde_hook *hook = NULL;
     sonde_watch *watch = NULL;
     sonde_diag diag = {0};
@@ -230,13 +232,13 @@ static void test_go_on(void **state)
     assert_int_equal(sonde_watch_close(watch, SONDE_RUN_INTERRUPTED, NULL, NULL),
                      SONDE_OK);
 
-    options.record.resume = SONDE_RESUME_ANY;
+    record.resume = SONDE_RESUME_ANY;
     assert_int_equal(sonde_hook_create(&options, &hook, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 57, &diag), SONDE_EINVAL);
     assert_int_equal(sonde_hook_go_on(hook, (sonde_mode)9, 57, &diag), SONDE_EINVAL);
-    assert_int_equal(hook->options.record.resume_mode, SONDE_MODE_TRAIN);
-    assert_int_equal(hook->options.record.resume_step, 58);
+    assert_int_equal(hook->options.record->resume_mode, SONDE_MODE_TRAIN);
+    assert_int_equal(hook->options.record->resume_step, 58);
     watch = loss_watch(hook, &loss);
     lose(watch, loss, SONDE_MODE_TRAIN, 4);
     assert_int_equal(sonde_watch_where(watch).mode_step, 61);
@@ -277,7 +279,7 @@ static void test_reductions(void **state)
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
     const sonde_reduction_config both = {.histogram = true, .save_raw_tensor = true};
     char *text = NULL;
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -302,7 +304,7 @@ static void test_reductions(void **state)
 static void test_save_all(void **state)
 {
     sonde_hook *hook =
-        hook_of(&(sonde_hook_options){.no_vitals = true, .save_all = true});
+        hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true, .save_all = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -316,7 +318,7 @@ static void test_save_all(void **state)
 static void test_choices(void **state)
 {
     sonde_hook *hook =
-        hook_of(&(sonde_hook_options){.no_vitals = true, .include = "relu_output"});
+        hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true, .include = "relu_output"));
     const five net = declare_net(hook);
 
     (void)state;
@@ -336,7 +338,7 @@ static void test_choices(void **state)
 /* Modules are anchored: fc1 is not encoder.fc1, and a dot is a dot. */
 static void test_modules(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const uint32_t ids[] = {
         declare(hook, "fc1_output_0", 3), declare(hook, "encoder.fc1_output_0", 3),
         declare(hook, "fc1_input_0", 3), declare(hook, "layer.0_output_0", 3),
@@ -359,7 +361,7 @@ static void test_modules(void **state)
 /* A value given twice in a step is the next micro-batch: keys stay unique. */
 static void test_repeated(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const uint32_t id = declare(hook, "w.weight", 3);
 
     (void)state;
@@ -380,7 +382,7 @@ static void test_repeated(void **state)
 static void test_dry_run(void **state)
 {
     sonde_hook *hook =
-        hook_of(&(sonde_hook_options){.dry_run = true, .vitals_every = 10});
+        hook_of(SONDE_OPTIONS(sonde_hook, .dry_run = true, .vitals_every = 10));
     const five net = declare_net(hook);
 
     (void)state;
@@ -416,7 +418,7 @@ static void test_scalars(void **state)
 
 static void test_late_tensors(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 10});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 10));
     uint32_t ids[300];
     char name[32];
 

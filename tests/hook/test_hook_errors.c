@@ -100,10 +100,10 @@ static void test_refusals(void **state)
             "c64: one collection too many (expected at most 64 collections)");
     assert_int_equal(close_loop(hook), SONDE_OK);
 
-    assert_int_equal(sonde_hook_create(&(sonde_hook_options){0}, &hook, &diag),
+    assert_int_equal(sonde_hook_create(&(sonde_hook_options){.size = sizeof(sonde_hook_options)}, &hook, &diag),
                      SONDE_EINVAL);
     assert_int_equal(
-        sonde_hook_create(&(sonde_hook_options){.dry_run = true, .vitals_every = -1},
+        sonde_hook_create(SONDE_OPTIONS(sonde_hook, .dry_run = true, .vitals_every = -1),
                           &hook, &diag),
         SONDE_EINVAL);
 }
@@ -152,7 +152,8 @@ static void test_first_step_refusals(void **state)
     assert_string_equal(diag.found, "unknown module 'rleu'");
     assert_int_equal(close_loop(hook), SONDE_OK);
 
-    hook = hook_of(&(sonde_hook_options){.record = {.path = REFUSED}});
+    hook = hook_of(SONDE_OPTIONS(
+        sonde_hook, .record = SONDE_OPTIONS(sonde_recorder, .path = REFUSED)));
     assert_int_equal(begin_step(hook, &diag), SONDE_EEXIST);
     assert_int_equal(close_loop(hook), SONDE_OK);
     assert_int_equal(sonde_hook_close(NULL, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
@@ -170,8 +171,8 @@ static sonde_err make_and_step(void)
     sonde_watch *watch = NULL;
     uint32_t id = 0;
     sonde_err err = sonde_hook_create(
-        &(sonde_hook_options){.dry_run = true, .save_all = true, .include = "w*"}, &hook,
-        NULL);
+        SONDE_OPTIONS(sonde_hook, .dry_run = true, .save_all = true, .include = "w*"),
+        &hook, NULL);
 
     config.save_steps = steps;
     config.save_step_count = 2;
@@ -188,7 +189,7 @@ static sonde_err make_and_step(void)
         err = err == SONDE_OK ? sonde_hook_exclude(hook, "all", "re:^x", NULL) : err;
     }
     if (err == SONDE_OK) {
-        err = sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL);
+        err = sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, NULL);
     }
     if (err == SONDE_OK) {
         err = sonde_watch_add(watch, &info, &id, NULL);

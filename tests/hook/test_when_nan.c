@@ -35,7 +35,7 @@ static void test_whole_step(void **state)
 {
     (void)state;
     for (int bad = 0; bad < 5; bad++) {
-        sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+        sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
         const five net = declare_net(hook);
         size_t seen = 0;
 
@@ -68,7 +68,7 @@ static void test_whole_step(void **state)
  */
 static void test_collection(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -89,7 +89,7 @@ static void test_collection(void **state)
 static void test_modes(void **state)
 {
     const sonde_reduction_config sketch = {.histogram = true};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -110,7 +110,7 @@ static void test_modes(void **state)
 /* Infinities count; a step that is broken off by the next leaves nothing behind. */
 static void test_infinity(void **state)
 {
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .no_vitals = true));
     const five net = declare_net(hook);
 
     (void)state;
@@ -133,7 +133,7 @@ static void test_infinity(void **state)
 static void test_parts(void **state)
 {
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 1});
+    sonde_hook *hook = hook_of(SONDE_OPTIONS(sonde_hook, .vitals_every = 1));
     const five net = declare_net(hook);
 
     (void)state;

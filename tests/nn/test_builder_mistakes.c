@@ -20,7 +20,8 @@ static void expect_mistake(mistake make, sonde_err err, const char *want, int li
     target = sonde_nn_input(m, SONDE_I64, 1, shape);
     assert_int_equal(make(m, x, target), 0);
     assert_int_equal(sonde_nn_relu(m, NULL, x), 0); /* the error sticks */
-    assert_int_equal(sonde_nn_linear(m, "", 0, &(sonde_nn_linear_options){.out = -1}), 0);
+    assert_int_equal(sonde_nn_linear(m, "", 0, SONDE_OPTIONS(sonde_nn_linear, .out = -1)),
+                     0);
     sonde_nn_output(m, x);
     sonde_nn_scope_pop(m);
     expect_err(err, sonde_nn_model_status(m, &engine_diag));
@@ -39,13 +40,13 @@ static void expect_mistake(mistake make, sonde_err err, const char *want, int li
         (void)m;                                                                         \
         return expression;                                                               \
     }
-#define CONV(...) sonde_nn_conv2d(m, "conv", x, &(sonde_nn_conv2d_options){__VA_ARGS__})
+#define CONV(...) sonde_nn_conv2d(m, "conv", x, SONDE_OPTIONS(sonde_nn_conv2d, __VA_ARGS__))
 #define POOL(...)                                                                        \
-    sonde_nn_max_pool2d(m, "pool", x, &(sonde_nn_pool2d_options){__VA_ARGS__})
+    sonde_nn_max_pool2d(m, "pool", x, SONDE_OPTIONS(sonde_nn_pool2d, __VA_ARGS__))
 #define NORM(...)                                                                        \
-    sonde_nn_group_norm(m, "norm", x, &(sonde_nn_group_norm_options){__VA_ARGS__})
+    sonde_nn_group_norm(m, "norm", x, SONDE_OPTIONS(sonde_nn_group_norm, __VA_ARGS__))
 #define LINEAR(name, input, n)                                                           \
-    sonde_nn_linear(m, name, input, &(sonde_nn_linear_options){.out = n})
+    sonde_nn_linear(m, name, input, SONDE_OPTIONS(sonde_nn_linear, .out = n))
 
 MISTAKE(conv_without_out, CONV(.kernel = {3}))
 MISTAKE(conv_without_kernel, CONV(.out = 3))
@@ -58,9 +59,10 @@ MISTAKE(conv_negative_dilation, CONV(.out = 3, .kernel = {3}, .dilation = {-1}))
 MISTAKE(conv_huge, CONV(.out = INT64_MAX / 2, .kernel = {3}))
 MISTAKE(conv_of_matrix,
         sonde_nn_conv2d(m, "conv", sonde_nn_flatten(m, NULL, x, 1),
-                        &(sonde_nn_conv2d_options){.out = 1, .kernel = {1}}))
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 1, .kernel = {1})))
 MISTAKE(conv_function,
-        sonde_nn_conv2d(m, NULL, x, &(sonde_nn_conv2d_options){.out = 1, .kernel = {1}}))
+        sonde_nn_conv2d(m, NULL, x,
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 1, .kernel = {1})))
 MISTAKE(pool_without_kernel, POOL(.stride = {1, 1}))
 MISTAKE(pool_padding, POOL(.kernel = {2, 2}, .padding = {2, 2}))
 MISTAKE(pool_too_large, POOL(.kernel = {7, 7}))
@@ -72,7 +74,7 @@ MISTAKE(linear_other_shape,
         LINEAR("fc", LINEAR("fc", sonde_nn_flatten(m, NULL, x, 1), 3), 3))
 MISTAKE(another_kind_of_module,
         sonde_nn_group_norm(m, "conv", CONV(.out = 2, .kernel = {3}),
-                            &(sonde_nn_group_norm_options){.groups = 1}))
+                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 1)))
 MISTAKE(softmax_axis, sonde_nn_softmax(m, "s", x, 4))
 MISTAKE(log_softmax_axis, sonde_nn_log_softmax(m, NULL, x, -5))
 MISTAKE(flatten_axis, sonde_nn_flatten(m, "flat", x, 4))
@@ -94,7 +96,7 @@ MISTAKE(no_second_value, sonde_nn_add(m, "r", x, 0))
 MISTAKE(foreign_value, sonde_nn_relu(m, "r", 4711))
 MISTAKE(foreign_to_conv,
         sonde_nn_conv2d(m, "c", 4711,
-                        &(sonde_nn_conv2d_options){.out = 1, .kernel = {1}}))
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 1, .kernel = {1})))
 MISTAKE(foreign_to_transpose, sonde_nn_transpose(m, "t", 4711, (const int[]){0, 1}))
 MISTAKE(foreign_print, sonde_nn_print(m, 4711, "t", true, NULL))
 MISTAKE(dotted_name, sonde_nn_relu(m, "a.b", x))

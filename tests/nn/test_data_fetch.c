@@ -336,8 +336,9 @@ static void progress_is_told_and_may_stop(void **state)
 {
     const sonde_nn_remote_file file = {.url = url("good"), .sha256 = server.digest};
     uint64_t last = 0;
-    const sonde_nn_fetch_options stop = {.progress = stop_at_once};
-    const sonde_nn_fetch_options watch = {.progress = remember, .user = &last};
+    const sonde_nn_fetch_options stop = {.size = sizeof stop, .progress = stop_at_once};
+    const sonde_nn_fetch_options watch = {
+        .size = sizeof watch, .progress = remember, .user = &last};
     sonde_diag diag = {0};
     sonde_err err = sonde_nn_fetch_file(&file, data_path("i"), &stop, &diag);
 
@@ -355,7 +356,7 @@ static void progress_is_told_and_may_stop(void **state)
 static void sets_are_fetched_by_name(void **state)
 {
     char mirror[128];
-    sonde_nn_fetch_options options = {.mirror = mirror};
+    sonde_nn_fetch_options options = {.size = sizeof options, .mirror = mirror};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
@@ -380,7 +381,7 @@ static void sets_are_fetched_by_name(void **state)
 static void published_digests_are_of_the_content(void **state)
 {
     char mirror[DATA_PATH], where[DATA_PATH];
-    const sonde_nn_fetch_options options = {.mirror = mirror};
+    const sonde_nn_fetch_options options = {.size = sizeof options, .mirror = mirror};
     const char *data = getenv("SONDE_DATA");
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];

@@ -16,7 +16,8 @@ static void without_shuffling_samples_come_in_order(void **state)
 
     (void)state;
     for (int workers = 0; workers <= 3; workers++) {
-        const sonde_nn_loader_options options = {.batch = 8, .workers = workers};
+        const sonde_nn_loader_options options = {
+            .size = sizeof options, .batch = 8, .workers = workers};
         sonde_nn_loader *loader = loader_of(set_of(1003), &options);
 
         assert_int_equal(sonde_nn_loader_batches(loader), 125);
@@ -41,7 +42,8 @@ static void order_depends_on_seed_and_epoch_alone(void **state)
 
     (void)state;
     for (int run = 0; run < 8; run++) {
-        const sonde_nn_loader_options options = {.batch = 7,
+        const sonde_nn_loader_options options = {.size = sizeof options,
+                                                 .batch = 7,
                                                  .shuffle = true,
                                                  .seed = 11,
                                                  .keep_last = true,
@@ -64,8 +66,11 @@ static void order_depends_on_seed_and_epoch_alone(void **state)
     }
     assert_memory_not_equal(first[0], first[1], 500 * sizeof **first);
     {
-        const sonde_nn_loader_options other = {
-            .batch = 7, .shuffle = true, .seed = 12, .keep_last = true};
+        const sonde_nn_loader_options other = {.size = sizeof other,
+                                               .batch = 7,
+                                               .shuffle = true,
+                                               .seed = 12,
+                                               .keep_last = true};
         sonde_nn_loader *loader = loader_of(set_of(500), &other);
 
         assert_int_equal(read_epoch(loader, INT64_MAX, 7, seen), 500);
@@ -81,7 +86,8 @@ static void the_end_lasts_until_the_next_epoch(void **state)
 
     (void)state;
     for (int workers = 0; workers <= 1; workers++) {
-        const sonde_nn_loader_options options = {.batch = 4, .workers = workers};
+        const sonde_nn_loader_options options = {
+            .size = sizeof options, .batch = 4, .workers = workers};
         sonde_nn_loader *loader = loader_of(set_of(10), &options);
 
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -102,7 +108,8 @@ static void the_end_lasts_until_the_next_epoch(void **state)
 static void breaking_off_restarts_cleanly(void **state)
 {
     static int64_t whole[6][MOST], seen[MOST];
-    sonde_nn_loader_options options = {.batch = 3, .shuffle = true, .seed = 2};
+    sonde_nn_loader_options options = {
+        .size = sizeof options, .batch = 3, .shuffle = true, .seed = 2};
     sonde_nn_loader *loader = loader_of(set_of(100), &options);
     uint32_t dice = 1;
 
@@ -136,8 +143,11 @@ static void loaders_may_go_at_any_time(void **state)
 
     (void)state;
     for (int i = 0; i < 200; i++) {
-        const sonde_nn_loader_options options = {
-            .batch = 5, .shuffle = true, .workers = 1 + i % 3, .prefetch = 1 + i % 7};
+        const sonde_nn_loader_options options = {.size = sizeof options,
+                                                 .batch = 5,
+                                                 .shuffle = true,
+                                                 .workers = 1 + i % 3,
+                                                 .prefetch = 1 + i % 7};
         sonde_nn_loader *loader = loader_of(set_of(60), &options);
 
         (void)read_epoch(loader, i % 13, 5, seen);
@@ -149,7 +159,8 @@ static void loaders_may_go_at_any_time(void **state)
 /* A batch lies still until the next next, however far ahead the workers are. */
 static void borrowed_batches_lie_still(void **state)
 {
-    const sonde_nn_loader_options options = {.batch = 16, .workers = 2, .prefetch = 3};
+    const sonde_nn_loader_options options = {
+        .size = sizeof options, .batch = 16, .workers = 2, .prefetch = 3};
     sonde_nn_loader *loader = loader_of(set_of(2000), &options);
     sonde_nn_batch b = {0};
 
@@ -182,7 +193,8 @@ static void transforms_do_not_depend_on_workers(void **state)
 
     (void)state;
     for (int workers = 0; workers <= 3; workers++) {
-        const sonde_nn_loader_options options = {.batch = 10,
+        const sonde_nn_loader_options options = {.size = sizeof options,
+                                                 .batch = 10,
                                                  .shuffle = true,
                                                  .seed = 5,
                                                  .workers = workers,
@@ -236,7 +248,8 @@ static void a_broken_image_is_told_in_its_turn(void **state)
 
     (void)state;
     for (int workers = 0; workers <= 2; workers++) {
-        const sonde_nn_loader_options options = {.batch = 2, .workers = workers};
+        const sonde_nn_loader_options options = {
+            .size = sizeof options, .batch = 2, .workers = workers};
         sonde_nn_loader *loader = loader_of(set, &options);
 
         for (uint64_t epoch = 0; epoch < 2; epoch++) {
@@ -279,22 +292,22 @@ static void impossible_options_are_refused(void **state)
 
     (void)state;
     (void)set_of(10);
-    expect_refusal(&(sonde_nn_loader_options){.batch = 0}, SONDE_EINVAL, "batch 0");
-    expect_refusal(&(sonde_nn_loader_options){.batch = 1, .workers = -1}, SONDE_EINVAL,
-                   "-1 workers");
-    expect_refusal(&(sonde_nn_loader_options){.batch = 1, .rank = 2, .world = 2},
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 0), SONDE_EINVAL, "batch 0");
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 1, .workers = -1),
+                   SONDE_EINVAL, "-1 workers");
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 1, .rank = 2, .world = 2),
                    SONDE_EINVAL, "rank 2 of 2");
-    expect_refusal(&(sonde_nn_loader_options){.batch = 11}, SONDE_ERANGE,
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 11), SONDE_ERANGE,
                    "10 samples for batches of 11 on 1 rank");
-    expect_refusal(&(sonde_nn_loader_options){.batch = 4, .world = 3}, SONDE_ERANGE,
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 4, .world = 3), SONDE_ERANGE,
                    "10 samples for batches of 4 on 3 ranks");
-    expect_refusal(&(sonde_nn_loader_options){.batch = INT64_MAX, .world = 3},
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = INT64_MAX, .world = 3),
                    SONDE_ERANGE, "10 samples");
-    expect_refusal(&(sonde_nn_loader_options){.batch = INT64_MAX, .keep_last = true},
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = INT64_MAX, .keep_last = true),
                    SONDE_ENOMEM, "out of memory");
-    expect_refusal(
-        &(sonde_nn_loader_options){.batch = 1, .transforms = &bad, .transform_count = 1},
-        SONDE_EINVAL, "probability 7");
+    expect_refusal(SONDE_OPTIONS(sonde_nn_loader, .batch = 1, .transforms = &bad,
+                                 .transform_count = 1),
+                   SONDE_EINVAL, "probability 7");
 }
 
 /* --- memory ------------------------------------------------------------------------- */
@@ -310,7 +323,8 @@ static sonde_err build(void *user)
 
 static void every_allocation_may_fail(void **state)
 {
-    sonde_nn_loader_options options = {.batch = 2, .shuffle = true, .workers = 2};
+    sonde_nn_loader_options options = {
+        .size = sizeof options, .batch = 2, .shuffle = true, .workers = 2};
 
     (void)state;
     (void)set_of(10);
@@ -337,7 +351,8 @@ static void count_free(void *user, void *ptr)
 static void nothing_is_allocated_after_create(void **state)
 {
     static const sonde_allocator counting = {count_alloc, count_free, NULL};
-    const sonde_nn_loader_options options = {.batch = 4, .shuffle = true, .workers = 2};
+    const sonde_nn_loader_options options = {
+        .size = sizeof options, .batch = 4, .shuffle = true, .workers = 2};
     int64_t seen[MOST];
     sonde_nn_loader *loader = NULL;
     long before = 0;

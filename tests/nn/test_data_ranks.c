@@ -12,8 +12,11 @@ static void ranks_share_without_the_rest(void **state)
     (void)state;
     for (uint64_t epoch = 0; epoch < 2; epoch++) {
         for (int rank = 0; rank < WORLD; rank++) {
-            const sonde_nn_loader_options options = {
-                .batch = BATCH, .workers = rank, .rank = rank, .world = WORLD};
+            const sonde_nn_loader_options options = {.size = sizeof options,
+                                                     .batch = BATCH,
+                                                     .workers = rank,
+                                                     .rank = rank,
+                                                     .world = WORLD};
             sonde_nn_loader *loader = loader_of(set_of(COUNT), &options);
 
             sonde_nn_loader_start_epoch(loader, epoch);
@@ -40,7 +43,8 @@ static void ranks_share_with_the_rest(void **state)
 
     (void)state;
     for (int rank = 0; rank < 4; rank++) {
-        const sonde_nn_loader_options options = {.batch = 6,
+        const sonde_nn_loader_options options = {.size = sizeof options,
+                                                 .batch = 6,
                                                  .shuffle = true,
                                                  .seed = 3,
                                                  .keep_last = true,

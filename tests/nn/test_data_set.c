@@ -20,7 +20,8 @@ static void expect_line(const sonde_diag *diag, const char *words)
 static void a_pair_of_idx_files_is_a_set(void **state)
 {
     const char *const names[3] = {"zero", "one", "two"};
-    const sonde_nn_dataset_options options = {.classes = 3, .class_names = names};
+    const sonde_nn_dataset_options options = {
+        .size = sizeof options, .classes = 3, .class_names = names};
     sonde_nn_dataset *set = NULL;
     const sonde_nn_dataset_traits *traits = NULL;
     sonde_nn_sample sample;
@@ -56,7 +57,7 @@ static void a_pair_of_idx_files_is_a_set(void **state)
 
 static void what_is_wrong_with_a_pair_is_found(void **state)
 {
-    const sonde_nn_dataset_options three = {.classes = 3};
+    const sonde_nn_dataset_options three = {.size = sizeof three, .classes = 3};
     sonde_nn_dataset *set = NULL;
     sonde_diag diag = {0};
 

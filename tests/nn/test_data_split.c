@@ -81,7 +81,8 @@ static void a_loader_reads_a_part_and_parts_have_parts(void **state)
 {
     const sonde_nn_dataset *set = set_of(COUNT);
     const sonde_nn_transform transforms[] = {sonde_nn_to_float()};
-    const sonde_nn_loader_options options = {.batch = 4,
+    const sonde_nn_loader_options options = {.size = sizeof options,
+                                             .batch = 4,
                                              .keep_last = true,
                                              .workers = 1,
                                              .transforms = transforms,
@@ -113,7 +114,8 @@ static void a_loader_reads_a_part_and_parts_have_parts(void **state)
 static void classes_are_counted_and_named(void **state)
 {
     const char *const names[3] = {"zero", "one", "two"};
-    const sonde_nn_dataset_options options = {.classes = 3, .class_names = names};
+    const sonde_nn_dataset_options options = {
+        .size = sizeof options, .classes = 3, .class_names = names};
     const uint8_t pixels[6][2] = {{0}};
     const int64_t labels[6] = {0, 1, 2, 0, 1, 2}, shape[2] = {6, 2};
     sonde_view data = sonde_view_of(SONDE_U8, 2, shape, NULL);

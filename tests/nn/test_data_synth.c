@@ -123,8 +123,12 @@ static bool count_progress(void *user, int64_t done, int64_t total)
 static void sets_open_by_name(void **state)
 {
     int64_t last = 0;
-    const sonde_nn_synth_options options = {
-        .seed = 6, .train = 60, .test = 20, .progress = count_progress, .user = &last};
+    const sonde_nn_synth_options options = {.size = sizeof options,
+                                            .seed = 6,
+                                            .train = 60,
+                                            .test = 20,
+                                            .progress = count_progress,
+                                            .user = &last};
     sonde_nn_dataset *set = NULL;
     sonde_nn_sample sample;
     uint8_t pixels[PIXELS];
@@ -157,8 +161,9 @@ static bool stop(void *user, int64_t done, int64_t total)
 
 static void stopping_leaves_no_files(void **state)
 {
-    const sonde_nn_synth_options options = {.train = 1000, .test = 10, .progress = stop};
-    const sonde_nn_synth_options wrong = {.train = -1};
+    const sonde_nn_synth_options options = {
+        .size = sizeof options, .train = 1000, .test = 10, .progress = stop};
+    const sonde_nn_synth_options wrong = {.size = sizeof wrong, .train = -1};
 
     (void)state;
     assert_int_equal(sonde_nn_synth(data_path("stopped"), &options, NULL),
@@ -169,7 +174,8 @@ static void stopping_leaves_no_files(void **state)
 
 static sonde_err write_set(void *user)
 {
-    const sonde_nn_synth_options options = {.train = 3, .test = 2};
+    const sonde_nn_synth_options options = {
+        .size = sizeof options, .train = 3, .test = 2};
 
     return sonde_nn_synth(user, &options, NULL);
 }

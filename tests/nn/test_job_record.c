@@ -13,7 +13,7 @@ static const char with[] = "model: fashion_cnn\n"
 
 static void a_job_makes_its_hook(void **state)
 {
-    const sonde_hook_options over = {.dry_run = true};
+    const sonde_hook_options over = {.size = sizeof over, .dry_run = true};
     sonde_nn_job *job = NULL;
     sonde_hook *hook = NULL;
 

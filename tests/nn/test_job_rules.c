@@ -26,7 +26,9 @@ static void a_job_says_who_judges(void **state)
 
 static void a_hook_tells_where_its_run_goes(void **state)
 {
-    sonde_hook_options options = {.record = {.path = "some/run"}};
+    sonde_hook_options options = {.size = sizeof options,
+                                  .record =
+                                      SONDE_OPTIONS(sonde_recorder, .path = "some/run")};
     sonde_hook *hook = NULL;
 
     (void)state;

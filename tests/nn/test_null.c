@@ -87,11 +87,11 @@ static sonde_nn_value build_badly(sonde_nn_model *model, sonde_nn_value x, int l
         return sonde_nn_input(model, SONDE_F32, 2, NULL);
     case 9:
         return sonde_nn_linear(model, "linear", x,
-                               &(sonde_nn_linear_options){.out = INT64_MAX});
+                               SONDE_OPTIONS(sonde_nn_linear, .out = INT64_MAX));
     case 10:
         return sonde_nn_conv2d(
             model, "conv", x,
-            &(sonde_nn_conv2d_options){.out = INT64_MAX, .kernel = {INT64_MAX}});
+            SONDE_OPTIONS(sonde_nn_conv2d, .out = INT64_MAX, .kernel = {INT64_MAX}));
     default:
         return sonde_nn_relu(model, "relu", UINT32_MAX);
     }

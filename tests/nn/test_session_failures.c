@@ -24,14 +24,16 @@ static sonde_err build_model(sonde_nn_model **out)
     target = sonde_nn_input(m, SONDE_I64, 1, shape);
     sonde_nn_scope_push(m, "block");
     x = sonde_nn_conv2d(m, "conv", x,
-                        &(sonde_nn_conv2d_options){.out = 4, .kernel = {3}});
-    x = sonde_nn_group_norm(m, "norm", x, &(sonde_nn_group_norm_options){.groups = 2});
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 4, .kernel = {3}));
+    x = sonde_nn_group_norm(m, "norm", x,
+                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
     x = sonde_nn_add(m, "sum", x, sonde_nn_relu(m, NULL, x));
     sonde_nn_scope_pop(m);
     x = sonde_nn_print(m, x, "seen", true, NULL);
-    x = sonde_nn_max_pool2d(m, "pool", x, &(sonde_nn_pool2d_options){.kernel = {2, 2}});
+    x = sonde_nn_max_pool2d(m, "pool", x,
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
     x = sonde_nn_flatten(m, NULL, x, 1);
-    x = sonde_nn_linear(m, "fc", x, &(sonde_nn_linear_options){.out = 3});
+    x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 3));
     sonde_nn_output(m, x);
     sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, target));
     err = sonde_nn_model_status(m, NULL);

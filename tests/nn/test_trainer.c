@@ -15,7 +15,8 @@ static char data[64], out[64];
 
 static int make_data(void **state)
 {
-    const sonde_nn_synth_options options = {.train = 96, .test = 40};
+    const sonde_nn_synth_options options = {
+        .size = sizeof options, .train = 96, .test = 40};
 
     (void)state;
     if (mkdtemp(folder) == NULL) {
@@ -140,7 +141,8 @@ static bool is_interrupted(void *user)
 
 static sonde_nn_trainer_options options_of(seen *events)
 {
-    return (sonde_nn_trainer_options){.events = {.user = events,
+    return (sonde_nn_trainer_options){.size = sizeof(sonde_nn_trainer_options),
+                                      .events = {.user = events,
                                                  .begin = on_begin,
                                                  .epoch_begin = on_epoch_begin,
                                                  .step = on_step,
@@ -330,7 +332,7 @@ static void a_model_trains_from_a_feed(void **state)
     must(sonde_nn_job_loader(job, test, 16, false, &test_loader, &engine_diag));
     feed = sonde_nn_loader_feed(loader);
     assert_int_equal(feed.batches, 6);
-    options.session = info->options;
+    options.session = &info->options;
     options.optimizer = info->optimizer;
     options.epochs = 2;
     options.test = test_loader;

@@ -62,8 +62,11 @@ typedef struct feed {
 static inline sonde_outfeed_options feed_options(int64_t rows, sonde_outfeed_full full,
                                                  sonde_outfeed_per per)
 {
-    return (sonde_outfeed_options){
-        .name = "q", .rows = rows, .when_full = full, .per = per};
+    return (sonde_outfeed_options){.size = sizeof(sonde_outfeed_options),
+                                   .name = "q",
+                                   .rows = rows,
+                                   .when_full = full,
+                                   .per = per};
 }
 
 /* Without accumulation the accumulated gradients are something else. */

@@ -19,7 +19,8 @@ typedef struct trial {
 static sonde_outfeed *make_queue(sonde_outfeed_per per, const char *const *filters,
                                  size_t filter_count)
 {
-    const sonde_outfeed_options options = {.rows = 2 * D * G,
+    const sonde_outfeed_options options = {.size = sizeof options,
+                                           .rows = 2 * D * G,
                                            .when_full = SONDE_OUTFEED_ERROR,
                                            .per = per,
                                            .filters = filters,

@@ -74,7 +74,7 @@ static sonde_nn_model *build(const printed *p)
     must(sonde_nn_model_create(&m, &engine_diag));
     x = sonde_nn_input(m, SONDE_F32, 2, (const int64_t[]){2, 1});
     y = sonde_nn_linear(m, "fc", x,
-                        &(sonde_nn_linear_options){.out = 1, .no_bias = true});
+                        SONDE_OPTIONS(sonde_nn_linear, .out = 1, .no_bias = true));
     z = sonde_nn_print(m, y, p->first, p->gradients, p->options);
     y = p->use ? z : y;
     z = sonde_nn_mul(m, NULL, y, y);

@@ -58,9 +58,8 @@ static void values_are_smaller_and_come_back(void **state)
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(4, FLOATS);
     sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "compress"),
-                                             .compress = true,
-                                             .segment_bytes = 4 << 20},
+        run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "compress"),
+                                 .compress = true, .segment_bytes = 4 << 20),
                    catalogue);
     float *const x = calloc(FLOATS, sizeof *x);
     seen all = {.x = x};

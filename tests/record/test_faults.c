@@ -51,7 +51,7 @@ static void a_short_fault_costs_nothing(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(partial); i++) {
         const bool early = i % 2 == 0; /* before any file is open, or later */
         sonde_recorder *recorder = create_faulty(
-            &(sonde_recorder_options){.path = run_path(path, "short")}, catalogue);
+            SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "short")), catalogue);
         run_content content = {0};
         int64_t step = 0;
 
@@ -100,9 +100,8 @@ static void a_long_fault_is_counted(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
         sonde_recorder *recorder =
-            create_faulty(&(sonde_recorder_options){.path = run_path(path, "long"),
-                                                    .ring_bytes = 256 * 1024,
-                                                    .wait_seconds = 0.05},
+            create_faulty(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "long"),
+                                        .ring_bytes = 256 * 1024, .wait_seconds = 0.05),
                           catalogue);
         run_content content = {0};
         sonde_recorder_stats stats;
@@ -145,7 +144,7 @@ static void a_fault_at_the_end_is_told(void **state)
     char path[RUN_PATH], id[33];
     sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
     sonde_recorder *recorder = create_faulty(
-        &(sonde_recorder_options){.path = run_path(path, "end"), .wait_seconds = 0.2},
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "end"), .wait_seconds = 0.2),
         catalogue);
     run_content content = {0};
     sonde_diag diag = {0};
@@ -162,10 +161,10 @@ static void a_fault_at_the_end_is_told(void **state)
     run_read(path, 0, &content); /* everything is there, as parts */
     assert_int_equal(content.values, 5);
     assert_int_equal(content.parts, 3);
-    recorder = create_faulty(&(sonde_recorder_options){.path = path,
-                                                       .resume = run_id(path, id),
-                                                       .wait_seconds = 0.2},
-                             catalogue);
+    recorder =
+        create_faulty(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                    .resume = run_id(path, id), .wait_seconds = 0.2),
+                      catalogue);
     for (int64_t step = 5; step < 8; step++) {
         put(recorder, step);
     }
@@ -192,12 +191,11 @@ static void one_failing_call_costs_nothing(void **state)
 
     (void)state;
     for (int n = 0; n == 0 || failed > 0; n++) {
-        sonde_recorder *recorder =
-            create_faulty(&(sonde_recorder_options){.path = run_path(path, "one"),
-                                                    .ring_bytes = 64 * 1024,
-                                                    .segment_bytes = 64 * 1024,
-                                                    .when_full = SONDE_WHEN_FULL_WAIT},
-                          catalogue);
+        sonde_recorder *recorder = create_faulty(
+            SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "one"),
+                          .ring_bytes = 64 * 1024, .segment_bytes = 64 * 1024,
+                          .when_full = SONDE_WHEN_FULL_WAIT),
+            catalogue);
         run_content content = {0};
 
         atomic_store(&faulty.one_in, n + 1);
@@ -225,10 +223,10 @@ static void a_disk_that_hangs_holds_nothing_up(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
-    sonde_recorder *recorder = create_faulty(
-        &(sonde_recorder_options){
-            .path = run_path(path, "hang"), .ring_bytes = 64 * 1024, .wait_seconds = 0.2},
-        catalogue);
+    sonde_recorder *recorder =
+        create_faulty(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "hang"),
+                                    .ring_bytes = 64 * 1024, .wait_seconds = 0.2),
+                      catalogue);
     sonde_diag diag = {0};
     sonde_recorder_stats stats;
     const double began = sonde__now();
@@ -260,8 +258,8 @@ static void a_lost_folder_is_begun_again(void **state)
 {
     char path[RUN_PATH], worker[RUN_PATH], id[33], again[33];
     sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "taken")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "taken")), catalogue);
     run_content content = {0};
     sonde_recorder_stats stats = {0};
     const double until = sonde__now() + 30.0;
@@ -316,9 +314,9 @@ static void a_limit_on_files_loses_and_counts(void **state)
         sonde_recorder_stats stats;
 
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
-            sonde_recorder_create(&(sonde_recorder_options){.path = path,
-                                                            .ring_bytes = 256 * 1024,
-                                                            .wait_seconds = 0.1},
+            sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                .ring_bytes = 256 * 1024,
+                                                .wait_seconds = 0.1),
                                   catalogue, &recorder, NULL) != SONDE_OK) {
             _exit(1);
         }

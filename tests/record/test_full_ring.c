@@ -33,11 +33,10 @@ static void full_rings_wait_or_drop(void **state)
 
     (void)state;
     for (int policy = SONDE_WHEN_FULL_DEFAULT; policy <= SONDE_WHEN_FULL_DROP; policy++) {
-        sonde_recorder *recorder =
-            create_faulty(&(sonde_recorder_options){.path = run_path(path, "policy"),
-                                                    .ring_bytes = 64 * 1024,
-                                                    .when_full = (sonde_when_full)policy},
-                          catalogue);
+        sonde_recorder *recorder = create_faulty(
+            SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "policy"),
+                          .ring_bytes = 64 * 1024, .when_full = (sonde_when_full)policy),
+            catalogue);
         order seen = {.last = -1};
         run_content content = {.value = ascending, .user = &seen};
         sonde_recorder_stats stats;
@@ -97,7 +96,7 @@ static void values_larger_than_the_ring_come_through(void **state)
     (void)state;
     assert_non_null(x);
     recorder = run_create(
-        &(sonde_recorder_options){.path = run_path(path, "large"), .ring_bytes = 1},
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "large"), .ring_bytes = 1),
         catalogue);
     for (int64_t step = 0; step < 20; step++) {
         const sonde_coordinate at = run_at(step);
@@ -114,9 +113,9 @@ static void values_larger_than_the_ring_come_through(void **state)
     assert_int_equal(content.bytes, (uint64_t)(7 * large + 13 * small) * 4);
     /* With a disk that is full and one such value on its way, the producer goes on. */
     run_remove(path);
-    recorder = create_faulty(
-        &(sonde_recorder_options){.path = path, .ring_bytes = 1, .wait_seconds = 0.05},
-        catalogue);
+    recorder = create_faulty(SONDE_OPTIONS(sonde_recorder, .path = path, .ring_bytes = 1,
+                                           .wait_seconds = 0.05),
+                             catalogue);
     atomic_store(&faulty.fault, ENOSPC);
     for (int64_t step = 0; step < 20; step++) {
         const sonde_coordinate at = run_at(step);

@@ -44,6 +44,7 @@ static void fill(float *x, uint32_t id, int64_t step)
 static sonde_recorder_options options_of(const char *path, uint64_t round)
 {
     return (sonde_recorder_options){
+        .size = sizeof(sonde_recorder_options),
         .path = path,
         .ring_bytes = round % 3 == 0 ? 64 * 1024 * 1024 : 2 * 1024 * 1024,
         .segment_bytes = round % 2 == 0 ? 1024 * 1024 : 16 * 1024 * 1024,

@@ -71,7 +71,7 @@ static void every_dtype_and_stride_comes_back(void **state)
             (void)run_declare(catalogue, name, view->dtype, 2, view->shape);
         }
     }
-    recorder = run_create(&(sonde_recorder_options){.path = run_path(path, "dtypes")},
+    recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "dtypes")),
                           catalogue);
     for (uint32_t id = 0; id < DTYPES * 3; id++) {
         sonde_recorder_put(recorder, id, &at, &all.views[id]);
@@ -140,8 +140,8 @@ static void keys_say_where_and_when(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 1);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "keys")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "keys")), catalogue);
     const sonde_coordinate places[] = {
         {.mode = SONDE_MODE_TRAIN, .global_step = 12, .mode_step = 3},
         {.mode = SONDE_MODE_EVAL, .global_step = 12, .mode_step = 3, .micro_batch = 2},
@@ -201,8 +201,8 @@ static void scalars_and_empty_tensors_are_values(void **state)
     assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
     (void)run_declare(catalogue, "loss", SONDE_F64, 0, NULL);
     (void)run_declare(catalogue, "empty", SONDE_I16, 3, shape);
-    recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "empty")}, catalogue);
+    recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "empty")),
+                          catalogue);
     sonde_recorder_put(recorder, 1, &at, &empty);
     sonde_recorder_put(recorder, 0, &at, &scalar);
     sonde_recorder_put(recorder, 1, &at, &empty);
@@ -248,7 +248,7 @@ static void vital_signs_and_sketches_come_back(void **state)
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(2, 100);
     sonde_recorder *recorder = run_create(
-        &(sonde_recorder_options){.path = run_path(path, "vitals")}, catalogue);
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "vitals")), catalogue);
     const sonde_coordinate at = {.mode = SONDE_MODE_EVAL,
                                  .global_step = 9,
                                  .mode_step = 4,
@@ -340,8 +340,8 @@ static void the_catalogue_grows_and_says_all(void **state)
     const sonde_view view = sonde_view_of(SONDE_BF16, 4, shape, values);
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 45);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "grow")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "grow")), catalogue);
     run_content content = {0};
     uint32_t id = 0;
     json_t *line = NULL;
@@ -394,7 +394,7 @@ static void what_is_expected_is_listed_first(void **state)
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(4, 2);
     sonde_recorder *recorder = run_create(
-        &(sonde_recorder_options){.path = run_path(path, "expected")}, catalogue);
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "expected")), catalogue);
 
     (void)state;
     assert_int_equal(sonde__recorder_expect(recorder, 2, NULL), SONDE_OK);
@@ -422,8 +422,8 @@ static void steps_have_times(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 1);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "times")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "times")), catalogue);
     const int64_t begun = sonde__date();
     run_content content = {0};
     sonde_vitals vitals;

@@ -20,14 +20,11 @@ static sonde_err record(const char *path, const char *resume, bool compress,
     static sonde_sketch sketch;
     sonde_vitals vitals;
     sonde_diag diag = {0};
-    const sonde_err err =
-        sonde_recorder_create(&(sonde_recorder_options){.path = path,
-                                                        .resume = resume,
-                                                        .compress = compress,
-                                                        .program = "test",
-                                                        .wait_seconds = 1e-6,
-                                                        .ring_bytes = 1 << 20},
-                              catalogue, &recorder, &diag);
+    const sonde_err err = sonde_recorder_create(
+        SONDE_OPTIONS(sonde_recorder, .path = path, .resume = resume,
+                      .compress = compress, .program = "test", .wait_seconds = 1e-6,
+                      .ring_bytes = 1 << 20),
+        catalogue, &recorder, &diag);
 
     *began = err == SONDE_OK;
     if (err != SONDE_OK) {
@@ -146,8 +143,8 @@ static void the_producer_allocates_nothing(void **state)
     sonde_sketch_init(&sketch);
     sonde_vitals_init(&vitals);
     sonde_set_allocator(&counting);
-    recorder = run_create(&(sonde_recorder_options){.path = run_path(path, "counted")},
-                          catalogue);
+    recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "counted")), catalogue);
     assert_true(allocated > 0);
     allocated = 0;
     for (int64_t step = 0; step < 200; step++) {

@@ -22,7 +22,8 @@ static void the_run_says_what_it_is(void **state)
     char path[RUN_PATH], id[33];
     sonde_catalogue *catalogue = run_catalogue(1, 4);
     json_t *run = NULL, *end = NULL;
-    const sonde_recorder_options options = {.path = run_path(path, "says"),
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = run_path(path, "says"),
                                             .program = "a \"program\"",
                                             .model = "net",
                                             .graph = "0123456789abcdef",
@@ -84,8 +85,8 @@ static void senseless_puts_are_counted(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 4);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "bad")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "bad")), catalogue);
     float x[4] = {0};
     const int64_t shape = 4;
     const sonde_view good = sonde_view_of(SONDE_F32, 1, &shape, x);
@@ -152,9 +153,11 @@ static void every_mistake_of_options_is_named(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
         const sonde_err wanted = i == 12 ? SONDE_ENOTFOUND : SONDE_EINVAL;
+        sonde_recorder_options given = bad[i];
         sonde_diag diag = {0};
 
-        assert_int_equal(sonde_recorder_create(&bad[i], catalogue, &recorder, &diag),
+        given.size = sizeof given;
+        assert_int_equal(sonde_recorder_create(&given, catalogue, &recorder, &diag),
                          wanted);
         assert_int_equal(diag.err, wanted);
         assert_true(diag.found[0] != '\0');
@@ -164,20 +167,21 @@ static void every_mistake_of_options_is_named(void **state)
     /* A path that is a file, a folder with something in it, a run. */
     assert_int_equal(mkdir(path, 0777), 0);
     (void)fclose(fopen(run_file(file, path, "thing"), "w"));
-    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = file},
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = file),
                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
-    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
     assert_true(run_has(path, "thing"));
     assert_false(run_has(path, "run.json"));
     assert_int_equal(unlink(file), 0);
-    recorder = run_create(&(sonde_recorder_options){.path = path}, catalogue); /* empty */
+    recorder =
+        run_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue); /* empty */
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     recorder = NULL;
-    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
                                            catalogue, &recorder, NULL),
                      SONDE_EEXIST);
     sonde_catalogue_destroy(catalogue);
@@ -199,8 +203,8 @@ static void names_that_are_too_long_are_refused(void **state)
 
     (void)state;
     assert_non_null(name);
-    recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "long")}, catalogue);
+    recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "long")),
+                          catalogue);
     memset(name, '"', SONDE__MOST_NAME); /* which is longer still in JSON */
     id = run_declare(catalogue, name, SONDE_F32, 1, &shape);
     sonde_recorder_put(recorder, id, &at, &view);
@@ -215,7 +219,7 @@ static void names_that_are_too_long_are_refused(void **state)
     assert_int_equal(content.values, 2);
     run_remove(path);
     recorder = NULL;
-    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
                                            catalogue, &recorder, NULL),
                      SONDE_EINVAL);
     free(name);
@@ -239,17 +243,18 @@ static void workers_share_a_run(void **state)
     (void)state;
     (void)run_path(path, "world");
     for (int i = 2; i >= 0; i--) { /* whoever comes first makes it */
-        workers[i] = run_create(
-            &(sonde_recorder_options){.path = path, .rank = i, .world = 3}, catalogue);
+        workers[i] =
+            run_create(SONDE_OPTIONS(sonde_recorder, .path = path, .rank = i, .world = 3),
+                       catalogue);
         sonde_recorder_put(workers[i], 0, &at, &view);
     }
-    assert_int_equal(sonde_recorder_create(
-                         &(sonde_recorder_options){.path = path, .rank = 1, .world = 3},
-                         catalogue, &more, NULL),
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                         .rank = 1, .world = 3),
+                                           catalogue, &more, NULL),
                      SONDE_EEXIST);
-    assert_int_equal(sonde_recorder_create(
-                         &(sonde_recorder_options){.path = path, .rank = 3, .world = 4},
-                         catalogue, &more, NULL),
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                         .rank = 3, .world = 4),
+                                           catalogue, &more, NULL),
                      SONDE_EINVAL);
     assert_int_equal(run_number(path, "run.json", "world"), 3);
     for (int i = 2; i >= 0; i--) {

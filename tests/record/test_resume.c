@@ -36,8 +36,8 @@ static void put(sonde_recorder *recorder, uint32_t id, int64_t step)
 static void record(const char *path, const char *resume, const sonde_catalogue *catalogue,
                    int64_t begin, int64_t end)
 {
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = path, .resume = resume}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = path, .resume = resume), catalogue);
 
     for (int64_t step = begin; step < end; step++) {
         put(recorder, 0, step);
@@ -57,7 +57,8 @@ static void record_and_die(const char *path, const char *resume,
     assert_true(child >= 0);
     if (child == 0) {
         sonde_recorder *recorder = NULL;
-        const sonde_recorder_options options = {.path = path, .resume = resume};
+        const sonde_recorder_options options = {
+            .size = sizeof options, .path = path, .resume = resume};
 
         if (sonde_recorder_create(&options, catalogue, &recorder, NULL) != SONDE_OK) {
             _exit(1);
@@ -94,7 +95,7 @@ static sonde_err resume_err(const char *path, const char *id,
 {
     sonde_recorder *recorder = NULL;
     const sonde_err err =
-        sonde_recorder_create(&(sonde_recorder_options){.path = path, .resume = id},
+        sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path, .resume = id),
                               catalogue, &recorder, diag);
 
     if (err == SONDE_OK) {
@@ -116,7 +117,8 @@ static void an_ended_run_goes_on(void **state)
     record(run_path(path, "ended"), NULL, catalogue, 0, 5);
     assert_true(run_has(path, "end.json"));
     recorder = run_create(
-        &(sonde_recorder_options){.path = path, .resume = run_id(path, id)}, catalogue);
+        SONDE_OPTIONS(sonde_recorder, .path = path, .resume = run_id(path, id)),
+        catalogue);
     assert_false(run_has(path, "end.json"));
     assert_int_equal(run_number(path, "w0000/state.json", "records"), 10);
     assert_int_equal(run_number(path, "w0000/state.json", "bytes"), 10 * FLOATS * 4);
@@ -292,8 +294,8 @@ static void a_run_has_one_writer(void **state)
 {
     char path[RUN_PATH], id[33];
     sonde_catalogue *catalogue = run_catalogue(2, FLOATS);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "busy")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "busy")), catalogue);
     sonde_diag diag = {0};
     int go[2], status = 0;
     pid_t child = 0;
@@ -308,8 +310,8 @@ static void a_run_has_one_writer(void **state)
     child = fork(); /* a real other process */
     assert_true(child >= 0);
     if (child == 0) {
-        recorder =
-            run_create(&(sonde_recorder_options){.path = path, .resume = id}, catalogue);
+        recorder = run_create(SONDE_OPTIONS(sonde_recorder, .path = path, .resume = id),
+                              catalogue);
         (void)!write(go[1], "x", 1);
         (void)pause();
     }
@@ -364,11 +366,10 @@ static void what_is_not_the_run_is_refused(void **state)
     record(run_path(path, "other"), NULL, catalogue, 0, 1);
     assert_int_equal(resume_err(path, other, catalogue, &diag), SONDE_EINVAL);
     assert_string_equal(diag.expected, run_id(path, id));
-    assert_int_equal(
-        sonde_recorder_create(
-            &(sonde_recorder_options){.path = path, .resume = id, .world = 2}, catalogue,
-            &recorder, NULL),
-        SONDE_EINVAL);
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                         .resume = id, .world = 2),
+                                           catalogue, &recorder, NULL),
+                     SONDE_EINVAL);
     (void)snprintf(text, sizeof text, "{\"sonde_run\":2,\"id\":\"%s\"}", id);
     rewrite_run(path, text);
     assert_int_equal(resume_err(path, id, catalogue, &diag), SONDE_EUNSUPPORTED);

@@ -22,7 +22,7 @@ static sonde_coordinate modes_at(int64_t step)
 static void record_modes(const char *path, const sonde_catalogue *catalogue)
 {
     sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = path}, catalogue);
+        run_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue);
     const float x[FLOATS] = {0};
     const int64_t shape = FLOATS;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, (void *)(uintptr_t)x);
@@ -60,12 +60,10 @@ static void a_checkpoint_says_where(void **state)
     record_modes(run_path(path, "modes"), catalogue);
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
         int64_t next[SONDE_MODE_COUNT] = {0};
-        sonde_recorder *recorder =
-            run_create(&(sonde_recorder_options){.path = path,
-                                                 .resume = run_id(path, id),
-                                                 .resume_mode = cases[i].mode,
-                                                 .resume_step = cases[i].step},
-                       catalogue);
+        sonde_recorder *recorder = run_create(
+            SONDE_OPTIONS(sonde_recorder, .path = path, .resume = run_id(path, id),
+                          .resume_mode = cases[i].mode, .resume_step = cases[i].step),
+            catalogue);
 
         sonde__recorder_next(recorder, next);
         print_message("%zu: train %d, eval %d, global %d\n", i,
@@ -102,8 +100,8 @@ static void quiet_steps_are_counted(void **state)
         const int64_t evaluated = (begin - 1) / 10 * 2 + 2 * (begin % 10 == 0);
         int64_t next[SONDE_MODE_COUNT] = {0};
 
-        recorder = run_create(&(sonde_recorder_options){.path = run_path(path, "quiet")},
-                              catalogue);
+        recorder = run_create(
+            SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "quiet")), catalogue);
         for (int64_t step = 0; step < 36; step++) {
             const sonde_coordinate at = modes_at(step);
 
@@ -114,10 +112,10 @@ static void quiet_steps_are_counted(void **state)
         }
         assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                          SONDE_OK);
-        recorder = run_create(&(sonde_recorder_options){.path = path,
-                                                        .resume = run_id(path, id),
-                                                        .resume_step = begin},
-                              catalogue);
+        recorder =
+            run_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                     .resume = run_id(path, id), .resume_step = begin),
+                       catalogue);
         sonde__recorder_next(recorder, next);
         assert_int_equal(next[SONDE_MODE_TRAIN], begin);
         assert_int_equal(next[SONDE_MODE_EVAL], evaluated);
@@ -148,7 +146,7 @@ static void any_run_is_gone_on_with(void **state)
             (void)run_path(path, "any");
         }
         recorder = run_create(
-            &(sonde_recorder_options){.path = path, .resume = SONDE_RESUME_ANY},
+            SONDE_OPTIONS(sonde_recorder, .path = path, .resume = SONDE_RESUME_ANY),
             catalogue);
         sonde__recorder_next(recorder, next);
         assert_int_equal(next[SONDE_MODE_GLOBAL], i);
@@ -173,9 +171,9 @@ static void a_step_that_cannot_be_is_refused(void **state)
 
     (void)state;
     assert_int_equal(
-        sonde_recorder_create(
-            &(sonde_recorder_options){.path = run_path(path, "no"), .resume_step = -2},
-            catalogue, &recorder, &diag),
+        sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "no"),
+                                            .resume_step = -2),
+                              catalogue, &recorder, &diag),
         SONDE_EINVAL);
     assert_string_equal(diag.where, "resume_step");
     assert_false(run_has(path, "run.json"));

@@ -43,8 +43,8 @@ static void full_segments_are_closed(void **state)
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(3, FLOATS);
     sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "full"),
-                                             .segment_bytes = SEGMENT},
+        run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "full"),
+                                 .segment_bytes = SEGMENT),
                    catalogue);
     run_content content = {0};
 
@@ -86,7 +86,7 @@ static void full_headers_close_segments(void **state)
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 1);
     sonde_recorder *recorder = run_create(
-        &(sonde_recorder_options){.path = run_path(path, "headers")}, catalogue);
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "headers")), catalogue);
     run_content content = {0};
 
     (void)state;
@@ -105,9 +105,10 @@ static void old_files_are_closed(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 4);
-    sonde_recorder *recorder = run_create(
-        &(sonde_recorder_options){.path = run_path(path, "old"), .segment_seconds = 0.2},
-        catalogue);
+    sonde_recorder *recorder =
+        run_create(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "old"),
+                                 .segment_seconds = 0.2),
+                   catalogue);
     static sonde_sketch sketch;
     sonde_vitals vitals;
     run_content content = {0};
@@ -149,11 +150,10 @@ static void full_streams_are_closed(void **state)
     enum { ROWS = 20000, SEGMENT = 200000 };
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 4);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "streams"),
-                                             .segment_bytes = SEGMENT,
-                                             .when_full = SONDE_WHEN_FULL_WAIT},
-                   catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "streams"),
+                      .segment_bytes = SEGMENT, .when_full = SONDE_WHEN_FULL_WAIT),
+        catalogue);
     sonde_vitals vitals;
     static sonde_sketch sketch;
     run_content content = {0};
@@ -185,8 +185,8 @@ static void a_step_is_seen_at_once(void **state)
 {
     char path[RUN_PATH];
     sonde_catalogue *catalogue = run_catalogue(1, 1000);
-    sonde_recorder *recorder =
-        run_create(&(sonde_recorder_options){.path = run_path(path, "seen")}, catalogue);
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "seen")), catalogue);
     double worst = 0.0, sum = 0.0;
 
     (void)state;

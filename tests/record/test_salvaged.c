@@ -27,8 +27,10 @@ static void record_and_die(const char *path, death how, bool large)
     sonde_recorder *recorder = NULL;
     const int64_t shape = large ? FLOATS * 100 : FLOATS;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
-    const sonde_recorder_options options = {
-        .path = path, .ring_bytes = large ? 1 : 0, .when_full = SONDE_WHEN_FULL_WAIT};
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = path,
+                                            .ring_bytes = large ? 1 : 0,
+                                            .when_full = SONDE_WHEN_FULL_WAIT};
 
     (void)signal(SIGSEGV, SIG_DFL);
     assert_int_equal(sonde_recorder_create(&options, catalogue, &recorder, NULL),
@@ -109,7 +111,7 @@ static void a_forked_child_records_nothing(void **state)
 
     (void)state;
     (void)run_path(path, "forked");
-    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
                                            catalogue, &recorder, NULL),
                      SONDE_OK);
     child = fork();

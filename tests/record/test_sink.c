@@ -31,8 +31,8 @@ static void begin(session *s, const char *name)
     s->catalogue = run_catalogue(TENSORS, FLOATS);
     assert_int_equal(sonde_catalogue_declare(s->catalogue, &alias, &id, NULL), SONDE_OK);
     assert_int_equal(id, ALIAS);
-    s->recorder = run_create(&(sonde_recorder_options){.path = run_path(s->path, name)},
-                             s->catalogue);
+    s->recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(s->path, name)), s->catalogue);
     assert_int_equal(sonde_observer_create(s->catalogue, &s->observer, NULL), SONDE_OK);
 }
 

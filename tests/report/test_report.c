@@ -55,16 +55,16 @@ static int tear_down(void **state)
 
 static sonde_watch *record(const char *run, const char *model)
 {
-    const sonde_hook_options options = {.record = {.path = run,
-                                                   .program = "test_report",
-                                                   .model = model,
-                                                   .when_full = SONDE_WHEN_FULL_WAIT},
-                                        .vitals_every = 1};
+    const sonde_hook_options options = {
+        .size = sizeof options,
+        .record = SONDE_OPTIONS(sonde_recorder, .path = run, .program = "test_report",
+                                .model = model, .when_full = SONDE_WHEN_FULL_WAIT),
+        .vitals_every = 1};
     sonde_hook *hook = NULL;
     sonde_watch *watch = NULL;
 
     must(sonde_hook_create(&options, &hook, &diag));
-    must(sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, &diag));
+    must(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, &diag));
     return watch;
 }
 

@@ -24,7 +24,8 @@ static void an_action_is_done_once_for_a_rule(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        const sonde_actions_options options = {.each = cases[i].each};
+        const sonde_actions_options options = {.size = sizeof options,
+                                               .each = cases[i].each};
         char text[64];
         sonde_actions *actions = NULL;
 
@@ -101,7 +102,7 @@ static void a_run_is_asked_here_or_over_its_folder(void **state)
 
     (void)state;
     assert_int_equal(sonde_control_create(NULL, &control, NULL), SONDE_OK);
-    actions = actions_of(&(sonde_actions_options){.control = control}, "checkpoint");
+    actions = actions_of(SONDE_OPTIONS(sonde_actions, .control = control), "checkpoint");
     take(actions, "NonFinite", SONDE_SEVERITY_ERROR);
     assert_true(sonde_control_take(control, &request));
     assert_int_equal(request.kind, SONDE_REQUEST_CHECKPOINT);
@@ -112,7 +113,8 @@ static void a_run_is_asked_here_or_over_its_folder(void **state)
 
     (void)snprintf(path, sizeof path, "touch %s/run.json", folder);
     assert_int_equal(system(path), 0);
-    actions = actions_of(&(sonde_actions_options){.run = folder, .each = true}, "stop");
+    actions =
+        actions_of(SONDE_OPTIONS(sonde_actions, .run = folder, .each = true), "stop");
     take(actions, "NonFinite", SONDE_SEVERITY_ERROR);
     assert_non_null(strstr(content("control.jsonl"), "\"request\":\"stop\""));
     (void)snprintf(path, sizeof path, "touch %s/end.json", folder);
@@ -128,7 +130,8 @@ static void a_run_is_asked_here_or_over_its_folder(void **state)
 
 static sonde_actions_stats run_command(double seconds, const char *command)
 {
-    const sonde_actions_options options = {.command_seconds = seconds};
+    const sonde_actions_options options = {.size = sizeof options,
+                                           .command_seconds = seconds};
     char text[512];
     sonde_actions *actions = NULL;
 
@@ -200,7 +203,7 @@ static void a_command_may_fail_hang_or_not_read(void **state)
 
 static void who_takes_never_waits(void **state)
 {
-    const sonde_actions_options options = {.each = true};
+    const sonde_actions_options options = {.size = sizeof options, .each = true};
     sonde_actions *actions = actions_of(&options, "command:sleep 100");
     sonde_actions_stats stats;
     double begun = sonde__now();
@@ -226,7 +229,7 @@ static void who_takes_never_waits(void **state)
 
 static void memory_may_run_out(void **state)
 {
-    const sonde_actions_options options = {.run = "/tmp"};
+    const sonde_actions_options options = {.size = sizeof options, .run = "/tmp"};
     sonde_err err = SONDE_ENOMEM;
 
     (void)state;

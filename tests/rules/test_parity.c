@@ -119,8 +119,8 @@ static void tap(const program *self, const recorded *asked)
 /* inside sees everything at every step; the run has what is asked for, up to a NULL. */
 static void program_open(program *self, const recorded *asked, sonde_rules *inside)
 {
-    const sonde_recorder_options options = {.path = run,
-                                            .when_full = SONDE_WHEN_FULL_WAIT};
+    const sonde_recorder_options options = {
+        .size = sizeof options, .path = run, .when_full = SONDE_WHEN_FULL_WAIT};
     const sonde_call_shape shape = {1, 1, 1};
     sonde_diag diag = {0};
 

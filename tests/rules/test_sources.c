@@ -55,7 +55,7 @@ typedef struct producer {
 
 static void producer_open(producer *self, const char *path, sonde_rules *rules)
 {
-    const sonde_recorder_options options = {.path = path};
+    const sonde_recorder_options options = {.size = sizeof options, .path = path};
     const sonde_call_shape shape = {1, 1, 1};
     sonde_tap tap = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS};
     sonde_selector *all = NULL;

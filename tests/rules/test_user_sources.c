@@ -70,7 +70,7 @@ typedef struct producer {
 
 static void producer_open(producer *self, sonde_rules *inside)
 {
-    const sonde_recorder_options options = {.path = run};
+    const sonde_recorder_options options = {.size = sizeof options, .path = run};
     const sonde_call_shape shape = {1, 1, 1};
     static const char *const mine[] = {"mine"};
     sonde_tap tap = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH};

@@ -111,7 +111,8 @@ static int start_server(void **state)
 /* Posts a finding; webhooks need libcurl: without, the tests of them are left out. */
 static sonde_actions *webhook_to(const char *path, int port)
 {
-    const sonde_actions_options options = {.webhook_seconds = 0.3,
+    const sonde_actions_options options = {.size = sizeof options,
+                                           .webhook_seconds = 0.3,
                                            .webhook_tries = 3,
                                            .backoff_seconds = 0.02,
                                            .each = true};
@@ -194,8 +195,10 @@ static void a_webhook_posts_the_finding(void **state)
 /* Between the tries of one that fails, others are served. */
 static void a_webhook_that_fails_holds_nobody_up(void **state)
 {
-    const sonde_actions_options options = {
-        .webhook_seconds = 0.3, .webhook_tries = 2, .backoff_seconds = 2.0};
+    const sonde_actions_options options = {.size = sizeof options,
+                                           .webhook_seconds = 0.3,
+                                           .webhook_tries = 2,
+                                           .backoff_seconds = 2.0};
     sonde_actions *actions = webhook_to("/good", server.port); /* skips without libcurl */
     sonde_actions_stats stats;
     char text[128];

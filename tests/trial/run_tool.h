@@ -207,7 +207,8 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
                                  sonde_diag *diag)
 {
     char id[33];
-    const sonde_recorder_options options = {.path = path,
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = path,
                                             .rank = asked->rank,
                                             .world = asked->world,
                                             .resume = asked->resume > 0 ? id : NULL,

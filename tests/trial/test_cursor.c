@@ -93,7 +93,8 @@ static int walk(sonde_trial_cursor *cursor, int64_t *first, int64_t *last)
 
 static void all_of_it_comes_in_order(void **state)
 {
-    const sonde_trial_cursor_options all = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
+    const sonde_trial_cursor_options all = {.size = sizeof all,
+                                            .how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
                                                    SONDE_HOW_SKETCH,
                                             .mode = SONDE_MODE_GLOBAL};
     sonde_trial *trial = NULL;
@@ -122,7 +123,8 @@ static void all_of_it_comes_in_order(void **state)
 static void a_part_of_it_is_asked_for(void **state)
 {
     static const uint32_t loss[] = {2, 2};
-    const sonde_trial_cursor_options options = {.ids = loss,
+    const sonde_trial_cursor_options options = {.size = sizeof options,
+                                                .ids = loss,
                                                 .id_count = 2,
                                                 .how = SONDE_HOW_RAW | SONDE_HOW_VITALS,
                                                 .mode = SONDE_MODE_EVAL,
@@ -164,8 +166,8 @@ static void a_part_of_it_is_asked_for(void **state)
 /* Step 6 has no end: it is not walked before it has, but where that is asked for. */
 static void it_follows_a_live_run(void **state)
 {
-    const sonde_trial_cursor_options eager = {.mode = SONDE_MODE_GLOBAL,
-                                              .incomplete = true};
+    const sonde_trial_cursor_options eager = {
+        .size = sizeof eager, .mode = SONDE_MODE_GLOBAL, .incomplete = true};
     sonde_trial *trial = NULL;
     sonde_trial_cursor *cursor = NULL, *other = NULL;
     int64_t first = 0, end = 0;
@@ -330,8 +332,10 @@ static void data_are_read_ahead(void **state)
     static float data[COUNT];
     const int64_t shape = COUNT;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, data);
-    sonde_trial_cursor_options options = {
-        .mode = SONDE_MODE_GLOBAL, .ahead = (size_t)40 * BYTES, .incomplete = true};
+    sonde_trial_cursor_options options = {.size = sizeof options,
+                                          .mode = SONDE_MODE_GLOBAL,
+                                          .ahead = (size_t)40 * BYTES,
+                                          .incomplete = true};
     sonde_trial *trial = NULL;
     sonde_trial_cursor *cursor = NULL;
     sonde_trial_record record;
@@ -399,7 +403,8 @@ static void a_dense_walk_is_left_to_the_kernel(void **state)
     }
     trial = trial_opened(test_run);
     for (int some = 0; some < 2; some++) {
-        const sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL,
+        const sonde_trial_cursor_options options = {.size = sizeof options,
+                                                    .mode = SONDE_MODE_GLOBAL,
                                                     .ids = some != 0 ? both : NULL,
                                                     .id_count = 2,
                                                     .incomplete = true};

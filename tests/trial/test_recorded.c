@@ -110,8 +110,11 @@ static void check_verified(uint64_t records, bool resumed)
 static void a_run_is_followed(void **state)
 {
     sonde_catalogue *catalogue = known_catalogue();
-    const sonde_recorder_options options = {
-        .path = test_run, .segment_bytes = 16384, .program = "test", .model = "net"};
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = test_run,
+                                            .segment_bytes = 16384,
+                                            .program = "test",
+                                            .model = "net"};
     sonde_recorder *recorder = recorder_of(&options, catalogue);
     sonde_trial *trial = trial_opened(test_run);
     sonde_run_info info;
@@ -155,7 +158,8 @@ static void a_compressed_run_is_read(void **state)
     const int64_t shape = COUNT;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, data);
     sonde_catalogue *catalogue = known_catalogue();
-    const sonde_recorder_options options = {.path = test_run, .compress = true};
+    const sonde_recorder_options options = {
+        .size = sizeof options, .path = test_run, .compress = true};
     sonde_recorder *recorder = recorder_of(&options, catalogue);
     sonde_trial *trial = NULL;
     sonde_view found;
@@ -201,8 +205,11 @@ static void workers_write_side_by_side(void **state)
 
     (void)state;
     for (int rank = 0; rank < 3; rank++) {
-        const sonde_recorder_options options = {
-            .path = test_run, .rank = rank, .world = 3, .segment_bytes = 8192};
+        const sonde_recorder_options options = {.size = sizeof options,
+                                                .path = test_run,
+                                                .rank = rank,
+                                                .world = 3,
+                                                .segment_bytes = 8192};
 
         recorders[rank] = recorder_of(&options, catalogue);
     }
@@ -241,7 +248,8 @@ static void workers_write_side_by_side(void **state)
 static void a_killed_run_is_gone_on_with(void **state)
 {
     sonde_catalogue *catalogue = known_catalogue();
-    sonde_recorder_options options = {.path = test_run, .segment_bytes = 16384};
+    sonde_recorder_options options = {
+        .size = sizeof options, .path = test_run, .segment_bytes = 16384};
     sonde_recorder *recorder = NULL;
     sonde_trial *trial = NULL;
     sonde_run_info info;

@@ -413,7 +413,7 @@ static void a_folder_is_listed(void **state)
 
 static void a_range_of_steps_is_all_there_is(void **state)
 {
-    const sonde_trial_options range = {.begin = 5, .end = 9},
+    const sonde_trial_options range = {.size = sizeof range, .begin = 5, .end = 9},
                               wrong = {.begin = 5, .end = 5};
     sonde_trial *trial = NULL;
     const int64_t *steps = NULL;

@@ -159,7 +159,8 @@ static void dump_steps(sonde_trial *trial)
 
 static int tool_dump(const char *path)
 {
-    const sonde_trial_cursor_options options = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
+    const sonde_trial_cursor_options options = {.size = sizeof options,
+                                                .how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
                                                        SONDE_HOW_SKETCH,
                                                 .mode = SONDE_MODE_GLOBAL,
                                                 .incomplete = true};
@@ -383,7 +384,8 @@ static int tool_make(const char *path)
     sonde_diag diag = {0};
 
     for (int rank = 0; rank < 2; rank++) {
-        const sonde_recorder_options options = {.path = path,
+        const sonde_recorder_options options = {.size = sizeof options,
+                                                .path = path,
                                                 .rank = rank,
                                                 .world = 2,
                                                 .segment_bytes = 100000,

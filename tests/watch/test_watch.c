@@ -52,7 +52,8 @@ static int remove_folder(void **state)
 
 static sonde_watch *watch_of(sonde_hook *hook, sonde_rules *rules)
 {
-    const sonde_watch_options options = {.hook = hook, .rules = rules};
+    const sonde_watch_options options = {
+        .size = sizeof options, .hook = hook, .rules = rules};
     sonde_watch *watch = NULL;
 
     must(sonde_watch_create(&options, &watch, &diag));
@@ -62,7 +63,9 @@ static sonde_watch *watch_of(sonde_hook *hook, sonde_rules *rules)
 static sonde_hook *hook_of(bool dry)
 {
     const sonde_hook_options options = {
-        .record = {.path = run, .when_full = SONDE_WHEN_FULL_WAIT},
+        .size = sizeof options,
+        .record =
+            SONDE_OPTIONS(sonde_recorder, .path = run, .when_full = SONDE_WHEN_FULL_WAIT),
         .dry_run = dry,
         .save_all = true,
         .vitals_every = 1};
@@ -449,10 +452,11 @@ static void a_step_allocates_nothing(void **state)
 
 static sonde_err make_and_step(void)
 {
-    const sonde_hook_options options = {.dry_run = true, .save_all = true};
+    const sonde_hook_options options = {
+        .size = sizeof options, .dry_run = true, .save_all = true};
     float value = 1.0F;
     const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
-    sonde_watch_options watched = {0};
+    sonde_watch_options watched = {.size = sizeof watched};
     sonde_watch *watch = NULL;
     uint32_t slot = 0, late = 0;
     sonde_err err = sonde_hook_create(&options, &watched.hook, NULL);

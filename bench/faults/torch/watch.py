@@ -18,8 +18,8 @@ class Info(ctypes.Structure):
 
 
 class WatchOptions(ctypes.Structure):
-    _fields_ = [("hook", P), ("rules", P), ("rules_every", I64), ("rules_raw_every", I64),
-                ("more", I64 * 8)]
+    _fields_ = [("size", ctypes.c_size_t), ("hook", P), ("rules", P), ("rules_every", I64),
+                ("rules_raw_every", I64)]
 
 
 class Finding(ctypes.Structure):
@@ -66,7 +66,7 @@ class Sonde:
         return result
 
     def replay(self, trace, hook=None, rules=None, named=False, every=1):
-        options = WatchOptions(hook, rules, every, every)
+        options = WatchOptions(ctypes.sizeof(WatchOptions), hook, rules, every, every)
         watch = self.make("sonde_watch_create", ctypes.byref(options))
         slot = U32()
         for info in trace.infos:

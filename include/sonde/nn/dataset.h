@@ -13,6 +13,7 @@
 #ifndef SONDE_NN_DATASET_H
 #define SONDE_NN_DATASET_H
 
+#include <sonde/options.h>
 #include <sonde/tensor.h>
 
 #ifdef __cplusplus
@@ -49,6 +50,7 @@ typedef struct sonde_nn_sample {
 
 /* Zero fields are derived from the data. Strings are copied. */
 typedef struct sonde_nn_dataset_options {
+    size_t size;                    /* sizeof(sonde_nn_dataset_options) */
     int64_t classes;                /* labels must be below; 0: the largest label + 1 */
     const char *const *class_names; /* classes entries */
 } sonde_nn_dataset_options;

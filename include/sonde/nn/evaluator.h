@@ -10,6 +10,7 @@
 #ifndef SONDE_NN_EVALUATOR_H
 #define SONDE_NN_EVALUATOR_H
 
+#include <sonde/options.h>
 #include <stdbool.h>
 
 #include <sonde/nn/job.h>
@@ -24,6 +25,7 @@ extern "C" {
 typedef struct sonde_nn_evaluator sonde_nn_evaluator;
 
 typedef struct sonde_nn_evaluator_options {
+    size_t size;                     /* sizeof(sonde_nn_evaluator_options) */
     const sonde_nn_options *session; /* copied; NULL: the defaults. Its batch size, device
                                         iterations and accumulation are ignored */
     sonde_hook *hook;                /* records the evaluation; borrowed; NULL: none */

@@ -9,6 +9,7 @@
 #ifndef SONDE_NN_FETCH_H
 #define SONDE_NN_FETCH_H
 
+#include <sonde/options.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ typedef bool (*sonde_nn_progress)(void *user, const char *file, uint64_t done,
                                   uint64_t total);
 
 typedef struct sonde_nn_fetch_options {
+    size_t size;        /* sizeof(sonde_nn_fetch_options) */
     const char *mirror; /* "http://host/folder" instead of the published address */
     sonde_nn_progress progress; /* may be NULL */
     void *user;                 /* borrowed, for progress */

@@ -26,6 +26,7 @@
 #ifndef SONDE_NN_LOADER_H
 #define SONDE_NN_LOADER_H
 
+#include <sonde/options.h>
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/transform.h>
 
@@ -36,6 +37,7 @@ extern "C" {
 typedef struct sonde_nn_loader sonde_nn_loader;
 
 typedef struct sonde_nn_loader_options {
+    size_t size;   /* sizeof(sonde_nn_loader_options) */
     int64_t batch; /* combined batch B D G R; at least 1 */
     bool shuffle;
     uint64_t seed;    /* for the order and for random transforms */

@@ -10,7 +10,7 @@
  *     sonde_nn_value x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){16, 1, 28, 28});
  *     sonde_nn_value target = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){16});
  *     x = sonde_nn_flatten(model, NULL, x, 1);
- *     x = sonde_nn_linear(model, "fc", x, &(sonde_nn_linear_options){.out = 10});
+ *     x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
  *     x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
  *     sonde_nn_output(model, x);
  *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
@@ -33,6 +33,7 @@
 #ifndef SONDE_NN_MODEL_H
 #define SONDE_NN_MODEL_H
 
+#include <sonde/options.h>
 #include <sonde/print.h>
 #include <sonde/tensor.h>
 
@@ -79,6 +80,7 @@ SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
 /* A field of 0 selects the default. N is the micro-batch. */
 
 typedef struct sonde_nn_conv2d_options {
+    size_t size;         /* sizeof(sonde_nn_conv2d_options) */
     int64_t out;         /* output channels, required */
     int64_t kernel[2];   /* (height, width), required; kernel[1] 0: square */
     int64_t stride[2];   /* 1; [1] 0: as [0], here and below */
@@ -94,6 +96,7 @@ SONDE_API sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name
                                          const sonde_nn_conv2d_options *options);
 
 typedef struct sonde_nn_linear_options {
+    size_t size; /* sizeof(sonde_nn_linear_options) */
     int64_t out; /* features, required */
     bool no_bias;
 } sonde_nn_linear_options;
@@ -104,6 +107,7 @@ SONDE_API sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name
                                          const sonde_nn_linear_options *options);
 
 typedef struct sonde_nn_group_norm_options {
+    size_t size;    /* sizeof(sonde_nn_group_norm_options) */
     int64_t groups; /* required, divides the channels */
     float eps;      /* 1e-5 */
     bool no_affine;
@@ -117,6 +121,7 @@ SONDE_API sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *
 /* --- layers without parameters ------------------------------------------------------ */
 
 typedef struct sonde_nn_pool2d_options {
+    size_t size;       /* sizeof(sonde_nn_pool2d_options) */
     int64_t kernel[2]; /* required */
     int64_t stride[2]; /* as kernel */
     int64_t padding[2];

@@ -18,6 +18,7 @@
 #ifndef SONDE_NN_OPTIONS_H
 #define SONDE_NN_OPTIONS_H
 
+#include <sonde/options.h>
 #include <sonde/anchor.h>
 #include <sonde/tap.h>
 
@@ -31,6 +32,7 @@ typedef enum sonde_nn_reduction {
 } sonde_nn_reduction;
 
 typedef struct sonde_nn_options {
+    size_t size;               /* sizeof(sonde_nn_options) */
     int device_iterations;     /* D: steps a call; 1 */
     int gradient_accumulation; /* G: micro-batches a step; 1, and only 1 for inference */
     int replication_factor;    /* R: 1; this version refuses more */
@@ -47,7 +49,13 @@ typedef struct sonde_nn_options {
     void *progress_user;
 } sonde_nn_options;
 
-SONDE_API void sonde_nn_options_init(sonde_nn_options *options);
+/* Fills in the defaults of a struct of so many bytes. */
+SONDE_API void sonde_nn_options_fill(sonde_nn_options *options, size_t size);
+/* The same; NULL does nothing. */
+static inline void sonde_nn_options_init(sonde_nn_options *options)
+{
+    sonde_nn_options_fill(options, sizeof *options);
+}
 SONDE_API sonde_nn_options *
 sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n);
 SONDE_API sonde_nn_options *

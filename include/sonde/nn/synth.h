@@ -10,6 +10,7 @@
 #ifndef SONDE_NN_SYNTH_H
 #define SONDE_NN_SYNTH_H
 
+#include <sonde/options.h>
 #include <sonde/nn/dataset.h>
 
 #ifdef __cplusplus
@@ -23,6 +24,7 @@ SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t i
                                   uint8_t *pixels);
 
 typedef struct sonde_nn_synth_options {
+    size_t size; /* sizeof(sonde_nn_synth_options) */
     uint64_t seed;
     int64_t train, test; /* samples; 0: 60,000 and 10,000 */
     bool (*progress)(void *user, int64_t done,

@@ -7,7 +7,7 @@
  *
  * A job brings its model, data, numbers, recording and rules along:
  *
- *     sonde_nn_trainer_options options = {.out = "out", .events = {.epoch_end = print_epoch}};
+ *     sonde_nn_trainer_options options = {.size = sizeof options, .out = "out", .events = {.epoch_end = print_epoch}};
  *     err = sonde_nn_trainer_create_for_job(job, &options, &trainer, &diag);
  *     err = sonde_nn_trainer_run(trainer, &diag);
  *
@@ -27,6 +27,7 @@
 #ifndef SONDE_NN_TRAINER_H
 #define SONDE_NN_TRAINER_H
 
+#include <sonde/options.h>
 #include <sonde/actions.h>
 #include <sonde/nn/evaluator.h>
 #include <sonde/rules.h>
@@ -120,6 +121,7 @@ typedef struct sonde_nn_trainer_events {
 
 /* Zero means the default. Pointers are borrowed until destroy. */
 typedef struct sonde_nn_trainer_options {
+    size_t size; /* sizeof(sonde_nn_trainer_options) */
     sonde_nn_trainer_events events;
     const char
         *out; /* folder of checkpoint.safetensors and model.safetensors; NULL: neither
@@ -139,7 +141,7 @@ typedef struct sonde_nn_trainer_options {
                            sonde_diag *diag);
 
     /* Without a job: */
-    sonde_nn_options session; /* sonde_nn_options_init */
+    const sonde_nn_options *session; /* copied; NULL: the defaults */
     sonde_nn_optimizer optimizer;
     int epochs;
     sonde_nn_loader *test; /* evaluated on; NULL: no evaluation */

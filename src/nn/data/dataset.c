@@ -15,6 +15,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/given.h"
 
 #include <sonde/stats.h>
 
@@ -108,8 +109,9 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
                                      const sonde_nn_dataset_options *options,
                                      const char *where, sonde_diag *diag)
 {
-    static const sonde_nn_dataset_options none;
-    const sonde_nn_dataset_options *wanted = options != NULL ? options : &none;
+    sonde_nn_dataset_options taken;
+    const sonde_nn_dataset_options *const wanted = &taken;
+    SONDE__TAKE(sonde_nn_dataset_options, &taken, options, diag);
     int64_t largest = 0;
     sonde_err err = SONDE_OK;
 

@@ -692,7 +692,7 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
 {
     place_search search = {.set = find_known(name, diag),
                            .prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
-    sonde_nn_dataset_options options = {.classes = CLASSES};
+    sonde_nn_dataset_options options = {.size = sizeof options, .classes = CLASSES};
     bool found = false;
     sonde_err err = SONDE_OK;
 

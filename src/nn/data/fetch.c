@@ -14,6 +14,7 @@
 #include "base/sha256.h"
 #include "nn/data/data_output.h"
 #include "nn/data/input.h"
+#include "base/given.h"
 
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/fetch.h>
@@ -368,11 +369,13 @@ static sonde_err fetch(fetch_job *job)
 }
 
 sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path,
-                              const sonde_nn_fetch_options *options, sonde_diag *diag)
+                              const sonde_nn_fetch_options *given, sonde_diag *diag)
 {
-    static const sonde_nn_fetch_options none;
-    fetch_job job = {
-        .file = file, .path = path, .options = options ? options : &none, .diag = diag};
+    SONDE__NEEDS(diag, file, path);
+    sonde_nn_fetch_options taken;
+    const sonde_nn_fetch_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_fetch_options, &taken, given, diag);
+    fetch_job job = {.file = file, .path = path, .options = options, .diag = diag};
     struct stat status;
     const int length = snprintf(job.part, sizeof job.part, "%s.part", path);
 
@@ -409,8 +412,7 @@ static const public_set *find_set(const char *name, sonde_diag *diag)
 static sonde_err fetch_all(const public_set *set, const char *dir,
                            const sonde_nn_fetch_options *options, sonde_diag *diag)
 {
-    const char *address =
-        options != NULL && options->mirror != NULL ? options->mirror : set->address;
+    const char *address = options->mirror != NULL ? options->mirror : set->address;
     sonde_err err = sonde__data_make_folders(dir, diag);
 
     if (err != SONDE_OK) {
@@ -435,8 +437,12 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
 }
 
 sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
-                              const sonde_nn_fetch_options *options, sonde_diag *diag)
+                              const sonde_nn_fetch_options *given, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name);
+    sonde_nn_fetch_options taken;
+    const sonde_nn_fetch_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_fetch_options, &taken, given, diag);
     const public_set *set = find_set(name, diag);
     char cache[PATH_SIZE];
     sonde_err err = SONDE_OK;

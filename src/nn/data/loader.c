@@ -28,6 +28,7 @@
 #include "base/random.h"
 #include "nn/data/dataset.h"
 #include "nn/data/pipeline.h"
+#include "base/given.h"
 
 #include <sonde/error.h>
 #include <sonde/nn/loader.h>
@@ -507,9 +508,13 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
 }
 
 sonde_err sonde_nn_loader_create(const sonde_nn_dataset *set,
-                                 const sonde_nn_loader_options *options,
+                                 const sonde_nn_loader_options *given,
                                  sonde_nn_loader **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, set, given, out);
+    sonde_nn_loader_options taken;
+    const sonde_nn_loader_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_loader_options, &taken, given, diag);
     sonde_nn_loader *loader = sonde__calloc(1, sizeof *loader);
     sonde_err err = SONDE_OK;
 

@@ -12,6 +12,7 @@
 #include "nn/data/data_output.h"
 
 #include "nn/data/idx.h"
+#include "base/given.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -194,12 +195,13 @@ done:
     return err;
 }
 
-sonde_err sonde_nn_synth(const char *dir, const sonde_nn_synth_options *options,
+sonde_err sonde_nn_synth(const char *dir, const sonde_nn_synth_options *given,
                          sonde_diag *diag)
 {
-    static const sonde_nn_synth_options none;
-    synth_work work = {
-        .options = options != NULL ? options : &none, .dir = dir, .diag = diag};
+    sonde_nn_synth_options taken;
+    const sonde_nn_synth_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_synth_options, &taken, given, diag);
+    synth_work work = {.options = options, .dir = dir, .diag = diag};
     const int64_t train = work.options->train != 0 ? work.options->train : TRAIN_COUNT;
     const int64_t test = work.options->test != 0 ? work.options->test : TEST_COUNT;
     char cache[PATH_SIZE];

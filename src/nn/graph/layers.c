@@ -3,14 +3,11 @@
  */
 #include "nn/graph/layer.h"
 #include "base/memory.h"
+#include "base/given.h"
 
 #include <math.h>
 
 /* The options of a caller who gave none: what is required is missing from them. */
-static const sonde_nn_conv2d_options no_conv2d;
-static const sonde_nn_linear_options no_linear;
-static const sonde_nn_group_norm_options no_group_norm;
-static const sonde_nn_pool2d_options no_pool2d;
 
 static int64_t or_default(int64_t value, int64_t fallback)
 {
@@ -31,11 +28,30 @@ static float fan_in_bound(double fan_in)
     return (float)(1.0 / sqrt(fan_in));
 }
 
+/* False: the model has an error, this or an earlier one. */
+static bool take_options(sonde_nn_model *model, const char *layer, void *own, size_t size,
+                         const void *given, const char *name)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde__given_options(own, size, given, name, &diag);
+
+    if (err == SONDE_OK) {
+        return true;
+    }
+    if (model != NULL) {
+        (void)sonde__graph_fail(&model->graph, err, layer, diag.expected, "%s of %s",
+                                diag.found, name);
+    }
+    return false;
+}
+
 /* --- layers with parameters --------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                               const sonde_nn_conv2d_options *options)
+                               const sonde_nn_conv2d_options *given)
 {
+    sonde_nn_conv2d_options taken;
+    const sonde_nn_conv2d_options *const options = &taken;
     sonde__graph_layer layer;
     sonde__op_attrs attrs = {0};
     const sonde__op_shape *shape = sonde__graph_shape(model, x);
@@ -44,7 +60,10 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
-    options = options != NULL ? options : &no_conv2d;
+    if (!take_options(model, name, &taken, sizeof taken, given,
+                      "sonde_nn_conv2d_options")) {
+        return 0;
+    }
     attrs.groups = or_default(options->groups, 1);
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     pair(attrs.kernel, options->kernel, 0);
@@ -88,8 +107,10 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
 }
 
 sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                               const sonde_nn_linear_options *options)
+                               const sonde_nn_linear_options *given)
 {
+    sonde_nn_linear_options taken;
+    const sonde_nn_linear_options *const options = &taken;
     sonde__graph_layer layer;
     const sonde__op_shape *shape = sonde__graph_shape(model, x);
     sonde_nn_value in[3] = {x, 0, 0};
@@ -97,7 +118,10 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
-    options = options != NULL ? options : &no_linear;
+    if (!take_options(model, name, &taken, sizeof taken, given,
+                      "sonde_nn_linear_options")) {
+        return 0;
+    }
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
@@ -128,8 +152,10 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
 
 sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                                    sonde_nn_value x,
-                                   const sonde_nn_group_norm_options *options)
+                                   const sonde_nn_group_norm_options *given)
 {
+    sonde_nn_group_norm_options taken;
+    const sonde_nn_group_norm_options *const options = &taken;
     sonde__graph_layer layer;
     sonde__op_attrs attrs = {0};
     const sonde__op_shape *shape = sonde__graph_shape(model, x);
@@ -138,7 +164,10 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
-    options = options != NULL ? options : &no_group_norm;
+    if (!take_options(model, name, &taken, sizeof taken, given,
+                      "sonde_nn_group_norm_options")) {
+        return 0;
+    }
     attrs.groups = options->groups;
     attrs.eps = options->eps > 0.0F ? options->eps : 1e-5F;
     if (!options->no_affine && x != 0 && shape->rank >= 2) {
@@ -175,12 +204,16 @@ static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
 }
 
 sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
-                                   sonde_nn_value x,
-                                   const sonde_nn_pool2d_options *options)
+                                   sonde_nn_value x, const sonde_nn_pool2d_options *given)
 {
+    sonde_nn_pool2d_options taken;
+    const sonde_nn_pool2d_options *const options = &taken;
     sonde__op_attrs attrs = {0};
 
-    options = options != NULL ? options : &no_pool2d;
+    if (!take_options(model, name, &taken, sizeof taken, given,
+                      "sonde_nn_pool2d_options")) {
+        return 0;
+    }
     pair(attrs.kernel, options->kernel, 0);
     attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
     attrs.stride[1] =
@@ -387,10 +420,11 @@ sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x, const cha
     if (title != NULL && title[0] != '\0') {
         request.title = sonde__graph_string(graph, "%s", title);
     }
-    if (options != NULL) {
-        request.options = *options;
-    } else {
-        request.options = sonde_print_options_default();
+    request.options = sonde_print_options_default();
+    if (options != NULL &&
+        !take_options(model, title, &request.options, sizeof request.options, options,
+                      "sonde_print_options")) {
+        return 0;
     }
     if (!sonde__reserve(&graph->prints, &graph->print_capacity, graph->print_count + 1,
                         sizeof *graph->prints)) {

@@ -142,7 +142,7 @@ bool sonde_nn_job_records(const sonde_nn_job *job)
 sonde_err sonde_nn_job_hook(const sonde_nn_job *job, const sonde_hook_options *options,
                             sonde_hook **out, sonde_diag *diag)
 {
-    const sonde_hook_options nothing = {0};
+    const sonde_hook_options nothing = {.size = sizeof nothing};
 
     return job->record != NULL
                ? sonde_hook_parse(job->record, job->record_size, job->name, "record",
@@ -154,7 +154,7 @@ sonde_err sonde_nn_job_hook(const sonde_nn_job *job, const sonde_hook_options *o
 static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
                              sonde_diag *diag)
 {
-    const sonde_hook_options dry = {.dry_run = true};
+    const sonde_hook_options dry = {.size = sizeof dry, .dry_run = true};
     sonde_hook *hook = NULL;
     sonde_err err = SONDE_OK;
 

@@ -95,7 +95,8 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
     const sonde_nn_job_info *info = &job->info;
     const sonde_nn_transform transforms[] = {
         sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
-    const sonde_nn_loader_options options = {.batch = batch,
+    const sonde_nn_loader_options options = {.size = sizeof options,
+                                             .batch = batch,
                                              .shuffle = shuffle,
                                              .seed = info->seed,
                                              .keep_last = !shuffle,

@@ -87,7 +87,7 @@ static sonde_err read_window(const job_builder *b, const sonde__yaml *entry,
 static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const char *name,
                               const sonde_nn_value *in, sonde_nn_value *out)
 {
-    sonde_nn_conv2d_options options = {.groups = 1};
+    sonde_nn_conv2d_options options = {.size = sizeof options, .groups = 1};
     bool bias = true;
     sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
 
@@ -115,7 +115,7 @@ static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const ch
 static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const char *name,
                               const sonde_nn_value *in, sonde_nn_value *out)
 {
-    sonde_nn_linear_options options = {0};
+    sonde_nn_linear_options options = {.size = sizeof options};
     bool bias = true;
     sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
 
@@ -135,7 +135,7 @@ static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
                                   const char *name, const sonde_nn_value *in,
                                   sonde_nn_value *out)
 {
-    sonde_nn_group_norm_options options = {0};
+    sonde_nn_group_norm_options options = {.size = sizeof options};
     bool affine = true;
     sonde_err err =
         sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
@@ -160,7 +160,7 @@ static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
                                   const char *name, const sonde_nn_value *in,
                                   sonde_nn_value *out)
 {
-    sonde_nn_pool2d_options options = {0};
+    sonde_nn_pool2d_options options = {.size = sizeof options};
     const sonde_err err = read_window(b, entry, options.kernel, options.stride,
                                       options.padding, options.dilation);
 

@@ -4,21 +4,22 @@
 #include "nn/run/session_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/given.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-void sonde_nn_options_init(sonde_nn_options *options)
+void sonde_nn_options_fill(sonde_nn_options *options, size_t size)
 {
-    if (options == NULL) {
-        return;
-    }
-    *options = (sonde_nn_options){.device_iterations = 1,
-                                  .gradient_accumulation = 1,
-                                  .replication_factor = 1,
-                                  .reduction = SONDE_NN_REDUCTION_MEAN,
-                                  .output_mode = SONDE_ANCHOR_DEFAULT,
-                                  .output_period = 1};
+    const sonde_nn_options usual = {.size = size,
+                                    .device_iterations = 1,
+                                    .gradient_accumulation = 1,
+                                    .replication_factor = 1,
+                                    .reduction = SONDE_NN_REDUCTION_MEAN,
+                                    .output_mode = SONDE_ANCHOR_DEFAULT,
+                                    .output_period = 1};
+
+    sonde__given_defaults(options, size, &usual, sizeof usual);
 }
 
 sonde_nn_options *sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n)

@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "nn/run/session_state.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 
@@ -119,6 +120,7 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
                         sonde_diag *diag)
 {
     sonde_nn_session *session = NULL;
+    sonde_nn_options taken;
     sonde_err err = sonde_nn_model_status(model, diag);
 
     if (err != SONDE_OK) {
@@ -134,6 +136,10 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
             return err;
         }
     }
+    sonde_nn_options_init(&taken);
+    if (options != NULL) {
+        SONDE__TAKE(sonde_nn_options, &taken, options, diag);
+    }
     session = sonde__calloc(1, sizeof *session);
     if (session == NULL) {
         return sonde__fail_nomem(diag, "a session");
@@ -144,11 +150,7 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
     if (optimizer != NULL) {
         session->optimizer = *optimizer;
     }
-    if (options != NULL) {
-        session->options = *options;
-    } else {
-        sonde_nn_options_init(&session->options);
-    }
+    session->options = taken;
     *out = session;
     return SONDE_OK;
 }
@@ -213,11 +215,13 @@ sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
                                        const sonde_nn_options *options, sonde_diag *diag)
 {
     const sonde_err err = check_open(session, options, "options", diag);
+    sonde_nn_options taken;
 
     if (err != SONDE_OK) {
         return err;
     }
-    session->options = *options;
+    SONDE__TAKE(sonde_nn_options, &taken, options, diag);
+    session->options = taken;
     return SONDE_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/given.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,23 +102,40 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     return err;
 }
 
-static sonde_nn_evaluator *make(sonde_nn_model *model,
-                                const sonde_nn_evaluator_options *options)
+static sonde_err take_options(const sonde_nn_evaluator_options *given,
+                              sonde_nn_evaluator_options *taken,
+                              sonde_nn_options *session, sonde_diag *diag)
 {
-    sonde_nn_evaluator *evaluator = sonde__calloc(1, sizeof *evaluator);
+    SONDE__TAKE(sonde_nn_evaluator_options, taken, given, diag);
+    sonde_nn_options_init(session);
+    if (taken->session != NULL) {
+        SONDE__TAKE(sonde_nn_options, session, taken->session, diag);
+    }
+    return SONDE_OK;
+}
 
+/* NULL: see *err. */
+static sonde_nn_evaluator *make(sonde_nn_model *model,
+                                const sonde_nn_evaluator_options *given, sonde_err *err,
+                                sonde_diag *diag)
+{
+    sonde_nn_evaluator_options taken;
+    sonde_nn_options session;
+    sonde_nn_evaluator *evaluator = NULL;
+
+    *err = take_options(given, &taken, &session, diag);
+    if (*err != SONDE_OK) {
+        return NULL;
+    }
+    evaluator = sonde__calloc(1, sizeof *evaluator);
     if (evaluator == NULL) {
+        *err = sonde__fail_nomem(diag, "an evaluation");
         return NULL;
     }
     evaluator->model = model;
     evaluator->loss_output = sonde_nn_output_loss(model);
-    if (options != NULL) {
-        evaluator->options = *options;
-    }
-    sonde_nn_options_init(&evaluator->session);
-    if (options != NULL && options->session != NULL) {
-        evaluator->session = *options->session;
-    }
+    evaluator->options = taken;
+    evaluator->session = session;
     evaluator->session.on_progress = NULL;
     evaluator->session.device_iterations = 1;
     evaluator->session.gradient_accumulation = 1;
@@ -143,10 +161,11 @@ sonde_err sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *load
                                     const sonde_nn_evaluator_options *options,
                                     sonde_nn_evaluator **out, sonde_diag *diag)
 {
-    sonde_nn_evaluator *evaluator = make(model, options);
+    SONDE__NEEDS(diag, model, loader, out);
+    sonde_err err = SONDE_OK;
+    sonde_nn_evaluator *evaluator = make(model, options, &err, diag);
 
-    return evaluator != NULL ? finish_create(evaluator, loader, out, diag)
-                             : sonde__fail_nomem(diag, "an evaluation");
+    return evaluator != NULL ? finish_create(evaluator, loader, out, diag) : err;
 }
 
 sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *model,
@@ -154,17 +173,18 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
                                             const sonde_nn_evaluator_options *options,
                                             sonde_nn_evaluator **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, model, set, out);
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     const int64_t all = sonde_nn_dataset_get_traits(set)->count;
     const int64_t count = most > 0 && most < all ? most : all;
     const int64_t batches = (count + info->eval_batch_size - 1) / info->eval_batch_size;
-    sonde_nn_evaluator *evaluator = make(model, options);
     sonde_err err = SONDE_OK;
+    sonde_nn_evaluator *evaluator = make(model, options, &err, diag);
 
     if (evaluator == NULL) {
-        return sonde__fail_nomem(diag, "an evaluation");
+        return err;
     }
-    if (options == NULL || options->session == NULL) {
+    if (evaluator->options.session == NULL) {
         evaluator->session.threads = info->options.threads;
     }
     if (count < all) {

@@ -75,7 +75,8 @@ static sonde_err add_stop(sonde_actions *actions, const char *when, sonde_diag *
 static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rules *asked,
                               sonde_diag *diag)
 {
-    const sonde_actions_options options = {.control = trainer->control,
+    const sonde_actions_options options = {.size = sizeof options,
+                                           .control = trainer->control,
                                            .each = asked->each,
                                            .command_seconds = asked->action_timeout,
                                            .webhook_seconds = asked->action_timeout};

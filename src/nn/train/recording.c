@@ -108,11 +108,13 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
                                                  : NULL;
     const char *built_in = info->model_name[0] != '\0' ? info->model_name : NULL;
     const sonde_hook_options options = {
-        .record = {.path = path,
-                   .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
-                   .program = asked->program,
-                   .model = asked->run_model != NULL ? asked->run_model : built_in,
-                   .compress = record->compress},
+        .size = sizeof options,
+        .record =
+            SONDE_OPTIONS(sonde_recorder, .path = path,
+                          .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
+                          .program = asked->program,
+                          .model = asked->run_model != NULL ? asked->run_model : built_in,
+                          .compress = record->compress),
         .save_all = record->save_all,
         .no_vitals = record->no_vitals,
         .vitals_every = record->vitals_every};

@@ -4,6 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 #include <sonde/nn/option.h>
@@ -135,16 +136,26 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
 }
 
 sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,
-                                  const sonde_nn_trainer_options *options,
+                                  const sonde_nn_trainer_options *given,
                                   sonde_nn_trainer **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, model, feed, given, out);
+    sonde_nn_trainer_options taken;
+    sonde_nn_options session;
+    const sonde_nn_trainer_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
+    sonde_nn_options_init(&session);
+    if (options->session != NULL) {
+        SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
+    }
     sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
 
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
     }
     trainer->options = *options;
-    trainer->session_options = options->session;
+    trainer->options.session = NULL;
+    trainer->session_options = session;
     trainer->optimizer = options->optimizer;
     trainer->epochs = options->epochs;
     trainer->eval_every = options->eval_every;
@@ -158,9 +169,13 @@ sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *fe
 }
 
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
-                                          const sonde_nn_trainer_options *options,
+                                          const sonde_nn_trainer_options *given,
                                           sonde_nn_trainer **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, given, out);
+    sonde_nn_trainer_options taken;
+    const sonde_nn_trainer_options *const options = &taken;
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_trainer *trainer = NULL;
     sonde_err err = sonde_nn_job_set_environment(job, diag);
@@ -304,7 +319,8 @@ static sonde_nn_evaluator_options evaluator_options(sonde_nn_trainer *trainer,
 {
     const bool judged = part_of_run && trainer->rules != NULL;
 
-    return (sonde_nn_evaluator_options){.session = &trainer->session_options,
+    return (sonde_nn_evaluator_options){.size = sizeof(sonde_nn_evaluator_options),
+                                        .session = &trainer->session_options,
                                         .hook = part_of_run ? trainer->hook : NULL,
                                         .attach =
                                             judged ? sonde__train_judging_attach : NULL,

@@ -9,6 +9,7 @@
 #include "base/names.h"
 
 #include "observe/tensor_names.h"
+#include "base/given.h"
 
 #include <sonde/log.h>
 
@@ -35,25 +36,26 @@ static double otherwise(double given, double value)
     return given > 0.0 ? given : value;
 }
 
-sonde_err sonde_actions_create(const sonde_actions_options *options, sonde_actions **out,
+sonde_err sonde_actions_create(const sonde_actions_options *given, sonde_actions **out,
                                sonde_diag *diag)
 {
-    const sonde_actions_options none = {0};
-    const sonde_actions_options *given = options != NULL ? options : &none;
+    SONDE__NEEDS(diag, out);
+    sonde_actions_options taken;
+    SONDE__TAKE(sonde_actions_options, &taken, given, diag);
     sonde_actions *actions = sonde__calloc(1, sizeof *actions);
     sonde_err err = SONDE_OK;
 
     if (actions == NULL) {
         return sonde__fail_nomem(diag, "actions");
     }
-    actions->options = *given;
+    actions->options = taken;
     actions->options.run = NULL;
-    actions->options.command_seconds = otherwise(given->command_seconds, 60.0);
-    actions->options.webhook_seconds = otherwise(given->webhook_seconds, 10.0);
-    actions->options.backoff_seconds = otherwise(given->backoff_seconds, 0.5);
-    actions->options.webhook_tries = given->webhook_tries > 0 ? given->webhook_tries : 5;
-    if (given->run != NULL) {
-        actions->run = sonde__strdup(given->run);
+    actions->options.command_seconds = otherwise(taken.command_seconds, 60.0);
+    actions->options.webhook_seconds = otherwise(taken.webhook_seconds, 10.0);
+    actions->options.backoff_seconds = otherwise(taken.backoff_seconds, 0.5);
+    actions->options.webhook_tries = taken.webhook_tries > 0 ? taken.webhook_tries : 5;
+    if (taken.run != NULL) {
+        actions->run = sonde__strdup(taken.run);
         if (actions->run == NULL) {
             err = sonde__fail_nomem(diag, "actions");
             goto error;
