@@ -326,8 +326,11 @@ static sonde_err put_scalar(board_writer *board, const sonde_export_row *row,
     }
     err = sonde__export_events_scalar(&board->streams[row->mode].events, board->tag.data,
                                       row->mode_step, value, diag);
-    board->work->report->scalars += err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    board->work->report->scalars++;
+    return SONDE_OK;
 }
 
 static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
@@ -362,8 +365,11 @@ static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
     err =
         sonde__export_events_histogram(&board->streams[row->mode].events, board->tag.data,
                                        row->mode_step, row->vitals, board->sketch, diag);
-    board->work->report->histograms += err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    board->work->report->histograms++;
+    return SONDE_OK;
 }
 
 static bool is_scalar(const board_writer *board, uint32_t id)

@@ -456,7 +456,10 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
 
     sonde_trial_describe(work->trial, &info);
     err = sonde_trial_cursor_create(work->trial, &options, &cursor, diag);
-    for (uint64_t done = 0; err == SONDE_OK; done++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (uint64_t done = 0;; done++) {
         if (done % OFTEN == 0) {
             err = sonde__export_progress(work->options, SONDE_MIN(done, info.records),
                                          info.records, diag);
@@ -465,6 +468,9 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
             }
         }
         err = give_next(work, cursor, value, user, diag);
+        if (err != SONDE_OK) { /* SONDE_EEND after the last */
+            break;
+        }
     }
     sonde_trial_cursor_destroy(cursor);
     return err == SONDE_EEND ? SONDE_OK : err;

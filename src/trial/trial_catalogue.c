@@ -33,8 +33,11 @@ sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info
     if (err == SONDE_EEXIST) { /* the name itself is found before other spellings */
         return sonde_catalogue_find(trial->catalogue, info->name, tensor, diag);
     }
-    trial->changed = trial->changed || err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trial->changed = true;
+    return SONDE_OK;
 }
 
 bool sonde__trial_known(const sonde_trial *trial, const char *name, uint32_t *tensor)

@@ -522,9 +522,11 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
     sonde_diag diag = {0};
     const sonde_err err = sonde_nn_model_status(b->model, &diag);
 
-    return err == SONDE_OK ? err
-                           : sonde__yaml_fail(&b->reader, entry, err, diag.expected,
-                                              "%s: %s", diag.where, diag.found);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(&b->reader, entry, err, diag.expected, "%s: %s",
+                                diag.where, diag.found);
+    }
+    return SONDE_OK;
 }
 
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
