@@ -295,15 +295,15 @@ static void print_next(const showing *show)
 static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
     char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
-    size_t at = strlen(text);
+    size_t length = strlen(text);
 
     for (const char *p = show->other; *p != '\0'; p++) {
         if (*p == ',') {
-            text[at++] = '\\';
+            text[length++] = '\\';
         }
-        text[at++] = *p;
+        text[length++] = *p;
     }
-    text[at] = '\0';
+    text[length] = '\0';
     return sonde_rules_add(rules, text, diag);
 }
 

@@ -90,14 +90,14 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
 {
     const sonde_tensor_info *info =
         sonde_catalogue_info(sonde_trial_catalogue(t->trial), id);
-    const sonde_trial_at at = {.mode = t->range.mode,
-                               .step = step,
-                               .worker = t->range.worker,
-                               .micro_batch = -1,
-                               .replica = -1};
+    const sonde_trial_at place = {.mode = t->range.mode,
+                                  .step = step,
+                                  .worker = t->range.worker,
+                                  .micro_batch = -1,
+                                  .replica = -1};
     const sonde_reduction itself = sonde_reduction_of_stat(SONDE_STAT_MEAN);
     const bool whole = cli_is_number(info);
-    const unsigned has = sonde_trial_has(t->trial, id, &at);
+    const unsigned has = sonde_trial_has(t->trial, id, &place);
 
     for (size_t i = 0; i < (whole ? 1 : t->stats.count); i++) {
         const sonde_reduction *reduction = whole ? &itself : &t->stats.item[i];
@@ -108,7 +108,7 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
         if ((has & sonde_reduction_evidence(reduction)) == 0) {
             continue;
         }
-        err = sonde_trial_reduce(t->trial, id, &at, reduction, &value, diag);
+        err = sonde_trial_reduce(t->trial, id, &place, reduction, &value, diag);
         if (err == SONDE_EFORMAT ||
             err == SONDE_EUNSUPPORTED) { /* continue with the others */
             cli_left_out(&t->left_out, sonde_diag_line(diag, text, sizeof text));
@@ -188,7 +188,7 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
 static void go_back(tail *t)
 {
     const sonde_mode mode = t->range.mode;
-    int64_t global = 0, step = 0, at = 0;
+    int64_t global = 0, step = 0, there = 0;
 
     if (!sonde_trial_went_back(t->trial, &t->went_back, &global)) {
         return;
@@ -200,8 +200,8 @@ static void go_back(tail *t)
 
         step = count > 0 ? steps[count - 1] + 1 : 0;
         while (count > 0 &&
-               sonde_trial_global_step(t->trial, mode, steps[count - 1], &at) &&
-               at >= global) {
+               sonde_trial_global_step(t->trial, mode, steps[count - 1], &there) &&
+               there >= global) {
             step = steps[--count];
         }
     }
