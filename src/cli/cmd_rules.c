@@ -141,7 +141,7 @@ static void print_finding(const judged_run *run, const sonde_finding *finding)
     cli_print_finding(stdout, finding, 0);
 }
 
-/* A finding of a run that is being written. */
+/* A finding while the run is being written. */
 static void print_live(judged_run *run, const sonde_finding *finding)
 {
     const cli_finding_share share = cli_finding_count(&run->printed, finding);
