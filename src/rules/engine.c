@@ -228,7 +228,7 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     }
     if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
         !sonde__reserve(&run->tensor_findings, &run->finding_capacity, i + 1,
-                        sizeof *run->tensor_findings)) {
+                        sizeof(void *))) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
     tensor.memory = sonde__calloc(1, run->rule->tensor_size);

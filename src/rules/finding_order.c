@@ -103,7 +103,7 @@ static bool follows(const sonde_finding *finding, const sonde_finding *source)
 static void put_causes_first(sonde_rules *rules)
 {
     const size_t first = rules->reported, count = rules->found_count - first;
-    sonde__rule_found **sorted = sonde__malloc(count * sizeof *sorted);
+    sonde__rule_found **sorted = sonde__malloc(count * sizeof(void *));
     size_t used = 0;
 
     if (sorted == NULL) {
@@ -118,7 +118,7 @@ static void put_causes_first(sonde_rules *rules)
             }
         }
     }
-    memcpy(rules->found + first, sorted, count * sizeof *sorted);
+    memcpy(rules->found + first, sorted, count * sizeof(void *));
     sonde__free(sorted);
 }
 
