@@ -100,8 +100,9 @@ static void test_refusals(void **state)
             "c64: one collection too many (expected at most 64 collections)");
     assert_int_equal(close_loop(hook), SONDE_OK);
 
-    assert_int_equal(sonde_hook_create(&(sonde_hook_options){.size = sizeof(sonde_hook_options)}, &hook, &diag),
-                     SONDE_EINVAL);
+    assert_int_equal(
+        sonde_hook_create(SONDE_OPTIONS(sonde_hook, .dry_run = false), &hook, &diag),
+        SONDE_EINVAL);
     assert_int_equal(
         sonde_hook_create(SONDE_OPTIONS(sonde_hook, .dry_run = true, .vitals_every = -1),
                           &hook, &diag),
