@@ -40,7 +40,8 @@ static void expect_mistake(mistake make, sonde_err err, const char *want, int li
         (void)m;                                                                         \
         return expression;                                                               \
     }
-#define CONV(...) sonde_nn_conv2d(m, "conv", x, SONDE_OPTIONS(sonde_nn_conv2d, __VA_ARGS__))
+#define CONV(...)                                                                        \
+    sonde_nn_conv2d(m, "conv", x, SONDE_OPTIONS(sonde_nn_conv2d, __VA_ARGS__))
 #define POOL(...)                                                                        \
     sonde_nn_max_pool2d(m, "pool", x, SONDE_OPTIONS(sonde_nn_pool2d, __VA_ARGS__))
 #define NORM(...)                                                                        \
