@@ -108,7 +108,7 @@ class Watch:
         self.closed = False
         self._hooks: Any = None
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
-        self._printed: dict[str, int] = {}
+        self._printed: dict[tuple[str, str | None], int] = {}
         self._kept: list[Finding] = []  # after close
         self._core = _sonde.Watch(self.path, _configuration(save) if run is not None else None,
                                   rules, rank, world, resume, self._rules_every(),
@@ -154,9 +154,10 @@ class Watch:
             print(f"sonde: not observed: {type(problem).__name__}: {problem}", file=sys.stderr)
 
     def _print(self, finding: Finding) -> None:
-        count = self._printed.get(finding.rule, 0) + 1
-        self._printed[finding.rule] = count
-        if count <= _LINES_PER_RULE:
+        kind = finding.rule, finding.because_of
+        count = self._printed.get(kind, 0) + 1
+        self._printed[kind] = count
+        if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
             print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
                   f"{finding.message}", file=sys.stderr)

@@ -2,6 +2,7 @@
  * cmd_demo.c - `sonde demo`: trains a network that goes wrong, records it, and prints
  * what the rules find and why.
  */
+#include "cli/cli_findings.h"
 #include "cli/demo.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ typedef struct showing {
     const sonde_nn_demo *demo;
     char run[PATH_SIZE], other[PATH_SIZE + 8]; /* other: the second of a pair */
     sonde_rules *rules;                        /* NULL: no judging */
+    cli_finding_log printed;
     size_t findings;
     bool as_expected; /* the rules found what the demo is for */
 } showing;
@@ -128,17 +130,14 @@ static void introduce(const showing *show)
 /* A line for each finding, of a rule for the first few. */
 static void on_finding(void *user, const sonde_finding *finding, int epoch)
 {
-    const showing *show = user;
-    size_t count = 0, same = 0;
-    const sonde_finding *all = sonde_rules_findings(show->rules, &count);
+    showing *show = user;
+    cli_finding_share share = CLI_FINDING_NONE;
 
     if (show->asked->quiet) {
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        same += strcmp(all[i].rule, finding->rule) == 0;
-    }
-    if (same > SHOWN + 1) {
+    share = cli_finding_count(&show->printed, finding);
+    if (share == CLI_FINDING_NONE) {
         return;
     }
     if (epoch > 0) {
@@ -146,7 +145,7 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
     } else {
         (void)printf("  step %4lld: found: ", (long long)finding->step);
     }
-    if (same == SHOWN + 1) {
+    if (share == CLI_FINDING_MORE) {
         (void)printf("further findings of %s are not printed one by one\n",
                      finding->rule);
     } else {

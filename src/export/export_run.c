@@ -47,8 +47,7 @@ sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
             return SONDE_OK;
         }
     }
-    return sonde__fail(diag, SONDE_EINVAL, NULL,
-                       "tensorboard, npz, safetensors, csv or jsonl",
+    return sonde__fail(diag, SONDE_EINVAL, NULL, SONDE_EXPORT_NAMES,
                        "unknown format '%s'", text);
 }
 

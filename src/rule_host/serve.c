@@ -76,10 +76,10 @@ static sonde_err answer_done(host_server *server)
     return sonde__user_wire_end(&server->wire);
 }
 
-static int64_t tensor_of(const sonde_rule_run *run, size_t found)
+static int64_t tensor_of(const sonde_rule_run *run, const sonde__rule_found *found)
 {
     for (size_t i = 0; i < run->count; i++) {
-        if (run->tensor_findings[i] == (int64_t)found) {
+        if (run->tensor_findings[i] == found) {
             return (int64_t)i;
         }
     }
@@ -124,11 +124,12 @@ static sonde_err answer_findings(host_server *server)
         return SONDE_ENOMEM;
     }
     for (; server->sent_count < count; server->sent_count++) {
-        server->sent[server->sent_count] =
-            (sent_finding){.tensor = tensor_of(run, server->sent_count)};
+        server->sent[server->sent_count] = (sent_finding){
+            .tensor = tensor_of(run, server->rules->found[server->sent_count])};
     }
     for (size_t i = 0; i < count; i++) {
-        const bool about_failure = run->failed && run->run_finding == (int64_t)i;
+        const bool about_failure =
+            run->failed && run->run_finding == server->rules->found[i];
 
         if (server->rules->found[i]->finding.steps > server->sent[i].steps &&
             !about_failure) {

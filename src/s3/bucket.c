@@ -121,6 +121,10 @@ static sonde_err find_endpoint(sonde__s3_bucket *bucket, sonde_diag *diag)
 
     if (endpoint != NULL) {
         err = split_endpoint(bucket, endpoint, diag);
+        sonde__free(endpoint);
+        if (err != SONDE_OK) {
+            return err;
+        }
     } else {
         sonde_text_format(&host, "s3.%s.amazonaws.com%s", bucket->region,
                           strncmp(bucket->region, "cn-", 3) == 0 ? ".cn" : "");
@@ -128,12 +132,11 @@ static sonde_err find_endpoint(sonde__s3_bucket *bucket, sonde_diag *diag)
         bucket->host = host.failed ? NULL : sonde__strdup(host.data);
         sonde_text_fini(&host);
     }
-    sonde__free(endpoint);
-    if (err == SONDE_OK && (bucket->scheme == NULL || bucket->host == NULL)) {
+    if (bucket->scheme == NULL || bucket->host == NULL) {
         return sonde__fail_nomem(diag, bucket->url);
     }
     bucket->path_style = has_path_style(bucket);
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
@@ -148,19 +151,24 @@ sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
     (void)pthread_mutex_init(&bucket->lock, NULL);
     bucket->stall = 20.0;
     err = split_url(bucket, url, diag);
-    if (err == SONDE_OK) {
-        err = sonde__s3_keys_find(line, &bucket->keys, diag);
-    }
-    if (err == SONDE_OK) {
-        find_region(bucket, line);
-        err = find_endpoint(bucket, diag);
-    }
     if (err != SONDE_OK) {
-        sonde__s3_bucket_close(bucket);
-        return err;
+        goto error;
+    }
+    err = sonde__s3_keys_find(line, &bucket->keys, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    find_region(bucket, line);
+    err = find_endpoint(bucket, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = bucket;
     return SONDE_OK;
+
+error:
+    sonde__s3_bucket_close(bucket);
+    return err;
 }
 
 void sonde__s3_bucket_close(sonde__s3_bucket *bucket)
@@ -215,22 +223,30 @@ static void decode(const char *text, size_t length, char *value, size_t size)
     value[used] = '\0';
 }
 
-bool sonde__s3_xml(const char **at, const char *tag, char *value, size_t size)
+bool sonde__s3_xml(const char **place, const char *tag, char *value, size_t size)
 {
     char open[64], close[64];
     const char *begin = NULL, *end = NULL;
 
     (void)snprintf(open, sizeof open, "<%s>", tag);
     (void)snprintf(close, sizeof close, "</%s>", tag);
-    begin = strstr(*at, open);
+    begin = strstr(*place, open);
     end = begin != NULL ? strstr(begin, close) : NULL;
     if (end == NULL) {
         return false;
     }
     begin += strlen(open);
     decode(begin, (size_t)(end - begin), value, size);
-    *at = end + strlen(close);
+    *place = end + strlen(close);
     return true;
+}
+
+bool sonde__s3_xml_first(const sonde_text *body, const char *tag, char *value,
+                         size_t size)
+{
+    const char *place = body->data;
+
+    return body->length > 0 && sonde__s3_xml(&place, tag, value, size);
 }
 
 /* --- one try ------------------------------------------------------------------------ */
@@ -243,7 +259,7 @@ typedef struct attempt {
     sonde__s3_answer *answer;
     char payload[SONDE__SHA256_HEX];
     char code[96], message[192]; /* of the store */
-    bool moved, timed, renewed;  /* mended once */
+    bool moved, timed, renewed;  /* region, clock, credentials were corrected */
 } attempt;
 
 static bool copy_keys(sonde__s3_bucket *bucket, sonde__s3_keys *keys)
@@ -386,7 +402,6 @@ static bool try_once(attempt *try)
     sonde__s3_keys keys = {0};
     signed_texts texts = {0};
     bool done = false;
-    const char *at = NULL;
 
     renew_old_keys(try);
     done = copy_keys(try->bucket, &keys) && sign_and_call(try, &keys, &texts);
@@ -396,23 +411,22 @@ static bool try_once(attempt *try)
     sonde_text_fini(&texts.url);
     sonde_text_fini(&texts.authorization);
     try->code[0] = try->message[0] = '\0';
-    if (done && try->answer->status >= 300 && try->answer->body.length > 0) {
-        at = try->answer->body.data;
-        (void)sonde__s3_xml(&at, "Code", try->code, sizeof try->code);
-        at = try->answer->body.data;
-        (void)sonde__s3_xml(&at, "Message", try->message, sizeof try->message);
+    if (done && try->answer->status >= 300) {
+        const sonde_text *body = &try->answer->body;
+
+        (void)sonde__s3_xml_first(body, "Code", try->code, sizeof try->code);
+        (void)sonde__s3_xml_first(body, "Message", try->message, sizeof try->message);
     }
     return done;
 }
 
-/* --- mending ------------------------------------------------------------------------ */
+/* --- correcting --------------------------------------------------------------------- */
 
 /* Follows the store to the region that it names. */
 static bool mend_region(attempt *try)
 {
     sonde__s3_bucket *bucket = try->bucket;
     const long status = try->answer->status;
-    const char *at = try->answer->body.data;
     char region[64];
 
     if (try->moved || (status != 301 && status != 307 && status != 400)) {
@@ -420,7 +434,7 @@ static bool mend_region(attempt *try)
     }
     (void)snprintf(region, sizeof region, "%s", try->answer->region);
     if (region[0] == '\0' &&
-        (at == NULL || !sonde__s3_xml(&at, "Region", region, sizeof region))) {
+        !sonde__s3_xml_first(&try->answer->body, "Region", region, sizeof region)) {
         return false;
     }
     (void)pthread_mutex_lock(&bucket->lock);
@@ -504,7 +518,7 @@ static void wait_for(const attempt *try, int n)
 
 /* --- failing ------------------------------------------------------------------------ */
 
-/* What would help, in expected. */
+/* Writes to expected what would help. */
 static void advise(attempt *try, char *expected, size_t size)
 {
     sonde__s3_bucket *bucket = try->bucket;

@@ -155,7 +155,7 @@ static bool set_options(const sonde__s3_line *line, const sonde__s3_call *call,
 static struct curl_slist *make_headers(const sonde__s3_line *line,
                                        const sonde__s3_call *call)
 {
-    /* libcurl would wait for leave to send a body, and call it a form */
+    /* by default libcurl waits for "100 Continue", and declares the body a form */
     struct curl_slist *list = line->curl->slist_append(NULL, "Expect:");
     struct curl_slist *more =
         list != NULL
