@@ -583,10 +583,13 @@ size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
     sonde_print_options taken;
     const sonde_print_options *const options = &taken;
 
+    const int64_t scalar[1] = {0};
+
     if (given == NULL || (shape == NULL && rank > 0) ||
         sonde__given_options(&taken, sizeof taken, given, "", NULL) != SONDE_OK) {
         return SIZE_MAX;
     }
+    shape = shape != NULL ? shape : scalar; /* of rank 0 */
     const bool summarise = is_summarised(rank, shape, options);
     const size_t brackets =
         strlen(options->open_bracket) + strlen(options->close_bracket);
