@@ -34,6 +34,13 @@ const char *sonde_err_name(sonde_err err)
 
 const char *sonde_diag_line(const sonde_diag *diag, char *buf, size_t size)
 {
+    if (buf == NULL || size == 0) {
+        return buf;
+    }
+    buf[0] = '\0';
+    if (diag == NULL) {
+        return buf;
+    }
     (void)snprintf(buf, size, "%s%s%s%s%s%s", diag->where, diag->where[0] ? ": " : "",
                    diag->found[0] ? diag->found : sonde_err_name(diag->err),
                    diag->expected[0] ? " (expected " : "", diag->expected,
@@ -52,7 +59,8 @@ sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *where,
         (void)snprintf(diag->expected, sizeof diag->expected, "%s",
                        expected ? expected : "");
         va_start(args, found);
-        (void)vsnprintf(diag->found, sizeof diag->found, found, args);
+        (void)vsnprintf(diag->found, sizeof diag->found, found != NULL ? found : "",
+                        args);
         va_end(args);
     }
     return err;
@@ -131,6 +139,9 @@ static bool is_initials(const char *name, const char *candidate)
 const char *sonde_diag_nearest(const char *name, const char *const *candidates,
                                size_t count)
 {
+    if (name == NULL || candidates == NULL) {
+        return NULL;
+    }
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;
 

@@ -27,6 +27,9 @@ static int control_code(const char *next, size_t n)
 
 void sonde_json_escape(sonde_text *text, const char *string)
 {
+    if (text == NULL || string == NULL) {
+        return;
+    }
     const char *plain = string, *next = string; /* plain: not yet copied */
 
     while (*next != '\0') {
@@ -56,9 +59,17 @@ void sonde_json_escape(sonde_text *text, const char *string)
 
 void sonde_json_quote(sonde_text *text, const char *string)
 {
+    if (text == NULL || string == NULL) {
+        return;
+    }
     sonde_text_add(text, "\"");
     sonde_json_escape(text, string);
     sonde_text_add(text, "\"");
+}
+
+static bool has_text(const sonde_json *json)
+{
+    return json != NULL && json->text != NULL;
 }
 
 /* The comma, the blanks and the key that precede a value. */
@@ -94,16 +105,25 @@ static void open_level(sonde_json *json, const char *key, bool list)
 
 void sonde_json_object(sonde_json *json, const char *key)
 {
+    if (!has_text(json)) {
+        return;
+    }
     open_level(json, key, false);
 }
 
 void sonde_json_list(sonde_json *json, const char *key)
 {
+    if (!has_text(json)) {
+        return;
+    }
     open_level(json, key, true);
 }
 
 void sonde_json_end(sonde_json *json)
 {
+    if (!has_text(json)) {
+        return;
+    }
     assert(json->depth > 0);
     json->depth--;
     sonde_text_add(json->text, (json->lists >> json->depth & 1) != 0 ? "]" : "}");
@@ -111,6 +131,9 @@ void sonde_json_end(sonde_json *json)
 
 void sonde_json_lead(sonde_json *json, const char *blanks)
 {
+    if (!has_text(json)) {
+        return;
+    }
     json->lead = blanks;
 }
 
@@ -118,12 +141,18 @@ void sonde_json_lead(sonde_json *json, const char *blanks)
 
 void sonde_json_raw(sonde_json *json, const char *key, const char *value)
 {
+    if (!has_text(json) || value == NULL) {
+        return;
+    }
     begin(json, key);
     sonde_text_add(json->text, value);
 }
 
 void sonde_json_string(sonde_json *json, const char *key, const char *value)
 {
+    if (!has_text(json)) {
+        return;
+    }
     if (value == NULL) {
         sonde_json_raw(json, key, "null");
         return;
@@ -146,6 +175,9 @@ static const char *json_number(const char *printed)
 
 void sonde_json_format(sonde_json *json, const char *key, const char *format, ...)
 {
+    if (!has_text(json)) {
+        return;
+    }
     char value[400]; /* "%f" of the largest double has 317 */
     va_list args;
 
@@ -175,21 +207,33 @@ static void put_integer(sonde_json *json, const char *key, bool negative, uint64
 
 void sonde_json_int(sonde_json *json, const char *key, int64_t value)
 {
+    if (!has_text(json)) {
+        return;
+    }
     put_integer(json, key, value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 void sonde_json_uint(sonde_json *json, const char *key, uint64_t value)
 {
+    if (!has_text(json)) {
+        return;
+    }
     put_integer(json, key, false, value);
 }
 
 void sonde_json_bool(sonde_json *json, const char *key, bool value)
 {
+    if (!has_text(json)) {
+        return;
+    }
     sonde_json_raw(json, key, value ? "true" : "false");
 }
 
 void sonde_json_real(sonde_json *json, const char *key, double value)
 {
+    if (!has_text(json)) {
+        return;
+    }
     char digits[32];
 
     if (!isfinite(value)) {

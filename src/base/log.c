@@ -30,6 +30,7 @@ static void *current_user;          /* under sink_lock */
 sonde_err sonde_log_level_parse(const char *text, sonde_log_level *level,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, level);
     for (int i = 0; i <= SONDE_LOG_OFF; i++) {
         if (strcasecmp(text, level_names[i]) == 0) {
             *level = (sonde_log_level)i;

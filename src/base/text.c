@@ -2,6 +2,7 @@
  * text.c - text that grows; see <sonde/text.h>.
  */
 #include "base/memory.h"
+#include "base/fail.h"
 
 #include <sonde/text.h>
 
@@ -18,6 +19,7 @@ void sonde_text_fini(sonde_text *text)
 
 sonde_err sonde_text_reserve(sonde_text *text, size_t length)
 {
+    SONDE__NEEDS(NULL, text);
     return length < SIZE_MAX &&
                    sonde__reserve(&text->data, &text->capacity, length + 1, 1)
                ? SONDE_OK
@@ -34,6 +36,9 @@ static bool make_room(sonde_text *text, size_t n)
 
 void sonde_text_put(sonde_text *text, const void *bytes, size_t n)
 {
+    if (text == NULL) {
+        return;
+    }
     if (make_room(text, n)) {
         if (n > 0) {
             memcpy(text->data + text->length, bytes, n);
@@ -45,11 +50,17 @@ void sonde_text_put(sonde_text *text, const void *bytes, size_t n)
 
 void sonde_text_add(sonde_text *text, const char *string)
 {
+    if (text == NULL || string == NULL) {
+        return;
+    }
     sonde_text_put(text, string, strlen(string));
 }
 
 void sonde_text_format(sonde_text *text, const char *format, ...)
 {
+    if (text == NULL) {
+        return;
+    }
     enum { FIRST = 127 }; /* most fit at the first attempt */
     size_t room = 0;
     va_list args;

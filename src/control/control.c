@@ -65,6 +65,7 @@ void sonde__control_request_text(char copy[SONDE_REQUEST_TEXT], const char *text
 
 sonde_err sonde_control_create(const char *run, sonde_control **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, out);
     sonde_control *control = sonde__calloc(1, sizeof *control);
     sonde_err err = SONDE_OK;
 
@@ -94,6 +95,9 @@ void sonde_control_destroy(sonde_control *control)
 void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
                        sonde_request_by asker, const char *text)
 {
+    if (control == NULL) {
+        return;
+    }
     const unsigned bit = 1U << (unsigned)kind;
 
     if ((unsigned)kind >= SONDE__CONTROL_KINDS) {
@@ -113,6 +117,9 @@ void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
 
 bool sonde_control_take(sonde_control *control, sonde_request *request)
 {
+    if (control == NULL) {
+        return false;
+    }
     unsigned mask = 0;
     sonde_request_kind kind = SONDE_REQUEST_CHECKPOINT;
 
@@ -357,6 +364,7 @@ static char *make_line(sonde_request_kind kind, sonde_request_by asker, const ch
 sonde_err sonde_control_send(const char *run, sonde_request_kind kind,
                              sonde_request_by asker, const char *text, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, run);
     const bool remote = sonde__store_is_address(run);
     char *path = NULL, *line = NULL;
     sonde_err err = remote ? check_stored(run, diag) : check_run(run, diag);

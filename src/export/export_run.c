@@ -42,6 +42,7 @@ static const struct {
 sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
                                   sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, kind);
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
         if (strcasecmp(text, kinds[i].name) == 0) {
             *kind = (sonde_export_kind)i;

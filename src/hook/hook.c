@@ -149,6 +149,9 @@ error:
 
 const char *sonde_hook_path(const sonde_hook *hook)
 {
+    if (hook == NULL) {
+        return NULL;
+    }
     return hook->options.dry_run ? NULL
            : hook->spool != NULL ? hook->spool
                                  : hook->record.path;
@@ -156,6 +159,9 @@ const char *sonde_hook_path(const sonde_hook *hook)
 
 sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
 {
+    if (hook == NULL) {
+        return NULL;
+    }
     return hook->recorder;
 }
 
@@ -439,6 +445,9 @@ sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
 
 void sonde_hook_next_step(sonde_hook *hook, int64_t at_least, sonde_coordinate *at)
 {
+    if (hook == NULL || at == NULL) {
+        return;
+    }
     const sonde_mode mode = at->mode;
 
     if (hook->stepping) {
@@ -462,6 +471,9 @@ void sonde_hook_next_step(sonde_hook *hook, int64_t at_least, sonde_coordinate *
 
 void sonde_hook_step_done(sonde_hook *hook)
 {
+    if (hook == NULL) {
+        return;
+    }
     if (!hook->stepping) {
         return;
     }

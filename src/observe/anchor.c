@@ -248,6 +248,7 @@ const char *sonde_anchor_mode_name(sonde_anchor_mode mode)
 sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
                                   sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, mode);
     for (size_t i = 0; i < SONDE_COUNT_OF(mode_names); i++) {
         if (strcasecmp(text, mode_names[i]) == 0) {
             *mode = (sonde_anchor_mode)i;
@@ -363,6 +364,7 @@ static sonde_err add_slot(sonde_anchors *anchors, const anchor_slot *asked,
 sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char *tensor,
                             sonde_anchor_mode mode, int period, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, anchors, name, tensor);
     anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
     sonde_err err =
@@ -432,6 +434,7 @@ static sonde_err find_tensor(const sonde_catalogue *catalogue, anchor_slot *slot
 sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *catalogue,
                                sonde_observer *observer, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, anchors, observer, catalogue);
     const size_t declared = sonde_catalogue_count(catalogue);
     sonde_err err = SONDE_OK;
 
@@ -510,11 +513,17 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 
 size_t sonde_anchors_count(const sonde_anchors *anchors)
 {
+    if (anchors == NULL) {
+        return 0;
+    }
     return anchors->count;
 }
 
 const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i)
 {
+    if (anchors == NULL) {
+        return NULL;
+    }
     return anchors->slots[i].name;
 }
 
@@ -568,6 +577,7 @@ static sonde_err check_complete(const anchor_slot *slot, sonde_diag *diag)
 sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view *out,
                             sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, anchors, out, name);
     anchor_slot *slot = find(anchors, name);
     sonde_err err = SONDE_OK;
 

@@ -93,6 +93,9 @@ uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue)
 const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
                                               uint32_t id)
 {
+    if (catalogue == NULL) {
+        return NULL;
+    }
     assert(id < catalogue->names.count);
     return &catalogue->info[id];
 }

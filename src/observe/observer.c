@@ -35,6 +35,9 @@ const char *sonde_mode_name(sonde_mode mode)
 
 unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id)
 {
+    if (observer == NULL) {
+        return 0;
+    }
     return id < observer->declared && observer->ever != NULL ? observer->ever[id] : 0;
 }
 
@@ -102,6 +105,9 @@ static void close_step(sonde_observer *observer)
 
 void sonde_observer_begin_call(sonde_observer *observer)
 {
+    if (observer == NULL) {
+        return;
+    }
     close_step(observer); /* of a call that was broken off */
     look_again(observer);
     for (size_t i = 0; i < observer->sink_count; i++) {
@@ -132,6 +138,9 @@ static void set_next(sonde_observer *observer, const sonde_coordinate *at)
 
 bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *at)
 {
+    if (observer == NULL || at == NULL) {
+        return false;
+    }
     bool any = false;
 
     assert((int)at->mode < SONDE_MODE_COUNT);
@@ -182,6 +191,9 @@ static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *a
 
 bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *at)
 {
+    if (observer == NULL) {
+        return false;
+    }
     bool any = false;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
@@ -213,6 +225,9 @@ bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate 
 
 void sonde_observer_look_on(sonde_observer *observer)
 {
+    if (observer == NULL) {
+        return;
+    }
     for (size_t i = 0; i < observer->tap_count; i++) {
         if (observer->taps[i].waits) {
             observer->taps[i].waits = false;
@@ -234,6 +249,9 @@ static void refuse(sonde_observer *observer, uint32_t id, const char *fault)
 void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_view *view,
                             const sonde_vitals *vitals, int micro_batch, int replica)
 {
+    if (observer == NULL) {
+        return;
+    }
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
@@ -284,6 +302,9 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
 
 bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
 {
+    if (observer == NULL) {
+        return false;
+    }
     if (id >= observer->declared || observer->ever == NULL) {
         return false;
     }
@@ -301,6 +322,9 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
                                 uint32_t id, const sonde_view *view,
                                 const sonde_vitals *vitals)
 {
+    if (observer == NULL || at == NULL) {
+        return;
+    }
     sonde_observation seen = {
         .at = *at, .how = SONDE_HOW_VITALS, .view = view, .vitals = vitals};
 
@@ -324,6 +348,9 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
 
 void sonde_observer_end_step(sonde_observer *observer)
 {
+    if (observer == NULL) {
+        return;
+    }
     if (!observer->stepping) {
         return;
     }

@@ -191,6 +191,7 @@ static sonde_err add_request(sonde_outfeed *queue, const sonde__outfeed_request 
 sonde_err sonde_outfeed_add(sonde_outfeed *queue, const char *tensor, const char *key,
                             sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, queue, tensor);
     sonde__outfeed_request added = {.tensor = sonde__strdup(tensor)};
     sonde_err err = SONDE_OK;
 
@@ -216,6 +217,7 @@ error:
 sonde_err sonde_outfeed_add_gradients(sonde_outfeed *queue, sonde_outfeed_gradients mode,
                                       sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, queue);
     const sonde__outfeed_request added = {.gradients = mode};
     const bool steps = queue->options.per == SONDE_OUTFEED_STEP;
     char where[256];
@@ -500,6 +502,7 @@ static sonde_err add_tap(sonde_outfeed *queue, const char *tensor,
 sonde_err sonde_outfeed_attach(sonde_outfeed *queue, const sonde_catalogue *catalogue,
                                sonde_observer *observer, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, queue, observer, catalogue);
     sonde_err err = SONDE_OK;
 
     sonde__outfeed_clear(queue);
@@ -629,6 +632,7 @@ static sonde_err append_row(size_t index, const sonde_outfed *entry, int name_wi
 sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch, const char *title,
                               int epoch, sonde_text *text)
 {
+    SONDE__NEEDS(NULL, batch, text);
     const int name_width = widest_key(batch) + BEYOND_NAME;
     sonde_err err = append(text, "\n%s\n", title);
 

@@ -414,6 +414,7 @@ static sonde_view stacked(const sonde_outfeed *queue, const sonde__outfeed_colum
 sonde_err sonde_outfeed_dequeue(sonde_outfeed *queue, sonde_outfeed_batch *out,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, queue, out);
     char where[256], expected[64];
     uint64_t lost = 0;
     int64_t rows = 0, head = 0;
@@ -472,6 +473,7 @@ static struct timespec deadline_in(double seconds)
 
 sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows, double seconds)
 {
+    SONDE__NEEDS(NULL, queue);
     const bool forever = !(seconds >= 0.0);
     const struct timespec until = deadline_in(forever ? 0.0 : seconds);
     sonde_err err = SONDE_OK;
@@ -492,6 +494,9 @@ sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows, double seconds)
 
 void sonde_outfeed_close(sonde_outfeed *queue)
 {
+    if (queue == NULL) {
+        return;
+    }
     (void)pthread_mutex_lock(&queue->lock);
     queue->closed = true;
     (void)pthread_cond_broadcast(&queue->room);
@@ -501,6 +506,9 @@ void sonde_outfeed_close(sonde_outfeed *queue)
 
 sonde_outfeed_counts sonde_outfeed_get_counts(sonde_outfeed *queue)
 {
+    if (queue == NULL) {
+        return (sonde_outfeed_counts){0};
+    }
     sonde_outfeed_counts counts;
 
     (void)pthread_mutex_lock(&queue->lock);

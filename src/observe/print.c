@@ -152,6 +152,7 @@ void sonde_printer_destroy(sonde_printer *printer)
 sonde_err sonde_printer_title(sonde_printer *printer, uint32_t id, const char *title,
                               sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, printer, title);
     const size_t had = printer->title_capacity;
     char *copy = sonde__strdup(title);
 
@@ -175,5 +176,8 @@ sonde_sink *sonde_printer_sink(sonde_printer *printer)
 
 uint64_t sonde_printer_lost(const sonde_printer *printer)
 {
+    if (printer == NULL) {
+        return 0;
+    }
     return printer->lost;
 }

@@ -307,6 +307,7 @@ static const char *const format_names[] = {"auto", "fixed", "scientific", "none"
 sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,
                                    sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, format);
     for (size_t i = 0; i < SONDE_COUNT_OF(format_names); i++) {
         if (strcasecmp(text, format_names[i]) == 0) {
             *format = (sonde_float_format)i;

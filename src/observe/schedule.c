@@ -47,6 +47,7 @@ static sonde_err check_steps(const sonde_schedule *schedule, sonde_diag *diag)
 
 sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, schedule);
     const long long start = (long long)schedule->start, end = (long long)schedule->end;
 
     if (schedule->step_count > 0) {
@@ -96,6 +97,9 @@ static size_t search(const sonde_schedule *schedule, int64_t step)
 
 int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
 {
+    if (schedule == NULL) {
+        return INT64_MAX;
+    }
     const int64_t first = SONDE_MAX(SONDE_MAX(step, schedule->start), 0);
     const int64_t end =
         schedule->end == 0 && schedule->start == 0 ? SONDE_SCHEDULE_NEVER : schedule->end;
@@ -122,5 +126,8 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
 
 bool sonde_schedule_due(const sonde_schedule *schedule, int64_t step)
 {
+    if (schedule == NULL) {
+        return false;
+    }
     return step != SONDE_SCHEDULE_NEVER && sonde_schedule_next(schedule, step) == step;
 }

@@ -350,12 +350,14 @@ static sonde_err create(const char *text, bool whole, sonde__observe_item_kind k
 
 sonde_err sonde_selector_create(const char *text, sonde_selector **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, out);
     return create(text, false, SONDE__ITEM_EXACT, out, diag);
 }
 
 sonde_err sonde_selector_create_regex(const char *pattern, sonde_selector **out,
                                       sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, pattern, out);
     return create(pattern, true, SONDE__ITEM_REGEX, out, diag);
 }
 
@@ -390,6 +392,9 @@ void sonde_selector_destroy(sonde_selector *selector)
 
 const char *sonde_selector_text(const sonde_selector *selector)
 {
+    if (selector == NULL) {
+        return NULL;
+    }
     return selector->text;
 }
 
@@ -618,6 +623,7 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
                                  const sonde_catalogue *catalogue, uint32_t **ids,
                                  size_t *count, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, selector, ids, count, catalogue);
     const uint32_t declared = sonde_catalogue_count(catalogue);
     uint8_t *marks = sonde__calloc(declared, 1);
     sonde_err err = SONDE_OK;

@@ -227,7 +227,9 @@ static sonde_err check_open(const sonde_observer *observer, const sonde_tap *add
 sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
                              size_t *matched, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, observer, added, added->what);
+    SONDE__NEEDS(diag, observer, added);
+    SONDE__NEEDS(diag, observer, added);
+    SONDE__NEEDS(diag, added->what);
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_err err = check_open(observer, added, diag);

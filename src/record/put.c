@@ -440,6 +440,9 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
 void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
                         const sonde_coordinate *where, const sonde_view *view)
 {
+    if (recorder == NULL || where == NULL || view == NULL) {
+        return;
+    }
     const bool waits = sonde__recorder_waits(recorder, true);
     sonde__record_value_message *message = NULL;
     size_t bytes = 0, size = sizeof *message;
@@ -481,6 +484,9 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
 void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
                                const sonde_coordinate *where, const sonde_vitals *vitals)
 {
+    if (recorder == NULL || where == NULL || vitals == NULL) {
+        return;
+    }
     const bool waits = sonde__recorder_waits(recorder, false);
     sonde__record_vitals_message *message = NULL;
 
@@ -507,6 +513,9 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
 void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
                                const sonde_coordinate *where, const sonde_sketch *sketch)
 {
+    if (recorder == NULL || where == NULL || sketch == NULL) {
+        return;
+    }
     const bool waits = sonde__recorder_waits(recorder, false);
     const size_t size = offsetof(sonde__record_sketch_message, record) +
                         sonde__record_sketch_size(sketch);
@@ -563,6 +572,9 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
 
 void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
+    if (recorder == NULL || where == NULL) {
+        return;
+    }
     if ((unsigned)where->mode >= SONDE_MODE_COUNT || recorder->closed) {
         return;
     }
@@ -581,6 +593,9 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *w
 
 bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
 {
+    if (recorder == NULL) {
+        return false;
+    }
     const double until = sonde__now() + seconds;
 
     for (;;) {

@@ -372,6 +372,7 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *given,
 sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
                                  sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, records);
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
     sonde_err err = SONDE_OK;
 
@@ -405,6 +406,9 @@ error:
 
 void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_stats *stats)
 {
+    if (recorder == NULL || stats == NULL) {
+        return;
+    }
     const sonde__record_writer *writer = &recorder->writer;
     const sonde__record_counters *counters = &writer->counters;
 

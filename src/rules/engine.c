@@ -13,6 +13,7 @@
 
 sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, out);
     sonde_rules *rules = sonde__calloc(1, sizeof *rules);
 
     if (rules == NULL) {
@@ -118,6 +119,7 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
 sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
                                const char *params, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, rule);
     sonde_rule_run *run = NULL;
     sonde_err err = SONDE_OK;
 
@@ -147,16 +149,25 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 
 size_t sonde_rules_count(const sonde_rules *rules)
 {
+    if (rules == NULL) {
+        return 0;
+    }
     return rules->count;
 }
 
 uint64_t sonde_rules_steps(const sonde_rules *rules)
 {
+    if (rules == NULL) {
+        return 0;
+    }
     return rules->steps;
 }
 
 bool sonde_rules_window(const sonde_rules *rules, int64_t *first, int64_t *last)
 {
+    if (rules == NULL) {
+        return false;
+    }
     if (rules->ended == 0) {
         return false;
     }
@@ -271,6 +282,7 @@ sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue
                                                   const char *collection),
                             const void *user, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, catalogue);
     if (rules->catalogue != NULL) {
         return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
                            "rules that are already at work");
@@ -293,6 +305,7 @@ static bool reserve_slots(sonde_rules *rules, size_t count)
 
 sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules);
     const size_t first = rules->slot_count;
     const size_t end = sonde_catalogue_count(rules->catalogue);
 
@@ -318,6 +331,9 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
 
 unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
 {
+    if (rules == NULL) {
+        return 0;
+    }
     return id < rules->slot_count ? rules->slots[id].how : 0;
 }
 
@@ -325,27 +341,42 @@ unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
 
 void *sonde_rule_state(sonde_rule_run *run)
 {
+    if (run == NULL) {
+        return NULL;
+    }
     return run->state;
 }
 
 sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *count)
 {
+    if (run == NULL || count == NULL) {
+        return NULL;
+    }
     *count = run->count;
     return run->tensors;
 }
 
 const sonde_coordinate *sonde_rule_at(const sonde_rule_run *run)
 {
+    if (run == NULL) {
+        return NULL;
+    }
     return &run->rules->at;
 }
 
 bool sonde_rule_any_bad(const sonde_rule_run *run)
 {
+    if (run == NULL) {
+        return false;
+    }
     return run->rules->bad > 0;
 }
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)
 {
+    if (run == NULL || prefix == NULL) {
+        return SIZE_MAX;
+    }
     const size_t length = strlen(prefix);
 
     for (size_t i = 0; i < run->count; i++) {
@@ -428,6 +459,9 @@ static void pass(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 {
+    if (rules == NULL || seen == NULL) {
+        return;
+    }
     sonde__rule_slot *slot = NULL;
 
     if (seen->id >= rules->slot_count || rules->slots[seen->id].how == 0) {
@@ -483,6 +517,9 @@ static void show_step(sonde_rules *rules)
 
 void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 {
+    if (rules == NULL || at == NULL) {
+        return;
+    }
     bool judged = false;
 
     rules->first_step = rules->ended > 0 ? rules->first_step : at->global_step;
@@ -517,6 +554,9 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 
 void sonde_rules_idle(sonde_rules *rules, double seconds)
 {
+    if (rules == NULL) {
+        return;
+    }
     for (size_t i = 0; i < rules->count; i++) {
         sonde_rule_run *run = rules->runs[i];
 
@@ -529,6 +569,9 @@ void sonde_rules_idle(sonde_rules *rules, double seconds)
 
 void sonde_rules_finish(sonde_rules *rules)
 {
+    if (rules == NULL) {
+        return;
+    }
     if (rules->finished) {
         return;
     }
@@ -599,6 +642,9 @@ static void say_no_step(const sonde_rule_run *run, char *text, size_t size)
 
 void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account *account)
 {
+    if (rules == NULL || account == NULL) {
+        return;
+    }
     const sonde_rule_run *run = rules->runs[i];
 
     *account = (sonde_rule_account){.rule = run->rule,

@@ -90,6 +90,9 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor)
 bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                       const char *statistic, double value, double threshold)
 {
+    if (run == NULL || statistic == NULL) {
+        return false;
+    }
     sonde__rule_found **place =
         i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
     const char *tensor =
@@ -128,6 +131,9 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
 
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
 {
+    if (run == NULL || fmt == NULL) {
+        return;
+    }
     sonde__rule_found *found = run->speaking;
     va_list args;
 
@@ -143,6 +149,9 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
 
 void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
 {
+    if (run == NULL || fmt == NULL) {
+        return;
+    }
     char text[SONDE__MESSAGE - 64];
     va_list args;
 
@@ -164,6 +173,9 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
 
 void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
 {
+    if (run == NULL) {
+        return;
+    }
     va_list args;
 
     va_start(args, fmt);
@@ -182,6 +194,9 @@ void sonde__rules_free_found(sonde_rules *rules)
 
 const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count)
 {
+    if (rules == NULL || count == NULL) {
+        return NULL;
+    }
     *count = 0;
     if (!sonde__reserve(&rules->copies, &rules->copy_capacity, rules->found_count,
                         sizeof *rules->copies)) {
@@ -216,6 +231,9 @@ static void put_id(sonde_json *json, const char *key, uint64_t id)
 
 size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 {
+    if (finding == NULL || buf == NULL) {
+        return 0;
+    }
     sonde_text text = {0};
     sonde_json json = {.text = &text};
     size_t length = 0;
@@ -249,6 +267,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 
 sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules);
     const bool remote = sonde__store_is_address(run);
     const char *place = remote ? sonde__store_copy_at(run) : run;
     const size_t size = (place != NULL ? strlen(place) : 0) + sizeof "/findings";
@@ -391,11 +410,17 @@ void sonde__rules_report_again(sonde_rules *rules)
 
 void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call, void *user)
 {
+    if (rules == NULL) {
+        return;
+    }
     rules->on_finding = call;
     rules->on_user = user;
 }
 
 const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run, uint32_t id)
 {
+    if (run == NULL) {
+        return NULL;
+    }
     return sonde_catalogue_info(run->rules->catalogue, id);
 }

@@ -382,12 +382,18 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
 
 bool sonde_rule_matches(const sonde_rule_run *run, size_t param, uint32_t id)
 {
+    if (run == NULL) {
+        return false;
+    }
     return run->marks[param] != NULL && id < run->rules->slot_count &&
            run->marks[param][id] != 0;
 }
 
 bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool *given)
 {
+    if (run == NULL) {
+        return false;
+    }
     bool could = false, does = false;
 
     for (size_t i = 0; i < run->rule->param_count; i++) {

@@ -278,6 +278,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
                              sonde_observer *observer, int64_t every, int64_t raw_every,
                              sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, observer, catalogue);
     const int64_t often = every > 0 ? every : 1;
     sonde__rule_attached *attached = NULL;
     sonde_err err = SONDE_OK;

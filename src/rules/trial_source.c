@@ -393,6 +393,7 @@ static sonde_err follow(trial_source *source, sonde_diag *diag)
 sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
                             const sonde_rules_pace *pace, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, trial);
     const sonde_rules_pace whole = {0};
     trial_source source = {
         .rules = rules, .trial = trial, .pace = pace != NULL ? pace : &whole};

@@ -363,6 +363,9 @@ void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
 
 double sonde_element_get(sonde_dtype dtype, const void *element)
 {
+    if (element == NULL) {
+        return NAN;
+    }
     double value = 0.0;
     _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
@@ -374,6 +377,9 @@ double sonde_element_get(sonde_dtype dtype, const void *element)
 
 void sonde_element_set(sonde_dtype dtype, void *element, double value)
 {
+    if (element == NULL) {
+        return;
+    }
     _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
     assert(sonde_dtype_size(dtype) > 0);

@@ -97,6 +97,7 @@ sonde_dtype sonde__dtype_part(sonde_dtype dtype)
 
 sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, dtype);
     const char *names[SONDE_DTYPE_COUNT];
     const char *nearest = NULL;
 

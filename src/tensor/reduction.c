@@ -47,6 +47,9 @@ static const struct row {
 
 unsigned sonde_reduction_evidence(const sonde_reduction *reduction)
 {
+    if (reduction == NULL) {
+        return 0;
+    }
     switch (reduction->kind) {
     case SONDE_REDUCTION_STAT:
         return SONDE_HOW_RAW | SONDE_HOW_VITALS;
@@ -123,6 +126,7 @@ static sonde_err fail_unknown(const char *text, sonde_diag *diag)
 sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, reduction);
     const size_t length = strlen(text);
     sonde_reduction parsed = {.kind = SONDE_REDUCTION_STAT};
     bool quantile = false;
@@ -164,6 +168,9 @@ sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
 void sonde_reduce_vitals(const sonde_reduction *reduction, const sonde_vitals *vitals,
                          sonde_reduced *out)
 {
+    if (reduction == NULL || vitals == NULL || out == NULL) {
+        return;
+    }
     *out = (sonde_reduced){.how = 0};
     if (reduction->kind == SONDE_REDUCTION_STAT) {
         out->number = sonde_vitals_get(vitals, reduction->stat);
@@ -182,6 +189,9 @@ static uint64_t rank_of(double q, uint64_t n)
 void sonde_reduce_sketch(const sonde_reduction *reduction, const sonde_sketch *sketch,
                          sonde_reduced *out)
 {
+    if (reduction == NULL || sketch == NULL || out == NULL) {
+        return;
+    }
     const bool absolute = reduction->absolute;
     const uint64_t below = absolute ? 0 : sketch->neg_inf;
     const uint64_t above = sketch->pos_inf + (absolute ? sketch->neg_inf : 0);
@@ -361,6 +371,7 @@ void sonde__reducer_fini(sonde__reducer *reducer)
 sonde_err sonde_reduce(const sonde_reduction *reduction, const sonde_view *view,
                        sonde_reduced *out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, reduction, view, out);
     sonde__reducer reducer;
     sonde_err err = SONDE_OK;
 

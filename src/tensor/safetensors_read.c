@@ -387,6 +387,7 @@ static sonde_safetensors *create(const char *title)
 sonde_err sonde_safetensors_parse(const void *bytes, size_t size, const char *name,
                                   sonde_safetensors **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name, out);
     sonde_safetensors *file = create(name);
     /* Views have no const form; nothing is written through this one. */
     unsigned char *start = (unsigned char *)(uintptr_t)bytes;
@@ -431,6 +432,7 @@ static sonde_err map_file(sonde_safetensors *file, int fd, sonde_diag *diag)
 sonde_err sonde_safetensors_open(const char *path, sonde_safetensors **out,
                                  sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     sonde_safetensors *file = NULL;
     sonde_err err = SONDE_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -476,21 +478,33 @@ void sonde_safetensors_destroy(sonde_safetensors *file)
 
 size_t sonde_safetensors_count(const sonde_safetensors *file)
 {
+    if (file == NULL) {
+        return 0;
+    }
     return file->count;
 }
 
 const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i)
 {
+    if (file == NULL) {
+        return NULL;
+    }
     return i < file->count ? file->entries[i].name : NULL;
 }
 
 const sonde_view *sonde_safetensors_view(const sonde_safetensors *file, size_t i)
 {
+    if (file == NULL) {
+        return NULL;
+    }
     return i < file->count ? &file->entries[i].view : NULL;
 }
 
 const sonde_view *sonde_safetensors_find(const sonde_safetensors *file, const char *name)
 {
+    if (file == NULL || name == NULL) {
+        return NULL;
+    }
     const uint32_t id = sonde__names_find(&file->names, name);
 
     return id != SONDE__NO_NAME ? &file->entries[id].view : NULL;
@@ -498,5 +512,8 @@ const sonde_view *sonde_safetensors_find(const sonde_safetensors *file, const ch
 
 const char *sonde_safetensors_metadata(const sonde_safetensors *file, const char *key)
 {
+    if (file == NULL) {
+        return NULL;
+    }
     return json_string_value(json_object_get(file->metadata, key));
 }

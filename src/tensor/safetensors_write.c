@@ -228,6 +228,13 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
                                   size_t count, const sonde_metadata *metadata,
                                   size_t metadata_count, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path);
+    if (count > 0) {
+        SONDE__NEEDS(diag, tensors);
+    }
+    if (metadata_count > 0) {
+        SONDE__NEEDS(diag, metadata);
+    }
     const request r = {path, tensors, count, metadata, metadata_count, diag};
     sonde_text header = {0};
     sonde_err err = check_request(&r);

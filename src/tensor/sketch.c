@@ -41,6 +41,9 @@ typedef struct raw_tables {
 
 void sonde_sketch_init(sonde_sketch *sketch)
 {
+    if (sketch == NULL) {
+        return;
+    }
     memset(sketch, 0, sizeof *sketch);
 }
 
@@ -194,6 +197,9 @@ static void add_one_by_one(sonde_sketch *sketch, const sonde_view *view)
 
 void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view)
 {
+    if (sketch == NULL || view == NULL) {
+        return;
+    }
     const int64_t count = sonde_view_count(view);
 
     sketch->count += (uint64_t)count;
@@ -206,6 +212,9 @@ void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view)
 
 void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part)
 {
+    if (into == NULL || part == NULL) {
+        return;
+    }
     into->count += part->count;
     into->nan += part->nan;
     into->pos_inf += part->pos_inf;
@@ -219,6 +228,9 @@ void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part)
 
 void sonde_sketch_bounds(int bin, double *lower, double *upper)
 {
+    if (lower == NULL || upper == NULL) {
+        return;
+    }
     if (bin < 0 || bin >= SONDE_SKETCH_BINS) {
         *lower = *upper = (double)NAN;
         return;
@@ -263,6 +275,9 @@ double sonde__sketch_ranked(const sonde_sketch *sketch, uint64_t rank, bool abso
 
 double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
 {
+    if (sketch == NULL) {
+        return NAN;
+    }
     const uint64_t n = sketch->count - sketch->nan - sketch->pos_inf - sketch->neg_inf;
     uint64_t rank = 0;
 
@@ -373,6 +388,10 @@ static void set_range(sonde_histogram *h, const extremes *e)
 sonde_err sonde_histogram_log2(const sonde_view *views, size_t n, int bins,
                                sonde_histogram *out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, out);
+    if (n > 0) {
+        SONDE__NEEDS(diag, views);
+    }
     extremes found = {.least = (double)INFINITY};
 
     if (bins < 1 || bins > MOST_BINS) {

@@ -44,6 +44,7 @@ const char *sonde_stat_name(sonde_stat stat)
 
 sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, stat);
     const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_STAT_ENTRIES; i++) {
@@ -158,6 +159,9 @@ static double get_value(const sonde_vitals *v, sonde_stat stat)
 
 double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
 {
+    if (vitals == NULL) {
+        return NAN;
+    }
     double count = 0.0;
 
     if (get_count(vitals, stat, &count)) {

@@ -52,6 +52,9 @@ const char *sonde__tensor_view_fault(const sonde_view *view, bool data)
 
 int64_t sonde_view_count(const sonde_view *view)
 {
+    if (view == NULL) {
+        return 0;
+    }
     int64_t count = 1;
 
     for (int d = 0; d < view->rank; d++) {
@@ -62,6 +65,9 @@ int64_t sonde_view_count(const sonde_view *view)
 
 bool sonde_view_is_contiguous(const sonde_view *view)
 {
+    if (view == NULL) {
+        return false;
+    }
     int64_t stride = 1;
 
     if (sonde_view_count(view) == 0) {
@@ -78,12 +84,18 @@ bool sonde_view_is_contiguous(const sonde_view *view)
 
 bool sonde_view_same_shape(const sonde_view *a, const sonde_view *b)
 {
+    if (a == NULL || b == NULL) {
+        return false;
+    }
     return a->rank == b->rank &&
            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
 void *sonde_view_at(const sonde_view *view, const int64_t *index)
 {
+    if (view == NULL || index == NULL) {
+        return NULL;
+    }
     int64_t offset = 0;
 
     for (int d = 0; d < view->rank; d++) {
@@ -97,10 +109,11 @@ const char *sonde_shape_text(int rank, const int64_t *shape, char *buf, size_t s
 {
     size_t used = 0;
 
-    if (size == 0) {
+    if (buf == NULL || size == 0) {
         return buf;
     }
     (void)snprintf(buf, size, "(");
+    rank = shape != NULL ? rank : 0;
     used = strlen(buf);
     for (int d = 0; d < rank; d++) {
         (void)snprintf(buf + used, size - used, d > 0 ? ", %lld" : "%lld",
@@ -131,6 +144,7 @@ static sonde_err check_copy(const sonde_view *dst, const sonde_view *src,
 
 sonde_err sonde_view_copy(const sonde_view *dst, const sonde_view *src, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, dst, src);
     enum { RUN = 512 };
     _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     _Alignas(SONDE__ELEMENT) unsigned char converted[RUN * SONDE__ELEMENT];

@@ -29,6 +29,9 @@ typedef struct block {
 
 void sonde_vitals_init(sonde_vitals *vitals)
 {
+    if (vitals == NULL) {
+        return;
+    }
     *vitals = (sonde_vitals){.min = (double)INFINITY,
                              .max = -(double)INFINITY,
                              .abs_min = (double)INFINITY,
@@ -74,6 +77,9 @@ static inline void merge(sonde_vitals *into, const sonde_vitals *part)
 
 void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
 {
+    if (into == NULL || part == NULL) {
+        return;
+    }
     merge(into, part);
 }
 
@@ -438,5 +444,8 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
 
 void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals)
 {
+    if (view == NULL || vitals == NULL) {
+        return;
+    }
     sonde__vitals_of_isa(sonde__cpu_isa(), view, vitals);
 }

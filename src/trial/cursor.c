@@ -438,6 +438,7 @@ static sonde_err go_back(sonde_trial_cursor *cursor, sonde_diag *diag)
 sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *record,
                            sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, cursor, record);
     sonde_trial_record read;
     sonde_err err = go_back(cursor, diag);
 

@@ -156,6 +156,9 @@ static bool has_kind(const sonde_trial *trial, sonde__trial_kind kind, uint32_t 
 
 unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *where)
 {
+    if (trial == NULL || where == NULL) {
+        return 0;
+    }
     static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
                                                 SONDE_HOW_SKETCH};
     unsigned how = 0;
@@ -251,6 +254,7 @@ static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t 
 sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                             sonde_view *view, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, where, view);
     found_items found;
 
     trial->question++;
@@ -313,6 +317,7 @@ static sonde_err vitals_of_values(sonde_trial *trial, const found_items *found,
 sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              sonde_vitals *vitals, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, where, vitals);
     found_items found;
     sonde__trial_rows rows = {0};
     sonde_vitals result;
@@ -361,6 +366,7 @@ static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, boo
 sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              sonde_sketch *sketch, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, where, sketch);
     const bool saved = (sonde_trial_has(trial, id, where) & SONDE_HOW_SKETCH) != 0;
     found_items found;
     sonde_sketch *work = NULL; /* two of 18 KB, too large for the stack */
@@ -455,6 +461,7 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
                              const sonde_reduction *reduction, sonde_reduced *out,
                              sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, where, reduction, out);
     const unsigned evidence = sonde_reduction_evidence(reduction);
     found_items found;
 
@@ -684,6 +691,7 @@ sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode 
                                     int64_t **steps, sonde_vitals **vitals, size_t *count,
                                     sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, steps, vitals, count);
     series_walk series = {.trial = trial, .mode = mode, .begin = begin, .end = end};
     sonde_err err = SONDE_OK;
 

@@ -211,6 +211,7 @@ static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 
 sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial);
     const sonde_err err =
         trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag) : SONDE_OK;
 
@@ -466,6 +467,8 @@ sonde_err sonde_trial_list_folder(const char *path,
                                   void (*seen)(void *user, const char *name), void *user,
                                   sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path);
+    SONDE__NEEDS_FUNCTION(diag, seen);
     struct dirent **entries = NULL;
     int count = 0;
 
@@ -525,6 +528,9 @@ static void find_times(const sonde_trial *trial, sonde_run_info *info)
 
 bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed *out)
 {
+    if (trial == NULL) {
+        return false;
+    }
     for (size_t w = 0; w < trial->worker_count; w++) {
         const sonde__trial_worker *worker = trial->workers[w];
 
@@ -541,6 +547,9 @@ bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed 
 
 bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step)
 {
+    if (trial == NULL || seen == NULL) {
+        return false;
+    }
     int64_t least = INT64_MAX;
 
     for (size_t i = *seen; i < trial->cut_count; i++) {
@@ -556,6 +565,9 @@ bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step
 
 void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
 {
+    if (trial == NULL || info == NULL) {
+        return;
+    }
     *info = (sonde_run_info){
         .path = trial->address != NULL ? trial->address : trial->path,
         .id = or_empty(trial->id),
@@ -592,16 +604,25 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
 
 int sonde_trial_worker(const sonde_trial *trial, size_t i)
 {
+    if (trial == NULL) {
+        return -1;
+    }
     return i < trial->worker_count ? trial->workers[i]->rank : -1;
 }
 
 const char *sonde_trial_worker_name(const sonde_trial *trial, size_t i)
 {
+    if (trial == NULL) {
+        return NULL;
+    }
     return i < trial->worker_count ? trial->workers[i]->name : NULL;
 }
 
 const char *sonde_trial_damage(const sonde_trial *trial, size_t i)
 {
+    if (trial == NULL) {
+        return NULL;
+    }
     static const char more[] = "and more that is damaged than is listed here";
     const sonde__trial_damage_list *damage = &trial->damage;
 

@@ -85,17 +85,26 @@ static bool map_id(sonde__trial_worker *worker, uint32_t id, uint32_t tensor)
 
 const sonde_catalogue *sonde_trial_catalogue(const sonde_trial *trial)
 {
+    if (trial == NULL) {
+        return NULL;
+    }
     return trial->catalogue;
 }
 
 const char *sonde_trial_collection(const sonde_trial *trial, size_t i)
 {
+    if (trial == NULL) {
+        return NULL;
+    }
     return i < trial->collections.count ? trial->collections.text[i] : NULL;
 }
 
 bool sonde_trial_in_collection(const sonde_trial *trial, uint32_t id,
                                const char *collection)
 {
+    if (trial == NULL) {
+        return false;
+    }
     char key[MEMBER];
 
     return sonde__names_find(&trial->members, member_key(id, collection, key)) !=

@@ -39,6 +39,9 @@ static bool fill_list(const sonde_trial *trial, sonde_mode mode, bool incomplete
 const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incomplete,
                                  size_t *count)
 {
+    if (trial == NULL || count == NULL) {
+        return NULL;
+    }
     static const int64_t none;
     sonde__trial_step_list *list = NULL;
 
@@ -115,6 +118,7 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
                                    unsigned how, int64_t **steps, size_t *count,
                                    sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial, steps, count);
     size_t most = 0, n = 0;
     int64_t *all = NULL;
 
@@ -160,6 +164,9 @@ void sonde_trial_free(void *array)
 sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                                              sonde_mode mode)
 {
+    if (trial == NULL) {
+        return SONDE_STEP_UNAVAILABLE;
+    }
     const sonde__trial_steps *steps = &trial->steps;
     size_t place = 0;
     bool there = false, complete = false;
@@ -234,6 +241,10 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
                                      size_t count, sonde_mode mode, double seconds,
                                      sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trial);
+    if (count > 0) {
+        SONDE__NEEDS(diag, steps);
+    }
     const double until = sonde__now() + seconds, most = 0.05;
     double pause = 0.001;
     bool changed = false;
@@ -273,6 +284,9 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
 bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *mode,
                            int64_t *mode_step)
 {
+    if (trial == NULL) {
+        return false;
+    }
     const sonde__trial_steps *steps = &trial->steps;
     const size_t place = sonde__trial_steps_lower(
         steps, SONDE_MODE_GLOBAL, global_step + (global_step < INT64_MAX));
@@ -289,6 +303,9 @@ bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *
 bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_step,
                              int64_t *global_step)
 {
+    if (trial == NULL) {
+        return false;
+    }
     const sonde__trial_steps *steps = &trial->steps;
     size_t place = 0;
 
@@ -308,6 +325,9 @@ bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_s
 bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode, int64_t step,
                            int worker, int64_t *time)
 {
+    if (trial == NULL) {
+        return false;
+    }
     const sonde__trial_steps *steps = &trial->steps;
     int64_t found = 0;
 

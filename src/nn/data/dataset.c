@@ -173,6 +173,7 @@ sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view 
                                        const sonde_nn_dataset_options *options,
                                        sonde_nn_dataset **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, data, out);
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
     sonde_err err = SONDE_OK;
 
@@ -233,6 +234,9 @@ const sonde_nn_dataset_traits *sonde_nn_dataset_get_traits(const sonde_nn_datase
 
 const char *sonde_nn_dataset_class_name(const sonde_nn_dataset *set, int64_t label)
 {
+    if (set == NULL) {
+        return NULL;
+    }
     const char *const *names = set->traits.class_names;
 
     return names != NULL && label >= 0 && label < set->traits.classes ? names[label] : "";
@@ -246,6 +250,9 @@ static size_t round_up(size_t bytes)
 
 size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set)
 {
+    if (set == NULL) {
+        return 0;
+    }
     if (set->whole != NULL) {
         return sonde_nn_dataset_scratch(set->whole);
     }
@@ -293,6 +300,7 @@ static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scr
 sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void *scratch,
                                sonde_nn_sample *out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, set, out);
     sonde_nn_sample sample = {0};
     sonde_err err = SONDE_OK;
 
@@ -322,6 +330,9 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
 
 int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
 {
+    if (set == NULL) {
+        return SONDE_NN_NO_LABEL;
+    }
     assert(index >= 0 && index < set->traits.count);
     if (set->whole != NULL) {
         return sonde_nn_dataset_label(set->whole, set->chosen[index]);
@@ -331,6 +342,9 @@ int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
 
 const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
 {
+    if (set == NULL) {
+        return NULL;
+    }
     const bool inside = index >= 0 && index < set->traits.count;
     const bool file = set->files != NULL && inside;
 
@@ -381,6 +395,7 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
                                  uint64_t seed, sonde_nn_dataset **part,
                                  sonde_nn_dataset **rest, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, set, part);
     const int64_t all = set->traits.count;
     sonde_nn_dataset *drawn = NULL, *left = NULL;
     const sonde_err err = check_count(set, count, rest != NULL, diag);
@@ -553,6 +568,7 @@ sonde_err sonde_nn_dataset_describe(const sonde_nn_dataset *set,
                                     sonde_nn_dataset_info *info, int64_t *class_counts,
                                     sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, set, info);
     sonde_nn_dataset_info result = {0};
     set_survey *survey = sonde__calloc(1, sizeof *survey);
     int64_t *counts = sonde__calloc((size_t)set->traits.classes, sizeof *counts);

@@ -109,6 +109,7 @@ sonde_err sonde_nn_dataset_open_idx(const char *images, const char *labels,
                                     const sonde_nn_dataset_options *options,
                                     sonde_nn_dataset **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, images, out);
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
     sonde_err err = SONDE_OK;
 
@@ -144,6 +145,7 @@ error:
 sonde_err sonde_nn_dataset_open_image(const char *path, sonde_nn_dataset **out,
                                       sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     sonde_nn_image image = {0};
     sonde_nn_dataset *set = NULL;
     sonde_err err = sonde_nn_image_load(path, &image, diag);
@@ -503,6 +505,7 @@ static sonde_err open_folder(const char *path, const char *other, sonde_nn_datas
 sonde_err sonde_nn_dataset_open_folder(const char *path, sonde_nn_dataset **out,
                                        sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     return open_folder(path, NULL, out, diag);
 }
 
@@ -511,6 +514,9 @@ static const char *const split_folders[] = {
 
 bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split)
 {
+    if (path == NULL) {
+        return false;
+    }
     char *part = join(path, split_folders[split]);
     struct stat status;
     const bool found =
@@ -523,6 +529,7 @@ bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split)
 sonde_err sonde_nn_dataset_open_split(const char *path, sonde_nn_split split,
                                       sonde_nn_dataset **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     const sonde_nn_split rest = split == SONDE_NN_TRAIN ? SONDE_NN_TEST : SONDE_NN_TRAIN;
     char *part = join(path, split_folders[split]);
     char *other = join(path, split_folders[rest]);
@@ -574,6 +581,9 @@ const char *sonde_nn_dataset_name(size_t index)
 
 const char *const *sonde_nn_dataset_class_names(const char *name)
 {
+    if (name == NULL) {
+        return NULL;
+    }
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
         if (strcmp(known[i].name, name) == 0) {
             return known[i].class_names;
@@ -584,6 +594,7 @@ const char *const *sonde_nn_dataset_class_names(const char *name)
 
 sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name, path);
     static const struct {
         const char *variable, *folder;
     } bases[] = {
@@ -707,6 +718,7 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
                                       const char *dir, sonde_nn_dataset **out,
                                       sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name, out);
     place_search search = {.set = find_known(name, diag),
                            .prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
     sonde_nn_dataset_options options = {.size = sizeof options, .classes = CLASSES};

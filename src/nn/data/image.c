@@ -338,6 +338,7 @@ static sonde_err write_image(png_writing *job)
 sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image,
                                    sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, image, path);
     sonde__data_output output;
     png_writing job = {.image = image, .output = &output, .diag = diag};
     sonde_err err = SONDE_OK;
@@ -490,6 +491,7 @@ sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
 sonde_err sonde_nn_image_parse(const void *bytes, size_t size, const char *name,
                                sonde_nn_image *out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, bytes, out);
     const sonde__data_bytes all = {bytes, size, name};
     sonde__data_image_info info = {0};
     uint8_t *rows = NULL, *planar = NULL;
@@ -527,6 +529,7 @@ error:
 
 sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     size_t size = 0;
     void *bytes = NULL;
     sonde_err err = sonde__data_file_size(path, &size, diag);
@@ -551,12 +554,18 @@ done:
 
 void sonde_nn_image_fini(sonde_nn_image *image)
 {
+    if (image == NULL) {
+        return;
+    }
     sonde__free(image->pixels);
     *image = (sonde_nn_image){0};
 }
 
 sonde_view sonde_nn_image_view(const sonde_nn_image *image)
 {
+    if (image == NULL) {
+        return (sonde_view){0};
+    }
     const int64_t shape[3] = {image->channels, image->height, image->width};
 
     return sonde_view_of(SONDE_U8, 3, shape, image->pixels);

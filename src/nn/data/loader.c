@@ -623,6 +623,9 @@ static void start_afresh(sonde_nn_loader *loader, uint64_t epoch)
 
 void sonde_nn_loader_start_epoch(sonde_nn_loader *loader, uint64_t epoch)
 {
+    if (loader == NULL) {
+        return;
+    }
     const bool in_turn = epoch == loader->epoch + 1 && loader->next == loader->batches;
 
     if (epoch == loader->epoch && loader->fresh) {
@@ -707,6 +710,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
 sonde_err sonde_nn_loader_next(sonde_nn_loader *loader, sonde_nn_batch *out,
                                sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, loader, out);
     const sonde__data_slot *slot = NULL;
 
     loader->fresh = false;
@@ -735,32 +739,50 @@ sonde_err sonde_nn_loader_next(sonde_nn_loader *loader, sonde_nn_batch *out,
 
 int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return 0;
+    }
     return loader->batches;
 }
 
 int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return 0;
+    }
     return loader->options.batch;
 }
 
 int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return 0;
+    }
     return loader->samples;
 }
 
 sonde_dtype sonde_nn_loader_dtype(const sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return SONDE_BOOL;
+    }
     return sonde_nn_pipeline_dtype(loader->pipeline);
 }
 
 int sonde_nn_loader_shape(const sonde_nn_loader *loader,
                           int64_t shape[SONDE_NN_SAMPLE_DIMS])
 {
+    if (loader == NULL || shape == NULL) {
+        return 0;
+    }
     return sonde_nn_pipeline_shape(loader->pipeline, shape);
 }
 
 sonde_nn_loader_stats sonde_nn_loader_get_stats(const sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return (sonde_nn_loader_stats){0};
+    }
     sonde_nn_loader_stats stats = loader->stats;
 
     stats.idle = atomic_load_explicit(&loader->idle, memory_order_relaxed);

@@ -25,6 +25,7 @@ struct sonde_nn_confusion {
 sonde_err sonde_nn_confusion_create(int64_t classes, sonde_nn_confusion **out,
                                     sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, out);
     sonde_nn_confusion *matrix = NULL;
     size_t entries = 0;
 
@@ -61,6 +62,9 @@ void sonde_nn_confusion_destroy(sonde_nn_confusion *matrix)
 
 void sonde_nn_confusion_reset(sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return;
+    }
     const size_t entries = (size_t)matrix->classes * ((size_t)matrix->classes + 1);
 
     memset(matrix->counts, 0, entries * sizeof *matrix->counts);
@@ -71,6 +75,9 @@ void sonde_nn_confusion_reset(sonde_nn_confusion *matrix)
 
 int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n, int64_t stride)
 {
+    if (row == NULL) {
+        return -1;
+    }
     const char *at = row;
     const int64_t step = stride * (int64_t)sonde_dtype_size(dtype);
     int64_t best = SONDE_NN_NAN_ROW;
@@ -118,6 +125,7 @@ static sonde_err check_range(const sonde_nn_confusion *matrix, const char *what,
 sonde_err sonde_nn_confusion_add(sonde_nn_confusion *matrix, int64_t label,
                                  int64_t predicted, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, matrix);
     sonde_err err = check_range(matrix, "label", label, (int64_t)matrix->total, diag);
 
     if (err != SONDE_OK) {
@@ -188,6 +196,7 @@ static sonde_err check_batch(const sonde_nn_confusion *matrix, const sonde_view 
 sonde_err sonde_nn_confusion_update(sonde_nn_confusion *matrix, const sonde_view *scores,
                                     const sonde_view *labels, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, matrix, scores, labels);
     const sonde_err err = check_batch(matrix, scores, labels, diag);
 
     if (err != SONDE_OK) {
@@ -203,12 +212,18 @@ sonde_err sonde_nn_confusion_update(sonde_nn_confusion *matrix, const sonde_view
 
 int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return 0;
+    }
     return matrix->classes;
 }
 
 uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix, int64_t label,
                                   int64_t predicted)
 {
+    if (matrix == NULL) {
+        return 0;
+    }
     assert(label >= 0 && label < matrix->classes);
     assert(predicted >= 0 && predicted < matrix->classes);
     return matrix->counts[label * matrix->classes + predicted];
@@ -216,21 +231,33 @@ uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix, int64_t labe
 
 const uint64_t *sonde_nn_confusion_counts(const sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return NULL;
+    }
     return matrix->counts;
 }
 
 uint64_t sonde_nn_confusion_total(const sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return 0;
+    }
     return matrix->total;
 }
 
 uint64_t sonde_nn_confusion_nan_rows(const sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return 0;
+    }
     return matrix->nan_rows;
 }
 
 double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix)
 {
+    if (matrix == NULL) {
+        return NAN;
+    }
     return matrix->total > 0 ? (double)matrix->correct / (double)matrix->total
                              : (double)NAN;
 }
@@ -238,6 +265,9 @@ double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix)
 sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
                                                int64_t label)
 {
+    if (matrix == NULL) {
+        return (sonde_nn_class_scores){0};
+    }
     sonde_nn_class_scores scores = {0};
     uint64_t predicted = 0;
     double right = 0.0;
@@ -260,6 +290,9 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
 
 void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double weight)
 {
+    if (mean == NULL) {
+        return;
+    }
     const double x = value * weight;
     const double sum = mean->sum + x;
 
@@ -275,6 +308,9 @@ void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double
 
 double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean)
 {
+    if (mean == NULL) {
+        return NAN;
+    }
     if (mean->nonfinite > 0 || mean->weight == 0.0) {
         return (double)NAN;
     }

@@ -107,6 +107,9 @@ static uint64_t stream_of(sonde_nn_split split, bool labels)
 int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
                         uint8_t *pixels)
 {
+    if (pixels == NULL) {
+        return 0;
+    }
     const uint64_t block = (uint64_t)index / SONDE_NN_SYNTH_CLASSES;
     sonde__data_dice dice = {.seed = seed,
                              .stream = stream_of(split, false) | (uint64_t)index};

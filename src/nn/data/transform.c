@@ -31,6 +31,9 @@ sonde_nn_transform sonde_nn_normalise(int channels, const float *mean, const flo
 {
     sonde_nn_transform transform = {.kind = SONDE_NN_NORMALISE};
 
+    if (mean == NULL || std == NULL) {
+        return transform;
+    }
     transform.channels = SONDE_MIN(channels, (int)SONDE_NN_TRANSFORM_CHANNELS);
     for (int c = 0; c < transform.channels; c++) {
         transform.mean[c] = mean[c];
@@ -399,6 +402,10 @@ sonde_err sonde_nn_pipeline_create(const sonde_nn_transform *list, size_t count,
                                    const sonde_nn_dataset_traits *traits,
                                    sonde_nn_pipeline **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, traits, out);
+    if (count > 0) {
+        SONDE__NEEDS(diag, list);
+    }
     sonde_nn_pipeline *pipeline = NULL;
     sonde_err err = SONDE_OK;
 
@@ -429,18 +436,27 @@ void sonde_nn_pipeline_destroy(sonde_nn_pipeline *pipeline)
 
 sonde_dtype sonde_nn_pipeline_dtype(const sonde_nn_pipeline *pipeline)
 {
+    if (pipeline == NULL) {
+        return SONDE_BOOL;
+    }
     return pipeline->out_dtype;
 }
 
 int sonde_nn_pipeline_shape(const sonde_nn_pipeline *pipeline,
                             int64_t shape[SONDE_NN_SAMPLE_DIMS])
 {
+    if (pipeline == NULL || shape == NULL) {
+        return 0;
+    }
     memcpy(shape, pipeline->out_shape, sizeof pipeline->out_shape);
     return pipeline->rank;
 }
 
 size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline)
 {
+    if (pipeline == NULL) {
+        return 0;
+    }
     return pipeline->out_bytes;
 }
 
@@ -460,6 +476,9 @@ static size_t round_up(size_t bytes)
 
 size_t sonde_nn_pipeline_scratch(const sonde_nn_pipeline *pipeline)
 {
+    if (pipeline == NULL) {
+        return 0;
+    }
     return 2 * round_up(pipeline->buffer_bytes) + pipeline->resize_bytes;
 }
 
@@ -699,6 +718,7 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                                 uint64_t epoch, int64_t index, void *scratch, void *out,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, pipeline, sample, out);
     unsigned char *buffers = scratch;
     const size_t step_size = round_up(pipeline->buffer_bytes);
     const bool image = pipeline->rank == 3;

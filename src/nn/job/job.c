@@ -34,11 +34,17 @@ sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job)
 
 size_t sonde_nn_job_tap_count(const sonde_nn_job *job)
 {
+    if (job == NULL) {
+        return 0;
+    }
     return job->tap_count;
 }
 
 const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i)
 {
+    if (job == NULL) {
+        return NULL;
+    }
     return &job->taps[i];
 }
 
@@ -139,12 +145,16 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
 
 bool sonde_nn_job_records(const sonde_nn_job *job)
 {
+    if (job == NULL) {
+        return false;
+    }
     return job->record != NULL;
 }
 
 sonde_err sonde_nn_job_hook(const sonde_nn_job *job, const sonde_hook_options *options,
                             sonde_hook **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, out);
     const sonde_hook_options nothing = {.size = sizeof nothing};
 
     return job->record != NULL
@@ -295,6 +305,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
 sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
                              sonde_nn_job **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, name, out);
     const sonde__yaml_reader reader = {name, diag};
     sonde_nn_job *job = sonde__calloc(1, sizeof *job);
     sonde_err err = SONDE_OK;
@@ -343,6 +354,7 @@ error:
 
 sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     enum { LARGEST = 1 << 20 };
     FILE *file = fopen(path, "rb");
     char *text = NULL;
@@ -377,6 +389,7 @@ done:
 
 sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name, out);
     const char *text = sonde__job_builtin_text(name);
 
     if (text == NULL) {

@@ -50,6 +50,9 @@ static sonde_err open_folder(const char *path, sonde_nn_split split,
 
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
 {
+    if (job == NULL) {
+        return false;
+    }
     const sonde_nn_job_info *info = &job->info;
 
     return info->data_name[0] != '\0' || info->data_path[0] == '\0' ||
@@ -59,6 +62,7 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
 sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
                                  sonde_nn_dataset **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, out);
     const sonde_nn_job_info *info = &job->info;
     const char *path = info->data_path[0] != '\0' ? info->data_path : NULL;
     sonde_nn_dataset *set = NULL;
@@ -92,6 +96,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
                               int64_t batch, bool shuffle, sonde_nn_loader **out,
                               sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, out, set);
     const sonde_nn_job_info *info = &job->info;
     const sonde_nn_transform transforms[] = {
         sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};

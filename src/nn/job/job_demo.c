@@ -114,6 +114,9 @@ sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
 
 const sonde_nn_demo *sonde_nn_job_get_demo(const sonde_nn_job *job)
 {
+    if (job == NULL) {
+        return NULL;
+    }
     return sonde__yaml_get(job->root, "demo") != NULL ? &job->demo : NULL;
 }
 
@@ -128,6 +131,7 @@ static void clear_fault(sonde_nn_demo *demo)
 
 sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job);
     static const char *const keys[] = {"model",   "data",    "optimizer",
                                        "options", "samples", "fault"};
     const sonde__yaml_reader reader = {job->name, diag};

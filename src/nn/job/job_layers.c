@@ -756,6 +756,7 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
 sonde_err sonde_nn_job_build(const sonde_nn_job *job, sonde_nn_model **out,
                              sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, out);
     sonde_nn_job_info info = job->info;
 
     return sonde__job_build(job, &info, out, diag);

@@ -476,6 +476,7 @@ static sonde_err set_row(sonde_nn_job *job, const sonde_nn_option *row, const ch
 sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name, const char *text,
                            sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job, name);
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         if (strcmp(rows[i].name, name) == 0) {
             return set_row(job, &rows[i], text, diag);
@@ -487,6 +488,7 @@ sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name, const char *text
 
 sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, job);
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         char variable[64] = "SONDE_";
         const char *text = NULL;
@@ -503,8 +505,10 @@ sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
         if (text != NULL && text[0] != '\0') {
             err = set_row(job, &rows[i], text, diag);
         }
-        if (err != SONDE_OK) {
+        if (err != SONDE_OK && diag != NULL) {
             (void)snprintf(diag->where, sizeof diag->where, "%s", variable);
+        }
+        if (err != SONDE_OK) {
             return err;
         }
     }

@@ -254,6 +254,7 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
 
 sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, evaluator);
     const sonde_nn_evaluator_options *options = &evaluator->options;
     const int64_t total = sonde_nn_loader_samples(evaluator->loader);
     int64_t done = 0;
@@ -283,6 +284,9 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
 
 sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
 {
+    if (evaluator == NULL) {
+        return (sonde_nn_score){0};
+    }
     return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
                             .accuracy = sonde_nn_confusion_accuracy(evaluator->matrix),
                             .samples =
@@ -291,5 +295,8 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
 
 const sonde_nn_confusion *sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator)
 {
+    if (evaluator == NULL) {
+        return NULL;
+    }
     return evaluator->matrix;
 }

@@ -182,6 +182,9 @@ void sonde__train_judging_close(sonde_nn_trainer *trainer)
 
 bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict *verdict)
 {
+    if (trainer == NULL) {
+        return false;
+    }
     size_t count = 0;
     const sonde_finding *all = NULL;
 

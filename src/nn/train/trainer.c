@@ -463,6 +463,7 @@ static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, trainer);
     sonde_diag own = {0};
     sonde_err err = SONDE_OK;
 
@@ -486,36 +487,57 @@ done:
 
 sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->session;
 }
 
 sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->model;
 }
 
 sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->rules;
 }
 
 sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->actions;
 }
 
 const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->stopped;
 }
 
 const sonde_nn_dataset *sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer,
                                                  sonde_nn_split split)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return split == SONDE_NN_TRAIN ? trainer->train : trainer->test;
 }
 
 const sonde_nn_confusion *sonde_nn_trainer_matrix(const sonde_nn_trainer *trainer)
 {
+    if (trainer == NULL) {
+        return NULL;
+    }
     return trainer->matrix;
 }

@@ -41,6 +41,9 @@ static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag
 
 sonde_nn_feed sonde_nn_loader_feed(sonde_nn_loader *loader)
 {
+    if (loader == NULL) {
+        return (sonde_nn_feed){0};
+    }
     return (sonde_nn_feed){.user = loader,
                            .batches = sonde_nn_loader_batches(loader),
                            .samples = sonde_nn_loader_samples(loader),

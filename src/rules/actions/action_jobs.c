@@ -523,6 +523,9 @@ void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job)
 
 bool sonde_actions_finish(sonde_actions *actions, double seconds)
 {
+    if (actions == NULL) {
+        return false;
+    }
     sonde__actions_queue *queue = &actions->queue;
     const struct timespec until = at_time(sonde__now() + seconds);
     int waited = 0;

@@ -95,6 +95,9 @@ void sonde_actions_destroy(sonde_actions *actions)
 
 size_t sonde_actions_count(const sonde_actions *actions)
 {
+    if (actions == NULL) {
+        return 0;
+    }
     return actions->count;
 }
 
@@ -188,6 +191,7 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
 
 sonde_err sonde_actions_add(sonde_actions *actions, const char *text, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, actions, text);
     const size_t when = when_length(text);
     sonde__action action = {0};
     sonde_err err = SONDE_OK;
@@ -240,6 +244,7 @@ static sonde_err check_in_use(const char *rule, const char *const *names, size_t
 sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *rules,
                               sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, actions, rules);
     const size_t count = sonde_rules_count(rules);
     const char **names = sonde__calloc(count + 1, sizeof *names);
     sonde_err err = SONDE_OK;
@@ -367,6 +372,9 @@ static bool applies(sonde_actions *actions, sonde__action *action,
 
 void sonde_actions_take(sonde_actions *actions, const sonde_finding *finding)
 {
+    if (actions == NULL) {
+        return;
+    }
     for (size_t i = 0; i < actions->count; i++) {
         sonde__action *action = &actions->items[i];
         bool good = true;
@@ -395,6 +403,9 @@ void sonde_actions_take(sonde_actions *actions, const sonde_finding *finding)
 
 void sonde_actions_get_stats(sonde_actions *actions, sonde_actions_stats *stats)
 {
+    if (actions == NULL || stats == NULL) {
+        return;
+    }
     *stats = (sonde_actions_stats){.done = atomic_load(&actions->done),
                                    .failed = atomic_load(&actions->failed),
                                    .tries = atomic_load(&actions->tries),

@@ -48,6 +48,7 @@ static const char *own_name(const char *name)
 
 sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, name, rule);
     const sonde_rule *const *table = sonde__rule_builtins;
     const size_t count = builtin_count();
     char near[SONDE__NEAREST_TEXT] = "";

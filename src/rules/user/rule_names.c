@@ -47,11 +47,15 @@ static void close_files(sonde_rules *rules)
 
 void sonde_rules_set_limits(sonde_rules *rules, const sonde_rule_limits *limits)
 {
+    if (rules == NULL) {
+        return;
+    }
     rules->limits = *limits;
 }
 
 sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, path);
     sonde_rule_file *file = NULL;
     const sonde_rule *rule = NULL;
     sonde_err err = SONDE_OK;
@@ -138,6 +142,7 @@ static sonde_err add_named(sonde_rules *rules, const char *name, const char *par
 
 sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, text);
     const size_t length = strcspn(text, ":");
     char *name = sonde__strndup(text, length);
     sonde_err err = SONDE_OK;
@@ -157,6 +162,7 @@ static sonde_err add_default(sonde_rules *rules, const sonde_rule *rule, sonde_d
 
 sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules);
     const sonde_rule *rule = NULL;
     sonde_err err = SONDE_OK;
 
@@ -217,6 +223,7 @@ static size_t rule_length(const char *text)
 
 sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, rules, text);
     for (;;) {
         const size_t length = rule_length(text);
         char *one = sonde__strndup(text, length);

@@ -358,6 +358,7 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
 sonde_err sonde_rule_file_open(const char *path, const sonde_rule_limits *limits,
                                sonde_rule_file **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, out);
     sonde_rule_file *file = NULL;
     sonde__user_host *host = NULL;
     sonde__user_message answer = {0};
@@ -398,6 +399,9 @@ error:
 
 const sonde_rule *sonde_rule_file_at(const sonde_rule_file *file, size_t i)
 {
+    if (file == NULL) {
+        return NULL;
+    }
     return i < file->count ? &file->rules[i].rule : NULL;
 }
 
