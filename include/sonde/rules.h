@@ -135,7 +135,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_rule(sonde_rules *rules,
                                                        const sonde_rule *rule,
                                                        const char *params,
                                                        sonde_diag *diag);
-/* Limits for the rules of files that are loaded later. */
+/* Limits for the rules of files that are loaded later; NULL: the defaults. */
 SONDE_API void sonde_rules_set_limits(sonde_rules *rules,
                                       const sonde_rule_limits *limits);
 /* Makes the rules of a file known by their names and adds them to the defaults. Loading

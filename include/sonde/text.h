@@ -31,7 +31,7 @@ typedef struct sonde_text {
     bool failed;     /* an append ran out of memory */
 } sonde_text;
 
-/* Frees the data and zeroes the text. */
+/* Frees the data and zeroes the text. Accepts NULL. */
 SONDE_API void sonde_text_fini(sonde_text *text);
 /* Makes room for length bytes in all and a NUL: appending up to there does not allocate.
  */

@@ -13,8 +13,10 @@
 
 void sonde_text_fini(sonde_text *text)
 {
-    sonde__free(text->data);
-    *text = (sonde_text){0};
+    if (text != NULL) {
+        sonde__free(text->data);
+        *text = (sonde_text){0};
+    }
 }
 
 sonde_err sonde_text_reserve(sonde_text *text, size_t length)
@@ -36,7 +38,7 @@ static bool make_room(sonde_text *text, size_t n)
 
 void sonde_text_put(sonde_text *text, const void *bytes, size_t n)
 {
-    if (text == NULL) {
+    if (text == NULL || (bytes == NULL && n > 0)) {
         return;
     }
     if (make_room(text, n)) {

@@ -39,6 +39,10 @@ static bool in_round(const sonde_view *view, int round)
 
 static sonde_err check_text(const request *r, const char *what, const char *text)
 {
+    if (text == NULL) {
+        return sonde__fail(r->diag, SONDE_EINVAL, r->path, "a text", "a %s is NULL",
+                           what);
+    }
     return sonde__utf8_valid(text) ? SONDE_OK
                                    : sonde__fail(r->diag, SONDE_EINVAL, r->path, "UTF-8",
                                                  "%s '%s'", what, text);
@@ -68,16 +72,16 @@ static sonde_err check_tensor(const request *r, sonde__names *seen,
                               const sonde_named_view *t)
 {
     const sonde_view *view = &t->view;
-    bool usable = sonde_dtype_size(view->dtype) > 0 && view->rank >= 0 &&
-                  view->rank <= SONDE_MAX_DIMS;
+    bool usable = t->name != NULL && sonde_dtype_size(view->dtype) > 0 &&
+                  view->rank >= 0 && view->rank <= SONDE_MAX_DIMS;
 
     for (int d = 0; usable && d < view->rank; d++) {
         usable = view->shape[d] >= 0;
     }
     if (!usable) {
-        return sonde__fail(r->diag, SONDE_EINVAL, r->path,
-                           "a dtype, and a shape from 0 on",
-                           "tensor '%s' is not a usable view", t->name);
+        return sonde__fail(
+            r->diag, SONDE_EINVAL, r->path, "a dtype, and a shape from 0 on",
+            "tensor '%s' is not a usable view", t->name != NULL ? t->name : "NULL");
     }
     if (strcmp(t->name, METADATA) == 0) {
         return sonde__fail(r->diag, SONDE_EINVAL, r->path, "another name",

@@ -50,7 +50,7 @@ void sonde_rules_set_limits(sonde_rules *rules, const sonde_rule_limits *limits)
     if (rules == NULL) {
         return;
     }
-    rules->limits = *limits;
+    rules->limits = limits != NULL ? *limits : (sonde_rule_limits){0};
 }
 
 sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *diag)

@@ -1,0 +1,453 @@
+/*
+ * null_makers.h - valid arguments for null_walk.py, and the runner of its cases.
+ *
+ * make_<type>() returns a valid object of an opaque type, or of a struct that all zeros
+ * do not describe. What they allocate is freed by the end of the case's process.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct sonde_case {
+    const char *function, *what;
+    void (*call)(void);
+} sonde_case;
+
+static sonde_diag diag;
+
+/* For every function pointer: it ignores its arguments and returns 0. */
+static long nothing(void)
+{
+    return 0;
+}
+
+/* Zeroed memory of its own for every argument. */
+static void *scratch(void)
+{
+    return calloc(1, 1 << 16);
+}
+
+/* Options that set nothing but their size. */
+static void *sized(size_t size)
+{
+    size_t *options = scratch();
+
+    *options = size;
+    return options;
+}
+
+/* A maker that fails makes the case fail. */
+static void must(sonde_err err)
+{
+    if (err != SONDE_OK) {
+        char line[SONDE_DIAG_LINE];
+
+        fprintf(stderr, "null_makers.h: %s\n", sonde_diag_line(&diag, line, sizeof line));
+        _exit(3);
+    }
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+static sonde_view *make_sonde_view(void)
+{
+    const int64_t shape[1] = {4};
+    sonde_view *view = scratch();
+
+    *view = sonde_view_of(SONDE_F32, 1, shape, scratch());
+    return view;
+}
+
+static sonde_tensor_info *make_sonde_tensor_info(void)
+{
+    sonde_tensor_info *info = scratch();
+
+    *info = (sonde_tensor_info){.name = "w",
+                                .dtype = SONDE_F32,
+                                .rank = 1,
+                                .shape = {4},
+                                .same_as = SONDE_NO_TENSOR};
+    return info;
+}
+
+static sonde_sink *make_sonde_sink(void)
+{
+    sonde_sink *sink = scratch();
+
+    sink->put =
+        (void (*)(sonde_sink *, const sonde_observation *))(void (*)(void))nothing;
+    return sink;
+}
+
+static sonde_text *make_sonde_text(void)
+{
+    sonde_text *text = scratch();
+
+    sonde_text_add(text, "");
+    return text;
+}
+
+static sonde_json *make_sonde_json(void)
+{
+    sonde_json *json = scratch();
+
+    json->text = make_sonde_text();
+    return json;
+}
+
+static sonde_allocator *make_sonde_allocator(void)
+{
+    return NULL;
+}
+
+/* --- observing -------------------------------------------------------------------- */
+
+static sonde_catalogue *make_sonde_catalogue(void)
+{
+    sonde_catalogue *catalogue = NULL;
+    uint32_t id = 0;
+
+    must(sonde_catalogue_create(&catalogue, &diag));
+    must(sonde_catalogue_declare(catalogue, make_sonde_tensor_info(), &id, &diag));
+    return catalogue;
+}
+
+static sonde_selector *make_sonde_selector(void)
+{
+    sonde_selector *selector = NULL;
+
+    must(sonde_selector_create("*", &selector, &diag));
+    return selector;
+}
+
+static sonde_observer *make_sonde_observer(void)
+{
+    sonde_observer *observer = NULL;
+
+    must(sonde_observer_create(make_sonde_catalogue(), &observer, &diag));
+    return observer;
+}
+
+static sonde_anchors *make_sonde_anchors(void)
+{
+    const sonde_anchor_options options = sonde_anchor_options_of(true);
+    sonde_anchors *anchors = NULL;
+
+    must(sonde_anchors_create(&options, &anchors, &diag));
+    return anchors;
+}
+
+static sonde_print_options *make_sonde_print_options(void)
+{
+    sonde_print_options *options = scratch();
+
+    *options = sonde_print_options_default();
+    return options;
+}
+
+static sonde_printer *make_sonde_printer(void)
+{
+    sonde_printer *printer = NULL;
+
+    must(sonde_printer_create(NULL, NULL, &printer, &diag));
+    return printer;
+}
+
+static sonde_outfeed *make_sonde_outfeed(void)
+{
+    sonde_outfeed *queue = NULL;
+
+    must(sonde_outfeed_create(SONDE_OPTIONS(sonde_outfeed, .rows = 4), &queue, &diag));
+    return queue;
+}
+
+static sonde_hook *make_sonde_hook(void)
+{
+    sonde_hook *hook = NULL;
+
+    must(sonde_hook_create(SONDE_OPTIONS(sonde_hook, .dry_run = true), &hook, &diag));
+    return hook;
+}
+
+static sonde_watch *make_sonde_watch(void)
+{
+    sonde_watch *watch = NULL;
+    uint32_t slot = 0;
+
+    must(sonde_watch_create(NULL, &watch, &diag));
+    must(sonde_watch_add(watch, make_sonde_tensor_info(), &slot, &diag));
+    return watch;
+}
+
+/* --- a run ------------------------------------------------------------------------ */
+
+static void record_run(const char *path)
+{
+    sonde_recorder *recorder = NULL;
+    sonde_coordinate at = {.mode = SONDE_MODE_TRAIN};
+
+    must(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                               make_sonde_catalogue(), &recorder, &diag));
+    sonde_recorder_put(recorder, 0, &at, make_sonde_view());
+    sonde_recorder_end_step(recorder, &at);
+    must(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
+static sonde_recorder *make_sonde_recorder(void)
+{
+    sonde_recorder *recorder = NULL;
+    char path[32];
+
+    (void)snprintf(path, sizeof path, "run%d", (int)getpid());
+    must(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path),
+                               make_sonde_catalogue(), &recorder, &diag));
+    return recorder;
+}
+
+static sonde_trial *make_sonde_trial(void)
+{
+    sonde_trial *trial = NULL;
+
+    must(sonde_trial_open("run", NULL, &trial, &diag));
+    return trial;
+}
+
+static sonde_trial_cursor *make_sonde_trial_cursor(void)
+{
+    sonde_trial_cursor *cursor = NULL;
+
+    must(sonde_trial_cursor_create(make_sonde_trial(), NULL, &cursor, &diag));
+    return cursor;
+}
+
+static sonde_safetensors *make_sonde_safetensors(void)
+{
+    sonde_safetensors *file = NULL;
+
+    must(sonde_safetensors_open("file.safetensors", &file, &diag));
+    return file;
+}
+
+static sonde_control *make_sonde_control(void)
+{
+    sonde_control *control = NULL;
+
+    must(sonde_control_create("run", &control, &diag));
+    return control;
+}
+
+static sonde_rules *make_sonde_rules(void)
+{
+    sonde_rules *rules = NULL;
+
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add_defaults(rules, &diag));
+    return rules;
+}
+
+static const sonde_rule *make_sonde_rule(void)
+{
+    return sonde_rule_at_index(0);
+}
+
+static sonde_actions *make_sonde_actions(void)
+{
+    sonde_actions *actions = NULL;
+
+    must(sonde_actions_create(NULL, &actions, &diag));
+    return actions;
+}
+
+/* --- networks --------------------------------------------------------------------- */
+
+static sonde_nn_model *make_sonde_nn_model(void)
+{
+    const int64_t shape[2] = {2, 3}, labels[1] = {2};
+    sonde_nn_model *model = NULL;
+    sonde_nn_value x = 0, target = 0;
+
+    must(sonde_nn_model_create(&model, &diag));
+    x = sonde_nn_input(model, SONDE_F32, 2, shape);
+    target = sonde_nn_input(model, SONDE_I64, 1, labels);
+    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    sonde_nn_output(model, x);
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
+    return model;
+}
+
+static sonde_nn_session *make_sonde_nn_session(void)
+{
+    sonde_nn_session *session = NULL;
+
+    must(sonde_nn_training_session(make_sonde_nn_model(), NULL, NULL, &session, &diag));
+    return session;
+}
+
+static sonde_nn_options *make_sonde_nn_options(void)
+{
+    sonde_nn_options *options = scratch();
+
+    sonde_nn_options_init(options);
+    return options;
+}
+
+static sonde_nn_optimizer *make_sonde_nn_optimizer(void)
+{
+    sonde_nn_optimizer *optimizer = scratch();
+
+    *optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    return optimizer;
+}
+
+static sonde_nn_dataset *make_sonde_nn_dataset(void)
+{
+    const int64_t shape[3] = {4, 2, 2}, count[1] = {4};
+    const sonde_view data = sonde_view_of(SONDE_F32, 3, shape, scratch());
+    const sonde_view labels = sonde_view_of(SONDE_I64, 1, count, scratch());
+    sonde_nn_dataset *set = NULL;
+
+    must(sonde_nn_dataset_from_memory(&data, &labels, NULL, &set, &diag));
+    return set;
+}
+
+static const sonde_nn_dataset_traits *make_sonde_nn_dataset_traits(void)
+{
+    return sonde_nn_dataset_get_traits(make_sonde_nn_dataset());
+}
+
+static sonde_nn_loader *make_sonde_nn_loader(void)
+{
+    sonde_nn_loader *loader = NULL;
+
+    must(sonde_nn_loader_create(make_sonde_nn_dataset(),
+                                SONDE_OPTIONS(sonde_nn_loader, .batch = 2), &loader,
+                                &diag));
+    return loader;
+}
+
+static sonde_nn_pipeline *make_sonde_nn_pipeline(void)
+{
+    sonde_nn_pipeline *pipeline = NULL;
+
+    must(sonde_nn_pipeline_create(NULL, 0, make_sonde_nn_dataset_traits(), &pipeline,
+                                  &diag));
+    return pipeline;
+}
+
+static sonde_nn_sample *make_sonde_nn_sample(void)
+{
+    sonde_nn_sample *sample = scratch();
+
+    must(sonde_nn_dataset_get(make_sonde_nn_dataset(), 0, scratch(), sample, &diag));
+    return sample;
+}
+
+static sonde_nn_confusion *make_sonde_nn_confusion(void)
+{
+    sonde_nn_confusion *matrix = NULL;
+
+    must(sonde_nn_confusion_create(3, &matrix, &diag));
+    return matrix;
+}
+
+static sonde_nn_job *make_sonde_nn_job(void)
+{
+    sonde_nn_job *job = NULL;
+
+    must(sonde_nn_job_builtin("mnist_mlp_small", &job, &diag));
+    return job;
+}
+
+static sonde_nn_trainer *make_sonde_nn_trainer(void)
+{
+    sonde_nn_trainer_options options = {.size = sizeof options,
+                                        .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F),
+                                        .epochs = 1};
+    const sonde_nn_feed feed = sonde_nn_loader_feed(make_sonde_nn_loader());
+    sonde_nn_trainer *trainer = NULL;
+
+    must(
+        sonde_nn_trainer_create(make_sonde_nn_model(), &feed, &options, &trainer, &diag));
+    return trainer;
+}
+
+static sonde_nn_evaluator *make_sonde_nn_evaluator(void)
+{
+    return NULL;
+}
+
+/* --- running ---------------------------------------------------------------------- */
+
+static void prepare(void)
+{
+    const sonde_named_view named = {"w", *make_sonde_view()};
+
+    record_run("run");
+    must(sonde_safetensors_write("file.safetensors", &named, 1, NULL, 0, &diag));
+}
+
+/* The end of a case in a function that can fail. */
+static void judge(sonde_err err, int must_fail, int has_diag)
+{
+    if (must_fail && err == SONDE_OK) {
+        _exit(1);
+    }
+    if (has_diag && err == SONDE_EINVAL && diag.found[0] == '\0') {
+        _exit(2);
+    }
+}
+
+static void limit(void)
+{
+    const struct rlimit size = {1 << 22, 1 << 22}, core = {0, 0};
+    const int null = open("/dev/null", O_RDWR);
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    (void)setrlimit(RLIMIT_FSIZE, &size);
+    (void)setrlimit(RLIMIT_CORE, &core);
+    (void)dup2(null, 1);
+    (void)alarm(5);
+}
+
+/* Runs the cases of functions whose names begin with prefix. */
+static int run_cases(const sonde_case *cases, size_t count, const char *prefix)
+{
+    static const char *const faults[] = {"", "succeeds", "fails without a word",
+                                         "a maker fails"};
+    size_t called = 0, failed = 0;
+
+    prepare();
+    for (size_t i = 0; i < count; i++) {
+        int status = 0;
+        pid_t child = 0;
+
+        if (strncmp(cases[i].function, prefix, strlen(prefix)) != 0) {
+            continue;
+        }
+        (void)fflush(stdout);
+        called++;
+        child = fork();
+        if (child == 0) {
+            limit();
+            memset(&diag, 0, sizeof diag);
+            cases[i].call();
+            _exit(0);
+        }
+        (void)waitpid(child, &status, 0);
+        if (WIFSIGNALED(status)) {
+            printf("%s: %s: %s\n", cases[i].function, cases[i].what,
+                   WTERMSIG(status) == SIGALRM ? "hangs" : "crashes");
+        } else if (WEXITSTATUS(status) != 0) {
+            printf("%s: %s: %s\n", cases[i].function, cases[i].what,
+                   faults[WEXITSTATUS(status) & 3]);
+        }
+        failed += status != 0;
+    }
+    printf("%zu calls, %zu failed\n", called, failed);
+    return failed != 0;
+}
