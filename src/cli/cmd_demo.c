@@ -294,15 +294,15 @@ static void print_next(const showing *show)
 static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
     char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
-    size_t at = strlen(text);
+    size_t length = strlen(text);
 
     for (const char *p = show->other; *p != '\0'; p++) {
         if (*p == ',') {
-            text[at++] = '\\';
+            text[length++] = '\\';
         }
-        text[at++] = *p;
+        text[length++] = *p;
     }
-    text[at] = '\0';
+    text[length] = '\0';
     return sonde_rules_add(rules, text, diag);
 }
 
@@ -314,9 +314,10 @@ static sonde_err open_rules(showing *show, sonde_diag *diag)
         return err;
     }
     err = sonde_rules_add_defaults(show->rules, diag);
-    err = err == SONDE_OK && show->demo->pair ? add_comparison(show, show->rules, diag)
-                                              : err;
-    return err;
+    if (err != SONDE_OK || !show->demo->pair) {
+        return err;
+    }
+    return add_comparison(show, show->rules, diag);
 }
 
 /* Of a pair, the other run comes first, for the one that is judged to be compared with
@@ -343,11 +344,15 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
                          show->other);
         }
         err = cli_demo_train(show->file, &other, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && judged) {
-        err = open_rules(show, diag);
+    err = judged ? open_rules(show, diag) : SONDE_OK;
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && !asked->quiet) {
+    if (!asked->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
                      judged ? ", judged as it goes" : "", show->run);
         (void)fflush(stdout);
@@ -355,9 +360,6 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
     options.rules = show->rules;
     options.on_finding = on_finding;
     options.user = show;
-    if (err != SONDE_OK) {
-        return err;
-    }
     return cli_demo_train(show->file, &options, diag);
 }
 
@@ -390,21 +392,26 @@ static int run_demo(const void *values, int argc, char **argv)
     }
     cli_catch_interrupt();
     err = cli_demo_open(show.file, asked->fixed, &show.job, &diag);
-    if (err == SONDE_OK) {
-        show.demo = sonde_nn_job_get_demo(show.job);
-        err = choose_run(&show, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
-    if (err == SONDE_OK) {
-        introduce(&show);
-        err = train(&show, judged, &diag);
+    show.demo = sonde_nn_job_get_demo(show.job);
+    err = choose_run(&show, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && judged) {
+    introduce(&show);
+    err = train(&show, judged, &diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (judged) {
         conclude(&show);
     }
+    print_next(&show);
+
+done:
     sonde_rules_destroy(show.rules);
-    if (err == SONDE_OK) {
-        print_next(&show);
-    }
     sonde_nn_job_destroy(show.job);
     if (err != SONDE_OK) {
         return cli_fail(&diag);

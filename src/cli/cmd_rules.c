@@ -385,17 +385,24 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     }
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
-        if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(run, "SimilarAcrossRuns", false, diag);
+        if (err != SONDE_OK || asked->others.count + asked->other_trials.count == 0) {
+            return err;
+        }
+        return add_rule(run, "SimilarAcrossRuns", false, diag);
+    }
+    for (size_t i = 0; i < asked->rules.count; i++) {
+        err = add_rule(run, asked->rules.text[i], false, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->rules.text[i], false, diag);
-    }
-    for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < asked->names.count; i++) {
         err = add_rule(run, asked->names.text[i], true, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL:

@@ -333,10 +333,10 @@ static sonde_err handle_put(host_server *server, sonde__user_message *message)
 
 /* Vital signs arrive merged over the micro-batches of the step. */
 static sonde_err put_vitals(host_server *server, sonde__user_message *message,
-                            const sonde_coordinate *at)
+                            const sonde_coordinate *place)
 {
     sonde_vitals vitals;
-    sonde_observation seen = {.at = *at, .how = SONDE_HOW_VITALS, .vitals = &vitals};
+    sonde_observation seen = {.at = *place, .how = SONDE_HOW_VITALS, .vitals = &vitals};
 
     for (;;) {
         seen.id = sonde__user_take_u32(message);
@@ -354,21 +354,21 @@ static sonde_err put_vitals(host_server *server, sonde__user_message *message,
 
 static sonde_err handle_step(host_server *server, sonde__user_message *message)
 {
-    sonde_coordinate at;
+    sonde_coordinate place;
     uint64_t bad = 0;
     sonde_err err = SONDE_OK;
 
-    sonde__user_take_into(message, &at, sizeof at);
+    sonde__user_take_into(message, &place, sizeof place);
     bad = (uint64_t)sonde__user_take_i64(message);
     if (server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    err = put_vitals(server, message, &at);
+    err = put_vitals(server, message, &place);
     if (err != SONDE_OK) {
         return err;
     }
     server->rules->bad = bad; /* of all tensors, not only those of this rule */
-    sonde_rules_end_step(server->rules, &at);
+    sonde_rules_end_step(server->rules, &place);
     return answer_findings(server);
 }
 
