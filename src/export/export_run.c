@@ -81,8 +81,11 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     sonde_trial_describe(trial, &info);
     work.many_workers = info.world > 1 || info.workers > 1;
     err = kinds[kind].write(&work, path, diag);
-    if (err == SONDE_OK && report != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (report != NULL) {
         *report = counted;
     }
-    return err;
+    return SONDE_OK;
 }

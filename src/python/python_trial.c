@@ -191,18 +191,16 @@ static bool select_ids(PyObject *object, const char *text, uint32_t **ids, size_
 {
     sonde_selector *selector = NULL;
     sonde_diag diag = {0};
-    sonde_err err = sonde_selector_create(text, &selector, &diag);
+    const bool good =
+        sonde_selector_create(text, &selector, &diag) == SONDE_OK &&
+        sonde_selector_resolve(selector, sonde_trial_catalogue(trial_of(object)), ids,
+                               count, &diag) == SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial_of(object)),
-                                     ids, count, &diag);
-    }
     sonde_selector_destroy(selector);
-    if (err != SONDE_OK) {
+    if (!good) {
         (void)sonde__python_raise(&diag);
-        return false;
     }
-    return true;
+    return good;
 }
 
 PyDoc_STRVAR(tensors_doc, "tensors(selector)\n--\n\n"
@@ -627,20 +625,15 @@ static PyObject *trial_judge(PyObject *object, PyObject *arguments)
     sonde_rules *rules = NULL;
     PyObject *findings = NULL;
     sonde_diag diag = {0};
-    sonde_err err = SONDE_OK;
+    bool good = false;
 
     if (!PyArg_ParseTuple(arguments, "s", &text)) {
         return NULL;
     }
-    err = sonde_rules_create(&rules, &diag);
-    if (err == SONDE_OK) {
-        err = sonde_rules_add_list(rules, text, &diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_rules_judge(rules, trial_of(object), NULL, &diag);
-    }
-    findings =
-        err == SONDE_OK ? sonde__python_findings(rules) : sonde__python_raise(&diag);
+    good = sonde_rules_create(&rules, &diag) == SONDE_OK &&
+           sonde_rules_add_list(rules, text, &diag) == SONDE_OK &&
+           sonde_rules_judge(rules, trial_of(object), NULL, &diag) == SONDE_OK;
+    findings = good ? sonde__python_findings(rules) : sonde__python_raise(&diag);
     sonde_rules_destroy(rules);
     return findings;
 }
