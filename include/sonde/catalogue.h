@@ -78,7 +78,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_declare(sonde_catalogue *catal
                                                           const sonde_tensor_info *info,
                                                           uint32_t *id, sonde_diag *diag);
 SONDE_API uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue);
-/* Borrowed until the next declare. id must be below the count. */
+/* Borrowed until the next declare. NULL: no such id. */
 SONDE_API const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
                                                         uint32_t id);
 /*

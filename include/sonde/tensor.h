@@ -75,7 +75,7 @@ SONDE_API sonde_view sonde_view_of(sonde_dtype dtype, int rank, const int64_t *s
 SONDE_API int64_t sonde_view_count(const sonde_view *view);
 SONDE_API bool sonde_view_is_contiguous(const sonde_view *view);
 SONDE_API bool sonde_view_same_shape(const sonde_view *a, const sonde_view *b);
-/* The address of one element. index has rank entries, each in range (asserted). */
+/* The address of one element. index has rank entries; NULL: one is not in range. */
 SONDE_API void *sonde_view_at(const sonde_view *view, const int64_t *index);
 /*
  * Copies elements, converting where dtypes differ (float to integer truncates and

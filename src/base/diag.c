@@ -59,8 +59,10 @@ sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *where,
         (void)snprintf(diag->expected, sizeof diag->expected, "%s",
                        expected ? expected : "");
         va_start(args, found);
-        (void)vsnprintf(diag->found, sizeof diag->found, found != NULL ? found : "",
-                        args);
+        diag->found[0] = '\0';
+        if (found != NULL) {
+            (void)vsnprintf(diag->found, sizeof diag->found, found, args);
+        }
         va_end(args);
     }
     return err;
@@ -145,7 +147,7 @@ const char *sonde_diag_nearest(const char *name, const char *const *candidates,
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && candidates[i] != NULL; i++) {
         const size_t distance = sonde__edit_distance(name, candidates[i]);
 
         if (is_initials(name, candidates[i])) {

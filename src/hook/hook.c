@@ -572,6 +572,9 @@ sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
                             sonde_diag *diag)
 {
     SONDE__NEEDS(diag, hook, name);
+    if (name[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, "scalar", "a name", "an empty name");
+    }
     uint32_t id = 0;
     sonde_err err = find_scalar(hook, name, &id, diag);
 

@@ -365,6 +365,9 @@ sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char
                             sonde_anchor_mode mode, int period, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, anchors, name, tensor);
+    if (name[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, "anchor", "a name", "an empty name");
+    }
     anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
     sonde_err err =

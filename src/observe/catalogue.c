@@ -93,11 +93,7 @@ uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue)
 const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
                                               uint32_t id)
 {
-    if (catalogue == NULL) {
-        return NULL;
-    }
-    assert(id < catalogue->names.count);
-    return &catalogue->info[id];
+    return catalogue != NULL && id < catalogue->names.count ? &catalogue->info[id] : NULL;
 }
 
 void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_role role)

@@ -20,7 +20,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <assert.h>
 
 #define LOOK INT64_MIN
 
@@ -138,12 +137,11 @@ static void set_next(sonde_observer *observer, const sonde_coordinate *at)
 
 bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *at)
 {
-    if (observer == NULL || at == NULL) {
+    if (observer == NULL || at == NULL || (unsigned)at->mode >= SONDE_MODE_COUNT) {
         return false;
     }
     bool any = false;
 
-    assert((int)at->mode < SONDE_MODE_COUNT);
     close_step(observer);
     observer->at = *at;
     for (size_t i = 0; i < observer->tap_count; i++) {

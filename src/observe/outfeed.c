@@ -51,6 +51,12 @@ static sonde_err check_options(const sonde_outfeed_options *options, sonde_diag 
                            "another when_full: nobody could make room",
                            "a queue of one thread that blocks when it is full");
     }
+    for (size_t i = 0; i < options->filter_count; i++) {
+        if (options->filters == NULL || options->filters[i] == NULL) {
+            return sonde__fail(diag, SONDE_EINVAL, "filters", "a text",
+                               "filter %zu is NULL", i);
+        }
+    }
     return options->when != NULL ? sonde_schedule_check(options->when, diag) : SONDE_OK;
 }
 

@@ -474,7 +474,10 @@ static struct timespec deadline_in(double seconds)
 sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows, double seconds)
 {
     SONDE__NEEDS(NULL, queue);
-    const bool forever = !(seconds >= 0.0);
+    if (isnan(seconds)) {
+        return SONDE_EINVAL;
+    }
+    const bool forever = seconds < 0.0;
     const struct timespec until = deadline_in(forever ? 0.0 : seconds);
     sonde_err err = SONDE_OK;
     int late = 0;

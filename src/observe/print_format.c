@@ -537,6 +537,9 @@ sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options 
     sonde_print_options taken;
     const sonde_print_options *const options = &taken;
     SONDE__TAKE(sonde_print_options, &taken, given, NULL);
+    if (sonde__tensor_view_fault(view, true) != NULL) {
+        return SONDE_EINVAL;
+    }
     layout out = {.view = view,
                   .options = options,
                   .summarise = is_summarised(view->rank, view->shape, options),
@@ -586,7 +589,7 @@ size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
 
     const int64_t scalar[1] = {0};
 
-    if (given == NULL || (shape == NULL && rank > 0) ||
+    if (given == NULL || (shape == NULL && rank > 0) || sonde_dtype_size(dtype) == 0 ||
         sonde__given_options(&taken, sizeof taken, given, "", NULL) != SONDE_OK) {
         return SIZE_MAX;
     }

@@ -97,8 +97,8 @@ static size_t search(const sonde_schedule *schedule, int64_t step)
 
 int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
 {
-    if (schedule == NULL) {
-        return INT64_MAX;
+    if (schedule == NULL || (schedule->step_count > 0 && schedule->steps == NULL)) {
+        return SONDE_SCHEDULE_NEVER;
     }
     const int64_t first = SONDE_MAX(SONDE_MAX(step, schedule->start), 0);
     const int64_t end =

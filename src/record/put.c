@@ -375,7 +375,7 @@ static bool measure(const sonde_view *view, size_t *bytes)
         }
     }
     *bytes = n;
-    return true;
+    return n == 0 || view->data != NULL;
 }
 
 static void pack(unsigned char *out, const sonde_view *view, size_t bytes)

@@ -279,6 +279,10 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, rules, observer, catalogue);
+    if (every < 0 || raw_every < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "rules: steps between looks", "0 or more",
+                           "%lld and %lld", (long long)every, (long long)raw_every);
+    }
     const int64_t often = every > 0 ? every : 1;
     sonde__rule_attached *attached = NULL;
     sonde_err err = SONDE_OK;

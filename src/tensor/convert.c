@@ -17,7 +17,6 @@
 
 #include "tensor/vitals.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -363,13 +362,12 @@ void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
 
 double sonde_element_get(sonde_dtype dtype, const void *element)
 {
-    if (element == NULL) {
+    if (element == NULL || sonde_dtype_size(dtype) == 0) {
         return NAN;
     }
     double value = 0.0;
     _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
-    assert(sonde_dtype_size(dtype) > 0);
     memcpy(aligned, element, sonde_dtype_size(dtype));
     sonde__tensor_load_f64(dtype, aligned, 1, &value);
     return value;
@@ -377,12 +375,11 @@ double sonde_element_get(sonde_dtype dtype, const void *element)
 
 void sonde_element_set(sonde_dtype dtype, void *element, double value)
 {
-    if (element == NULL) {
+    if (element == NULL || sonde_dtype_size(dtype) == 0) {
         return;
     }
     _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
-    assert(sonde_dtype_size(dtype) > 0);
     sonde__tensor_store_f64(dtype, &value, 1, aligned);
     memcpy(element, aligned, sonde_dtype_size(dtype));
 }

@@ -66,7 +66,7 @@ void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
 
 /* What is wrong with a view whose data is to be read (data: if its data is as well), for
  * a message; NULL if nothing is. */
-const char *sonde__tensor_view_fault(const sonde_view *view, bool data);
+SONDE_API const char *sonde__tensor_view_fault(const sonde_view *view, bool data);
 
 /* --- walking (view.c) ------------------------------------------------------------- */
 

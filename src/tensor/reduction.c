@@ -372,8 +372,13 @@ sonde_err sonde_reduce(const sonde_reduction *reduction, const sonde_view *view,
                        sonde_reduced *out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, reduction, view, out);
+    const char *const fault = sonde__tensor_view_fault(view, true);
     sonde__reducer reducer;
     sonde_err err = SONDE_OK;
+
+    if (fault != NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, reduction->name, "a tensor", "%s", fault);
+    }
 
     sonde__reducer_init(&reducer, reduction);
     err = sonde__reducer_add(&reducer, view, diag);

@@ -197,7 +197,7 @@ static void add_one_by_one(sonde_sketch *sketch, const sonde_view *view)
 
 void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view)
 {
-    if (sketch == NULL || view == NULL) {
+    if (sketch == NULL || sonde__tensor_view_fault(view, true) != NULL) {
         return;
     }
     const int64_t count = sonde_view_count(view);
@@ -398,6 +398,11 @@ sonde_err sonde_histogram_log2(const sonde_view *views, size_t n, int bins,
         return sonde__fail(diag, SONDE_EINVAL, "histogram", "1 to 512", "%d bins", bins);
     }
     for (size_t v = 0; v < n; v++) {
+        const char *const fault = sonde__tensor_view_fault(&views[v], true);
+
+        if (fault != NULL) {
+            return sonde__fail(diag, SONDE_EINVAL, "histogram", "tensors", "%s", fault);
+        }
         if (views[v].dtype != SONDE_F32 && views[v].dtype != SONDE_F64) {
             return sonde__fail(diag, SONDE_EDTYPE, "histogram", "float32 or float64",
                                "a tensor of %s", sonde_dtype_name(views[v].dtype));

@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,24 +51,24 @@ const char *sonde__tensor_view_fault(const sonde_view *view, bool data)
 
 int64_t sonde_view_count(const sonde_view *view)
 {
-    if (view == NULL) {
+    uint64_t count = 1; /* of any shape */
+
+    if (view == NULL || view->rank < 0 || view->rank > SONDE_MAX_DIMS) {
         return 0;
     }
-    int64_t count = 1;
-
     for (int d = 0; d < view->rank; d++) {
-        count *= view->shape[d];
+        count *= (uint64_t)view->shape[d];
     }
-    return count;
+    return (int64_t)count;
 }
 
 bool sonde_view_is_contiguous(const sonde_view *view)
 {
-    if (view == NULL) {
-        return false;
-    }
     int64_t stride = 1;
 
+    if (view == NULL || view->rank < 0 || view->rank > SONDE_MAX_DIMS) {
+        return false;
+    }
     if (sonde_view_count(view) == 0) {
         return true;
     }
@@ -77,7 +76,7 @@ bool sonde_view_is_contiguous(const sonde_view *view)
         if (view->shape[d] != 1 && view->stride[d] != stride) {
             return false;
         }
-        stride *= view->shape[d];
+        stride = (int64_t)((uint64_t)stride * (uint64_t)view->shape[d]);
     }
     return true;
 }
@@ -87,19 +86,22 @@ bool sonde_view_same_shape(const sonde_view *a, const sonde_view *b)
     if (a == NULL || b == NULL) {
         return false;
     }
-    return a->rank == b->rank &&
+    return a->rank == b->rank && a->rank >= 0 && a->rank <= SONDE_MAX_DIMS &&
            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
 void *sonde_view_at(const sonde_view *view, const int64_t *index)
 {
-    if (view == NULL || index == NULL) {
-        return NULL;
-    }
     int64_t offset = 0;
 
+    if (view == NULL || view->rank < 0 || view->rank > SONDE_MAX_DIMS ||
+        (index == NULL && view->rank > 0)) {
+        return NULL;
+    }
     for (int d = 0; d < view->rank; d++) {
-        assert(index[d] >= 0 && index[d] < view->shape[d]);
+        if (index[d] < 0 || index[d] >= view->shape[d]) {
+            return NULL;
+        }
         offset += index[d] * view->stride[d];
     }
     return (unsigned char *)view->data + offset * (int64_t)sonde_dtype_size(view->dtype);
@@ -128,9 +130,14 @@ static sonde_err check_copy(const sonde_view *dst, const sonde_view *src,
                             sonde_diag *diag)
 {
     char expected[128], found[128];
+    const char *const fault = sonde__tensor_view_fault(dst, true);
 
     if (sonde_dtype_size(dst->dtype) == 0 || sonde_dtype_size(src->dtype) == 0) {
         return sonde__fail(diag, SONDE_EDTYPE, "copy", NULL, "a view without a dtype");
+    }
+    if (fault != NULL || sonde__tensor_view_fault(src, true) != NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "copy", "two tensors", "%s",
+                           fault != NULL ? fault : sonde__tensor_view_fault(src, true));
     }
     if (!sonde_view_same_shape(dst, src)) {
         return sonde__fail(

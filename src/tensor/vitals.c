@@ -444,7 +444,11 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
 
 void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals)
 {
-    if (view == NULL || vitals == NULL) {
+    if (vitals == NULL) {
+        return;
+    }
+    if (sonde__tensor_view_fault(view, true) != NULL) {
+        sonde_vitals_init(vitals);
         return;
     }
     sonde__vitals_of_isa(sonde__cpu_isa(), view, vitals);

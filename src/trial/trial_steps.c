@@ -247,6 +247,9 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
     if (count > 0) {
         SONDE__NEEDS(diag, steps);
     }
+    if ((unsigned)mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, "mode", "a sonde_mode", "%d", (int)mode);
+    }
     const double until = sonde__now() + seconds, most = 0.05;
     double pause = 0.001;
     bool changed = false;

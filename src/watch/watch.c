@@ -91,6 +91,25 @@ static void destroy(watch *made)
     sonde__free(made);
 }
 
+static sonde_err check_options(const sonde_watch_options *options, sonde_diag *diag)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {{"rules_every", options->rules_every},
+                  {"rules_raw_every", options->rules_raw_every},
+                  {"micro_batches", options->micro_batches},
+                  {"replicas", options->replicas}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(counts); i++) {
+        if (counts[i].value < 0) {
+            return sonde__fail(diag, SONDE_EINVAL, counts[i].name, "0 or more", "%lld",
+                               (long long)counts[i].value);
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out,
                              sonde_diag *diag)
 {
@@ -98,8 +117,12 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
     sonde_watch_options taken;
     const sonde_watch_options *const options = &taken;
     SONDE__TAKE(sonde_watch_options, &taken, given, diag);
+    sonde_err err = check_options(options, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
     watch *made = sonde__calloc(1, sizeof *made);
-    sonde_err err = SONDE_OK;
 
     if (made == NULL) {
         return sonde__fail_nomem(diag, "a watch");
@@ -610,6 +633,9 @@ sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
                              sonde_diag *diag)
 {
     SONDE__NEEDS(diag, face, name);
+    if (name[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, "scalar", "a name", "an empty name");
+    }
     sonde_hook *hook = self(face)->hook;
 
     return hook != NULL ? sonde_hook_scalar(hook, name, value, diag) : SONDE_OK;

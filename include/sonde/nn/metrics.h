@@ -42,7 +42,7 @@ SONDE_API int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n,
                                   int64_t stride);
 
 SONDE_API int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix);
-/* Samples of class label predicted as predicted; both in range (asserted). */
+/* Samples of class label predicted as predicted; 0 for no class. */
 SONDE_API uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix,
                                             int64_t label, int64_t predicted);
 /* (classes, classes), rows are labels, columns predictions; borrowed until destroy. */

@@ -16,10 +16,10 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/given.h"
+#include "tensor/convert.h"
 
 #include <sonde/stats.h>
 
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -72,6 +72,10 @@ sonde_err sonde__dataset_add_name(sonde_nn_dataset *set, const char *name,
 {
     const size_t n = (size_t)set->traits.classes;
 
+    if (name == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "class_names", "a name",
+                           "class %zu is NULL", n);
+    }
     if (!sonde__reserve(&set->names, &set->name_capacity, n + 1, sizeof *set->names)) {
         return sonde__fail_nomem(diag, "class names");
     }
@@ -145,6 +149,14 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
 static sonde_err check_memory(const sonde_view *data, const sonde_view *labels,
                               sonde_diag *diag)
 {
+    const char *fault = sonde__tensor_view_fault(data, true);
+
+    if (fault == NULL && labels != NULL) {
+        fault = sonde__tensor_view_fault(labels, true);
+    }
+    if (fault != NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "data and labels", "arrays", "%s", fault);
+    }
     if (data->dtype != SONDE_U8 && data->dtype != SONDE_F32) {
         return sonde__fail(diag, SONDE_EDTYPE, "data", "uint8 or float32", "dtype is %s",
                            sonde_dtype_name(data->dtype));
@@ -184,11 +196,11 @@ sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view 
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__dataset_set_data(set, data, "data", diag);
+    err = check_memory(data, labels, diag);
     if (err != SONDE_OK) {
         goto error;
     }
-    err = check_memory(data, labels, diag);
+    err = sonde__dataset_set_data(set, data, "data", diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -330,10 +342,9 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
 
 int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
 {
-    if (set == NULL) {
+    if (set == NULL || index < 0 || index >= set->traits.count) {
         return SONDE_NN_NO_LABEL;
     }
-    assert(index >= 0 && index < set->traits.count);
     if (set->whole != NULL) {
         return sonde_nn_dataset_label(set->whole, set->chosen[index]);
     }

@@ -514,7 +514,7 @@ static const char *const split_folders[] = {
 
 bool sonde_nn_dataset_has_split(const char *path, sonde_nn_split split)
 {
-    if (path == NULL) {
+    if (path == NULL || (unsigned)split > SONDE_NN_TEST) {
         return false;
     }
     char *part = join(path, split_folders[split]);
@@ -530,6 +530,10 @@ sonde_err sonde_nn_dataset_open_split(const char *path, sonde_nn_split split,
                                       sonde_nn_dataset **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, out);
+    if ((unsigned)split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, path, "a sonde_nn_split", "split %d",
+                           (int)split);
+    }
     const sonde_nn_split rest = split == SONDE_NN_TRAIN ? SONDE_NN_TEST : SONDE_NN_TRAIN;
     char *part = join(path, split_folders[split]);
     char *other = join(path, split_folders[rest]);

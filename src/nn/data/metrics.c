@@ -9,7 +9,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -75,8 +74,8 @@ void sonde_nn_confusion_reset(sonde_nn_confusion *matrix)
 
 int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n, int64_t stride)
 {
-    if (row == NULL) {
-        return -1;
+    if (row == NULL || sonde_dtype_size(dtype) == 0) {
+        return SONDE_NN_NAN_ROW;
     }
     const char *at = row;
     const int64_t step = stride * (int64_t)sonde_dtype_size(dtype);
@@ -221,11 +220,10 @@ int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix)
 uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix, int64_t label,
                                   int64_t predicted)
 {
-    if (matrix == NULL) {
+    if (matrix == NULL || label < 0 || label >= matrix->classes || predicted < 0 ||
+        predicted >= matrix->classes) {
         return 0;
     }
-    assert(label >= 0 && label < matrix->classes);
-    assert(predicted >= 0 && predicted < matrix->classes);
     return matrix->counts[label * matrix->classes + predicted];
 }
 
@@ -265,14 +263,13 @@ double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix)
 sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
                                                int64_t label)
 {
-    if (matrix == NULL) {
+    if (matrix == NULL || label < 0 || label >= matrix->classes) {
         return (sonde_nn_class_scores){0};
     }
     sonde_nn_class_scores scores = {0};
     uint64_t predicted = 0;
     double right = 0.0;
 
-    assert(label >= 0 && label < matrix->classes);
     for (int64_t i = 0; i < matrix->classes; i++) {
         scores.support += matrix->counts[label * matrix->classes + i];
         predicted += matrix->counts[i * matrix->classes + label];

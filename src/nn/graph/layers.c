@@ -266,7 +266,7 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
     if (model == NULL) {
         return 0;
     }
-    if (x != 0 && (axis < 0 || axis >= shape->rank)) {
+    if (axis < 0 || axis >= (x != 0 ? shape->rank : SONDE_MAX_DIMS)) {
         return sonde__graph_fail(&model->graph, SONDE_EINVAL,
                                  name != NULL ? name : "Flatten", "an axis of the input",
                                  "axis %d of a tensor of rank %d", first_axis,

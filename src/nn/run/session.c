@@ -256,6 +256,13 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
     if (err != SONDE_OK) {
         return err;
     }
+    if ((unsigned)mode > SONDE_ANCHOR_MEAN) {
+        char where[160];
+
+        (void)snprintf(where, sizeof where, "anchor '%s'", user_name);
+        return sonde__fail(diag, SONDE_EINVAL, where, "a sonde_anchor_mode", "mode %d",
+                           (int)mode);
+    }
     for (size_t i = 0; i < session->anchor_count; i++) {
         if (user_name != NULL &&
             strcmp(session->anchor_requests[i].user_name, user_name) == 0) {

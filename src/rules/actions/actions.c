@@ -36,14 +36,38 @@ static double otherwise(double given, double value)
     return given > 0.0 ? given : value;
 }
 
+static sonde_err check_options(const sonde_actions_options *options, sonde_diag *diag)
+{
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"command_seconds", options->command_seconds},
+                   {"webhook_seconds", options->webhook_seconds},
+                   {"backoff_seconds", options->backoff_seconds},
+                   {"webhook_tries", options->webhook_tries}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        if (!(numbers[i].value >= 0.0)) {
+            return sonde__fail(diag, SONDE_EINVAL, numbers[i].name, "0 or more", "%g",
+                               numbers[i].value);
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err sonde_actions_create(const sonde_actions_options *given, sonde_actions **out,
                                sonde_diag *diag)
 {
     SONDE__NEEDS(diag, out);
     sonde_actions_options taken;
     SONDE__TAKE(sonde_actions_options, &taken, given, diag);
-    sonde_actions *actions = sonde__calloc(1, sizeof *actions);
-    sonde_err err = SONDE_OK;
+    sonde_err err = check_options(&taken, diag);
+    sonde_actions *actions = NULL;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    actions = sonde__calloc(1, sizeof *actions);
 
     if (actions == NULL) {
         return sonde__fail_nomem(diag, "actions");

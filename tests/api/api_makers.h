@@ -1,10 +1,12 @@
 /*
- * null_makers.h - valid arguments for null_walk.py, and the runner of its cases.
+ * api_makers.h - valid and hostile arguments for api_walk.py, and the runner of its cases.
  *
  * make_<type>() returns a valid object of an opaque type, or of a struct that all zeros
  * do not describe. What they allocate is freed by the end of the case's process.
  */
 #include <fcntl.h>
+#include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +49,7 @@ static void must(sonde_err err)
     if (err != SONDE_OK) {
         char line[SONDE_DIAG_LINE];
 
-        fprintf(stderr, "null_makers.h: %s\n", sonde_diag_line(&diag, line, sizeof line));
+        fprintf(stderr, "api_makers.h: %s\n", sonde_diag_line(&diag, line, sizeof line));
         _exit(3);
     }
 }
@@ -379,6 +381,150 @@ static sonde_nn_trainer *make_sonde_nn_trainer(void)
 static sonde_nn_evaluator *make_sonde_nn_evaluator(void)
 {
     return NULL;
+}
+
+/* --- hostile values --------------------------------------------------------------- */
+
+#define HOSTILE_VIEWS 9
+static const sonde_view *hostile_VIEWS(int i)
+{
+    sonde_view *view = make_sonde_view();
+
+    switch (i) {
+    case 0:
+        view->data = NULL;
+        break;
+    case 1:
+        view->dtype = (sonde_dtype)99;
+        break;
+    case 2:
+        view->dtype = (sonde_dtype)-1;
+        break;
+    case 3:
+        view->rank = 12;
+        break;
+    case 4:
+        view->rank = -1;
+        break;
+    case 5:
+        view->shape[0] = -1;
+        break;
+    case 6:
+        view->rank = 2, view->shape[0] = view->shape[1] = INT64_MAX / 2;
+        break;
+    case 7:
+        view->shape[0] = INT64_MAX;
+        break;
+    default:
+        view->shape[0] = 0, view->data = NULL;
+        break;
+    }
+    return view;
+}
+
+#define HOSTILE_INFOS 11
+static const sonde_tensor_info *hostile_INFOS(int i)
+{
+    sonde_tensor_info *info = make_sonde_tensor_info();
+
+    info->name = "other";
+    switch (i) {
+    case 0:
+        info->name = NULL;
+        break;
+    case 1:
+        info->name = "";
+        break;
+    case 2:
+        info->dtype = (sonde_dtype)99;
+        break;
+    case 3:
+        info->rank = 12;
+        break;
+    case 4:
+        info->rank = -1;
+        break;
+    case 5:
+        info->shape[0] = -1;
+        break;
+    case 6:
+        info->rank = 2, info->shape[0] = info->shape[1] = INT64_MAX / 2;
+        break;
+    case 7:
+        info->role = (sonde_role)99;
+        break;
+    case 8:
+        info->pass = (sonde_pass)-1;
+        break;
+    case 9:
+        info->same_as = 77;
+        break;
+    default:
+        info->name = "w";
+        break; /* declared before */
+    }
+    return info;
+}
+
+#define HOSTILE_TEXTS 6
+static const char *hostile_TEXTS(int i)
+{
+    static const char *const texts[] = {"", "\xff\xfe", "\x1b[31m\n", "%s%n%s",
+                                        "../../x"};
+    char *text = NULL;
+
+    if (i < 5) {
+        return texts[i];
+    }
+    text = calloc(1, (1 << 20) + 1);
+    memset(text, 'a', 1 << 20);
+    return text;
+}
+
+#define HOSTILE_COORDINATES 5
+static const sonde_coordinate *hostile_COORDINATES(int i)
+{
+    static const sonde_coordinate all[] = {
+        {.mode = (sonde_mode)99},
+        {.mode = (sonde_mode)-1},
+        {.global_step = -1, .mode_step = -1},
+        {.global_step = INT64_MAX, .mode_step = INT64_MAX},
+        {.micro_batch = -1, .replica = -1}};
+
+    return &all[i];
+}
+
+#define HOSTILE_PLACES 4
+static const sonde_trial_at *hostile_PLACES(int i)
+{
+    static const sonde_trial_at all[] = {
+        {.mode = (sonde_mode)99},
+        {.mode = (sonde_mode)-1},
+        {.step = INT64_MIN, .worker = INT32_MIN},
+        {.worker = 99, .micro_batch = 99, .replica = 99}};
+
+    return &all[i];
+}
+
+#define HOSTILE_SHAPES 3
+static const sonde_call_shape *hostile_SHAPES(int i)
+{
+    static const sonde_call_shape all[] = {
+        {0, 0, 0}, {-1, -1, -1}, {INT32_MAX, INT32_MAX, 9}};
+
+    return &all[i];
+}
+
+#define HOSTILE_SCHEDULES 5
+static const sonde_schedule *hostile_SCHEDULES(int i)
+{
+    static const sonde_schedule all[] = {{.every = -1},
+                                         {.every = INT64_MAX, .start = INT64_MAX},
+                                         {.every = 1, .end = -5},
+                                         {.step_count = 3},
+                                         {.every = 1, .start = INT64_MIN, .first = -1}};
+
+    return &all[i];
 }
 
 /* --- running ---------------------------------------------------------------------- */

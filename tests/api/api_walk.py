@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Writes a C program that calls every function of the public headers with NULL.
+"""Writes a C program that calls every function of the public headers with arguments that cannot be.
 
-Each function is called with all its pointers NULL, and with one of them NULL and the others
-valid, each call in a process of its own. A call must not crash or hang; a function that returns
-sonde_err must fail if all its pointers, or one that results come through, are NULL, and describe
-it. Functions are found in the headers: a new one needs no line here. Inline functions, which stand
-in hot loops, do not check their arguments and are left out. A new opaque type needs a
-maker in null_makers.h if its functions are to be called with a valid one.
+Each function is called with all its pointers NULL, with one of them NULL and the others valid, and
+with each value of api_makers.h that cannot be (enums out of range, views without data, names that
+are no text) in turn, each call in a process of its own. No call may crash or hang. A function that
+returns sonde_err must fail, and say why, if all its pointers, or one that results come through, are
+NULL. Functions are found in the headers: a new one needs no line here. Inline functions, which
+stand in hot loops, do not check their arguments and are left out. A new opaque type needs a maker
+in api_makers.h if its functions are to be called with a valid one.
 
-    null_walk.py INCLUDE_FOLDER MAKERS > walk.c
+    api_walk.py INCLUDE_FOLDER MAKERS > walk.c
 """
 
 import os
@@ -87,14 +88,39 @@ def valid(kind, given, name, makers):
     return f"({given}){{0}}"
 
 
+# What no argument of a type may be, by type. Values of a range have no say over memory: sizes and
+# counts stay valid.
+HOSTILE = {"sonde_view": "VIEWS", "sonde_tensor_info": "INFOS", "char": "TEXTS",
+           "sonde_coordinate": "COORDINATES", "sonde_call_shape": "SHAPES",
+           "sonde_schedule": "SCHEDULES", "sonde_trial_at": "PLACES"}
+EXTREME = {"int": ["-1", "INT_MIN", "INT_MAX"], "uint32_t": ["UINT32_MAX"],
+           "int64_t": ["-1", "INT64_MIN", "INT64_MAX"], "double": ["NAN"], "float": ["NAN"],
+           "unsigned": ["UINT_MAX"]}
+COUNTS, ENUMS = {}, set()
+LENGTHS = {"n", "count", "rank", "size", "length", "channels", "stride", "bins"}
+
+
+def hostile(kind, given, name):
+    """(label, expression) of each value to try for an argument."""
+    bare = given.replace("const ", "").replace("*", "").strip()
+    if name in ("format", "fmt", "found"):  # of printf
+        return []
+    if kind == "pointer" and given.count("*") == 1 and "const" in given and bare in HOSTILE:
+        table = HOSTILE[bare]
+        return [(f"{name} {table.lower()} {i}", f"hostile_{table}({i})") for i in range(COUNTS[table])]
+    if kind != "value" or bare in ("size_t", "uint64_t", "bool"):
+        return []
+    values = EXTREME.get(bare, ["-1", "99"] if bare in ENUMS else [])
+    return [(f"{name} {value}", f"({given}){value}") for value in values
+            if name not in LENGTHS or "M" not in value]
+
+
 def function(result, name, arguments, makers, functions, opaque):
     arguments = [] if arguments in ("", "void") else split(arguments)
     more = arguments[-1:] == ["..."]
     arguments = [argument(a, functions) for a in arguments if a != "..."]
     lines, cases = [], []
     null = {i for i, (kind, _, _) in enumerate(arguments) if kind != "value"}
-    if not null:
-        return [], []
     has_diag = any(name == "diag" for _, _, name in arguments)
     for case in [*sorted(null), -1, -2]:
         if case == -2 and not has_diag:
@@ -116,6 +142,13 @@ def function(result, name, arguments, makers, functions, opaque):
         else:
             lines.append(f"static void c{name}_{case + 2}(void) {{ (void){call}; }}")
         cases.append(f'    {{"{name}", "{label}", c{name}_{case + 2}}},')
+    for i, (kind, given, called) in enumerate(arguments):
+        if any(re.sub(r"const | \*$", "", a[1]) in opaque for a in arguments):
+            break
+        for k, (label, value) in enumerate(hostile(kind, given, called)):
+            values = [value if j == i else valid(*a, makers) for j, a in enumerate(arguments)]
+            lines.append(f"static void h{name}_{i}_{k}(void) {{ (void){name}({', '.join(values)}); }}")
+            cases.append(f'    {{"{name}", "{label}", h{name}_{i}_{k}}},')
     return lines, cases
 
 
@@ -126,6 +159,9 @@ def main():
     text = "\n".join(open(os.path.join(include, h), encoding="utf-8").read() for h in headers)
     makers = set(re.findall(r"\bmake_(sonde_\w+)\(void\)",
                             open(makers_file, encoding="utf-8").read()))
+    COUNTS.update((name, int(count)) for name, count in re.findall(
+        r"#define HOSTILE_(\w+) (\d+)", open(makers_file, encoding="utf-8").read()))
+    ENUMS.update(re.findall(r"typedef enum (sonde_\w+)", text))
     functions = set(re.findall(r"typedef [\w *]+\(\*(sonde_\w+)\)\(", text))
     functions |= set(re.findall(r"typedef [\w ]+?\*?\b(sonde_\w+)\(", text))
     opaque = {name for name in re.findall(r"typedef struct (sonde_\w+) \1;", text)
