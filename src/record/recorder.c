@@ -182,6 +182,7 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                               SONDE__FILE_SKETCH);
     sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
                               SONDE__FILE_STEPS);
+    sonde__record_file_list_init(&writer->files, writer->backend, writer->folder);
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
     if (writer->scratch.start == NULL ||

@@ -410,11 +410,14 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
 {
     static const char *const kinds[] = {"steps", "stats", "sketch", "seg"};
     static const char *const small[] = {"generations.jsonl", "catalogue.jsonl"};
-    held state = {0}, files[SONDE_COUNT_OF(small)] = {{.here = false}};
+    held state = {0}, list = {0}, files[SONDE_COUNT_OF(small)] = {{.here = false}};
     sonde_err err = hold(copy, worker, "state.json", &state, diag);
     const bool moved =
         state.here || !copy->opened || sonde__s3_copy_find(copy, state.name) == NULL;
 
+    if (moved && err == SONDE_OK) { /* before the files that it lists */
+        err = hold(copy, worker, "files.jsonl", &list, diag);
+    }
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds) && moved && err == SONDE_OK; i++) {
         err = list_kind(copy, worker, kinds[i], diag);
     }
@@ -434,8 +437,12 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
         err = bring_all(copy, is_steps, diag);
     }
     if (err == SONDE_OK) {
+        err = put_in_place(copy, &list, diag);
+    }
+    if (err == SONDE_OK) {
         err = put_in_place(copy, &state, diag);
     }
+    sonde_text_fini(&list.body);
     for (size_t i = 0; i < SONDE_COUNT_OF(small); i++) {
         sonde_text_fini(&files[i].body);
     }
