@@ -313,9 +313,11 @@ static sonde_err check_stored(const char *url, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    return !ended ? SONDE_OK
-                  : sonde__fail(diag, SONDE_ESTATE, url, "a run that has not ended",
-                                "the run has ended");
+    if (ended) {
+        return sonde__fail(diag, SONDE_ESTATE, url, "a run that has not ended",
+                           "the run has ended");
+    }
+    return SONDE_OK;
 }
 
 /* A new line, freed with free(); NULL if memory runs out. */
