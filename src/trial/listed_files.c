@@ -60,7 +60,8 @@ static sonde_err check_hash(const line_reader *reader, const sonde__record_liste
     if (failed != 0) {
         sonde__trial_damage(&reader->trial->damage, where, "cannot be read: %s",
                             strerror(failed));
-    } else if (hash != line->hash) {
+    } else if (hash != line->hash &&
+               !sonde__trial_damage_has(&reader->trial->damage, where)) {
         sonde__trial_damage(&reader->trial->damage, where,
                             "%s differs from what was written (" SONDE__FILES_FILE ")",
                             is_segment(line) ? "its header" : "it");
@@ -80,6 +81,9 @@ static sonde_err check_open_file(const line_reader *reader,
         size = (uint64_t)about.st_size;
     }
     if (size < line->size || (size > line->size && !grows(line))) {
+        if (sonde__trial_damage_has(&reader->trial->damage, where)) {
+            return SONDE_OK;
+        }
         sonde__trial_damage(&reader->trial->damage, where,
                             "%llu bytes, where " SONDE__FILES_FILE " says %llu",
                             (unsigned long long)size, (unsigned long long)line->size);

@@ -4,7 +4,8 @@
  *
  * Rows, lines and values have checks of their own. The list finds what these cannot:
  * files that are missing, too short or too long, that come from another run, or whose
- * heads or rows were replaced by other valid ones. Runs without a list are not checked.
+ * heads or rows were replaced by other valid ones. What was noted of a file before is not
+ * noted again. Runs without a list are not checked.
  */
 #ifndef SONDE_TRIAL_LISTED_FILES_H
 #define SONDE_TRIAL_LISTED_FILES_H

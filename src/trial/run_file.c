@@ -43,7 +43,9 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
         return SONDE_OK;
     }
     *object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
-    if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size)) {
+    if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size) ||
+        (json_object_get(*object, "run") != NULL && /* of the writers that seal */
+         json_object_get(*object, "check") == NULL)) {
         sonde__trial_damage(&trial->damage, where, "it does not match its checksum");
     } else if (size > 0 && trial->buffer.bytes[size - 1] != '\n' &&
                json_object_get(*object, "check") != NULL) {

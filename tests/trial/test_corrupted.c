@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <dirent.h>
 
-enum { STEPS = 10, MOST_FILES = 64, MOST_BYTES = 1 << 17, STRIDE = 5 };
+enum { STEPS = 10, MOST_FILES = 64, MOST_BYTES = 1 << 17, STRIDE = 13 };
 
 /* --- runs ------------------------------------------------------------------------------- */
 
