@@ -338,6 +338,11 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
     if (trial->worker_count == 0) {
         return fail_not_a_run(trial, diag);
     }
+    /* It comes before the workers: it may be here by now. */
+    err = sonde__trial_run_read(trial, &found, diag);
+    if (err != SONDE_OK || found) {
+        return err;
+    }
     sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "missing");
     return SONDE_OK;
 }
