@@ -268,6 +268,11 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
     return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
 }
 
+bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
+{
+    return trial->format == NULL && value->data != (const void *)trial->value.bytes;
+}
+
 /* Vital signs of saved rows, merged in order. rows is kept between calls. */
 static sonde_err vitals_of_rows(sonde_trial *trial, const found_items *found,
                                 sonde__trial_rows *rows, sonde_vitals *vitals,
@@ -617,7 +622,6 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
         const int64_t value =
             walk->mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
         const uint32_t count = count_step(walk, which);
-        sonde_err err = SONDE_OK;
 
         if (walk->mode == SONDE_MODE_GLOBAL && walk->end != 0 && value >= walk->end) {
             break;
@@ -626,17 +630,15 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
             value >= walk->begin && (walk->end == 0 || value < walk->end) &&
             step->global != last) {
             sonde_diag why = {0};
+            const sonde_err err = take_step(walk, which, count, value, &why);
 
-            err = take_step(walk, which, count, value, &why);
-            last = err == SONDE_OK ? step->global : last;
-            if (leave_out(walk, which, err, &why)) {
-                err = SONDE_OK;
-            } else if (err != SONDE_OK && diag != NULL) {
-                *diag = why;
+            last = err != SONDE_OK ? last : step->global;
+            if (err != SONDE_OK && !leave_out(walk, which, err, &why)) {
+                if (diag != NULL) {
+                    *diag = why;
+                }
+                return err;
             }
-        }
-        if (err != SONDE_OK) {
-            return err;
         }
         walk->place[which] += count;
     }
