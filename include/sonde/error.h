@@ -12,7 +12,17 @@
  *         fprintf(stderr, "error: %s\n", sonde_diag_line(&diag, line, sizeof line));
  *     }
  *
+ * NULL for a pointer that a function needs is SONDE_EINVAL; diag names the function and
+ * the argument. Options, diag and what a header says may be NULL are not needed. Functions
+ * that destroy, close, free or end an object accept NULL. Functions that cannot fail then
+ * do nothing, or return 0, false, NULL, NaN or a struct of zeros if the header names no
+ * other value. Values that cannot be (an enum or an index out of its range, a view without
+ * data or of 12 dimensions) are treated likewise. Inline functions stand in hot loops and
+ * check nothing.
+ *
  * The library never prints and never exits.
+ *
+ * Threads: calls share nothing; a sonde_diag is one thread's.
  */
 #ifndef SONDE_ERROR_H
 #define SONDE_ERROR_H

@@ -25,6 +25,8 @@
  *
  * Statistics are merged over the micro-batches and replicas of a step, for each worker
  * separately.
+ *
+ * Threads: those of the trial (<sonde/trial.h>).
  */
 #ifndef SONDE_EXPORT_RUN_H
 #define SONDE_EXPORT_RUN_H

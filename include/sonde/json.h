@@ -14,6 +14,8 @@
  * and at the top. A call whose memory runs out sets text->failed, as in text.h. Parts of
  * one document may be taken out of the text, printed, and cleared, while the writer
  * continues.
+ *
+ * One thread at a time for a writer.
  */
 #ifndef SONDE_JSON_H
 #define SONDE_JSON_H

@@ -4,6 +4,9 @@
  * Nothing is printed unless a sink is set. The threshold is info; the environment
  * variable SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), read at the
  * first use, and sonde_log_set_level change it.
+ *
+ * Threads: sonde_log and the functions of the level may be called from any thread.
+ * Set the sink at start-up; it must accept calls from any thread.
  */
 #ifndef SONDE_LOG_H
 #define SONDE_LOG_H

@@ -8,7 +8,8 @@
  *     sonde_watch_options options = {.size = sizeof options, .hook = hook};
  *     err = sonde_watch_create(&options, &watch, &diag);
  *
- * or, in one expression, in C:
+ * (in C++: sonde_watch_options options = {}; options.size = sizeof options;) or, in one
+ * expression, in C:
  *
  *     err = sonde_watch_create(SONDE_OPTIONS(sonde_watch, .hook = hook), &watch, &diag);
  *

@@ -24,6 +24,9 @@
  *
  * Layout and defaults are those of PopTorch's ipu_print_tensor, except that separators
  * are used whole here.
+ *
+ * Threads: formatting shares nothing; a printer is one thread's, that of its
+ * observer.
  */
 #ifndef SONDE_PRINT_H
 #define SONDE_PRINT_H

@@ -21,6 +21,8 @@
  * SONDE_SKETCH_ERROR while magnitudes are within the sketch's range. prod is the product
  * in double, in row-major order. Complex numbers are reduced as their absolute values.
  * For an empty tensor prod is NaN like the rest.
+ *
+ * Threads: calls share nothing; any number may run at once.
  */
 #ifndef SONDE_REDUCTION_H
 #define SONDE_REDUCTION_H

@@ -14,6 +14,8 @@
  *
  * The same run and the same findings give the same bytes. All texts of the run are
  * escaped, so tensors may have any name.
+ *
+ * Threads: those of the trial and the rules.
  */
 #ifndef SONDE_REPORT_H
 #define SONDE_REPORT_H

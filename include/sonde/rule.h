@@ -21,6 +21,9 @@
  *
  * All pointers are borrowed for the call, except state and memory, which live as long as
  * the run.
+ *
+ * Threads: the engine calls a rule on one thread, and a rule calls the engine on that
+ * thread only.
  */
 #ifndef SONDE_RULE_H
 #define SONDE_RULE_H
@@ -110,6 +113,7 @@ typedef struct sonde_rule {
     size_t tensor_size; /* of tensor->memory */
 
     sonde_err (*init)(sonde_rule_run *run, sonde_diag *diag); /* may be NULL */
+    /* The index of the need that the tensor answers, or SONDE_RULE_IGNORE. */
     int (*wants)(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id);
     sonde_err (*bind)(sonde_rule_run *run, size_t i, sonde_diag *diag); /* may be NULL */
     /* Passes raw values, sketches and hashes; NULL or 0 for those that were not seen.

@@ -4,6 +4,8 @@
  * A file is an 8-byte little-endian header length, a JSON header, and the data; see
  * https://github.com/huggingface/safetensors#format. Every safetensors reader opens files
  * written here, and the reverse. Reading maps the file and copies nothing.
+ *
+ * Threads: an open file never changes, so any number of threads may read it.
  */
 #ifndef SONDE_SAFETENSORS_H
 #define SONDE_SAFETENSORS_H

@@ -8,6 +8,8 @@
  * where s counts the steps of the mode. Later layers win, field by field: hook, hook's
  * mode, collection, collection's mode. A layer that gives every, start_step or end_step
  * and no save_steps also cancels the save_steps of the layers before it.
+ *
+ * Plain values: any number of threads may read one.
  */
 #ifndef SONDE_SAVE_CONFIG_H
 #define SONDE_SAVE_CONFIG_H

@@ -6,6 +6,8 @@
  *              or s < first
  *
  * Steps count from 0 within a mode, and `every` is anchored at step 0, not at start.
+ *
+ * Plain values: any number of threads may read one.
  */
 #ifndef SONDE_SCHEDULE_H
 #define SONDE_SCHEDULE_H

@@ -15,6 +15,8 @@
  * An unknown exact name or module is an error. A pattern or a collection that matches
  * nothing succeeds with zero matches, which the observer logs as a warning. A leading
  * "model." that no module has is ignored in exact names, globs and modules.
+ *
+ * A selector never changes, so any number of threads may use it.
  */
 #ifndef SONDE_SELECTOR_H
 #define SONDE_SELECTOR_H

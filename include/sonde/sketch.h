@@ -8,6 +8,8 @@
  *
  * Range: 2^-149 ... 2^127 (that of float32, subnormals included). Magnitudes of wider
  * dtypes beyond it fall into the outermost bins.
+ *
+ * Threads: calls share nothing; one thread at a time for a sketch.
  */
 #ifndef SONDE_SKETCH_H
 #define SONDE_SKETCH_H

@@ -28,6 +28,8 @@
  *
  * The reductions below follow IEEE 754: if the tensor has a NaN, its mean is NaN. The
  * fields below describe the finite elements in any case.
+ *
+ * Threads: calls share nothing; any number may run at once.
  */
 #ifndef SONDE_STATS_H
 #define SONDE_STATS_H

@@ -7,6 +7,8 @@
  *     where  a sink
  *
  * Anchors, printing, queues and recording are sinks; a new one needs no change elsewhere.
+ *
+ * Threads: a sink is called on its producer's thread.
  */
 #ifndef SONDE_TAP_H
 #define SONDE_TAP_H

@@ -4,6 +4,8 @@
  * A view says where a tensor's elements lie; it owns nothing and is passed by pointer.
  * Shapes and strides are in elements. Sonde is little-endian on disk and on the machines
  * it runs on.
+ *
+ * Threads: calls share nothing; any number may run at once.
  */
 #ifndef SONDE_TENSOR_H
 #define SONDE_TENSOR_H

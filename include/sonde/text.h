@@ -10,6 +10,8 @@
  * Appending needs no check: the first append that runs out of memory sets failed, and
  * every later one does nothing until the flag is cleared. Setting length to 0 empties
  * the text and keeps its memory.
+ *
+ * One thread at a time for a text.
  */
 #ifndef SONDE_TEXT_H
 #define SONDE_TEXT_H

@@ -31,10 +31,10 @@ static sonde_diag diag;
     do {                                                                                 \
         memset(&diag, 0, sizeof diag);                                                   \
         if ((call) == SONDE_OK) {                                                        \
-            fail_msg("%s: accepted", #call);                                        \
+            fail_msg("%s: accepted", #call);                                             \
         }                                                                                \
         if (diag.found[0] == '\0') {                                                     \
-            fail_msg("%s: refused without a word", #call);                          \
+            fail_msg("%s: refused without a word", #call);                               \
         }                                                                                \
     } while (0)
 

@@ -37,6 +37,31 @@ for program in "$work"/build/foreign*; do
     [ "$("$program")" = SONDE_ENOMEM ] || fail "$program: wrong answer"
 done
 
+# Programs as users write them, by the headers alone, in C and in C++: a loop that is recorded, a
+# loop that is judged, a run that is read while it is written, an export, a rule.
+outside=$here/outside
+for program in loop judge follow export; do
+    # shellcheck disable=SC2046
+    cc -std=c17 -Wall -Wextra -Werror -o "$work/$program" "$outside/$program.c" $(pkg-config --cflags --libs sonde)
+    # shellcheck disable=SC2046
+    ! command -v c++ >/dev/null ||
+        c++ -std=c++17 -Wall -Werror -fsyntax-only -x c++ "$outside/$program.c" $(pkg-config --cflags sonde)
+done
+# shellcheck disable=SC2046
+cc -std=c17 -Wall -Wextra -Werror -shared -fPIC -o "$work/small_gradient.so" "$outside/small_gradient.c" \
+    $(pkg-config --cflags sonde)
+(
+    cd "$work"
+    [ "$(./loop mine)" = "weight 3.000" ] || fail "loop: wrong answer"
+    ./judge >judged
+    grep -q '^ExplodingTensor at step .* of line.weight$' judged || { cat judged; fail "judge: no finding"; }
+    [ "$(./follow mine | wc -l)" = 50 ] || fail "follow: not every step"
+    ./export mine mine.csv
+    [ "$(wc -l <mine.csv)" = 151 ] || fail "export: wrong number of lines"
+    "$work/prefix/bin/sonde" rules mine --plugin ./small_gradient.so --rule SmallGradient --no-save >judged || :
+    grep -q 'SmallGradient: gradient/line.weight' judged || { cat judged; fail "small_gradient: no finding"; }
+)
+
 # Every program that was installed finds its libraries without help.
 unset LD_LIBRARY_PATH
 for program in "$work/prefix/bin"/*; do

@@ -162,7 +162,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *s
                                                        int64_t index, void *scratch,
                                                        sonde_nn_sample *out,
                                                        sonde_diag *diag);
-/* The label only; SONDE_NN_NO_LABEL without labels. or outside of the set. */
+/* The label only; SONDE_NN_NO_LABEL without labels or outside of the set. */
 SONDE_API int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index);
 /* The origin of a sample: its file in a folder, else the source. Borrowed. */
 SONDE_API const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index);

@@ -16,6 +16,8 @@
  *
  * A job with this section trains like any other (sonde train); `sonde demo` also applies
  * samples and fault.
+ *
+ * Threads: those of the job (<sonde/nn/job.h>).
  */
 #ifndef SONDE_NN_DEMO_H
 #define SONDE_NN_DEMO_H

@@ -6,6 +6,8 @@
  * An evaluator uses the model's parameters and changes nothing of the model. Every
  * sample that the loader delivers counts once: a smaller last batch has a plan of its
  * own.
+ *
+ * One thread at a time for an evaluator and its model.
  */
 #ifndef SONDE_NN_EVALUATOR_H
 #define SONDE_NN_EVALUATOR_H

@@ -5,6 +5,8 @@
  * no libcurl. A download goes to <file>.part, is resumed after an interruption (HTTP
  * Range), checked against the digest in the table, and renamed. Complete files are
  * checked and kept.
+ *
+ * Threads: any number of downloads may run at once, of different files.
  */
 #ifndef SONDE_NN_FETCH_H
 #define SONDE_NN_FETCH_H

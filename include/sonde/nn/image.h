@@ -5,6 +5,8 @@
  * green, blue). Other files are converted: palettes are looked up, 1, 2 and 4 bits are
  * widened, 16 bits are scaled to 8, alpha is dropped. CMYK JPEGs are not supported. The
  * first bytes of a file, not its name, decide its kind.
+ *
+ * Threads: calls share nothing; any number may run at once.
  */
 #ifndef SONDE_NN_IMAGE_H
 #define SONDE_NN_IMAGE_H

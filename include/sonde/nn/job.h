@@ -21,6 +21,8 @@
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of
  * the layer before it, or of the layer that `from` names; add and mul read the two
  * layers of `from: [a, b]`. Errors about unknown keys name the line and the nearest key.
+ *
+ * One thread at a time for a job.
  */
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H

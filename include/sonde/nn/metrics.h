@@ -5,6 +5,8 @@
  * batches; accuracy and per-class scores follow from it. The prediction of a row of
  * scores (logits or log-probabilities) is its largest entry, the first of equals. A row
  * with a NaN predicts nothing: it counts as wrong, and is also counted separately.
+ *
+ * One thread at a time for a matrix or a mean.
  */
 #ifndef SONDE_NN_METRICS_H
 #define SONDE_NN_METRICS_H

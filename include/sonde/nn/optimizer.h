@@ -13,6 +13,8 @@
  *   both    m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *           w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
  *           (Kingma and Ba 2015; Loshchilov and Hutter 2019)
+ *
+ * Plain values: any number of threads may read one.
  */
 #ifndef SONDE_NN_OPTIMIZER_H
 #define SONDE_NN_OPTIMIZER_H

@@ -5,6 +5,8 @@
  * Each row is a key of a job's section, a flag of `sonde train` (the name with dashes:
  * --batch-size) and, if the row allows it, an environment variable (SONDE_BATCH_SIZE).
  * Later wins: default, built-in job, job file, sonde_nn_job_set, environment.
+ *
+ * The table is constant: any number of threads may read it.
  */
 #ifndef SONDE_NN_OPTION_H
 #define SONDE_NN_OPTION_H

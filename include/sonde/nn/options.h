@@ -14,6 +14,8 @@
  * options: SONDE_DEVICE_ITERATIONS, SONDE_GRADIENT_ACCUMULATION, SONDE_BATCH_SIZE,
  * SONDE_THREADS, SONDE_RANDOM_SEED and SONDE_OUTPUT_MODE ("final", "all", "sum", "mean",
  * "everyn").
+ *
+ * Plain values: any number of threads may read one.
  */
 #ifndef SONDE_NN_OPTIONS_H
 #define SONDE_NN_OPTIONS_H

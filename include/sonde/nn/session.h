@@ -10,6 +10,8 @@
  *
  * One call of a training session is D steps; a step is one weight update and takes G
  * micro-batches. One call of an inference session is D steps of one micro-batch each.
+ *
+ * One thread at a time for a session and its model.
  */
 #ifndef SONDE_NN_SESSION_H
 #define SONDE_NN_SESSION_H

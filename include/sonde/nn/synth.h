@@ -6,6 +6,8 @@
  * to sample. Similar classes overlap on purpose (a shirt is nearly a coat): a network
  * learns them, but not to 100 %. Sample i of a split depends only on (seed, split, i) and
  * the platform's math library.
+ *
+ * Threads: calls share nothing; two may not write one folder at once.
  */
 #ifndef SONDE_NN_SYNTH_H
 #define SONDE_NN_SYNTH_H
