@@ -18,6 +18,14 @@ bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out)
     return true;
 }
 
+PyObject *sonde__python_attribute(PyObject *object, PyObject **name, const char *text)
+{
+    if (*name == NULL) {
+        *name = PyUnicode_InternFromString(text);
+    }
+    return *name != NULL ? PyObject_GetAttr(object, *name) : NULL;
+}
+
 /* --- conversions -------------------------------------------------------------------- */
 
 PyObject *sonde__python_vitals(const sonde_vitals *v)

@@ -22,6 +22,7 @@ typedef struct sonde__s3_bucket {
     char *url;           /* s3://bucket/prefix, as given but for slashes at its end */
     char *name, *prefix; /* prefix: "" or without slashes at its ends */
     char *scheme, *host; /* of the endpoint; host with its port */
+    char *root;          /* path of the endpoint: "", or "/path" */
     bool own_endpoint;   /* not AWS's */
     bool path_style;     /* host/bucket/key, else bucket.host/key */
     double stall;        /* seconds without a byte after which a request is repeated */
@@ -30,6 +31,8 @@ typedef struct sonde__s3_bucket {
     char region[64];
     double skew; /* seconds by which the store's clock is ahead */
     sonde__s3_keys keys;
+    char renewal_fault[512]; /* why there are no new credentials; "": there are */
+    pthread_mutex_t renewal; /* held by the thread that finds new credentials */
 } sonde__s3_bucket;
 
 /* Finds region, endpoint and credentials. url: s3://bucket/prefix. */
@@ -58,11 +61,5 @@ sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
 /* "s3://bucket/prefix/name" to where. Returns where. */
 const char *sonde__s3_where(const sonde__s3_bucket *bucket, const char *name, char *where,
                             size_t size);
-/* Copies the text between the next <tag> and </tag> to value, with entities decoded, and
- * moves *place (in a NUL-terminated text) past them. False: there is none. */
-bool sonde__s3_xml(const char **place, const char *tag, char *value, size_t size);
-/* The first one of a body, which may be empty. */
-bool sonde__s3_xml_first(const sonde_text *body, const char *tag, char *value,
-                         size_t size);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/xml.h"
 
 #include <errno.h>
 #include <fcntl.h>
