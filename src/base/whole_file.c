@@ -88,11 +88,10 @@ sonde_err sonde__check_home(const char *path, sonde_diag *diag)
         const char *home = getenv("HOME");
         char expected[256];
 
-        if (home == NULL || home[0] != '/') {
-            home = "/home/NAME";
-        }
         (void)snprintf(expected, sizeof expected,
-                       "%.80s%.60s, or ./%.60s for a folder of that name", home, path + 1, path);
+                       "%.80s%.60s, or ./%.60s for a folder of that name",
+                       home != NULL && home[0] == '/' ? home : "your home folder and ",
+                       path + 1, path);
         return sonde__fail(diag, SONDE_EINVAL, path, expected, "'~' is not expanded");
     }
     return SONDE_OK;

@@ -53,8 +53,8 @@ run 0 "$sonde" verify "$runs/smdebug" --json
 grep -q '"unchecked": true' "$out" || fail "verify --json: $(cat "$out")"
 
 # --- a path that only a shell expands ----------------------------------------------------
-HOME=/home/me run 2 "$sonde" ls "~/run"
-stderr_is "sonde: error: ~/run: '~' is not expanded (expected /home/me/run, or ./~/run for a folder of that name)"
+HOME=$work run 2 "$sonde" ls "~/run"
+stderr_is "sonde: error: ~/run: '~' is not expanded (expected $work/run, or ./~/run for a folder of that name)"
 run 2 "$sonde" rules --trial-dir "~/run" --rule-name NonFinite
 grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "--trial-dir ~/run: $(cat "$err")"
 echo '{"LocalPath": "~/run"}' >home.json
