@@ -24,6 +24,8 @@ run 0 "$sonde" ls evil
 grep -qF 'fc1\x1b]0;owned\x07\x9b31m.weight' "$out" || fail "not escaped: $(cat "$out")"
 "$sonde" ls "$(printf 'no\033[31mrun')" 2>"$err" && fail "no run"
 grep -qF 'no\x1b[31mrun' "$err" || fail "a path is not escaped: $(cat "$err")"
+"$sonde" ls "$(printf 'no\nrun')" 2>"$err" && fail "no run"
+grep -qF 'sonde: error: no\x0arun: ' "$err" || fail "a newline is not escaped: $(cat "$err")"
 run 0 "$sonde" ls evil --json
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$out" || fail "JSON"
 

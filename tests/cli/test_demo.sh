@@ -50,6 +50,31 @@ done
 [ -s sonde-demo/learning_rate_too_small-2.html ] || fail "no report: $(ls sonde-demo)"
 [ -s sonde-demo/similar_across_runs-2.png ] || fail "no picture: $(ls sonde-demo)"
 
+# the seed's types of hooks: the rules see what the hook recorded
+for type in weights-bias-gradients module-input-output saveall; do
+    run 0 "$sonde" demo vanishing_grad --hook-type $type --record hook-$type
+    grep -q '^  VanishingGradient  Gradient___conv1.weight$' "$out" || fail "$type: $(cat "$out")"
+    "$sonde" ls hook-$type --names >$type
+done
+! grep -qE '^input|_output_0$' <(grep -v '^loss_' weights-bias-gradients) || fail "$(cat weights-bias-gradients)"
+grep -qx 'relu1_output_0' module-input-output && grep -qx 'input' module-input-output || fail "$(cat module-input-output)"
+! grep -q '^Gradient___relu' module-input-output || fail "$(cat module-input-output)"
+grep -q '^Gradient___relu' saveall || fail "$(cat saveall)"
+run 1 "$sonde" rules hook-weights-bias-gradients --rule VanishingGradient --no-save
+run 3 "$sonde" demo duplicate_batch --hook-type weights-bias-gradients
+grep -qx "DuplicateBatch did not judge (the run has no inputs): '--hook-type weights-bias-gradients' does not record what it needs." "$out" ||
+    fail "$(cat "$out")"
+# raw values now and then among vital signs of every step
+run 0 "$sonde" demo duplicate_batch --hook-type saveall
+run 0 "$sonde" demo nan_in_data --hook-type weights-bias-gradients
+grep -qx "'--hook-type weights-bias-gradients' does not record input: the findings are of others." "$out" || fail "$(cat "$out")"
+run 3 "$sonde" demo learning_rate_too_small --hook-type module-input-output
+grep -q "^WeightUpdateRatio judged [0-9]* tensors at [0-9]* steps; '--hook-type module-input-output' records too little of them.$" "$out" ||
+    fail "$(cat "$out")"
+run 0 "$sonde" demo healthy --hook-type weights-bias-gradients --quiet --record hook-healthy
+run 2 "$sonde" demo healthy --hook-type all
+stderr_is "sonde: error: --hook-type: 'all' (expected weights-bias-gradients, module-input-output or saveall)"
+
 # what cannot be
 run 2 "$sonde" demo
 stderr_is "sonde: error: demo: no name (expected one that 'sonde demo list' lists)"

@@ -101,7 +101,7 @@ assert json.load(open("finding.json"))["rule"] == "NonFinite"
 END
 ls job-run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint"
 grep -q '\[actions\] \[info\] stop requested: ' "$err" || fail "actions say nothing: $(cat "$err")"
-train 0 job.yaml --out job --rules none --quiet --learning-rate 1e6
+train 0 job.yaml --out job-quiet --rules none --quiet --learning-rate 1e6
 [ ! -s "$err" ] || fail "--rules does not win over the job: $(cat "$err")"
 
 # requests from outside
