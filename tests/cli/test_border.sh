@@ -94,8 +94,13 @@ run 0 "$sonde" verify "$runs/smdebug" --json
 grep -q '"unchecked": true' "$out" || fail "verify --json: $(cat "$out")"
 
 # --- a path that only a shell expands ----------------------------------------------------
-run 2 "$sonde" ls "~/run"
-grep -q "'~' is not expanded" "$err" || fail "ls ~/run: $(cat "$err")"
+HOME=$work run 2 "$sonde" ls "~/run"
+stderr_is "sonde: error: ~/run: '~' is not expanded (expected $work/run, or ./~/run for a folder of that name)"
+run 2 "$sonde" rules --trial-dir "~/run" --rule-name NonFinite
+grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "--trial-dir ~/run: $(cat "$err")"
+echo '{"LocalPath": "~/run"}' >home.json
+run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --hook-config home.json
+grep -q "'~' is not expanded" "$err" || fail "LocalPath ~/run: $(cat "$err")"
 run 2 "$sonde" export "$runs/v1" "~/out.csv" --to csv
 run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --record "~/run"
 grep -q "'~' is not expanded" "$err" || fail "--record ~/run: $(cat "$err")"

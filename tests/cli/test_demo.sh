@@ -14,6 +14,25 @@ run 0 "$sonde" demo --rule_type exploding_tensor --output-uri ./demo_eg/
 run 1 "$sonde" rules --trial-dir ./demo_eg/ --rule-name ExplodingTensor
 grep -q ': ExplodingTensor: ' "$out" || fail "$(cat "$out")"
 
+# a window that begins after the fault shows it too
+late() { # RUN RULE
+    local first last
+    run 1 "$sonde" rules "$1" --rule "$2" --json --no-save
+    first=$(grep -oE '"step":[0-9]+' "$out" | grep -oE '[0-9]+' | sort -n | tail -1)
+    last=$(grep -oE '"last_step":[0-9]+' "$out" | grep -oE '[0-9]+' | sort -n | tail -1)
+    [ "$last" -gt $((first + 20)) ] || fail "$2 ends soon: $first $last"
+    run 1 "$sonde" rules "$1" --rule "$2" --json --no-save --start-step $((first + 10)) --end-step "$last"
+    python3 - "$out" $((first + 10)) "$last" <<'END' || fail "$2 in a window: $(cat "$out")"
+import json, sys
+begin, end = int(sys.argv[2]), int(sys.argv[3])
+found = [json.loads(line) for line in open(sys.argv[1])]
+assert found and all(begin <= f["step"] <= f["last_step"] < end for f in found)
+END
+}
+late demo_vg VanishingGradient
+late demo_eg NonFinite
+late demo_eg ExplodingTensor
+
 # what it says at the end can be pasted; without a folder it takes one that is free
 for demo in similar_across_runs learning_rate_too_small; do
     for arguments in "" "--record a'b" ""; do

@@ -59,8 +59,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                seen->at.replica != memory->replica && seen->hash == memory->hash &&
                sonde_rule_found(run, sonde__builtin_index(run, tensor),
                                 SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-        sonde_rule_say(run, NULL, "Replicas %d and %d have the same batch.",
-                       memory->replica, seen->at.replica);
+        sonde__builtin_say_replicas(run, memory->replica, seen->at.replica,
+                                    "the same batch");
     }
 }
 
