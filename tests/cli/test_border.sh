@@ -98,9 +98,6 @@ HOME=$work run 2 "$sonde" ls "~/run"
 stderr_is "sonde: error: ~/run: '~' is not expanded (expected $work/run, or ./~/run for a folder of that name)"
 run 2 "$sonde" rules --trial-dir "~/run" --rule-name NonFinite
 grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "--trial-dir ~/run: $(cat "$err")"
-echo '{"LocalPath": "~/run"}' >home.json
-run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --hook-config home.json
-grep -q "'~' is not expanded" "$err" || fail "LocalPath ~/run: $(cat "$err")"
 run 2 "$sonde" export "$runs/v1" "~/out.csv" --to csv
 run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --record "~/run"
 grep -q "'~' is not expanded" "$err" || fail "--record ~/run: $(cat "$err")"
@@ -124,5 +121,10 @@ run 0 "$sonde" ls unended
 grep -q '^status    no end was written; last change 3 d 2 h ago$' "$out" || fail "$(cat "$out")"
 run 0 "$sonde" verify unended
 tail -1 "$out" | grep -q '^no end was written; last change 3 d 2 h ago$' || fail "$(cat "$out")"
+run 1 "$sonde" rules --follow unended --rule StalledTraining
+grep -q 'StalledTraining: The run has had no new step for 2664[0-9][0-9] s' "$out" || fail "$(cat "$out")"
+grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"
+run 2 "$sonde" rules --follow --stall 1 unended --rule NonFinite
+grep -q 'no new step for 1 s' "$err" || fail "$(cat "$err")"
 run 1 "$sonde" tail --follow unended
 grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"
