@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/upload.h"
 
 #include <sonde/log.h>
 
@@ -693,7 +694,7 @@ sonde_err sonde__s3_copy_send(void *handle, const char *name, sonde_diag *diag)
 
     (void)pthread_mutex_lock(&copy->guard);
     err = sonde__s3_put_file(copy->bucket, &copy->line, name,
-                             sonde__s3_copy_path(copy, "run", name, path), diag);
+                             sonde__s3_copy_path(copy, "run", name, path), NULL, diag);
     (void)pthread_mutex_unlock(&copy->guard);
     return err;
 }
