@@ -58,7 +58,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_refresh(sonde_trial *trial, bool *
 typedef enum sonde_run_status {
     SONDE_RUN_RUNNING = 0,
     SONDE_RUN_ENDED = 1,
-    SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it */
+    SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it; of smdebug, which
+                             leaves no sign of its writer: no end was written, and no step
+                             for half an hour or 20 times the usual pause */
 } sonde_run_status;
 
 typedef struct sonde_run_info {
@@ -192,6 +194,9 @@ SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
+/* Whether a value that sonde_trial_value returned just now is borrowed until the trial
+ * closes: its bytes are mapped, neither compressed nor smdebug's. */
+SONDE_API bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value);
 /* Vital signs as saved, or else computed from the raw value, which gives the same
  * bits. Micro-batch or replica -1: of all of them, merged in order. Errors:
  * sonde_trial_value. */
@@ -295,6 +300,7 @@ typedef struct sonde_verify_report {
     uint64_t lost;           /* as the writer counted them */
     uint64_t superseded;     /* of those checked, by a resumed writer */
     bool ended, crashed, resumed;
+    int64_t last_time; /* of the last step: ns since 1970, UTC; 0: not known */
     bool unchecked; /* the format has no checksums of values: only places and lengths are
                        checked, and that each value can be decoded */
 } sonde_verify_report;
