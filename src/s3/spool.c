@@ -216,21 +216,40 @@ static sonde_err drop_other(sonde__s3_spool *spool, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* Whether a worker that does not resume may join the run at the address. */
+static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
+{
+    const char *url = spool->bucket->url;
+    char name[64];
+    bool ended = false, written = false;
+    sonde_err err = sonde__store_exists(url, "end.json", &ended, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (spool->writer.world <= 1 || ended) {
+        return fail_taken(spool, diag);
+    }
+    (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
+    err = sonde__store_exists(url, name, &written, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return written ? sonde__fail(diag, SONDE_EEXIST, url, "a resumed run",
+                                 "worker %d has written this run", spool->writer.rank)
+                   : SONDE_OK;
+}
+
 /* A run is at the address: it is resumed, joined, or an error. */
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
-    bool ended = false;
 
     if (!writer->resumes) {
-        const sonde_err err =
-            sonde__store_exists(spool->bucket->url, "end.json", &ended, diag);
+        const sonde_err err = check_free(spool, diag);
 
         if (err != SONDE_OK) {
             return err;
-        }
-        if (writer->world <= 1 || ended) {
-            return fail_taken(spool, diag);
         }
     }
     if (sonde__s3_spool_has(spool, "run.json") && !same_id(spool, run)) {

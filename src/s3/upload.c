@@ -378,11 +378,15 @@ void sonde__s3_abort_others(sonde__s3_bucket *bucket, sonde__s3_line *line,
         answer.body.length > 0) {
         row = strstr(answer.body.data, "<Upload>");
     }
-    while (row != NULL && sonde__s3_xml(&row, "Key", name, sizeof name) &&
-           sonde__s3_xml(&row, "UploadId", id, sizeof id)) {
-        sonde__s3_unescape(name);
-        if (strcmp(id, own) != 0 && strlen(name) > skip) {
-            abort_upload(bucket, line, name + skip, id);
+    for (; row != NULL; row = strstr(row + 1, "<Upload>")) { /* its parts in any order */
+        const char *key = row, *number = row;
+
+        if (sonde__s3_xml(&key, "Key", name, sizeof name) &&
+            sonde__s3_xml(&number, "UploadId", id, sizeof id)) {
+            sonde__s3_unescape(name);
+            if (strcmp(id, own) != 0 && strlen(name) > skip) {
+                abort_upload(bucket, line, name + skip, id);
+            }
         }
     }
     sonde_text_fini(&answer.body);

@@ -3,7 +3,8 @@
 
     server.py PORT_FILE    listens on a free port of 127.0.0.1, which it writes to PORT_FILE
 
-Buckets: "bucket", and "elsewhere", which is in region eu-west-1; the store is in us-east-1.
+Buckets: "bucket", and "elsewhere" and "my.moved", which are in region eu-west-1 (the last
+answers with a redirection); the store is in us-east-1.
 Addresses are path style. The page of a list has 3 keys, so that every list has several.
 Key AKIATEST, secret "secret/of+test"; with session token "old" the token has expired.
 Temporary keys come from services.py.
@@ -31,7 +32,7 @@ from xml.sax.saxutils import escape
 import services
 
 KEY, SECRET = "AKIATEST", "secret/of+test"
-REGIONS = {"bucket": "us-east-1", "elsewhere": "eu-west-1"}
+REGIONS = {"bucket": "us-east-1", "elsewhere": "eu-west-1", "my.moved": "eu-west-1"}
 PAGE = 3
 
 lock = threading.Lock()
@@ -101,6 +102,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         if key != KEY and token != services.temporary[key][1]:
             return (403, "InvalidToken", "the token is another's")
         bucket = path.split("/")[1]
+        if bucket == "my.moved" and region != REGIONS[bucket]:
+            return (301, "PermanentRedirect", "use the endpoint", "", {"x-amz-bucket-region": REGIONS[bucket]})
         if region != REGIONS.get(bucket, region):
             return (400, "AuthorizationHeaderMalformed", "the region is wrong",
                     f"<Region>{REGIONS[bucket]}</Region>")
@@ -230,7 +233,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     def list_uploads(self, query):
         with lock:
-            rows = "".join(f"<Upload><Key>{encode(upload_keys[u])}</Key><UploadId>{escape(u)}</UploadId></Upload>"
+            rows = "".join(f"<Upload><UploadId>{escape(u)}</UploadId><Key>{encode(upload_keys[u])}</Key></Upload>"
                            for u in uploads if upload_keys[u].startswith(query["prefix"]))
         self.answer(200, f"<ListMultipartUploadsResult>{rows}</ListMultipartUploadsResult>".encode())
 
