@@ -181,6 +181,7 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                               SONDE__FILE_SKETCH);
     sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
                               SONDE__FILE_STEPS);
+    sonde__record_file_list_init(&writer->files, writer->backend, writer->folder);
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
     if (writer->scratch.start == NULL ||
@@ -416,9 +417,9 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
     destroy(recorder);
     if (spool != NULL) {
         const sonde_err sent =
-            sonde__store_spool_finish(spool, err == SONDE_OK ? diag : NULL);
+            sonde__store_spool_finish(spool, err != SONDE_OK ? NULL : diag);
 
-        err = err == SONDE_OK ? sent : err;
+        err = err != SONDE_OK ? err : sent;
         sonde__store_spool_close(spool);
     }
     return err;
