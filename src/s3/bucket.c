@@ -597,6 +597,7 @@ sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
             return sonde__fail_nomem(diag, bucket->url);
         }
         if ((answer->status >= 200 && answer->status < 300) || answer->status == 304) {
+            (void)atomic_fetch_add_explicit(&bucket->answered, 1, memory_order_relaxed);
             return SONDE_OK;
         }
         if (is_stopped(bucket)) {

@@ -589,11 +589,10 @@ static bool wait_for_sender(sonde__s3_spool *spool)
 {
     const double patience = setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);
     double since = sonde__now();
-    uint64_t sent = 0;
+    unsigned answered = atomic_load(&spool->bucket->answered);
     bool done = false;
 
     (void)pthread_mutex_lock(&spool->lock);
-    sent = spool->sent;
     while (!(done = spool->done) && sonde__now() - since < patience) {
         struct timespec until = {0};
 
@@ -602,8 +601,8 @@ static bool wait_for_sender(sonde__s3_spool *spool)
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&spool->moved, &spool->lock, &until);
-        if (spool->sent != sent) {
-            sent = spool->sent;
+        if (atomic_load(&spool->bucket->answered) != answered) { /* parts count too */
+            answered = atomic_load(&spool->bucket->answered);
             since = sonde__now();
         }
     }

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 run=s3://bucket/runs/a
 
-train "$run" --out out --save-every 5
+train "$run" --out out-1 --save-every 5
 fresh() {
     rm -rf .cache/s3
 }
@@ -19,7 +19,7 @@ done
 fault 500 'PUT%20runs/b/w0000/seg' 2
 fault reset 'PUT%20runs/b/w0000/st' 2
 fault 503 'PUT%20runs/b/run' 1
-train s3://bucket/runs/b --out out --save-every 5
+train s3://bucket/runs/b --out out-2 --save-every 5
 [ ! -s "$err" ] || fail "writing: $(cat "$err")"
 run 0 "$sonde" verify s3://bucket/runs/b
 
@@ -69,13 +69,13 @@ bad 'S3: not the address of a run in S3 (expected s3://bucket/prefix)' A=b $'s3:
 
 # --- names with blanks, letters of other alphabets, percent signs; the bucket itself
 odd='s3://bucket/a b/é%20+&?#x'
-train "$odd" --out out
+train "$odd" --out out-3
 run 0 "$sonde" verify "$odd///"
 run 0 "$sonde" ls 's3://bucket/a b' --names
 [ "$(cat "$out")" = 'é%20+&?#x' ] || fail "$(cat "$out")"
-train 's3://bucket/x//y' --out out
+train 's3://bucket/x//y' --out out-4
 run 0 "$sonde" verify 's3://bucket/x//y'
-train s3://elsewhere --out out
+train s3://elsewhere --out out-5
 run 0 "$sonde" verify s3://elsewhere/
 
 # --- the wrong region, and a clock an hour slow
@@ -89,7 +89,7 @@ for key in urllib.request.urlopen(base + "keys").read().decode().split():
         urllib.request.urlopen(urllib.request.Request(base + "object?bucket=elsewhere&key=" + key, data, method="PUT"))
 END
 run 0 "$sonde" verify s3://elsewhere/runs/a
-train s3://my.moved/runs/a --out out
+train s3://my.moved/runs/a --out out-6
 [ ! -s "$err" ] || fail "a bucket that is redirected: $(cat "$err")"
 run 0 "$sonde" verify s3://my.moved/runs/a
 store PUT 'clock?seconds=3600'

@@ -58,7 +58,7 @@ run 0 "$sonde" ls $run
 store PUT 'uploads?key=runs/b/w0000/seg-00000099.safetensors'
 store PUT 'uploads?key=runs/other'
 fault outage 'partNumber=3' 1
-SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=1 train s3://bucket/runs/b --out out3 --hook-config whole.yaml
+SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=2 train s3://bucket/runs/b --out out3 --hook-config whole.yaml
 grep -q 'are not sent' "$err" || fail "$(cat "$err")"
 fault outage 'partNumber=3' 0
 store GET log >log
@@ -74,7 +74,7 @@ store GET uploads >uploads
 values s3://bucket/runs/b >/dev/null
 # One that the store has given up begins again.
 fault outage 'partNumber=3' 1
-SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=1 train s3://bucket/runs/c --out out3 --hook-config whole.yaml
+SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=2 train s3://bucket/runs/c --out out3 --hook-config whole.yaml
 fault outage 'partNumber=3' 0
 store DELETE uploads
 SONDE_S3_PART_BYTES=5000000 run 0 "$sonde" send s3://bucket/runs/c

@@ -9,7 +9,6 @@
 #include <sonde/recorder.h>
 #include <sonde/trial.h>
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,26 +157,16 @@ static void read_all(const char *run, int64_t steps)
     assert_int_equal(report.lost, 0);
 }
 
-static void *live(void *user)
-{
-    worker *one = user;
-
-    open_worker(one);
-    return NULL;
-}
-
-/* All begin at once. */
+/* All begin. */
 static void begin(worker *workers, const char *run)
 {
-    pthread_t threads[WORLD];
-
     for (int i = 0; i < WORLD; i++) {
         workers[i] = (worker){.run = run, .rank = i};
-        assert_int_equal(pthread_create(&threads[i], NULL, live, &workers[i]), 0);
-    }
-    for (int i = 0; i < WORLD; i++) {
-        (void)pthread_join(threads[i], NULL);
-        assert_int_equal(workers[i].err, SONDE_OK);
+        open_worker(&workers[i]);
+        if (workers[i].err != SONDE_OK) {
+            fail_msg("worker %d: %s: %s", i, workers[i].diag.where,
+                     workers[i].diag.found);
+        }
     }
 }
 
