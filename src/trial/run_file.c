@@ -405,11 +405,13 @@ static void check_end(sonde_trial *trial, sonde__trial_worker *worker,
                       "missing, though worker 0 has ended");
 }
 
-/* Whether the process that state.json names is gone: if the lock is held, another one
- * recovers the run. */
-static bool is_left(const sonde_trial *trial, const json_t *state)
+/* The process that state.json names is gone, but a process holds the lock: it recovers
+ * the run, or is a writer in another namespace. */
+static bool is_left(const sonde_trial *trial, const sonde__trial_worker *worker,
+                    const json_t *state)
 {
-    return is_here(trial, state) && !has_process(take_integer(state, "pid", 0));
+    return is_here(trial, state) && !has_process(take_integer(state, "pid", 0)) &&
+           look_at_lock(worker) == LOCK_HELD;
 }
 
 static void take_state(sonde_trial *trial, sonde__trial_worker *worker,
@@ -448,7 +450,7 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     worker->no_state = found && state == NULL;
     if (state != NULL) {
         take_state(trial, worker, state);
-        if ((worker->said_ended || worker->crashed || is_left(trial, state)) &&
+        if ((worker->said_ended || worker->crashed || is_left(trial, worker, state)) &&
             recover_ring(trial, worker, is_here(trial, state))) {
             json_decref(state);
             err = sonde__trial_load_object(trial, where, &found, &state, diag);
