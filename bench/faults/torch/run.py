@@ -19,7 +19,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-HEALTHY, PLANTED = 10, 1
+HEALTHY, HEALTHY_HELD_OUT, PLANTED = 10, 12, 1
 
 
 def wilson(k, n):
@@ -35,12 +35,11 @@ def runs(held, only):
     import families
     import plants
     result = []
-    for name, family in families.FAMILIES.items():
-        if families.held_out(name) != held:
-            continue
-        result += [f"{name}/healthy/{seed}" for seed in range(1, HEALTHY + 1)]
+    for name, family in (families.HELD_OUT if held else families.FAMILIES).items():
+        result += [f"{name}/healthy/{seed}" for seed in range(
+            1, (HEALTHY_HELD_OUT if held else HEALTHY) + 1)]
         for kind, plant in plants.KINDS.items():
-            if plant.fits(family):
+            if plant.fits(family) if family.kinds is None else kind in family.kinds:
                 result += [f"{name}/{kind}/{seed}" for seed in range(101, 101 + PLANTED)]
     return [r for r in result if fnmatch.fnmatch(r, only)]
 
@@ -71,7 +70,8 @@ def record_run(cache, run):
         return
     os.makedirs(cache, exist_ok=True)
     # a planted run is its healthy twin, of usual rate and length, with a fault
-    program = families.FAMILIES[name](seed, variant=kind == "healthy")
+    family = {**families.FAMILIES, **families.HELD_OUT}[name]
+    program = family(seed, variant=kind == "healthy")
     plant = (loop.Plant if kind == "healthy" else plants.KINDS[kind])(program)
     recorder = tracing.Recorder(path)
     losses = loop.train(program, plant, recorder)
@@ -80,7 +80,7 @@ def record_run(cache, run):
         class Nobody:
             def declare(self, *a, **k): pass
             see = begin = end = declare
-        twin = loop.train(families.FAMILIES[name](seed, variant=False), loop.Plant(None), Nobody())
+        twin = loop.train(family(seed, variant=False), loop.Plant(None), Nobody())
     recorder.close(run=run, kind=kind, family=name, rules=list(plant.rules),
                    where=list(plant.where), first=plant.first,
                    visible=visible(plant, losses, twin), losses=losses)
