@@ -26,6 +26,7 @@ static const struct {
     {"EvalNondeterminism", CAUSE},
     {"FrozenParameter", CAUSE},
     {"InputRange", CAUSE},
+    {"LossBroadcast", CAUSE},
     {"LossSign", CAUSE},
     {"MissingZeroGrad", CAUSE},
     {"NLPSequenceRatio", CAUSE},

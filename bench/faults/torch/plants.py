@@ -85,7 +85,7 @@ class Later(Plant):
                     group["lr"] *= 300
 
 
-@plant("eps-10", ("WeightUpdateRatio", "LossNotDecreasing"), always=False)
+@plant("eps-10", ("WeightUpdateRatio", "LossNotDecreasing", "OptimizerState"), always=False)
 class Epsilon(Plant):
     fits = classmethod(lambda cls, f: f.optimizer in ("adam", "adamw") and own_rate(f))
 
@@ -284,7 +284,9 @@ class InfActivation(Plant):
 class NanGradient(Plant):
     def ready(self):
         self.name, self.module = middle(self.program)
-        self.where = (f"gradient/{self.name}.weight",)
+        # after clipping by the norm of all, all are NaN
+        self.where = (f"gradient/{self.name}.weight" if not self.program.used_gradients else
+                      "gradient/*",)
         self.step = 0
         self.module.weight.register_hook(
             lambda g: torch.where(torch.arange(g.numel()).view(g.shape) == 0, float("nan"), g)
@@ -389,7 +391,7 @@ class OneClass(Plant):
         return {**batch, "labels": torch.zeros_like(batch["labels"])}
 
 
-@plant("broadcast", ("LossNotDecreasing", "LabelNoise", "SoftmaxMisuse"))
+@plant("broadcast", ("LossBroadcast", "LossNotDecreasing", "LabelNoise"))
 class Broadcast(Plant):
     fits = classmethod(lambda cls, f: f.__name__ in ("Regression", "Prices", "LinearRegression",
                                                      "Curve", "Forecast", "Averaged"))
