@@ -88,6 +88,21 @@ sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
     return SONDE_OK;
 }
 
+/* Fails if there are too many statistics, or this one already. */
+static sonde_err check_new(const cli_stats *stats, const char *name, sonde_diag *diag)
+{
+    if (stats->count == CLI_STATS_MOST) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
+    }
+    for (size_t i = 0; i < stats->count; i++) {
+        if (strcmp(stats->item[i].name, name) == 0) {
+            return sonde_diag_set(diag, SONDE_EINVAL, "--stat", "each once",
+                                  "'%s' appears twice", name);
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
                           sonde_diag *diag)
 {
@@ -102,17 +117,12 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
 
         (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), item);
         err = sonde_reduction_parse(name, &reduction, diag);
-        if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
-            err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
-        }
-        for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
-            if (strcmp(stats->item[i].name, reduction.name) == 0) {
-                err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "each once",
-                                     "'%s' appears twice", name);
-            }
-        }
         if (err != SONDE_OK) {
             (void)snprintf(diag->where, sizeof diag->where, "--stat");
+            return err;
+        }
+        err = check_new(stats, reduction.name, diag);
+        if (err != SONDE_OK) {
             return err;
         }
         stats->item[stats->count++] = reduction;
@@ -543,6 +553,19 @@ const char *cli_duration_text(double seconds, char *buf, size_t size)
     } else {
         (void)snprintf(buf, size, "%" PRId64 " d %" PRId64 " h", rounded / 86400,
                        rounded % 86400 / 3600);
+    }
+    return buf;
+}
+
+const char *cli_no_end_text(int64_t last_time, char *buf, size_t size)
+{
+    char age[64];
+
+    if (last_time == 0) {
+        (void)snprintf(buf, size, "no end was written");
+    } else {
+        (void)snprintf(buf, size, "no end was written; last change %s ago",
+                       cli_duration_text(cli_age(last_time), age, sizeof age));
     }
     return buf;
 }

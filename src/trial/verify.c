@@ -67,7 +67,7 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
     const sonde__trial_items *items = &worker->items[SONDE__RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
-    size_t at = 0;
+    size_t index = 0;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
@@ -81,7 +81,7 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
     for (uint32_t i = first; i < end; i++) {
         const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
 
-        if (!find_entry(trial, file, item, &at)) {
+        if (!find_entry(trial, file, item, &index)) {
             sonde__trial_damage(
                 &trial->damage, where, "its header lacks '%s' of step %lld at %llu",
                 sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
@@ -197,6 +197,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
 {
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
+    sonde_run_info info;
     sonde_err err = sonde__trial_open_all(path, report_line, user, &trial, diag);
 
     if (err != SONDE_OK) {
@@ -229,6 +230,8 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
     sum.unchecked = trial->format != NULL;
+    sonde_trial_describe(trial, &info);
+    sum.last_time = info.last_time;
     *report = sum;
 error:
     sonde_trial_close(trial);
