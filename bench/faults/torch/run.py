@@ -138,7 +138,7 @@ def tally(results, markdown, verbose):
     faults = [r for r in results if r["kind"] != "healthy" and r["visible"]]
     healthy = [r for r in results if r["kind"] == "healthy"]
     kinds = collections.defaultdict(lambda: [0, 0, 0, 0])
-    precision = collections.defaultdict(lambda: [0, 0, 0])
+    precision = collections.defaultdict(lambda: [0, 0, 0, 0])
     missed = []
     for r in faults:
         row = kinds[r["kind"]]
@@ -147,8 +147,10 @@ def tally(results, markdown, verbose):
         row[1] += any(f["severity"] != "note" for f in right)
         row[2] += bool(right)
         row[3] += any(is_right(r, f) for f in right)
-        for rule in {f["rule"] for f in r["findings"] if f["severity"] != "note"}:
-            precision[rule][0 if rule in r["rules"] else 1] += 1
+        loud = [f for f in r["findings"] if f["severity"] != "note"]
+        for rule in {f["rule"] for f in loud}:
+            known = all(f["follows"] for f in loud if f["rule"] == rule)
+            precision[rule][0 if rule in r["rules"] else 3 if known else 1] += 1
         if not right or not any(is_right(r, f) for f in right):
             missed.append((r["run"], "localised" if right else "found", sorted(
                 {f"{f['rule']}@{f['mode_step']}:{f['tensor']}({f['severity'][0]})"
@@ -166,9 +168,12 @@ def tally(results, markdown, verbose):
     print("| fault | found | by a warning or an error | right tensor |\n|---|---|---|---|")
     for kind, (n, warned, found, right) in sorted(kinds.items()):
         print(f"| {kind} | {found} of {n} | {warned} | {right} |")
-    print("\n| rule | right | for another fault | in healthy runs | precision |\n|---|---|---|---|---|")
-    for rule, (right, other, false) in sorted(precision.items()):
-        print(f"| {rule} | {right} | {other} | {false} | {100 * right / max(right + other + false, 1):.0f} % |")
+    # a finding that names another one as its cause accuses nothing itself
+    print("\n| rule | right | follows another finding | for another fault | in healthy runs | "
+          "precision |\n|---|---|---|---|---|---|")
+    for rule, (right, other, false, known) in sorted(precision.items()):
+        share = 100 * right / max(right + other + false, 1)
+        print(f"| {rule} | {right} | {known} | {other} | {false} | {share:.0f} % |")
     if verbose:
         print()
         for run, what, found, where in missed:

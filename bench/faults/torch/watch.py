@@ -26,7 +26,7 @@ class Finding(ctypes.Structure):
     _fields_ = [("id", U64), ("rule", STR), ("severity", INT), ("tensor", STR), ("mode", INT),
                 ("step", I64), ("mode_step", I64), ("last_step", I64), ("steps", U64),
                 ("statistic", STR), ("value", REAL), ("threshold", REAL), ("message", STR),
-                ("advice", STR)]
+                ("advice", STR), ("because_of", U64)]
 
 
 class Diag(ctypes.Structure):
@@ -60,7 +60,8 @@ class Sonde:
         result = [{"rule": f.rule.decode(), "severity": SEVERITIES[f.severity],
                    "tensor": f.tensor.decode(), "mode": f.mode, "step": f.step,
                    "mode_step": f.mode_step, "steps": f.steps, "statistic": f.statistic.decode(),
-                   "value": f.value, "threshold": f.threshold, "message": f.message.decode()}
+                   "value": f.value, "threshold": f.threshold, "message": f.message.decode(),
+                   "follows": f.because_of != 0}
                   for f in (found[i] for i in range(count.value))]
         self.lib.sonde_rules_destroy(rules)
         return result
