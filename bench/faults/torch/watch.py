@@ -19,7 +19,7 @@ class Info(ctypes.Structure):
 
 class WatchOptions(ctypes.Structure):
     _fields_ = [("hook", P), ("rules", P), ("rules_every", I64), ("rules_raw_every", I64),
-                ("micro_batches", INT), ("replicas", INT), ("more", I64 * 7)]
+                ("micro_batches", INT), ("replicas", INT), ("more", I64 * 64)]
 
 
 class Finding(ctypes.Structure):

@@ -6,8 +6,9 @@
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
  * and, unless rising is 0 or the rule judges as smdebug's, of the means of CALM rounds
  *     that of evaluation is above its least so far by that share, by more than SWINGS
- *         times the fluctuation of evaluations, and by more than ERRORS standard errors
- *         of the difference, by the losses of an evaluation, and
+ *         times the fluctuation of evaluations (before MANY rounds, when that is hardly
+ *         known, also by more than ERRORS standard errors of the difference, by the
+ *         losses of an evaluation), and
  *     that of training is below its value then by that share.
  * A network that is better on its training data but still improves on the rest is
  * healthy. A single evaluation proves little: small sets and large steps make it
@@ -36,6 +37,7 @@ enum { CALM = 3, REMEMBERED = 16 };
  * standard deviations. */
 #define SWINGS 4.0
 #define ERRORS 3.0
+enum { MANY = 8 };
 
 /* Means over CALM rounds, the last of which is `round`. */
 typedef struct calm {
@@ -122,7 +124,8 @@ static bool is_rising(const overfit *state, const tensor_memory *memory)
 
     return best->round > 0 && now->eval > best->eval * (1.0 + state->rising) &&
            now->eval - best->eval > SWINGS * memory->swing &&
-           now->eval - best->eval > ERRORS * hypot(now->error, best->error) &&
+           (now->round >= MANY ||
+            now->eval - best->eval > ERRORS * hypot(now->error, best->error)) &&
            now->train < best->train * (1.0 - state->rising);
 }
 

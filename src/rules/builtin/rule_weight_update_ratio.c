@@ -162,6 +162,7 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
         const double tame = update.tame / update.steps;
 
         all->ratios[all->count++] = tame;
+        all->elements += update.count;
         all->fastest = tame >= all->largest ? i : all->fastest;
         all->largest = fmax(all->largest, tame);
         all->largest_between = fmax(all->largest_between, update.tame);
@@ -241,7 +242,7 @@ static void step(sonde_rule_run *run)
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
     all->count = 0;
-    all->largest = all->largest_between = 0.0;
+    all->largest = all->largest_between = all->elements = 0.0;
     all->loss = NAN;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
@@ -268,15 +269,14 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
-    .condition =
-        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above "
-        "`large_threshold`, or below `small_threshold` at `small_patience` "
-        "comparisons in a row; or the median of r over "
-        "the weights is above 2.5 `fast` at three steps in a row, or above `fast` "
-        "while the loss does not fall; or the largest r is below `slow` over "
-        "the first 40 steps while the loss does not fall. With `smdebug`, which "
-        "`num_steps`, `epsilon` or a threshold alone imply: r is above "
-        "`large_threshold` or below `small_threshold` at any comparison.",
+    .condition = "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above "
+                 "`large_threshold`, or below `small_threshold` at `small_patience` "
+                 "comparisons in a row; or the median of r over "
+                 "the weights is above 2 `fast` at three steps in a row, or above `fast` "
+                 "while the loss does not fall; or the largest r is below `slow` over "
+                 "the first 40 steps while the loss does not fall. With `smdebug`, which "
+                 "`num_steps`, `epsilon` or a threshold alone imply: r is above "
+                 "`large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
