@@ -1,7 +1,8 @@
 /*
  * How a program is set up: the shapes of a loss, initial weights, the epsilon of an
- * optimizer, a rate that suits or not; LossBroadcast, PoorWeightInitialization,
- * OptimizerState, WeightUpdateRatio, UpdateSpike, Overfit.
+ * optimizer, a rate that suits or not, what is frozen on purpose; LossBroadcast,
+ * PoorWeightInitialization, OptimizerState, WeightUpdateRatio, UpdateSpike, Overfit,
+ * LossNotDecreasing, FrozenParameter.
  */
 #include "rules/stream.h"
 
@@ -295,6 +296,72 @@ static void a_batch_of_an_evaluation_is_no_overfitting(void **state)
     }
 }
 
+/* --- what is meant -------------------------------------------------------------------- */
+
+/* A loss of any sign that rises and stays: that of a policy; one that is never below 0. */
+static void a_loss_of_any_sign_may_rise(void **state)
+{
+    (void)state;
+    for (int any = 0; any < 2; any++) {
+        stream s;
+        uint32_t loss = 0;
+
+        stream_open(&s, "LossNotDecreasing");
+        loss = stream_declare(&s, "policy_loss", SONDE_ROLE_LOSS, 0, 0);
+        stream_begin(&s);
+        for (int step = 0; step < 200; step++) {
+            stream_put_all(&s, loss,
+                           (any ? -0.02F : 0.1F) + (step < 50 ? 0.0F : 0.05F) +
+                               0.005F * stream_normal(&s));
+            stream_end(&s);
+        }
+        assert_int_equal(stream_expect(&s, "policy_loss", 149).severity,
+                         any ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING);
+        stream_close(&s);
+    }
+}
+
+/* Frozen layers, each with an adapter that is trained; or one of them alone. */
+static void layers_with_adapters_are_frozen_on_purpose(void **state)
+{
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        stream s;
+        uint32_t base[4], adapter[4][2], gradient[4][2];
+
+        stream_open(&s, "FrozenParameter");
+        for (int i = 0; i < 4; i++) {
+            char name[64];
+
+            (void)snprintf(name, sizeof name, "fc%d.base.weight", i);
+            base[i] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 4, 4);
+            for (int k = 0; k < 2; k++) {
+                (void)snprintf(name, sizeof name, "fc%d.lora%d.weight", i, k);
+                adapter[i][k] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 4, 4);
+                (void)snprintf(name, sizeof name, "gradient/fc%d.lora%d.weight", i, k);
+                gradient[i][k] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, 4, 4);
+            }
+        }
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            for (int i = 0; i < 4; i++) {
+                if (!alone || i == 2) {
+                    stream_put_all(&s, base[i], 0.5F);
+                }
+                for (int k = 0; k < 2; k++) {
+                    stream_put_normal(&s, gradient[i][k], 0.1, 0.1);
+                    stream_put_all(&s, adapter[i][k], 1.0F + 0.01F * (float)step);
+                }
+            }
+            stream_end(&s);
+        }
+        assert_int_equal(stream_count(&s), 1);
+        assert_int_equal(sonde_rules_findings(s.rules, &(size_t){0})->severity,
+                         alone ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE);
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +372,8 @@ int main(void)
         cmocka_unit_test(a_small_model_may_grow),
         cmocka_unit_test(a_flipped_bit_in_a_small_tensor_is_found),
         cmocka_unit_test(a_batch_of_an_evaluation_is_no_overfitting),
+        cmocka_unit_test(a_loss_of_any_sign_may_rise),
+        cmocka_unit_test(layers_with_adapters_are_frozen_on_purpose),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,6 +32,9 @@
  * targets or with a difference that is broadcast over all pairs. There the standard error
  * has to be below a tenth of H, and the mean at most a tenth above it.
  *
+ * Models of language learn the frequencies of words first, and stay there for a while:
+ * with labels of rank 2 or more the finding is a note.
+ *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
  */
@@ -69,6 +72,7 @@ typedef struct noise {
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
     bool gradients;       /* any were seen */
+    bool tokens;          /* labels of rank 2 or more */
     sonde_vitals numbers; /* all targets of a regression so far */
 } noise;
 
@@ -163,6 +167,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         }
         return;
     }
+    state->tokens = state->tokens || (seen->view != NULL && seen->view->rank > 1 &&
+                                      !sonde_dtype_is_float(seen->view->dtype));
     state->labels.count = 0;
     if (!sonde__builtin_labels_take(&state->labels, seen->view)) {
         sonde_rule_fail(run, "out of memory");
@@ -234,7 +240,9 @@ static void report(sonde_rule_run *run, size_t i, double mean, double level)
 {
     const noise *state = sonde_rule_state(run);
 
-    if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, level)) {
+    if (sonde_rule_found(run, i,
+                         state->tokens ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
                            ? "It stays at %.4g, which is the entropy of the labels "

@@ -39,7 +39,7 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(broadcast, patience, "2", 1, 1e9, "looks in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"the input of the loss", SONDE_HOW_RAW, false, false},
+    {"inputs of the loss", SONDE_HOW_RAW, false, false},
     {"targets", SONDE_HOW_RAW, false, false},
     {"losses", SONDE_HOW_VITALS, false, false}};
 
