@@ -23,7 +23,6 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
-    STORED_SECONDS = 5, /* in an object store */
     WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
@@ -41,7 +40,7 @@ static bool is_hex(const char *text, size_t digits)
     return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
-static sonde_err check_options(const sonde_recorder_options *options, sonde_diag *diag)
+sonde_err sonde__recorder_check(const sonde_recorder_options *options, sonde_diag *diag)
 {
     const int world = ranks(options);
 
@@ -304,6 +303,7 @@ error:
     return err;
 }
 
+<<<<<<< HEAD
 static bool has_room(void *user)
 {
     return sonde__store_spool_has_room(user);
@@ -378,6 +378,10 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *given,
 
 sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
                                  sonde_diag *diag)
+=======
+sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *records,
+                                         sonde_diag *diag)
+>>>>>>> main
 {
     SONDE__NEEDS(diag, path, records);
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
