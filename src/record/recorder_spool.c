@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/recorder_state.h"
+#include "base/given.h"
 
 #include <sonde/text.h>
 
@@ -69,10 +70,14 @@ error:
     return err;
 }
 
-sonde_err sonde_recorder_create(const sonde_recorder_options *options,
+sonde_err sonde_recorder_create(const sonde_recorder_options *given,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, given, catalogue, out);
+    sonde_recorder_options taken;
+    const sonde_recorder_options *const options = &taken;
+    SONDE__TAKE(sonde_recorder_options, &taken, given, diag);
     sonde__record_backend *backend = NULL;
     sonde_err err = sonde__recorder_check(options, diag);
 
@@ -153,6 +158,7 @@ done:
 sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
                                  sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, path, records);
     return sonde__store_is_address(path)
                ? recover_stored(path, rank, records, diag)
                : sonde__recorder_recover_folder(path, rank, records, diag);
