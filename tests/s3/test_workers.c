@@ -103,7 +103,8 @@ typedef struct worker {
 
 static void open_worker(worker *one)
 {
-    const sonde_recorder_options options = {.size = sizeof options, .path = one->run,
+    const sonde_recorder_options options = {.size = sizeof options,
+                                            .path = one->run,
                                             .rank = one->rank,
                                             .world = WORLD,
                                             .resume = one->resume,

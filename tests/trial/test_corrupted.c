@@ -68,16 +68,13 @@ static void record(const char *path, int rank, int world, int64_t begin, int64_t
     sonde_catalogue *const catalogue = declared();
     sonde_recorder *recorder = NULL;
 
-    assert_int_equal(sonde_recorder_create(
-                         SONDE_OPTIONS(sonde_recorder, .path = path,
-                                                   .rank = rank,
-                                                   .world = world,
-                                                   .segment_bytes = 512,
-                                                   .resume = begin > 0 ? "any" : NULL,
-                                                   .resume_step = begin,
-                                                   .resume_mode = SONDE_MODE_GLOBAL),
-                         catalogue, &recorder, NULL),
-                     SONDE_OK);
+    assert_int_equal(
+        sonde_recorder_create(
+            SONDE_OPTIONS(sonde_recorder, .path = path, .rank = rank, .world = world,
+                          .segment_bytes = 512, .resume = begin > 0 ? "any" : NULL,
+                          .resume_step = begin, .resume_mode = SONDE_MODE_GLOBAL),
+            catalogue, &recorder, NULL),
+        SONDE_OK);
     for (int64_t s = begin; s < end; s++) {
         record_step(recorder, s);
     }
