@@ -2,6 +2,7 @@
 """The two demonstrations of smdebug for PyTorch, recorded by smdebug and judged by sonde.
 
 usage: smdebug_demos.py --data FOLDER [--sonde PATH] [--python PATH] [--seeds N] [--modes]
+                        [--keep FOLDER]
 
 FOLDER holds the folders mnist and fashion-mnist with the four gzip files of each. PYTHON is an
 interpreter with smdebug 1.0.34, torch 2.13, pandas, psutil, requests and bokeh. For each data set
@@ -9,12 +10,15 @@ and seed the same program trains a convolutional network for 100 batches of 64 b
 0.9 and evaluates it, at a learning rate of 1 (vanishing_grad), 1,000,000 (exploding_tensor) and
 0.01 (none); smdebug saves weights, biases, gradients and losses at every fifth step. The program
 notes by itself which of them have a mean |gradient| below 1e-7 or a value that is not finite, and
-when first. Then the rule invoker's commands judge the runs. Prints one line a run, then the
-totals: runs judged right, runs that show the fault, runs. A run is right if the rule names the
-same tensors at the same steps; a healthy one if no rule has an error or a warning. Ends with 1 if
-any run is not.
+when first: a learning rate of 1 lets gradients vanish in some runs and ends in NaN in others. Then
+the rule invoker's commands judge the runs. Prints one line a run, then the totals as lines for
+results.csv: the share of runs judged right, and how many show each fault. A run is right if
+VanishingGradient and ExplodingTensor name the same tensors at the same steps as the program does,
+and all default rules together have an error; a healthy one if no rule has an error or a warning.
+Ends with 1 if any run is not.
 
-Without --modes the program sets none, as smdebug's default is: all steps have mode global.
+Without --modes the program sets none, as smdebug's default is: all steps have mode global. With
+--keep the runs stay in that folder, and those that are there are judged again.
 
 usage: smdebug_demos.py --record OUT --data FOLDER/mnist --rule-type TYPE --seed N [--modes]
                         [--hook-type saveall|module-input-output|weights-bias-gradients]
@@ -156,25 +160,35 @@ def judge(args, run, rule):
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def one(args, data, kind, seed, folder):
-    run = os.path.join(folder, f"{data}-{kind}-{seed}")
+def record_run(args, data, kind, seed, run):
     command = [args.python, os.path.abspath(__file__), "--record", run, "--data",
                os.path.join(args.data, data), "--rule-type", kind, "--seed", str(seed)]
     environ = dict(os.environ, SMDEBUG_LOG_LEVEL="off")
-    subprocess.run(command + (["--modes"] if args.modes else []), check=True, env=environ,
-                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    if kind == "none":
-        wrong = []
-        for rule in [*RULES.values(), None]:
-            wrong += [f["rule"] + " " + f["tensor"] for f in judge(args, run, rule)[1]
-                      if f["severity"] != "note"]
-        return not wrong, ", ".join(wrong), True
-    rule = RULES[kind]
+    if not os.path.exists(run + ".json"):
+        subprocess.run(command + (["--modes"] if args.modes else []), check=True, env=environ,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with open(run + ".json", encoding="utf-8") as file:
-        truth = json.load(file)[rule]
-    found = {f["tensor"]: f["step"] for f in judge(args, run, rule)[1]}
-    said = f"{len(found)} of {len(truth)} tensors" if truth else "the run does not show it"
-    return found == truth, said, bool(truth)
+        return json.load(file)
+
+
+def one(args, data, kind, seed, folder):
+    """Whether the run is judged right, what is said about it, the rules whose fault it shows."""
+    run = os.path.join(folder, f"{data}-{kind}-{seed}")
+    truth = record_run(args, data, kind, seed, run)
+    loud = [f for f in judge(args, run, None)[1] if f["severity"] != "note"]
+    shown = [rule for rule, tensors in truth.items() if tensors]
+    if kind == "none":
+        for rule in RULES.values():
+            loud += judge(args, run, rule)[1]
+        return not loud, ", ".join(f["rule"] + " " + f["tensor"] for f in loud), shown
+    right, said = any(f["severity"] == "error" for f in loud), []
+    for rule, tensors in truth.items():
+        code, findings = judge(args, run, rule)
+        # 3: no gradient is finite, which is what the rule prints
+        right = (right and code in ((1,) if tensors else (0, 3)) and
+                 {f["tensor"]: f["step"] for f in findings} == tensors)
+        said.append(f"{rule} {len(findings)} of {len(tensors)} tensors")
+    return right, ", ".join(said), shown
 
 
 def main():
@@ -194,21 +208,26 @@ def main():
     if args.record:
         record(args)
         return 0
-    totals = {}
+    rows, wrong = [], 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.keep or temporary
         for data in ("mnist", "fashion-mnist"):
             for kind in RATES:
+                name = "smdebug_" + ("modes_" if args.modes else "") + data.replace("-", "_")
+                right, faults = 0, []
                 for seed in range(args.seeds):
                     good, said, shown = one(args, data, kind, seed, folder)
-                    sums = totals.get((data, kind), (0, 0, 0))
-                    totals[data, kind] = tuple(
-                        a + b for a, b in zip(sums, (bool(good), shown, 1)))
+                    right, faults = right + good, faults + shown
                     print(f"{data} {kind} {seed}: {'right' if good else 'WRONG'} {said}",
                           flush=True)
-    for (data, kind), (right, shown, runs) in totals.items():
-        print(f"{data},{kind},{right},{shown},{runs}")
-    return 0 if all(right == runs for right, _, runs in totals.values()) else 1
+                wrong += args.seeds - right
+                rows.append((f"{name}_{kind}_right", right / args.seeds, "ratio", ">=1"))
+                for fault in RULES.values() if kind != "none" else []:
+                    rows.append((f"{name}_{kind}_shows_{fault}", faults.count(fault), "runs", ""))
+    for row, value, unit, limit in rows:
+        verdict = "context" if not limit else "met" if value >= 1 else "missed"
+        print(f"{row},{value:g},{unit},{limit},{verdict}")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -43,7 +43,9 @@ typedef enum sonde_export_kind {
     SONDE_EXPORT_CSV = 3,
     SONDE_EXPORT_JSONL = 4
 } sonde_export_kind;
-/* Parses "tensorboard", "npz", "safetensors", "csv" or "jsonl", in any case.
+/* Their names, in words. */
+#define SONDE_EXPORT_NAMES "tensorboard, npz, safetensors, csv or jsonl"
+/* Parses one of the names, in any case.
  * SONDE_EINVAL: another text; the diagnostic lists them. */
 SONDE_API SONDE_CHECKED sonde_err sonde_export_kind_parse(const char *text,
                                                           sonde_export_kind *kind,

@@ -75,6 +75,11 @@ SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
  * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
  * recur. id is the XXH3 of rule, tensor and first step, so it does not depend on who
  * judges the run, or when.
+ *
+ * because_of groups findings with one cause: where a value is not finite, what begins
+ * while it lasts follows from the finding of NonFinite that names its source. A rule that
+ * takes an earlier finding for the explanation of its own names that one. A cause has no
+ * cause itself.
  */
 typedef struct sonde_finding {
     uint64_t id;
@@ -89,6 +94,8 @@ typedef struct sonde_finding {
     const char *statistic;
     double value, threshold; /* at the first step */
     const char *message, *advice;
+    uint64_t
+        because_of; /* the id of the finding that it follows from; 0: none is known */
 } sonde_finding;
 
 /* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns
@@ -151,8 +158,9 @@ SONDE_API uint64_t sonde_rules_steps(const sonde_rules *rules);
 SONDE_API bool sonde_rules_window(const sonde_rules *rules, int64_t *first,
                                   int64_t *last);
 
-/* Called for every finding at its first step, and once more at finish if it lasted (again
- * is true). The finding is borrowed for the call. */
+/* Called for every finding at the end of its first step, causes before what follows from
+ * them, and once more at finish if it lasted (again is true). The finding is borrowed for
+ * the call. */
 typedef void (*sonde_on_finding)(void *user, const sonde_finding *finding, bool again);
 SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,
                                       void *user);
@@ -164,7 +172,8 @@ SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
                                                        const char *run, sonde_diag *diag);
 
-/* Copies of the findings so far, in the order found: borrowed until the next step. */
+/* Copies of the findings so far, by the step in which they were found and within it causes
+ * first: borrowed until the next step. */
 SONDE_API const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count);
 
 /* What a rule has done. */

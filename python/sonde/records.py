@@ -24,6 +24,7 @@ class Finding(NamedTuple):
     message: str
     advice: str
     id: str  # depends on rule, tensor and first step alone
+    because_of: str | None = None  # the id of the finding that it follows from
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""

@@ -5,20 +5,21 @@
     optimizer.step()     before: gradients, and weights that the step will change;
                          after: updates, weights, optimiser state. The last one ends the step
 
-Modules, parameters and tensors are not kept alive: modules are known by weak references,
-parameters are read where their module has them. A hook that is copied or pickled with its
-module turns into one that does nothing.
+The hooks themselves are C (src/python/python_step.c); this file installs them and declares
+what they see first. Modules, parameters and tensors are not kept alive: modules are known by
+weak references, parameters are read where their module has them. A hook that is copied or
+pickled with its module turns into one that does nothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.compiler import is_compiling
 from torch.nn.modules import module as torch_module
 
 from . import _sonde
@@ -26,32 +27,28 @@ from . import _sonde
 if TYPE_CHECKING:
     from .watching import Watch
 
-WEIGHTS, GRADIENTS, UPDATES = 1, 2, 4
+GRADIENTS = 2  # of _sonde.Watch.see_parameters
 FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
-_backward_hooks: list["Hooks"] = []
 _plain_backward = torch.autograd.backward
+_cores: list[_sonde.Watch] = []  # that are shown losses
+_backward = _sonde.Backward(_plain_backward, torch.Tensor.backward.__code__, _cores)
 
 
 def _nothing(*arguments: Any, **options: Any) -> None:
     """What a hook is in a copy of its module."""
 
 
-class _Hook:
-    """A method of Hooks as a callable that can be copied and pickled with a module."""
+class _ModuleHook:
+    """A hook of a module, which can be copied and pickled with it and compiled into it: a
+    compiled region is not observed inside."""
 
-    def __init__(self, hooks: "Hooks", name: str):
-        self.hooks, self.name = weakref.ref(hooks), name
+    def __init__(self, call: Any):
+        self.call = call
 
-    def __call__(self, *arguments: Any, **options: Any) -> None:
-        if torch.compiler.is_compiling():
-            return  # a compiled region is not observed inside
-        hooks = self.hooks()
-        if hooks is not None and hooks.watch.watching:
-            try:
-                getattr(hooks, self.name)(*arguments)
-            except BaseException as problem:
-                hooks.watch._fault(problem)
+    def __call__(self, *arguments: Any) -> None:
+        if not is_compiling():
+            self.call(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_no_hook, ())
@@ -62,32 +59,6 @@ class _Hook:
 
 def _no_hook() -> Any:
     return _nothing
-
-
-def _backward(tensors: Any, *arguments: Any, **options: Any) -> Any:
-    if not torch.compiler.is_compiling():
-        caller = sys._getframe(1)
-        if caller.f_code is torch.Tensor.backward.__code__ and caller.f_back is not None:
-            caller = caller.f_back
-        place = (caller.f_code.co_filename, caller.f_lineno)
-        for hooks in list(_backward_hooks):
-            try:
-                hooks.on_backward(tensors, place)
-            except BaseException as problem:
-                hooks.watch._fault(problem)
-    return _plain_backward(tensors, *arguments, **options)
-
-
-@dataclasses.dataclass
-class _Module:
-    """What is known of a watched module."""
-
-    ref: "weakref.ref[torch.nn.Module]"
-    name: str
-    op: str
-    shows_input: bool  # the input of an activation is of interest
-    outputs: int = 0  # tensors seen since the root's forward began
-    inputs: int = 0
 
 
 _ACTIVATIONS = ("ReLU", "LeakyReLU", "GELU", "SiLU", "ELU", "SELU", "Tanh", "Sigmoid", "Softplus",
@@ -132,23 +103,24 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
 
 
 class Hooks:
-    """The hooks of one watch."""
+    """The hooks of one watch. _sonde.Watch calls the methods in the part "called by C"."""
+
+    is_grad_enabled = torch.is_grad_enabled
 
     def __init__(self, watch: "Watch", model: Any, optimizer: Any, scaler: Any):
         self.watch, self.core = watch, watch._core
-        self.modules: dict[int, _Module] = {}
-        self.slots: dict[str, int | None] = {}  # None: it cannot be observed
+        self.modules: list[tuple[str, str]] = [("", "")]  # name and op; the first: the program
+        self.known: set[int] = set()  # modules, by id, while they are declared
+        self.slots: dict[str, int] = {}  # of what C asked for, by name
         self.handles: list[Any] = []
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
-        self.stepped: set[int] = set()
-        self.roots_inside = 0  # forward passes of roots that are on
+        self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
-        self.global_hook: Any = None
-        self.last_output: torch.Tensor | None = None  # while a root's forward is on
-        self.ended = False
+        self.module_hook: Any = None
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
         roots = _named_roots(model)
+        self.core.add_module(None, False)
         self.declare(roots)
         self.check_optimizers(optimizers)
         self.install(roots, optimizers, scaler)
@@ -163,7 +135,8 @@ class Hooks:
                 torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)) else plain
             for name, module in plain.named_modules():
                 whole = ".".join(part for part in (prefix, name) if part)
-                if id(module) not in self.modules:
+                if id(module) not in self.known:
+                    self.known.add(id(module))
                     self.declare_module(whole, module)
                     self.declare_tensors(whole, module, known)
             weakref.finalize(root, _forget, weakref.ref(self))
@@ -172,9 +145,9 @@ class Hooks:
 
     def declare_module(self, name: str, module: torch.nn.Module) -> None:
         kind = type(module).__name__
-        self.modules[id(module)] = _Module(
-            weakref.ref(module), name, kind,
-            kind in _ACTIVATIONS and not getattr(module, "inplace", False))
+        self.modules.append((name, kind))
+        self.core.add_module(module, kind in _ACTIVATIONS and
+                             not getattr(module, "inplace", False))
 
     def declare_tensors(self, name: str, module: torch.nn.Module, known: set[int]) -> None:
         add, op = self.watch._declare, type(module).__name__
@@ -195,13 +168,15 @@ class Hooks:
                 if self.watch.every["updates"]:
                     update = self.core.add_update(weight)
             self.names[id(value)] = whole
-            self.core.add_parameter(module._parameters, key, weight, gradient, update)
+            self.parameters.append(whole)
+            self.core.add_parameter(module._parameters, key, weight, gradient, update, -1)
         for key, value in module._buffers.items():
             if value is not None and not value.is_meta and id(value) not in known:
                 known.add(id(value))
                 whole = f"{name}.{key}" if name else key
                 slot = add(whole, "buffer", value, name, op, 0)
-                self.core.add_parameter(module._buffers, key, slot, -1, -1)
+                self.parameters.append(whole)
+                self.core.add_parameter(module._buffers, key, -1, -1, -1, slot)
 
     def check_optimizers(self, optimizers: list[Any]) -> None:
         for optimizer in optimizers:
@@ -217,17 +192,18 @@ class Hooks:
 
     def install(self, roots: dict[str, torch.nn.Module],
                 optimizers: list[torch.optim.Optimizer], scaler: Any) -> None:
+        hook = self.core.hook
         for root in roots.values():
             _watched.add(root)
             self.handles += [
-                root.register_forward_pre_hook(_Hook(self, "before_root")),
-                root.register_forward_hook(_Hook(self, "after_root"), always_call=True)]
+                root.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
+                root.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
         self.roots = [weakref.ref(root) for root in roots.values()]
-        self.optimizer_count = len(optimizers)
         for optimizer in optimizers:
-            self.handles += [optimizer.register_step_pre_hook(_Hook(self, "before_step")),
-                             optimizer.register_step_post_hook(_Hook(self, "after_step"))]
-        _backward_hooks.append(self)
+            self.handles += [optimizer.register_step_pre_hook(hook("before_step")),
+                             optimizer.register_step_post_hook(hook("after_step"))]
+        self.core.attach(self, len(optimizers), torch.Tensor)
+        _cores.append(self.core)
         torch.autograd.backward = _backward
         if scaler is not None:
             self.wrap_scaler(scaler)
@@ -239,18 +215,17 @@ class Hooks:
 
         def update(*arguments: Any, **options: Any) -> Any:
             hooks = ref()
-            if hooks is not None and hooks.watch.watching and hooks.watch.stepping == "train":
-                hooks.core.see_parameters(GRADIENTS, GRADIENTS)
+            if hooks is not None and hooks.core.state() == (True, True, 0):
+                hooks.core.see_parameters(GRADIENTS)
                 hooks.core.scalar("skipped_step", 1.0)
-                hooks.end_step()
+                hooks.core.end()
             return plain(*arguments, **options)
 
         scaler.update = update
         self.handles.append(_Attribute(scaler, "update"))
 
     def remove(self) -> None:
-        self.ended = True
-        self.switch_module_hook(False)
+        self.show_modules(None)
         for handle in self.handles:
             handle.remove()
         self.handles = []
@@ -258,173 +233,70 @@ class Hooks:
             root = ref()
             if root is not None:
                 _watched.discard(root)
-        _backward_hooks.remove(self)
-        if not _backward_hooks and torch.autograd.backward is _backward:
+        _cores.remove(self.core)
+        if not _cores and torch.autograd.backward is _backward:
             torch.autograd.backward = _plain_backward
-        self.core.forget_parameters()
+        self.core.detach()
 
-    # --- forward --------------------------------------------------------------------------
+    # --- called by C ----------------------------------------------------------------------
 
-    def mode_of(self, module: torch.nn.Module) -> str | None:
-        """The mode of a forward pass; None: it belongs to no step."""
-        if self.watch._mode is not None:
-            return self.watch._mode
-        if module.training:
-            return "train" if torch.is_grad_enabled() else None
-        return "eval"
+    def show_modules(self, root: torch.nn.Module | None) -> bool:
+        """Whether the modules in a root's forward pass are shown; None: the pass is over. One
+        entry in PyTorch's table of global hooks sees all modules; it is there only while a
+        step that is due runs forward."""
+        if root is None or _is_compiled(root):
+            if self.module_hook is not None:
+                self.module_hook.remove()
+                self.module_hook = None
+        elif self.module_hook is None:
+            self.module_hook = torch_module.register_module_forward_hook(
+                _ModuleHook(self.core.hook("after_module")))
+        return self.module_hook is not None
 
-    def before_root(self, module: torch.nn.Module, inputs: Any) -> None:
-        mode, watch = self.mode_of(module), self.watch
-        if mode is None or (mode != "train" and watch.stepping == "train"):
-            return  # an evaluation between backward and step is not observed
-        self.roots_inside += 1
-        if mode != "train" or watch.stepping is None:
-            if watch.stepping is not None and self.roots_inside == 1:
-                self.end_step()
-            if watch.stepping is None:
-                watch._begin(mode)
-        if watch._due("activations") and not _is_compiled(module):
-            self.switch_module_hook(True)
-            if self.roots_inside == 1:
-                for known in self.modules.values():
-                    known.outputs = known.inputs = 0
-            for i, tensor in enumerate(_tensors_in(inputs)):
-                self.show("input" if i == 0 else f"input/{i}", "input", tensor, "", "", FORWARD)
+    def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        """The slot of an input of a module; of module 0, the model."""
+        name, op = self.modules[module]
+        if module == 0:
+            return self.slot("input" if number == 0 else f"input/{number}", "input", tensor, "",
+                             "", FORWARD)
+        return self.slot(f"{name}_input_{number}", "activation", tensor, name, op, FORWARD)
 
-    def after_root(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        if self.roots_inside == 0:
-            return
-        self.roots_inside -= 1
-        if self.roots_inside == 0:
-            self.switch_module_hook(False)
-            self.last_output = None
-            if self.watch.stepping not in (None, "train"):
-                self.core.see_parameters(WEIGHTS, self.due())
-                self.end_step()
+    def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        name, op = self.modules[module]
+        return self.slot(_output(name, number), "activation" if name else "output", tensor, name,
+                         op, FORWARD)
 
-    def switch_module_hook(self, on: bool) -> None:
-        """One entry in PyTorch's table of global hooks sees all modules; it is there only
-        while a step that is due runs forward."""
-        if on and self.global_hook is None:
-            self.global_hook = torch_module.register_module_forward_hook(
-                _Hook(self, "after_module"))
-        elif not on and self.global_hook is not None:
-            self.global_hook.remove()
-            self.global_hook = None
+    def declare_gradient(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        name, op = self.modules[module]
+        return self.slot("gradient/" + _output(name, number), "activation_gradient", tensor, name,
+                         op, BACKWARD)
 
-    def after_module(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        known = self.modules.get(id(module))
-        if known is None or known.ref() is not module or self.roots_inside == 0:
-            return
-        if known.shows_input:
-            for tensor in _tensors_in(inputs):
-                self.show(f"{known.name}_input_{known.inputs}", "activation", tensor, known.name,
-                          known.op, FORWARD)
-                known.inputs += 1
-        for tensor in _tensors_in(output):
-            if tensor is self.last_output:
-                continue  # a container returns what its last module returned
-            self.last_output = tensor
-            name = f"{known.name}_output_{known.outputs}" if known.name else \
-                f"output_{known.outputs}"
-            known.outputs += 1
-            self.show(name, "activation" if known.name else "output", tensor, known.name,
-                      known.op, FORWARD)
-            if tensor.grad_fn is not None:
-                tensor.grad_fn.register_prehook(self.gradient_hook(name, known))
+    def declare_state(self, parameter: int, key: str, tensor: torch.Tensor,
+                      optimizer: torch.optim.Optimizer) -> int:
+        return self.slot(f"{self.parameters[parameter]}.{key}", "optimizer", tensor, "",
+                         type(optimizer).__name__, UPDATE)
 
-    def gradient_hook(self, name: str, known: _Module) -> Any:
-        ref = weakref.ref(self)
+    def declare_loss(self, frame: Any, tensor: torch.Tensor) -> int:
+        """The slot of the loss of a place in the program that calls backward."""
+        place = frame and (frame.f_code.co_filename, frame.f_lineno)
+        if place not in self.places:
+            self.places[place] = f"loss_{len(self.places)}" if self.places else "loss"
+        name = self.places[place]
+        if name not in self.watch._losses:
+            self.watch._losses[name] = self.watch._declare(name, "loss", tensor, "", "", FORWARD)
+        return self.watch._losses[name]
 
-        def see(gradients: tuple[torch.Tensor | None, ...]) -> None:
-            hooks = ref()
-            if hooks is not None and not hooks.ended and hooks.watch.watching and \
-                    gradients and gradients[0] is not None and hooks.watch.stepping is not None:
-                hooks.show("gradient/" + name, "activation_gradient", gradients[0], known.name,
-                           known.op, BACKWARD)
+    def tensors_in(self, value: Any) -> list[torch.Tensor]:
+        return list(_tensors_in(value))
 
-        return see
+    def slot(self, name: str, *described: Any) -> int:
+        if name not in self.slots:
+            self.slots[name] = self.watch._declare(name, *described)
+        return self.slots[name]
 
-    def show(self, name: str, role: str, tensor: torch.Tensor, module: str, op: str,
-             when: int) -> None:
-        try:
-            if name not in self.slots:
-                self.slots[name] = None
-                self.slots[name] = self.watch._declare(name, role, tensor, module, op, when)
-            slot = self.slots[name]
-            if slot is not None:
-                self.core.see(slot, tensor, True)
-        except Exception as problem:
-            self.watch._fault(problem)
 
-    # --- backward -------------------------------------------------------------------------
-
-    def on_backward(self, tensors: Any, place: Any) -> None:
-        """The loss of the step that is on. Each place in the program that calls backward has a
-        loss of its own name, so that the losses of two players are not taken for one."""
-        watch = self.watch
-        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
-        if not watch.watching or not isinstance(loss, torch.Tensor) or loss.numel() != 1 or \
-                watch.stepping != "train":
-            return  # another program's, perhaps
-        name = self.places.get(place)
-        if name is None:
-            name = self.places[place] = f"loss_{len(self.places)}" if self.places else "loss"
-        watch._show_loss(name, loss.detach())
-
-    # --- the optimiser --------------------------------------------------------------------
-
-    def before_step(self, optimizer: torch.optim.Optimizer, arguments: Any,
-                    options: Any) -> None:
-        watch = self.watch
-        if id(optimizer) in self.stepped:
-            self.end_step()  # it steps again before another one did
-        if watch.stepping != "train":
-            watch._begin("train")
-        if not self.stepped:
-            kinds = UPDATES if _has_closure(arguments, options) else GRADIENTS | UPDATES
-            self.core.see_parameters(kinds, self.due())
-
-    def due(self) -> int:
-        watch = self.watch
-        return (WEIGHTS if watch._due("weights") else 0) | \
-            (GRADIENTS if watch._due("gradients") else 0) | \
-            (UPDATES if watch._due("updates") else 0)
-
-    def after_step(self, optimizer: torch.optim.Optimizer, arguments: Any, options: Any) -> None:
-        watch = self.watch
-        if watch.stepping != "train":
-            return
-        self.stepped.add(id(optimizer))
-        if watch._due("optimizer"):
-            self.show_state(optimizer)
-        if len(self.stepped) == self.optimizer_count:
-            if _has_closure(arguments, options):
-                self.core.see_parameters(GRADIENTS, self.due())
-            self.end_step()
-
-    def show_state(self, optimizer: torch.optim.Optimizer) -> None:
-        for parameter, state in optimizer.state.items():
-            name = self.names.get(id(parameter))
-            if name is None or not isinstance(state, dict):
-                continue
-            for key, value in state.items():
-                if isinstance(value, torch.Tensor) and value.is_floating_point():
-                    self.show(f"{name}.{key}", "optimizer", value, "", type(optimizer).__name__,
-                              UPDATE)
-
-    def finish_step(self) -> None:
-        """What is seen at the end of a step of training."""
-        watch = self.watch
-        if watch.stepping == "train":
-            self.core.see_parameters(WEIGHTS | UPDATES, self.due())
-
-    def end_step(self) -> None:
-        self.switch_module_hook(False)
-        self.roots_inside = 0
-        self.finish_step()
-        self.stepped.clear()
-        self.watch._end()
+def _output(module: str, number: int) -> str:
+    return f"{module}_output_{number}" if module else f"output_{number}"
 
 
 class _Attribute:
@@ -447,10 +319,3 @@ def _forget(ref: "weakref.ref[Hooks]") -> None:
 
 def _is_compiled(module: torch.nn.Module) -> bool:
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
-
-
-def _has_closure(arguments: Any, options: Any) -> bool:
-    return options.get("closure") is not None or \
-        len(arguments) > 1 and arguments[1] is not None or \
-        len(arguments) == 1 and callable(arguments[0]) and \
-        not isinstance(arguments[0], torch.optim.Optimizer)

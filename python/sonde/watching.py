@@ -3,8 +3,8 @@
 A step of training begins with the forward pass of a watched model that is in training mode
 with gradients enabled, and ends when the optimiser has stepped; several backward passes
 before that are micro-batches of one step. A forward pass of a model in evaluation mode is a
-step of mode eval. This file decides what is due and keeps steps; torch_hooks.py knows where
-PyTorch has its tensors; everything that is measured, recorded or judged is C.
+step of mode eval. This file has what a program sets and asks for; torch_hooks.py knows where
+PyTorch has its tensors; everything that happens at a step is C.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ MODES = {"train": 0, "eval": 1, "predict": 2, "global": 3}
 REASONS = {"finished": 0, "interrupted": 1, "failed": 2, "rule": 3}
 EVERY = {"losses": 1, "gradients": 1, "weights": 10, "updates": 10, "buffers": 10,
          "optimizer": 10, "activations": 10}
+_KINDS = ("weights", "gradients", "updates", "buffers", "optimizer", "activations")
 FIRST_STEPS = 20  # of a mode, at all of which everything is due
 _LINES_PER_RULE = 3  # findings that are printed of one rule
 
@@ -106,18 +107,17 @@ class Watch:
         self.on_finding = on_finding
         self.closed = False
         self._hooks: Any = None
-        self._mode: str | None = None  # as the program says; None: as the model says
-        self._step: tuple[str, int] | None = None  # the step that is on: mode, number
-        self._paused = False
-        self._printed: dict[str, int] = {}
+        self._modes = [-1]  # of steps, as the program says; -1: as the model says
+        self._printed: dict[tuple[str, str | None], int] = {}
         self._kept: list[Finding] = []  # after close
         self._core = _sonde.Watch(self.path, _configuration(save) if run is not None else None,
                                   rules, rank, world, resume, self._rules_every(),
-                                  10 * self._rules_every(), _unwrap, self._found)
+                                  10 * self._rules_every(),
+                                  tuple(self.every[kind] for kind in _KINDS), FIRST_STEPS,
+                                  _unwrap, self._found, self._fault)
         self._process = os.getpid()
         self._judging = rules is not None
         self._raised: BaseException | None = None  # by the program's own on_finding
-        self._started = False  # a step has begun: from here on faults of ours are counted
         self.faults = 0
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
@@ -127,33 +127,6 @@ class Watch:
     def _rules_every(self) -> int:
         """Steps between the rules' looks at all tensors: those of the rarest kind."""
         return max(1, *self.every.values())
-
-    # --- steps: used by torch_hooks -------------------------------------------------------
-
-    @property
-    def watching(self) -> bool:
-        """Whether anything is observed now: not closed, paused, or in a forked process."""
-        return not self.closed and not self._paused and os.getpid() == self._process
-
-    @property
-    def stepping(self) -> str | None:
-        """The mode of the step that is on; None: between steps."""
-        return self._step[0] if self._step is not None else None
-
-    def _begin(self, mode: str) -> None:
-        self._step = (mode, self._core.begin(MODES[mode]))
-        self._started = True
-
-    def _due(self, kind: str) -> bool:
-        """Whether a kind of tensor is due at the step that is on."""
-        assert self._step is not None
-        every, number = self.every[kind], self._step[1]
-        return every > 0 and (number < FIRST_STEPS or number % every == 0)
-
-    def _end(self) -> None:
-        if self._step is not None:
-            self._step = None
-            self._core.end()
 
     # --- findings -------------------------------------------------------------------------
 
@@ -174,16 +147,17 @@ class Watch:
     def _fault(self, problem: BaseException) -> None:
         """Something in observing failed: the program goes on, the fault is counted. Errors
         before the first step, and what on_finding raises, are the program's."""
-        if problem is self._raised or not self._started or not isinstance(problem, Exception):
+        if problem is self._raised or not self._core.state()[1] or not isinstance(problem, Exception):
             raise problem
         self.faults += 1
         if self.faults == 1:
             print(f"sonde: not observed: {type(problem).__name__}: {problem}", file=sys.stderr)
 
     def _print(self, finding: Finding) -> None:
-        count = self._printed.get(finding.rule, 0) + 1
-        self._printed[finding.rule] = count
-        if count <= _LINES_PER_RULE:
+        kind = finding.rule, finding.because_of
+        count = self._printed.get(kind, 0) + 1
+        self._printed[kind] = count
+        if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
             print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
                   f"{finding.message}", file=sys.stderr)
@@ -203,34 +177,34 @@ class Watch:
     def loss(self, value: Any, name: str = "loss") -> Any:
         """Shows a loss and returns it. Not needed for tensors on which backward() is
         called: these are seen there."""
-        self._show_loss(name, value)
-        return value
-
-    def _show_loss(self, name: str, value: Any) -> None:
-        if not self.watching:
-            return
-        if self._step is None:
-            self._begin(self._mode or "train")
+        if not self._may_show():
+            return value
         tensor = value if hasattr(value, "shape") else _array(float(value))
         if name not in self._losses:
             self._losses[name] = self._declare(name, "loss", tensor, "", "", 1)
-        self._core.see(self._losses[name], tensor, True)
+        self._core.see(self._losses[name], tensor)
+        return value
+
+    def _may_show(self) -> bool:
+        """Whether anything is observed now; a step is on then."""
+        watching, _, mode = (False, False, -1) if self.closed else self._core.state()
+        if watching and mode < 0:
+            self._core.begin(max(self._modes[-1], 0))
+        return watching
 
     def scalar(self, name: str, value: float) -> None:
         """Records a number as the tensor scalar/<name>."""
-        if self.watching:
+        if not self.closed and self._core.state()[0]:
             self._core.scalar(name, float(value))
 
     def record(self, name: str, tensor: Any, role: str = "other") -> None:
         """Shows a tensor or array of the program's own at the step that is on, under a name
         and with a role ("weight", "gradient", "activation", "input", "other" ...)."""
-        if not self.watching:
+        if not self._may_show():
             return
-        if self._step is None:
-            self._begin(self._mode or "train")
         if name not in self._extra:
             self._extra[name] = self._declare(name, role, tensor, "", "", 0)
-        self._core.see(self._extra[name], tensor, True)
+        self._core.see(self._extra[name], tensor)
 
     @contextlib.contextmanager
     def mode(self, mode: str) -> Iterator[None]:
@@ -238,17 +212,18 @@ class Watch:
         says."""
         if mode not in MODES:
             raise _sonde.BadValueError(f"mode: '{mode}' (expected {', '.join(MODES)})")
-        before, self._mode = self._mode, mode
+        self._modes.append(MODES[mode])
+        self._core.set_mode(MODES[mode])
         try:
             yield
         finally:
-            self._mode = before
+            self._modes.pop()
+            self._core.set_mode(self._modes[-1])
 
     def step_end(self) -> None:
         """Ends the step: for loops without an optimiser of PyTorch's."""
-        if self._hooks is not None:
-            self._hooks.finish_step()
-        self._end()
+        if not self.closed:
+            self._core.end()
 
     def vitals(self, name: str) -> Vitals | None:
         """The vital signs of a tensor at the last step, from memory; None: not due."""
@@ -257,12 +232,12 @@ class Watch:
 
     def pause(self) -> None:
         """Observes nothing until resume."""
-        self._end()
-        self._paused = True
+        self._core.end()
+        self._core.pause(True)
 
     def resume(self) -> None:
         """Ends a pause."""
-        self._paused = False
+        self._core.pause(False)
 
     def remove(self) -> None:
         """Takes every hook off the model and the optimisers; the run stays open."""
@@ -281,7 +256,6 @@ class Watch:
         _open.remove(self)
         if os.getpid() != self._process:
             return
-        self._step = None
         try:
             self._core.close(REASONS[reason], text)
         finally:

@@ -268,17 +268,16 @@ sonde_err sonde__whole_commit(sonde__whole_file *file, sonde__at_place place,
     if (file->error == 0 && file->temporary != NULL && fsync(file->fd) != 0) {
         file->error = errno;
     }
-    err = sonde__whole_status(file, diag);
-    if (close(file->fd) != 0 && err == SONDE_OK) {
-        err = sonde__fail_errno(diag, file->path, "cannot be written");
+    if (close(file->fd) != 0 && file->error == 0) {
+        file->error = errno;
     }
     file->fd = -1;
+    err = sonde__whole_status(file, diag);
     if (file->temporary == NULL) {
         return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__publish(file->temporary, file->path, place, diag);
-    }
+    err =
+        err != SONDE_OK ? err : sonde__publish(file->temporary, file->path, place, diag);
     if (err != SONDE_OK) {
         (void)unlink(file->temporary);
     }

@@ -130,9 +130,10 @@ static sonde_err build_children(builder *b, sonde__yaml *node, int depth)
         if (node->kind == SONDE__YAML_MAP) {
             err = take_key(b, node, &event, &key);
             yaml_event_delete(&event);
-            if (err == SONDE_OK) {
-                err = next_event(b, &event);
+            if (err != SONDE_OK) {
+                return err;
             }
+            err = next_event(b, &event);
             if (err != SONDE_OK) {
                 sonde__free(key);
                 return err;
@@ -189,12 +190,12 @@ static sonde_err build_document(builder *b, sonde__yaml **out)
     sonde_err err = SONDE_OK;
     bool done = false;
 
-    while (err == SONDE_OK && !done) {
+    while (!done) {
         yaml_event_t event;
 
         err = next_event(b, &event);
         if (err != SONDE_OK) {
-            break;
+            goto error;
         }
         if (event.type == YAML_STREAM_END_EVENT) {
             done = true;
@@ -207,16 +208,19 @@ static sonde_err build_document(builder *b, sonde__yaml **out)
             err = build(b, &event, 0, &root);
         }
         yaml_event_delete(&event);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK && root == NULL) {
-        err = fail_at(b, 0, SONDE_EFORMAT, "keys and values", "the file is empty");
-    }
-    if (err != SONDE_OK) {
-        sonde__yaml_destroy(root);
-        return err;
+    if (root == NULL) {
+        return fail_at(b, 0, SONDE_EFORMAT, "keys and values", "the file is empty");
     }
     *out = root;
     return SONDE_OK;
+
+error:
+    sonde__yaml_destroy(root);
+    return err;
 }
 
 sonde_err sonde__yaml_parse(const char *text, size_t size, const char *name,

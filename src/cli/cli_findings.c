@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Findings of a rule that are printed one by one: NaN spreads everywhere within a step.
- */
+/* Findings of a rule that are printed one by one. */
 enum { PRINTED = 3 };
 
 /* --- findings ----------------------------------------------------------------------- */
@@ -56,19 +55,40 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
     (void)fflush(stream);
 }
 
-/* How often a rule has found something, this time included; 1 for rules beyond the
+/* How often a rule has found something from one cause, this time included; 1 beyond the
  * table. */
-static size_t count_spoken(cli_finding_log *log, const char *rule)
+static size_t count_spoken(cli_finding_log *log, const sonde_finding *finding)
 {
     for (size_t i = 0; i < CLI_COUNT_OF(log->spoken); i++) {
         if (log->spoken[i].rule == NULL) {
-            log->spoken[i].rule = rule;
+            log->spoken[i].rule = finding->rule;
+            log->spoken[i].because_of = finding->because_of;
         }
-        if (strcmp(log->spoken[i].rule, rule) == 0) {
+        if (log->spoken[i].because_of == finding->because_of &&
+            strcmp(log->spoken[i].rule, finding->rule) == 0) {
             return ++log->spoken[i].times;
         }
     }
     return 1;
+}
+
+cli_finding_share cli_finding_count(cli_finding_log *log, const sonde_finding *finding)
+{
+    const size_t printed = finding->because_of != 0 ? 1 : PRINTED;
+    const size_t times = count_spoken(log, finding);
+
+    return times <= printed       ? CLI_FINDING_WHOLE
+           : times == printed + 1 ? CLI_FINDING_MORE
+                                  : CLI_FINDING_NONE;
+}
+
+void cli_print_more(FILE *stream, const sonde_finding *finding, int epoch)
+{
+    char when[64];
+
+    (void)fprintf(stream, "%s: %s: further findings are not printed one by one\n",
+                  when_text(finding->step, epoch, when), finding->rule);
+    (void)fflush(stream);
 }
 
 static void print_json(const sonde_finding *finding, int epoch)
@@ -87,8 +107,7 @@ static void print_json(const sonde_finding *finding, int epoch)
 
 void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int epoch)
 {
-    char when[64];
-    size_t times = 0;
+    cli_finding_share share = CLI_FINDING_NONE;
 
     if (log->json) {
         print_json(finding, epoch);
@@ -97,14 +116,13 @@ void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int
     if (isatty(STDERR_FILENO)) {
         (void)fputs("\r\033[K", stderr); /* over a progress bar, which is drawn anew */
     }
-    times = count_spoken(log, finding->rule);
-    if (times <= PRINTED) {
+    share = cli_finding_count(log, finding);
+    if (share == CLI_FINDING_WHOLE) {
         cli_print_finding(stderr, finding, epoch);
-    } else if (times == PRINTED + 1) {
-        (void)fprintf(stderr, "%s: %s: further findings are not printed one by one\n",
-                      when_text(finding->step, epoch, when), finding->rule);
+    } else if (share == CLI_FINDING_MORE) {
+        cli_print_more(stderr, finding, epoch);
     }
-    cli_log_told(times <= PRINTED);
+    cli_log_told(share == CLI_FINDING_WHOLE);
 }
 
 /* --- the verdict -------------------------------------------------------------------- */

@@ -18,14 +18,26 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
 /* The length of a sentence without its full stop, for "%.*s". */
 int cli_sentence(const char *text);
 
-/* The findings of a command's own training, as they come. {0} is a new one. */
+/* The findings of a command, as they come. {0} is a new one. */
 typedef struct cli_finding_log {
     bool json;
     struct {
         const char *rule;
+        uint64_t because_of;
         size_t times; /* that it found something */
     } spoken[64];
 } cli_finding_log;
+
+typedef enum cli_finding_share {
+    CLI_FINDING_WHOLE, /* the first few of a rule, the first that follows from a cause */
+    CLI_FINDING_MORE,  /* the first after these: one line for all that come */
+    CLI_FINDING_NONE,
+} cli_finding_share;
+
+/* Counts the finding; how much of it is printed. */
+cli_finding_share cli_finding_count(cli_finding_log *log, const sonde_finding *finding);
+/* The line for all further findings of that kind. */
+void cli_print_more(FILE *stream, const sonde_finding *finding, int epoch);
 
 /* Prints a finding: on stdout with json, else on stderr, and of each rule only the first
  * few. Until cli_log_told(false), the log leaves out its line about a finding that was

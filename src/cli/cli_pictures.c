@@ -63,20 +63,22 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
     if (pixels == NULL || (scratch > 0 && room == NULL)) {
         err = diag->err = SONDE_ENOMEM;
+        goto done;
     }
-    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         sonde_nn_sample sample;
 
         err = sonde_nn_dataset_get(run->train, i, room, &sample, diag);
-        if (err == SONDE_OK) {
-            memcpy(pixels + (size_t)i * bytes, sample.data, bytes);
-            labels[i] = sonde_nn_dataset_class_name(run->train, sample.label);
+        if (err != SONDE_OK) {
+            goto done;
         }
+        memcpy(pixels + (size_t)i * bytes, sample.data, bytes);
+        labels[i] = sonde_nn_dataset_class_name(run->train, sample.label);
     }
-    if (err == SONDE_OK) {
-        plot.images = sonde_view_of(traits->dtype, traits->rank + 1, shape, pixels);
-        err = sonde_plot_images(path, &plot, diag);
-    }
+    plot.images = sonde_view_of(traits->dtype, traits->rank + 1, shape, pixels);
+    err = sonde_plot_images(path, &plot, diag);
+
+done:
     free(pixels);
     free(room);
     return err;
@@ -128,36 +130,44 @@ static sonde_err draw_matrix(const cli_pictures *run, const char *path, sonde_di
                               "Confusion matrix", diag);
 }
 
+typedef struct picture {
+    const char *name;
+    bool due;
+    sonde_err (*draw)(const cli_pictures *run, const char *path, sonde_diag *diag);
+} picture;
+
+static sonde_err draw(const cli_pictures *run, const picture *one, sonde_diag *diag)
+{
+    char path[4096];
+    const sonde_err err = cli_join(run->out, one->name, path, sizeof path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return one->draw(run, path, diag);
+}
+
 /* A picture that cannot be drawn is a warning. */
 void cli_draw_pictures(const cli_pictures *run, cli_list *drawn)
 {
-    const struct {
-        const char *name;
-        bool due;
-        sonde_err (*draw)(const cli_pictures *run, const char *path, sonde_diag *diag);
-    } pictures[] = {
+    const picture pictures[] = {
         {"samples.png", sonde_nn_dataset_get_traits(run->train)->rank == 3, draw_samples},
         {"loss.png", run->losses->count > 0, draw_loss},
         {"confusion.png", run->matrix != NULL, draw_matrix}};
 
     for (size_t i = 0; i < CLI_COUNT_OF(pictures); i++) {
-        char path[4096], line[SONDE_DIAG_LINE];
+        char line[SONDE_DIAG_LINE];
         sonde_diag diag = {0};
-        sonde_err err = SONDE_OK;
 
         if (!pictures[i].due) {
             continue;
         }
-        err = cli_join(run->out, pictures[i].name, path, sizeof path, &diag);
-        if (err == SONDE_OK) {
-            err = pictures[i].draw(run, path, &diag);
-        }
-        if (err == SONDE_OK) {
-            drawn->text[drawn->count++] = pictures[i].name;
-        } else {
+        if (draw(run, &pictures[i], &diag) != SONDE_OK) {
             cli_warn("no %s: %s", pictures[i].name,
                      sonde_diag_line(&diag, line, sizeof line));
+            continue;
         }
+        drawn->text[drawn->count++] = pictures[i].name;
     }
 }
 

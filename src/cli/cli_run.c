@@ -88,6 +88,21 @@ sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
     return SONDE_OK;
 }
 
+/* Fails if there are too many statistics, or this one already. */
+static sonde_err check_new(const cli_stats *stats, const char *name, sonde_diag *diag)
+{
+    if (stats->count == CLI_STATS_MOST) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
+    }
+    for (size_t i = 0; i < stats->count; i++) {
+        if (strcmp(stats->item[i].name, name) == 0) {
+            return sonde_diag_set(diag, SONDE_EINVAL, "--stat", "each once",
+                                  "'%s' appears twice", name);
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
                           sonde_diag *diag)
 {
@@ -102,17 +117,12 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
 
         (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), item);
         err = sonde_reduction_parse(name, &reduction, diag);
-        if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
-            err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
-        }
-        for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
-            if (strcmp(stats->item[i].name, reduction.name) == 0) {
-                err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "each once",
-                                     "'%s' appears twice", name);
-            }
-        }
         if (err != SONDE_OK) {
             (void)snprintf(diag->where, sizeof diag->where, "--stat");
+            return err;
+        }
+        err = check_new(stats, reduction.name, diag);
+        if (err != SONDE_OK) {
             return err;
         }
         stats->item[stats->count++] = reduction;

@@ -36,9 +36,10 @@ static int ask(const char *path, sonde_request_kind kind, const char *text)
     sonde_diag diag = {0};
     sonde_err err = check_running(path, &diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_control_send(path, kind, SONDE_BY_USER, text, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
+    err = sonde_control_send(path, kind, SONDE_BY_USER, text, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }

@@ -190,12 +190,15 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
         calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
     if (counts == NULL) {
         err = diag->err = SONDE_ENOMEM;
-    } else {
-        err = sonde_nn_dataset_describe(set, &info, counts, diag);
+        goto done;
     }
-    if (err == SONDE_OK) {
-        print_info(split == SONDE_NN_TRAIN ? "train" : "test", set, &info, counts, json);
+    err = sonde_nn_dataset_describe(set, &info, counts, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    print_info(split == SONDE_NN_TRAIN ? "train" : "test", set, &info, counts, json);
+
+done:
     free(counts);
     sonde_nn_dataset_destroy(set);
     return err;

@@ -2,6 +2,7 @@
  * cmd_demo.c - `sonde demo`: trains a network that goes wrong, records it, and prints
  * what the rules find and why.
  */
+#include "cli/cli_findings.h"
 #include "cli/demo.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ typedef struct showing {
     const sonde_nn_demo *demo;
     char run[PATH_SIZE], other[PATH_SIZE + 8]; /* other: the second of a pair */
     sonde_rules *rules;                        /* NULL: no judging */
+    cli_finding_log printed;
     size_t findings;
     bool as_expected; /* the rules found what the demo is for */
 } showing;
@@ -128,17 +130,14 @@ static void introduce(const showing *show)
 /* A line for each finding, of a rule for the first few. */
 static void on_finding(void *user, const sonde_finding *finding, int epoch)
 {
-    const showing *show = user;
-    size_t count = 0, same = 0;
-    const sonde_finding *all = sonde_rules_findings(show->rules, &count);
+    showing *show = user;
+    cli_finding_share share = CLI_FINDING_NONE;
 
     if (show->asked->quiet) {
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        same += strcmp(all[i].rule, finding->rule) == 0;
-    }
-    if (same > SHOWN + 1) {
+    share = cli_finding_count(&show->printed, finding);
+    if (share == CLI_FINDING_NONE) {
         return;
     }
     if (epoch > 0) {
@@ -146,7 +145,7 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
     } else {
         (void)printf("  step %4lld: found: ", (long long)finding->step);
     }
-    if (same == SHOWN + 1) {
+    if (share == CLI_FINDING_MORE) {
         (void)printf("further findings of %s are not printed one by one\n",
                      finding->rule);
     } else {
@@ -295,15 +294,15 @@ static void print_next(const showing *show)
 static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
     char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
-    size_t at = strlen(text);
+    size_t length = strlen(text);
 
     for (const char *p = show->other; *p != '\0'; p++) {
         if (*p == ',') {
-            text[at++] = '\\';
+            text[length++] = '\\';
         }
-        text[at++] = *p;
+        text[length++] = *p;
     }
-    text[at] = '\0';
+    text[length] = '\0';
     return sonde_rules_add(rules, text, diag);
 }
 
@@ -315,9 +314,10 @@ static sonde_err open_rules(showing *show, sonde_diag *diag)
         return err;
     }
     err = sonde_rules_add_defaults(show->rules, diag);
-    err = err == SONDE_OK && show->demo->pair ? add_comparison(show, show->rules, diag)
-                                              : err;
-    return err;
+    if (err != SONDE_OK || !show->demo->pair) {
+        return err;
+    }
+    return add_comparison(show, show->rules, diag);
 }
 
 /* Of a pair, the other run comes first, for the one that is judged to be compared with
@@ -344,11 +344,15 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
                          show->other);
         }
         err = cli_demo_train(show->file, &other, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && judged) {
-        err = open_rules(show, diag);
+    err = judged ? open_rules(show, diag) : SONDE_OK;
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && !asked->quiet) {
+    if (!asked->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
                      judged ? ", judged as it goes" : "", show->run);
         (void)fflush(stdout);
@@ -356,9 +360,6 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
     options.rules = show->rules;
     options.on_finding = on_finding;
     options.user = show;
-    if (err != SONDE_OK) {
-        return err;
-    }
     return cli_demo_train(show->file, &options, diag);
 }
 
@@ -391,21 +392,26 @@ static int run_demo(const void *values, int argc, char **argv)
     }
     cli_catch_interrupt();
     err = cli_demo_open(show.file, asked->fixed, &show.job, &diag);
-    if (err == SONDE_OK) {
-        show.demo = sonde_nn_job_get_demo(show.job);
-        err = choose_run(&show, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
-    if (err == SONDE_OK) {
-        introduce(&show);
-        err = train(&show, judged, &diag);
+    show.demo = sonde_nn_job_get_demo(show.job);
+    err = choose_run(&show, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && judged) {
+    introduce(&show);
+    err = train(&show, judged, &diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (judged) {
         conclude(&show);
     }
+    print_next(&show);
+
+done:
     sonde_rules_destroy(show.rules);
-    if (err == SONDE_OK) {
-        print_next(&show);
-    }
     sonde_nn_job_destroy(show.job);
     if (err != SONDE_OK) {
         return cli_fail(&diag);

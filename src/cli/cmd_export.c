@@ -64,8 +64,7 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     sonde_err err = SONDE_OK;
 
     if (asked->format == NULL) {
-        return sonde_diag_set(diag, SONDE_EINVAL, "--to",
-                              "tensorboard, npz, safetensors, csv or jsonl",
+        return sonde_diag_set(diag, SONDE_EINVAL, "--to", SONDE_EXPORT_NAMES,
                               "is missing");
     }
     err = sonde_export_kind_parse(asked->format, kind, diag);
@@ -168,8 +167,7 @@ static int run_export(const void *values, int argc, char **argv)
     }
 
 static const cli_option export_options[] = {
-    OPTION("to", 't', CLI_TEXT, "FORMAT", format,
-           "tensorboard, npz, safetensors, csv or jsonl"),
+    OPTION("to", 't', CLI_TEXT, "FORMAT", format, SONDE_EXPORT_NAMES),
     OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
            "only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,

@@ -453,7 +453,6 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
     const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
     const int width = name_width(catalogue, ids, count);
     sonde_json *const json = cli_json();
-    sonde_err err = SONDE_OK;
 
     if (asked->json) {
         begin_run_json(json, trial);
@@ -462,30 +461,34 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
         (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
                      "dtype", "shape", "values", "vitals", "sketches", "steps");
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, ids[i]);
         const char *same_as = info->same_as != ids[i]
                                   ? sonde_catalogue_info(catalogue, info->same_as)->name
                                   : "";
         saved kinds;
+        sonde_err err = SONDE_OK;
 
         if (asked->names) {
             (void)puts(info->name);
             continue;
         }
         err = count_kinds(trial, ids[i], &kinds, diag);
-        if (err == SONDE_OK && asked->json) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (asked->json) {
             put_tensor(json, info, same_as, &kinds);
-        } else if (err == SONDE_OK) {
+        } else {
             print_tensor(info, same_as, &kinds, width);
         }
     }
-    if (err == SONDE_OK && asked->json) {
+    if (asked->json) {
         sonde_json_end(json);
         sonde_json_end(json);
         cli_json_print("\n");
     }
-    return err;
+    return SONDE_OK;
 }
 
 static int run_ls(const void *values, int argc, char **argv)

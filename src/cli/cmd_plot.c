@@ -153,6 +153,37 @@ static void add_column(columns *c, const sonde_sketch *sketch, size_t i)
 }
 
 /* A damaged step, or one that the worker lacks, stays empty. */
+static sonde_err read_column(sonde_trial *trial, uint32_t id, const cli_range *range,
+                             columns *c, size_t i, sonde_sketch *sketch, size_t *left_out,
+                             sonde_diag *diag)
+{
+    const sonde_trial_at place = {.mode = range->mode,
+                                  .step = c->steps[i],
+                                  .worker = range->worker,
+                                  .micro_batch = -1,
+                                  .replica = -1};
+    char line[SONDE_DIAG_LINE];
+    sonde_err err = SONDE_OK;
+
+    c->histograms[i] = empty();
+    if (cli_interrupted()) {
+        return diag->err = SONDE_EINTERRUPTED;
+    }
+    if ((sonde_trial_has(trial, id, &place) & (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) == 0) {
+        return SONDE_OK;
+    }
+    err = sonde_trial_sketch(trial, id, &place, sketch, diag);
+    if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) {
+        cli_left_out(left_out, sonde_diag_line(diag, line, sizeof line));
+        return SONDE_OK;
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    add_column(c, sketch, i);
+    return SONDE_OK;
+}
+
 static sonde_err read_columns(sonde_trial *trial, uint32_t id, const cli_range *range,
                               columns *c, size_t *left_out, sonde_diag *diag)
 {
@@ -162,25 +193,10 @@ static sonde_err read_columns(sonde_trial *trial, uint32_t id, const cli_range *
     if (sketch == NULL) {
         return cli_fail_memory(diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < c->count; i++) {
-        const sonde_trial_at at = {.mode = range->mode,
-                                   .step = c->steps[i],
-                                   .worker = range->worker,
-                                   .micro_batch = -1,
-                                   .replica = -1};
-        char line[SONDE_DIAG_LINE];
-
-        c->histograms[i] = empty();
-        if (cli_interrupted()) {
-            err = diag->err = SONDE_EINTERRUPTED;
-        } else if (sonde_trial_has(trial, id, &at) & (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) {
-            err = sonde_trial_sketch(trial, id, &at, sketch, diag);
-            if (err == SONDE_OK) {
-                add_column(c, sketch, i);
-            } else if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) {
-                cli_left_out(left_out, sonde_diag_line(diag, line, sizeof line));
-                err = SONDE_OK;
-            }
+    for (size_t i = 0; i < c->count; i++) {
+        err = read_column(trial, id, range, c, i, sketch, left_out, diag);
+        if (err != SONDE_OK) {
+            break;
         }
     }
     free(sketch);
@@ -217,28 +233,28 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
 {
     columns c = {0};
     char what[160], note[192];
+    sonde_heatmap_plot plot = {
+        .page = *page, .x_label = x_label, .y_label = "log2 |x|", .median = true};
     sonde_err err = choose_steps(trial, id, range, &c, diag);
 
-    if (err == SONDE_OK) {
-        err = read_columns(trial, id, range, &c, left_out, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        sonde_heatmap_plot plot = {.page = *page,
-                                   .histograms = c.histograms,
-                                   .steps = c.steps,
-                                   .count = c.count,
-                                   .x_label = x_label,
-                                   .y_label = "log2 |x|",
-                                   .median = true};
+    err = read_columns(trial, id, range, &c, left_out, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    cut(&c);
+    plot.histograms = c.histograms;
+    plot.steps = c.steps;
+    plot.count = c.count;
+    if (hidden(&c, what, sizeof what) != NULL) {
+        (void)snprintf(note, sizeof note, "Not drawn: %s", hidden(&c, what, sizeof what));
+        plot.page.note = note;
+    }
+    err = sonde_plot_heatmap(path, &plot, diag);
 
-        cut(&c);
-        if (hidden(&c, what, sizeof what) != NULL) {
-            (void)snprintf(note, sizeof note, "Not drawn: %s",
-                           hidden(&c, what, sizeof what));
-            plot.page.note = note;
-        }
-        err = sonde_plot_heatmap(path, &plot, diag);
-    }
+done:
     free(c.histograms);
     sonde_trial_free(c.steps);
     return err;
@@ -416,10 +432,11 @@ static sonde_err read_points(plotting *p, sonde_diag *diag)
     if (err == SONDE_EINTERRUPTED) {
         diag->err = err;
     }
-    return err == SONDE_OK && p->series_count == 0
-               ? cli_fail_nothing(p->trial, p->ids[0], &p->range,
-                                  cli_stats_evidence(&p->stats), diag)
-               : err;
+    if (err != SONDE_OK || p->series_count > 0) {
+        return err;
+    }
+    return cli_fail_nothing(p->trial, p->ids[0], &p->range, cli_stats_evidence(&p->stats),
+                            diag);
 }
 
 /* "conv1.weight, std, eval": only the parts that differ. */
@@ -534,18 +551,21 @@ static sonde_err check(plotting *p, int argc, sonde_diag *diag)
                               "several tensors, or --stat");
     }
     err = sonde_plot_check_path(p->asked->out, diag);
-    if (err == SONDE_OK) {
-        err = cli_stats_parse(p->asked->stats, "mean", &p->stats, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < p->stats.count; i++) {
+    err = cli_stats_parse(p->asked->stats, "mean", &p->stats, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < p->stats.count; i++) {
         if (p->stats.item[i].kind == SONDE_REDUCTION_HASH) {
-            err = sonde_diag_set(diag, SONDE_EINVAL, "--stat",
-                                 "a statistic that is a number", "a curve of hashes");
+            return sonde_diag_set(diag, SONDE_EINVAL, "--stat",
+                                  "a statistic that is a number", "a curve of hashes");
         }
     }
-    return err == SONDE_OK ? cli_range_parse(p->asked->mode, p->asked->steps,
-                                             p->asked->worker, &p->range, diag)
-                           : err;
+    return cli_range_parse(p->asked->mode, p->asked->steps, p->asked->worker, &p->range,
+                           diag);
 }
 
 static int run_plot(const void *values, int argc, char **argv)

@@ -89,14 +89,16 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
 
     q->text.length = 0;
     err = sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag);
-    if (err == SONDE_OK &&
-        q->format == QUERY_JSON) { /* the comma comes before the newline */
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (q->format == QUERY_JSON) { /* the comma comes before the newline */
         (void)printf("%s\n%.*s", q->rows > 0 ? "," : "", (int)(q->text.length - 1),
                      q->text.data);
-    } else if (err == SONDE_OK) {
+    } else {
         (void)fwrite(q->text.data, 1, q->text.length, stdout);
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Whether the row has any statistic. */
@@ -184,28 +186,29 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
                          const cli_range *range, sonde_diag *diag)
 {
     const unsigned how = cli_stats_evidence(&q->stats);
-    bool any = false;
-    sonde_err err = SONDE_OK;
+    bool any = count == 0;
 
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         const int length =
             cli_letters(sonde_catalogue_info(sonde_trial_catalogue(trial), ids[i])->name);
-        int64_t *steps = NULL;
-        size_t steps_count = 0;
 
         q->name_width = length > q->name_width ? length : q->name_width;
-        err = any ? SONDE_OK
-                  : sonde_trial_tensor_steps(trial, ids[i], range->mode, how, &steps,
-                                             &steps_count, diag);
+    }
+    for (size_t i = 0; i < count && !any; i++) {
+        int64_t *steps = NULL;
+        size_t steps_count = 0;
+        const sonde_err err = sonde_trial_tensor_steps(trial, ids[i], range->mode, how,
+                                                       &steps, &steps_count, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
         }
         sonde_trial_free(steps);
     }
-    if (err == SONDE_OK && count > 0 && !any) {
-        err = cli_fail_nothing(trial, ids[0], range, how, diag);
-    }
-    return err;
+    return any ? SONDE_OK : cli_fail_nothing(trial, ids[0], range, how, diag);
 }
 
 static sonde_err answer(const query_values *asked, const char *run, const char *selector,

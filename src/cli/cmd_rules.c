@@ -116,6 +116,7 @@ typedef struct judged_run {
     sonde_trial *trial;
     sonde_rules *rules;
     sonde_actions *actions; /* NULL: none */
+    cli_finding_log printed;
     bool fired;
 } judged_run;
 
@@ -140,13 +141,25 @@ static void print_finding(const judged_run *run, const sonde_finding *finding)
     cli_print_finding(stdout, finding, 0);
 }
 
+/* A finding while the run is being written. */
+static void print_live(judged_run *run, const sonde_finding *finding)
+{
+    const cli_finding_share share = cli_finding_count(&run->printed, finding);
+
+    if (run->asked->json || share == CLI_FINDING_WHOLE) {
+        print_finding(run, finding);
+    } else if (share == CLI_FINDING_MORE) {
+        cli_print_more(stdout, finding, 0);
+    }
+}
+
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
     judged_run *run = user;
 
     run->fired = true;
     if (!again && run->asked->follow) {
-        print_finding(run, finding);
+        print_live(run, finding);
     }
     if (!again && run->actions != NULL) {
         sonde_actions_take(run->actions, finding);
@@ -372,17 +385,24 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     }
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
-        if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(run, "SimilarAcrossRuns", false, diag);
+        if (err != SONDE_OK || asked->others.count + asked->other_trials.count == 0) {
+            return err;
+        }
+        return add_rule(run, "SimilarAcrossRuns", false, diag);
+    }
+    for (size_t i = 0; i < asked->rules.count; i++) {
+        err = add_rule(run, asked->rules.text[i], false, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->rules.text[i], false, diag);
-    }
-    for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < asked->names.count; i++) {
         err = add_rule(run, asked->names.text[i], true, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL:
@@ -498,25 +518,46 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
 }
 
-/* How many findings of that rule are printed one by one: a value that is not finite
- * spreads to all tensors, and NonFinite names its source. */
-static size_t few_of(const char *rule, const sonde_finding *all, size_t count)
+/* How many findings like this one, of its rule and with its cause, there are among these.
+ */
+static size_t count_like(const sonde_finding *finding, const sonde_finding *all,
+                         size_t count)
 {
-    enum { FEW = 8 };
+    size_t like = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(all[i].rule, "NonFinite") == 0 &&
-            strcmp(rule, "ExplodingTensor") == 0) {
-            return 1;
-        }
+        like += all[i].because_of == finding->because_of &&
+                strcmp(all[i].rule, finding->rule) == 0;
     }
-    return FEW;
+    return like;
 }
 
-/* Causes first. Of a rule with many findings the first few, and how many there are; JSON
- * has all of them, in the order found. */
+static const sonde_finding *find(uint64_t id, const sonde_finding *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].id == id) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+static void print_more(const sonde_finding *last, size_t more, const sonde_finding *cause)
+{
+    (void)printf("%s: %zu more finding%s up to step %lld", last->rule, more,
+                 more == 1 ? "" : "s", (long long)last->step);
+    if (cause != NULL) {
+        (void)printf(", which follow%s from %s in %s", more == 1 ? "s" : "", cause->rule,
+                     cause->tensor[0] != '\0' ? cause->tensor : "the run");
+    }
+    (void)printf("; --json prints all\n");
+}
+
+/* Causes first. Of a rule with many findings the first few, of those that follow from
+ * another finding one, and how many there are; JSON has all of them, in the order found. */
 static void print_in_order(const judged_run *run, const sonde_finding *all, size_t count)
 {
+    enum { FEW = 8 };
     sonde_finding *sorted = malloc((count + 1) * sizeof *sorted);
 
     if (sorted == NULL) {
@@ -529,20 +570,14 @@ static void print_in_order(const judged_run *run, const sonde_finding *all, size
         (void)sonde_findings_sort(sorted, count);
     }
     for (size_t i = 0; i < count; i++) {
-        const size_t few = few_of(sorted[i].rule, sorted, count);
-        size_t before = 0, same = 0;
+        const size_t few = sorted[i].because_of != 0 ? 1 : FEW;
+        const size_t like = count_like(&sorted[i], sorted, count);
+        const size_t before = count_like(&sorted[i], sorted, i);
 
-        for (size_t k = 0; k < count; k++) {
-            const bool is = strcmp(sorted[k].rule, sorted[i].rule) == 0;
-
-            same += is;
-            before += is && k < i;
-        }
-        if (run->asked->json || before < few || same == few + 1) {
+        if (run->asked->json || before < few || like == few + 1) {
             print_finding(run, &sorted[i]);
-        } else if (before + 1 == same) {
-            (void)printf("%s: %zu more findings up to step %lld; --json prints all\n",
-                         sorted[i].rule, same - few, (long long)sorted[i].step);
+        } else if (before + 1 == like) {
+            print_more(&sorted[i], like - few, find(sorted[i].because_of, sorted, count));
         }
     }
     free(sorted);

@@ -144,14 +144,14 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde_format_tensor(&view, &options, strlen(what->info->name) + 2, &text);
-    if (err == SONDE_OK) {
-        (void)printf("%s: %s %s\n%s: %s\n", what->where, sonde_dtype_name(view.dtype),
-                     shape, what->info->name, text.data);
-    } else {
-        err = cli_fail_memory(diag);
+    if (err != SONDE_OK) {
+        sonde_text_fini(&text);
+        return cli_fail_memory(diag);
     }
+    (void)printf("%s: %s %s\n%s: %s\n", what->where, sonde_dtype_name(view.dtype), shape,
+                 what->info->name, text.data);
     sonde_text_fini(&text);
-    return err;
+    return SONDE_OK;
 }
 
 /* --- statistics ------------------------------------------------------------------- */
@@ -331,11 +331,16 @@ static sonde_err show_histogram(const shown *what, sonde_diag *diag)
         return cli_fail_memory(diag);
     }
     err = sonde_trial_sketch(what->trial, what->id, &what->at, sketch, diag);
-    if (err == SONDE_OK && what->asked->json) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (what->asked->json) {
         print_bars_json(what, sketch);
-    } else if (err == SONDE_OK) {
+    } else {
         print_bars(what, sketch);
     }
+
+done:
     free(sketch);
     return err;
 }

@@ -90,14 +90,14 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
 {
     const sonde_tensor_info *info =
         sonde_catalogue_info(sonde_trial_catalogue(t->trial), id);
-    const sonde_trial_at at = {.mode = t->range.mode,
-                               .step = step,
-                               .worker = t->range.worker,
-                               .micro_batch = -1,
-                               .replica = -1};
+    const sonde_trial_at place = {.mode = t->range.mode,
+                                  .step = step,
+                                  .worker = t->range.worker,
+                                  .micro_batch = -1,
+                                  .replica = -1};
     const sonde_reduction itself = sonde_reduction_of_stat(SONDE_STAT_MEAN);
     const bool whole = cli_is_number(info);
-    const unsigned has = sonde_trial_has(t->trial, id, &at);
+    const unsigned has = sonde_trial_has(t->trial, id, &place);
 
     for (size_t i = 0; i < (whole ? 1 : t->stats.count); i++) {
         const sonde_reduction *reduction = whole ? &itself : &t->stats.item[i];
@@ -108,7 +108,7 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
         if ((has & sonde_reduction_evidence(reduction)) == 0) {
             continue;
         }
-        err = sonde_trial_reduce(t->trial, id, &at, reduction, &value, diag);
+        err = sonde_trial_reduce(t->trial, id, &place, reduction, &value, diag);
         if (err == SONDE_EFORMAT ||
             err == SONDE_EUNSUPPORTED) { /* continue with the others */
             cli_left_out(&t->left_out, sonde_diag_line(diag, text, sizeof text));
@@ -150,11 +150,20 @@ static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t m
                  mode_step);
 }
 
+static void end_line(const tail *t)
+{
+    if (t->asked->json) {
+        sonde_json_end(cli_json());
+        cli_json_print("\n");
+    } else {
+        (void)putchar('\n');
+    }
+}
+
 static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
 {
     sonde_mode mode = t->range.mode;
     int64_t mode_step = step, global = step;
-    sonde_err err = SONDE_OK;
 
     if (mode == SONDE_MODE_GLOBAL) {
         (void)sonde_trial_mode_step(t->trial, step, &mode, &mode_step);
@@ -162,24 +171,24 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
         (void)sonde_trial_global_step(t->trial, mode, step, &global);
     }
     print_head(t, global, mode, mode_step);
-    for (size_t i = 0; err == SONDE_OK && i < t->id_count; i++) {
-        err = print_tensor(t, t->ids[i], step, diag);
+    for (size_t i = 0; i < t->id_count; i++) {
+        const sonde_err err = print_tensor(t, t->ids[i], step, diag);
+
+        if (err != SONDE_OK) {
+            end_line(t);
+            return err;
+        }
     }
-    if (t->asked->json) {
-        sonde_json_end(cli_json());
-        cli_json_print("\n");
-    } else {
-        (void)putchar('\n');
-    }
+    end_line(t);
     t->printed = step;
-    return err;
+    return SONDE_OK;
 }
 
 /* Goes back to a printed step if the run was resumed from it. */
 static void go_back(tail *t)
 {
     const sonde_mode mode = t->range.mode;
-    int64_t global = 0, step = 0, at = 0;
+    int64_t global = 0, step = 0, there = 0;
 
     if (!sonde_trial_went_back(t->trial, &t->went_back, &global)) {
         return;
@@ -191,8 +200,8 @@ static void go_back(tail *t)
 
         step = count > 0 ? steps[count - 1] + 1 : 0;
         while (count > 0 &&
-               sonde_trial_global_step(t->trial, mode, steps[count - 1], &at) &&
-               at >= global) {
+               sonde_trial_global_step(t->trial, mode, steps[count - 1], &there) &&
+               there >= global) {
             step = steps[--count];
         }
     }
@@ -213,7 +222,6 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
     size_t count = 0, low = 0;
     const int64_t *steps = sonde_trial_steps(t->trial, t->range.mode, false, &count);
     size_t high = count;
-    sonde_err err = SONDE_OK;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -230,11 +238,15 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
     if (first && low > 0) {
         t->printed = steps[low - 1];
     }
-    for (size_t i = low; err == SONDE_OK && i < count && !cli_interrupted(); i++) {
-        err = print_step(t, steps[i], diag);
+    for (size_t i = low; i < count && !cli_interrupted(); i++) {
+        const sonde_err err = print_step(t, steps[i], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     (void)fflush(stdout);
-    return err;
+    return SONDE_OK;
 }
 
 /* --- following -------------------------------------------------------------------- */
@@ -246,27 +258,31 @@ static void pause_poll(void)
     (void)nanosleep(&pause, NULL);
 }
 
+/* Prints what is new in the run. */
+static sonde_err print_changes(tail *t, bool first, bool live, sonde_diag *diag)
+{
+    const sonde_err err = select_tensors(t, live, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    go_back(t);
+    return print_new(t, first, diag);
+}
+
 static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
 {
-    bool first = true;
+    bool first = true, changed = true, live = true;
 
     for (;;) {
-        bool changed = first;
-        bool live = false;
-        sonde_err err = SONDE_OK;
+        sonde_err err = first ? SONDE_OK : sonde_trial_refresh(t->trial, &changed, diag);
 
-        if (!first) {
-            err = sonde_trial_refresh(t->trial, &changed, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
         sonde_trial_describe(t->trial, info);
         live = info->status == SONDE_RUN_RUNNING;
-        if (err == SONDE_OK && changed) {
-            err = select_tensors(t, live, diag);
-        }
-        if (err == SONDE_OK && changed) {
-            go_back(t);
-            err = print_new(t, first, diag);
-        }
+        err = changed ? print_changes(t, first, live, diag) : SONDE_OK;
         if (err != SONDE_OK || !t->asked->follow || !live || cli_interrupted() ||
             ferror(stdout) != 0) {
             return err;
@@ -298,10 +314,12 @@ static int run_tail(const void *values, int argc, char **argv)
     sonde_err err = start(&t, argv[0], &diag);
     int code = CLI_OK;
 
-    if (err == SONDE_OK) {
-        cli_catch_interrupt();
-        err = follow(&t, &info, &diag);
+    if (err != SONDE_OK) {
+        code = cli_fail(&diag);
+        goto done;
     }
+    cli_catch_interrupt();
+    err = follow(&t, &info, &diag);
     if (err != SONDE_OK) {
         code = cli_fail(&diag);
     } else if (cli_interrupted()) {
@@ -312,6 +330,8 @@ static int run_tail(const void *values, int argc, char **argv)
     } else {
         code = cli_left_out_end(t.left_out);
     }
+
+done:
     sonde_selector_free_ids(t.ids);
     sonde_trial_close(t.trial);
     return code;

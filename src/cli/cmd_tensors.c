@@ -131,15 +131,21 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
         return SONDE_OK;
     }
     err = sonde_selector_create(asked->select, &selector, diag);
-    if (err == SONDE_OK) {
-        err = sonde_selector_resolve(selector, catalogue, &ids, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    err = sonde_selector_resolve(selector, catalogue, &ids, &count, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    for (size_t i = 0; i < count; i++) {
         print_tensor(asked, catalogue, ids[i]);
     }
-    if (err == SONDE_OK && count == 0) {
+    if (count == 0) {
         cli_warn("'%s' matches no tensor", asked->select);
     }
+
+done:
     sonde_selector_free_ids(ids);
     sonde_selector_destroy(selector);
     return err;

@@ -279,7 +279,10 @@ static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **
     const char *asked = info->data_name;
     const sonde_err err = cli_data_open(run->job, split, run->asked->quiet, out, diag);
 
-    if (err == SONDE_OK && run->asked->json && strcmp(info->data_name, asked) != 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (run->asked->json && strcmp(info->data_name, asked) != 0) {
         sonde_json *const json = cli_json();
 
         sonde_json_object(json, NULL);
@@ -289,7 +292,7 @@ static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **
         sonde_json_end(json);
         cli_json_print("\n");
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- setting up ------------------------------------------------------------------- */
@@ -313,23 +316,36 @@ static sonde_err name_flag(sonde_err err, sonde_diag *diag)
     return err;
 }
 
+static sonde_err set_option(const training *run, const sonde_nn_option *row,
+                            const given *value, sonde_diag *diag)
+{
+    const char *text = value->flag ? "true" : value->text;
+    sonde_err err = SONDE_OK;
+
+    if (text != NULL) {
+        return sonde_nn_job_set(run->job, row->name, text, diag);
+    }
+    for (size_t i = 0; i < value->list.count; i++) {
+        err = sonde_nn_job_set(run->job, row->name, value->list.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 static sonde_err set_options(const training *run, sonde_diag *diag)
 {
     const sonde_nn_option *row = NULL;
-    sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && (row = sonde_nn_option_at(i)) != NULL; i++) {
-        const given *value = &run->asked->rows[i];
-        const char *text = value->flag ? "true" : value->text;
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const sonde_err err = set_option(run, row, &run->asked->rows[i], diag);
 
-        if (text != NULL) {
-            err = sonde_nn_job_set(run->job, row->name, text, diag);
-        }
-        for (size_t k = 0; err == SONDE_OK && k < value->list.count; k++) {
-            err = sonde_nn_job_set(run->job, row->name, value->list.text[k], diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* The name of a built-in model; NULL: a job describes it. */

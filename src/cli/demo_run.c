@@ -73,14 +73,16 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **ou
     const char *more = NULL;
     sonde_err err = parse(file->name, file->text, "", &plain, diag);
 
-    if (err == SONDE_OK) {
-        more = sonde_nn_job_get_demo(plain)->collections;
-        err = parse(file->name, file->text, more != NULL ? more : "", &job, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    more = sonde_nn_job_get_demo(plain)->collections;
+    err = parse(file->name, file->text, more != NULL ? more : "", &job, diag);
     sonde_nn_job_destroy(plain);
-    if (err == SONDE_OK && fixed) {
-        err = sonde_nn_job_fix_demo(job, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = fixed ? sonde_nn_job_fix_demo(job, diag) : SONDE_OK;
     if (err != SONDE_OK) {
         sonde_nn_job_destroy(job);
         return err;
@@ -332,9 +334,12 @@ sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *opti
     running run = {.asked = options};
     sonde_err err = set_up(&run, file, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_nn_trainer_run(run.trainer, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde_nn_trainer_run(run.trainer, diag);
+
+done:
     sonde_nn_trainer_destroy(run.trainer);
     sonde_nn_loader_destroy(run.loader);
     sonde_nn_model_destroy(run.model);

@@ -91,16 +91,17 @@ static sonde_err show_loaded(const char *path, const char *name, bool *shown,
     const sonde_rule *rule = NULL;
     const sonde_err err = sonde_rule_file_open(path, NULL, &file, diag);
 
-    for (size_t i = 0;
-         err == SONDE_OK && (rule = sonde_rule_file_at(file, i)) != NULL && !*shown;
-         i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL && !*shown; i++) {
         if (strcasecmp(rule->name, name) == 0) {
             show(rule);
             *shown = true;
         }
     }
     sonde_rule_file_close(file);
-    return err;
+    return SONDE_OK;
 }
 
 static int run_show(const void *values, int argc, char **argv)
@@ -109,21 +110,20 @@ static int run_show(const void *values, int argc, char **argv)
     const sonde_rule *rule = NULL;
     sonde_diag diag = {0};
     bool shown = false;
-    sonde_err err = SONDE_OK;
 
     (void)argc;
-    for (size_t i = 0; i < asked->plugins.count && err == SONDE_OK && !shown; i++) {
-        err = show_loaded(asked->plugins.text[i], argv[0], &shown, &diag);
+    for (size_t i = 0; i < asked->plugins.count && !shown; i++) {
+        if (show_loaded(asked->plugins.text[i], argv[0], &shown, &diag) != SONDE_OK) {
+            return cli_fail(&diag);
+        }
     }
-    if (err == SONDE_OK && !shown) {
-        err = sonde_rule_by_name(argv[0], &rule, &diag);
+    if (shown) {
+        return CLI_OK;
     }
-    if (err != SONDE_OK) {
+    if (sonde_rule_by_name(argv[0], &rule, &diag) != SONDE_OK) {
         return cli_fail(&diag);
     }
-    if (!shown) {
-        show(rule);
-    }
+    show(rule);
     return CLI_OK;
 }
 

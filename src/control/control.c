@@ -302,18 +302,22 @@ static sonde_err check_stored(const char *url, sonde_diag *diag)
     bool begun = false, ended = false;
     sonde_err err = sonde__store_exists(url, "run.json", &begun, diag);
 
-    if (err == SONDE_OK && begun) {
-        err = sonde__store_exists(url, "end.json", &ended, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && !begun) {
+    if (!begun) {
         return sonde__fail(diag, SONDE_ENOTFOUND, url, "the address of a run",
                            "there is no run.json");
     }
-    if (err == SONDE_OK && ended) {
+    err = sonde__store_exists(url, "end.json", &ended, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (ended) {
         return sonde__fail(diag, SONDE_ESTATE, url, "a run that has not ended",
                            "the run has ended");
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* A new line, freed with free(); NULL if memory runs out. */

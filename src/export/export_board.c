@@ -326,26 +326,29 @@ static sonde_err put_scalar(board_writer *board, const sonde_export_row *row,
     }
     err = sonde__export_events_scalar(&board->streams[row->mode].events, board->tag.data,
                                       row->mode_step, value, diag);
-    board->work->report->scalars += err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    board->work->report->scalars++;
+    return SONDE_OK;
 }
 
 static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
                                sonde_diag *diag)
 {
-    const sonde_trial_at at = {.mode = SONDE_MODE_GLOBAL,
-                               .step = row->step,
-                               .worker = row->worker,
-                               .micro_batch = -1,
-                               .replica = -1};
+    const sonde_trial_at place = {.mode = SONDE_MODE_GLOBAL,
+                                  .step = row->step,
+                                  .worker = row->worker,
+                                  .micro_batch = -1,
+                                  .replica = -1};
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
 
-    if ((sonde_trial_has(board->work->trial, row->id, &at) &
+    if ((sonde_trial_has(board->work->trial, row->id, &place) &
          (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) == 0) {
         return SONDE_OK;
     }
-    err = sonde_trial_sketch(board->work->trial, row->id, &at, board->sketch, &why);
+    err = sonde_trial_sketch(board->work->trial, row->id, &place, board->sketch, &why);
     if (err != SONDE_OK) {
         if (sonde__export_left_out(board->work, err, &why)) {
             return SONDE_OK;
@@ -362,8 +365,11 @@ static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
     err =
         sonde__export_events_histogram(&board->streams[row->mode].events, board->tag.data,
                                        row->mode_step, row->vitals, board->sketch, diag);
-    board->work->report->histograms += err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    board->work->report->histograms++;
+    return SONDE_OK;
 }
 
 static bool is_scalar(const board_writer *board, uint32_t id)

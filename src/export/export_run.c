@@ -47,8 +47,7 @@ sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
             return SONDE_OK;
         }
     }
-    return sonde__fail(diag, SONDE_EINVAL, NULL,
-                       "tensorboard, npz, safetensors, csv or jsonl",
+    return sonde__fail(diag, SONDE_EINVAL, NULL, SONDE_EXPORT_NAMES,
                        "unknown format '%s'", text);
 }
 
@@ -82,8 +81,11 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     sonde_trial_describe(trial, &info);
     work.many_workers = info.world > 1 || info.workers > 1;
     err = kinds[kind].write(&work, path, diag);
-    if (err == SONDE_OK && report != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (report != NULL) {
         *report = counted;
     }
-    return err;
+    return SONDE_OK;
 }

@@ -153,10 +153,10 @@ static sonde_err leave_out(const row_walk *walk, sonde_err err, const sonde_diag
 static sonde_err reduce(const row_walk *walk, const sonde_export_row *row, int64_t step,
                         size_t i, sonde_diag *diag)
 {
-    const sonde_trial_at at = whole_step(walk, row, step);
+    const sonde_trial_at place = whole_step(walk, row, step);
     sonde_diag why = {0};
     bool bad = false;
-    sonde_err err = sonde_trial_reduce(walk->work->trial, row->id, &at,
+    sonde_err err = sonde_trial_reduce(walk->work->trial, row->id, &place,
                                        &walk->work->stats[i], &walk->values[i], &why);
 
     err = leave_out(walk, err == SONDE_ENOTFOUND ? SONDE_OK : err, &why, &bad, diag);
@@ -188,8 +188,8 @@ static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t s
 static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t step,
                            sonde_diag *diag)
 {
-    const sonde_trial_at at = whole_step(walk, row, step);
-    const unsigned has = sonde_trial_has(walk->work->trial, row->id, &at) & walk->how;
+    const sonde_trial_at place = whole_step(walk, row, step);
+    const unsigned has = sonde_trial_has(walk->work->trial, row->id, &place) & walk->how;
     sonde_vitals vitals;
     sonde_diag why = {0};
     bool bad = false;
@@ -198,7 +198,7 @@ static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t 
     if ((has & (SONDE_HOW_RAW | SONDE_HOW_VITALS)) == 0) {
         return has != 0 ? give_row(walk, row, step, NULL, diag) : SONDE_OK;
     }
-    err = sonde_trial_vitals(walk->work->trial, row->id, &at, &vitals, &why);
+    err = sonde_trial_vitals(walk->work->trial, row->id, &place, &vitals, &why);
     err = leave_out(walk, err, &why, &bad, diag);
     return err != SONDE_OK || bad ? err : give_row(walk, row, step, &vitals, diag);
 }
@@ -456,7 +456,10 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
 
     sonde_trial_describe(work->trial, &info);
     err = sonde_trial_cursor_create(work->trial, &options, &cursor, diag);
-    for (uint64_t done = 0; err == SONDE_OK; done++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (uint64_t done = 0;; done++) {
         if (done % OFTEN == 0) {
             err = sonde__export_progress(work->options, SONDE_MIN(done, info.records),
                                          info.records, diag);
@@ -465,6 +468,9 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
             }
         }
         err = give_next(work, cursor, value, user, diag);
+        if (err != SONDE_OK) { /* SONDE_EEND after the last */
+            break;
+        }
     }
     sonde_trial_cursor_destroy(cursor);
     return err == SONDE_EEND ? SONDE_OK : err;

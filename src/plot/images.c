@@ -274,12 +274,12 @@ void sonde__plot_picture_draw(sonde__plot_scene *scene,
     const int columns = (int)SONDE_MIN((double)pictures->width, w);
     const int rows = (int)SONDE_MIN((double)pictures->height, h);
 
-    if (scene->err == SONDE_OK) {
-        sonde__plot_image(
-            scene, box,
-            sonde__plot_picture_pixels(pictures, i, span, colours, columns, rows),
-            columns, rows);
+    if (scene->err != SONDE_OK) {
+        return;
     }
+    sonde__plot_image(
+        scene, box, sonde__plot_picture_pixels(pictures, i, span, colours, columns, rows),
+        columns, rows);
 }
 
 void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w,

@@ -36,6 +36,12 @@ PyObject *sonde__python_bad_value(const char *where, const char *expected,
  */
 bool sonde__python_view(PyObject *object, sonde_view *view);
 
+/* What is_tensor means by a tensor: torch.Tensor. */
+void sonde__python_set_tensor_type(PyObject *type);
+bool sonde__python_is_tensor(PyObject *object);
+/* A tensor of a floating or complex dtype. */
+bool sonde__python_is_float(PyObject *object);
+
 /* --- findings ----------------------------------------------------------------------- */
 
 /* (rule, severity, tensor, mode, step, mode_step, last_step, steps, statistic, value,
@@ -55,11 +61,19 @@ PyObject *sonde__python_vitals(const sonde_vitals *vitals);
  * exception is set, and owned data was released. */
 PyObject *sonde__python_array(const sonde_view *view, PyObject *owner, bool owned);
 
+/* --- attributes --------------------------------------------------------------------- */
+
+/* object.text, a new reference, or NULL with an exception; *name keeps the interned text
+ * between calls. */
+PyObject *sonde__python_attribute(PyObject *object, PyObject **name, const char *text);
+
 /* --- types -------------------------------------------------------------------------- */
 
 /* Each adds its types to the module. False: an exception is set. */
 bool sonde__python_add_array(PyObject *module);
 bool sonde__python_add_watch(PyObject *module);
+bool sonde__python_add_hook(PyObject *module);
+bool sonde__python_add_backward(PyObject *module);
 bool sonde__python_add_trial(PyObject *module);
 /* Adds a type made from spec under its name, and stores it in *out (may be NULL). */
 bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out);

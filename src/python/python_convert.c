@@ -18,6 +18,14 @@ bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out)
     return true;
 }
 
+PyObject *sonde__python_attribute(PyObject *object, PyObject **name, const char *text)
+{
+    if (*name == NULL) {
+        *name = PyUnicode_InternFromString(text);
+    }
+    return *name != NULL ? PyObject_GetAttr(object, *name) : NULL;
+}
+
 /* --- conversions -------------------------------------------------------------------- */
 
 PyObject *sonde__python_vitals(const sonde_vitals *v)
@@ -31,14 +39,16 @@ PyObject *sonde__python_vitals(const sonde_vitals *v)
 
 PyObject *sonde__python_finding(const sonde_finding *f)
 {
-    char id[24];
+    char id[24], cause[24];
 
     (void)PyOS_snprintf(id, sizeof id, "%016llx", (unsigned long long)f->id);
-    return Py_BuildValue("(ssssLLLKsddsss)", f->rule, sonde_severity_name(f->severity),
-                         f->tensor, sonde_mode_name(f->mode), (long long)f->step,
-                         (long long)f->mode_step, (long long)f->last_step,
-                         (unsigned long long)f->steps, f->statistic, f->value,
-                         f->threshold, f->message, f->advice, id);
+    (void)PyOS_snprintf(cause, sizeof cause, "%016llx",
+                        (unsigned long long)f->because_of);
+    return Py_BuildValue(
+        "(ssssLLLKsddsssz)", f->rule, sonde_severity_name(f->severity), f->tensor,
+        sonde_mode_name(f->mode), (long long)f->step, (long long)f->mode_step,
+        (long long)f->last_step, (unsigned long long)f->steps, f->statistic, f->value,
+        f->threshold, f->message, f->advice, id, f->because_of != 0 ? cause : NULL);
 }
 
 PyObject *sonde__python_findings(sonde_rules *rules)

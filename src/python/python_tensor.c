@@ -172,3 +172,42 @@ bool sonde__python_view(PyObject *object, sonde_view *view)
     }
     return view_dlpack(&tensor, view);
 }
+
+/* --- kinds of objects --------------------------------------------------------------- */
+
+static PyTypeObject *tensor_type;
+
+void sonde__python_set_tensor_type(PyObject *type)
+{
+    Py_XINCREF(type);
+    Py_XDECREF((PyObject *)tensor_type);
+    tensor_type = (PyTypeObject *)type;
+}
+
+bool sonde__python_is_tensor(PyObject *object)
+{
+    return tensor_type != NULL && PyType_IsSubtype(Py_TYPE(object), tensor_type) != 0;
+}
+
+bool sonde__python_is_float(PyObject *object)
+{
+    static const char *const questions[] = {"is_floating_point", "is_complex"};
+    sonde_view view;
+    bool yes = false;
+
+    if (!sonde__python_is_tensor(object)) {
+        return false;
+    }
+    if (sonde__python_view(object, &view)) {
+        return sonde_dtype_is_float(view.dtype) || view.dtype == SONDE_C64 ||
+               view.dtype == SONDE_C128;
+    }
+    for (size_t i = 0; !yes && i < sizeof questions / sizeof questions[0]; i++) {
+        PyObject *answer = PyObject_CallMethod(object, questions[i], NULL);
+
+        yes = answer == Py_True;
+        Py_XDECREF(answer);
+        PyErr_Clear();
+    }
+    return yes;
+}

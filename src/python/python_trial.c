@@ -191,18 +191,16 @@ static bool select_ids(PyObject *object, const char *text, uint32_t **ids, size_
 {
     sonde_selector *selector = NULL;
     sonde_diag diag = {0};
-    sonde_err err = sonde_selector_create(text, &selector, &diag);
+    const bool good =
+        sonde_selector_create(text, &selector, &diag) == SONDE_OK &&
+        sonde_selector_resolve(selector, sonde_trial_catalogue(trial_of(object)), ids,
+                               count, &diag) == SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial_of(object)),
-                                     ids, count, &diag);
-    }
     sonde_selector_destroy(selector);
-    if (err != SONDE_OK) {
+    if (!good) {
         (void)sonde__python_raise(&diag);
-        return false;
     }
-    return true;
+    return good;
 }
 
 PyDoc_STRVAR(tensors_doc, "tensors(selector)\n--\n\n"
@@ -414,6 +412,209 @@ static PyObject *trial_series(PyObject *object, PyObject *arguments)
     return list;
 }
 
+/* --- places ------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(workers_doc, "workers()\n--\n\n[(rank, name)] of the workers found here.");
+
+static PyObject *trial_workers(PyObject *object, PyObject *unused)
+{
+    PyObject *list = PyList_New(0);
+    int rank = 0;
+
+    (void)unused;
+    for (size_t i = 0;
+         list != NULL && (rank = sonde_trial_worker(trial_of(object), i)) >= 0; i++) {
+        PyObject *tuple =
+            Py_BuildValue("(is)", rank, sonde_trial_worker_name(trial_of(object), i));
+
+        if (tuple == NULL || PyList_Append(list, tuple) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(tuple);
+    }
+    return list;
+}
+
+PyDoc_STRVAR(collections_doc,
+             "collections(tensor)\n--\n\n"
+             "Names of the collections that were recorded, or of those that a tensor "
+             "belonged to.");
+
+static PyObject *trial_collections(PyObject *object, PyObject *arguments)
+{
+    PyObject *list = NULL;
+    const char *tensor = NULL, *name = NULL;
+    uint32_t id = 0;
+
+    if (!PyArg_ParseTuple(arguments, "z", &tensor) ||
+        (tensor != NULL && !find_tensor(object, tensor, &id))) {
+        return NULL;
+    }
+    list = PyList_New(0);
+    for (size_t i = 0;
+         list != NULL && (name = sonde_trial_collection(trial_of(object), i)) != NULL;
+         i++) {
+        PyObject *text = NULL;
+
+        if (tensor != NULL && !sonde_trial_in_collection(trial_of(object), id, name)) {
+            continue;
+        }
+        text = PyUnicode_FromString(name);
+        if (text == NULL || PyList_Append(list, text) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+PyDoc_STRVAR(mode_step_doc, "mode_step(global_step)\n--\n\n"
+                            "(mode, its step); None: there is no such step.");
+
+static PyObject *trial_mode_step(PyObject *object, PyObject *argument)
+{
+    const long long step = PyLong_AsLongLong(argument);
+    sonde_mode mode = SONDE_MODE_GLOBAL;
+    int64_t mode_step = 0;
+
+    if (PyErr_Occurred() != NULL) {
+        return NULL;
+    }
+    if (!sonde_trial_mode_step(trial_of(object), step, &mode, &mode_step)) {
+        Py_RETURN_NONE;
+    }
+    return Py_BuildValue("(sL)", sonde_mode_name(mode), (long long)mode_step);
+}
+
+/* A step of a mode by name. */
+static bool find_step(PyObject *arguments, sonde_mode *mode, long long *step)
+{
+    const char *name = NULL;
+
+    return PyArg_ParseTuple(arguments, "sL", &name, step) && find_mode(name, mode);
+}
+
+PyDoc_STRVAR(global_step_doc, "global_step(mode, step)\n--\n\n"
+                              "The global step; None: there is no such step.");
+
+static PyObject *trial_global_step(PyObject *object, PyObject *arguments)
+{
+    sonde_mode mode = SONDE_MODE_GLOBAL;
+    long long step = 0;
+    int64_t global = 0;
+
+    if (!find_step(arguments, &mode, &step)) {
+        return NULL;
+    }
+    if (!sonde_trial_global_step(trial_of(object), mode, step, &global)) {
+        Py_RETURN_NONE;
+    }
+    return PyLong_FromLongLong(global);
+}
+
+PyDoc_STRVAR(passed_doc,
+             "passed(mode, step)\n--\n\n"
+             "0: it has passed and nothing was saved at it; 1: it is complete; "
+             "2: it may still come.");
+
+static PyObject *trial_passed(PyObject *object, PyObject *arguments)
+{
+    sonde_mode mode = SONDE_MODE_GLOBAL;
+    long long step = 0;
+
+    if (!find_step(arguments, &mode, &step)) {
+        return NULL;
+    }
+    return PyLong_FromLong(
+        (long)sonde_trial_has_passed_step(trial_of(object), step, mode));
+}
+
+PyDoc_STRVAR(
+    wait_doc,
+    "wait(mode, step, seconds)\n--\n\n"
+    "Refreshes until the step is available; seconds < 0: without a limit. An "
+    "exception's code says whether nothing was saved at it, the run ended before "
+    "it, or the time is over.");
+
+static PyObject *trial_wait(PyObject *object, PyObject *arguments)
+{
+    const char *name = NULL;
+    sonde_mode mode = SONDE_MODE_GLOBAL;
+    long long step = 0;
+    double seconds = 0.0;
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!PyArg_ParseTuple(arguments, "sLd", &name, &step, &seconds) ||
+        !find_mode(name, &mode)) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS err = sonde_trial_wait_for_steps(
+        trial_of(object), &(int64_t){step}, 1, mode, seconds, &diag);
+    Py_END_ALLOW_THREADS return err != SONDE_OK ? sonde__python_raise(&diag)
+                                                : Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(has_doc,
+             "has(name, step, mode, worker, micro_batch, replica)\n--\n\n"
+             "What was saved there: 1 the raw value, 2 vital signs, 4 a sketch.");
+
+static PyObject *trial_has(PyObject *object, PyObject *arguments)
+{
+    sonde_trial_at where;
+    uint32_t id = 0;
+
+    if (!find_place(object, arguments, 0, &id, &where)) {
+        return NULL;
+    }
+    return PyLong_FromUnsignedLong(sonde_trial_has(trial_of(object), id, &where));
+}
+
+PyDoc_STRVAR(reduce_doc,
+             "reduce(stat, name, step, mode, worker, micro_batch, replica)\n--\n\n"
+             "A reduction, from what was saved.");
+
+static PyObject *trial_reduce(PyObject *object, PyObject *arguments)
+{
+    PyObject *text = NULL, *place = NULL;
+    sonde_reduction reduction;
+    sonde_reduced reduced = {0};
+    sonde_trial_at where;
+    sonde_diag diag = {0};
+    uint32_t id = 0;
+    bool found = false;
+
+    text = PyTuple_Size(arguments) > 0
+               ? PyUnicode_AsUTF8String(PyTuple_GetItem(arguments, 0))
+               : NULL;
+    if (text == NULL) {
+        return PyErr_Occurred() != NULL
+                   ? NULL
+                   : sonde__python_bad_value("reduce", "a statistic", "nothing");
+    }
+    if (sonde_reduction_parse(PyBytes_AsString(text), &reduction, &diag) != SONDE_OK) {
+        Py_DECREF(text);
+        return sonde__python_raise(&diag);
+    }
+    Py_DECREF(text);
+    place = PyTuple_GetSlice(arguments, 1, PyTuple_Size(arguments));
+    if (place == NULL) {
+        return NULL;
+    }
+    found = find_place(object, place, sonde_reduction_evidence(&reduction), &id, &where);
+    Py_DECREF(place);
+    if (!found) {
+        return NULL;
+    }
+    if (sonde_trial_reduce(trial_of(object), id, &where, &reduction, &reduced, &diag) !=
+        SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    return reduction.kind == SONDE_REDUCTION_HASH
+               ? PyLong_FromUnsignedLongLong(reduced.hash)
+               : PyFloat_FromDouble(reduced.number);
+}
+
 /* --- rules -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(judge_doc, "judge(rules)\n--\n\nFindings of a list of rules, as tuples.");
@@ -424,20 +625,15 @@ static PyObject *trial_judge(PyObject *object, PyObject *arguments)
     sonde_rules *rules = NULL;
     PyObject *findings = NULL;
     sonde_diag diag = {0};
-    sonde_err err = SONDE_OK;
+    bool good = false;
 
     if (!PyArg_ParseTuple(arguments, "s", &text)) {
         return NULL;
     }
-    err = sonde_rules_create(&rules, &diag);
-    if (err == SONDE_OK) {
-        err = sonde_rules_add_list(rules, text, &diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_rules_judge(rules, trial_of(object), NULL, &diag);
-    }
-    findings =
-        err == SONDE_OK ? sonde__python_findings(rules) : sonde__python_raise(&diag);
+    good = sonde_rules_create(&rules, &diag) == SONDE_OK &&
+           sonde_rules_add_list(rules, text, &diag) == SONDE_OK &&
+           sonde_rules_judge(rules, trial_of(object), NULL, &diag) == SONDE_OK;
+    findings = good ? sonde__python_findings(rules) : sonde__python_raise(&diag);
     sonde_rules_destroy(rules);
     return findings;
 }
@@ -452,6 +648,14 @@ static PyMethodDef methods[] = {
     {"value", trial_value, METH_VARARGS, value_doc},
     {"vitals", trial_vitals, METH_VARARGS, vitals_doc},
     {"series", trial_series, METH_VARARGS, series_doc},
+    {"workers", trial_workers, METH_NOARGS, workers_doc},
+    {"collections", trial_collections, METH_VARARGS, collections_doc},
+    {"mode_step", trial_mode_step, METH_O, mode_step_doc},
+    {"global_step", trial_global_step, METH_VARARGS, global_step_doc},
+    {"passed", trial_passed, METH_VARARGS, passed_doc},
+    {"wait", trial_wait, METH_VARARGS, wait_doc},
+    {"has", trial_has, METH_VARARGS, has_doc},
+    {"reduce", trial_reduce, METH_VARARGS, reduce_doc},
     {"judge", trial_judge, METH_VARARGS, judge_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -378,7 +378,7 @@ static bool take_seal(rest *input, const char *text)
         return true;
     }
     print_seal(text, before, seal);
-    seal[SONDE__SEAL - 1] = '\0'; /* but for the brace */
+    seal[SONDE__SEAL - 1] = '\0'; /* without the closing brace */
     return take_text(input, seal);
 }
 

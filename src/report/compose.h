@@ -21,6 +21,7 @@ typedef struct sonde__report_group {
     size_t count;
     sonde_severity worst;
     int64_t first, last; /* steps, over all of them */
+    uint64_t because_of; /* the finding that all follow from; 0: there is none */
 } sonde__report_group;
 
 typedef struct sonde__report {

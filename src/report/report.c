@@ -34,7 +34,8 @@ static sonde__report_group *group_of(sonde__report *report, const sonde_finding 
         (sonde__report_group){.name = finding->rule,
                               .worst = finding->severity,
                               .first = finding->step,
-                              .last = finding->last_step};
+                              .last = finding->last_step,
+                              .because_of = finding->because_of};
     return &report->groups[report->group_count++];
 }
 
@@ -108,7 +109,8 @@ static bool order_groups(sonde__report *report)
     for (size_t i = 0; good && i < count; i++) {
         heads[i] = (sonde_finding){.rule = report->groups[i].name,
                                    .severity = report->groups[i].worst,
-                                   .step = report->groups[i].first};
+                                   .step = report->groups[i].first,
+                                   .because_of = report->groups[i].because_of};
     }
     good = good && sonde_findings_sort(heads, count);
     for (size_t i = 0; good && i < count; i++) {
@@ -146,6 +148,8 @@ static sonde_err group_findings(sonde__report *report, sonde_diag *diag)
         group->worst = SONDE_MAX(group->worst, finding->severity);
         group->first = SONDE_MIN(group->first, finding->step);
         group->last = SONDE_MAX(group->last, finding->last_step);
+        group->because_of =
+            group->because_of == finding->because_of ? group->because_of : 0;
     }
     qsort(report->groups, report->group_count, sizeof *report->groups, by_weight);
     if (!order_groups(report)) {

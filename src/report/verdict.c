@@ -401,7 +401,8 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
                              sonde_diag *diag)
 {
     sonde_text *page = &report->page;
-    const size_t shown = SONDE_MIN(group->count, report->options.places);
+    const size_t most = group->because_of != 0 ? 1 : report->options.places;
+    const size_t shown = SONDE_MIN(group->count, most);
 
     if (group->count < 2) {
         return SONDE_OK;
@@ -433,6 +434,29 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
     return SONDE_OK;
 }
 
+/* "Because of: NonFinite in relu3_output_0", with a link to that card. */
+static void draw_cause(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    for (size_t i = 0; finding->because_of != 0 && i < report->group_count; i++) {
+        const sonde__report_group *group = &report->groups[i];
+
+        for (size_t k = 0; k < group->count; k++) {
+            const sonde_finding *cause = &report->findings[group->member[k]];
+
+            if (cause->id != finding->because_of) {
+                continue;
+            }
+            sonde_text_format(page, "<div><dt>Because of</dt><dd><a href=\"#r%zu\">", i);
+            sonde__report_html_text(page, cause->rule);
+            sonde_text_format(page, "</a> in ");
+            draw_where(report, cause);
+            sonde_text_format(page, "</dd></div>");
+        }
+    }
+}
+
 static void draw_what(sonde__report *report, const sonde__report_group *group,
                       const sonde_finding *finding)
 {
@@ -449,7 +473,9 @@ static void draw_what(sonde__report *report, const sonde__report_group *group,
     draw_time(report, finding);
     sonde_text_format(page, "</dd></div><div><dt>How bad</dt><dd>");
     draw_size(report, finding);
-    sonde_text_format(page, "</dd></div></dl>\n<p class=\"message\">");
+    sonde_text_format(page, "</dd></div>");
+    draw_cause(report, finding);
+    sonde_text_format(page, "</dl>\n<p class=\"message\">");
     sonde__report_html_text(page, finding->message);
     sonde_text_format(page, "</p>\n");
 }

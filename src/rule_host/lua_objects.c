@@ -229,18 +229,18 @@ static const sonde_observation *observed(lua_State *L)
 
 static void push_element(lua_State *L, const sonde_view *view, size_t i)
 {
-    const unsigned char *at =
+    const unsigned char *spot =
         (const unsigned char *)view->data + i * sonde_dtype_size(view->dtype);
 
     if (view->dtype == SONDE_I64 || view->dtype == SONDE_U64) {
         int64_t value = 0;
 
-        memcpy(&value, at, sizeof value);
+        memcpy(&value, spot, sizeof value);
         lua_pushinteger(L, value);
     } else if (sonde_dtype_is_float(view->dtype)) {
-        lua_pushnumber(L, sonde_element_get(view->dtype, at));
+        lua_pushnumber(L, sonde_element_get(view->dtype, spot));
     } else {
-        lua_pushinteger(L, (lua_Integer)sonde_element_get(view->dtype, at));
+        lua_pushinteger(L, (lua_Integer)sonde_element_get(view->dtype, spot));
     }
 }
 
@@ -502,14 +502,14 @@ static int context_tensor(lua_State *L)
 void lua_context_update(lua_rule *script)
 {
     lua_State *L = script->state;
-    const sonde_coordinate *at = sonde_rule_at(script->run);
+    const sonde_coordinate *place = sonde_rule_at(script->run);
 
     lua_rawgeti(L, LUA_REGISTRYINDEX, script->context);
-    lua_pushinteger(L, at->global_step);
+    lua_pushinteger(L, place->global_step);
     lua_setfield(L, -2, "step");
-    lua_pushinteger(L, at->mode_step);
+    lua_pushinteger(L, place->mode_step);
     lua_setfield(L, -2, "mode_step");
-    lua_pushstring(L, sonde_mode_name(at->mode));
+    lua_pushstring(L, sonde_mode_name(place->mode));
     lua_setfield(L, -2, "mode");
     lua_pushboolean(L, sonde_rule_any_bad(script->run));
     lua_setfield(L, -2, "any_bad");

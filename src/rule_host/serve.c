@@ -76,10 +76,10 @@ static sonde_err answer_done(host_server *server)
     return sonde__user_wire_end(&server->wire);
 }
 
-static int64_t tensor_of(const sonde_rule_run *run, size_t found)
+static int64_t tensor_of(const sonde_rule_run *run, const sonde__rule_found *found)
 {
     for (size_t i = 0; i < run->count; i++) {
-        if (run->tensor_findings[i] == (int64_t)found) {
+        if (run->tensor_findings[i] == found) {
             return (int64_t)i;
         }
     }
@@ -124,11 +124,12 @@ static sonde_err answer_findings(host_server *server)
         return SONDE_ENOMEM;
     }
     for (; server->sent_count < count; server->sent_count++) {
-        server->sent[server->sent_count] =
-            (sent_finding){.tensor = tensor_of(run, server->sent_count)};
+        server->sent[server->sent_count] = (sent_finding){
+            .tensor = tensor_of(run, server->rules->found[server->sent_count])};
     }
     for (size_t i = 0; i < count; i++) {
-        const bool about_failure = run->failed && run->run_finding == (int64_t)i;
+        const bool about_failure =
+            run->failed && run->run_finding == server->rules->found[i];
 
         if (server->rules->found[i]->finding.steps > server->sent[i].steps &&
             !about_failure) {
@@ -332,10 +333,10 @@ static sonde_err handle_put(host_server *server, sonde__user_message *message)
 
 /* Vital signs arrive merged over the micro-batches of the step. */
 static sonde_err put_vitals(host_server *server, sonde__user_message *message,
-                            const sonde_coordinate *at)
+                            const sonde_coordinate *place)
 {
     sonde_vitals vitals;
-    sonde_observation seen = {.at = *at, .how = SONDE_HOW_VITALS, .vitals = &vitals};
+    sonde_observation seen = {.at = *place, .how = SONDE_HOW_VITALS, .vitals = &vitals};
 
     for (;;) {
         seen.id = sonde__user_take_u32(message);
@@ -353,21 +354,21 @@ static sonde_err put_vitals(host_server *server, sonde__user_message *message,
 
 static sonde_err handle_step(host_server *server, sonde__user_message *message)
 {
-    sonde_coordinate at;
+    sonde_coordinate place;
     uint64_t bad = 0;
     sonde_err err = SONDE_OK;
 
-    sonde__user_take_into(message, &at, sizeof at);
+    sonde__user_take_into(message, &place, sizeof place);
     bad = (uint64_t)sonde__user_take_i64(message);
     if (server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    err = put_vitals(server, message, &at);
+    err = put_vitals(server, message, &place);
     if (err != SONDE_OK) {
         return err;
     }
     server->rules->bad = bad; /* of all tensors, not only those of this rule */
-    sonde_rules_end_step(server->rules, &at);
+    sonde_rules_end_step(server->rules, &place);
     return answer_findings(server);
 }
 

@@ -91,7 +91,6 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
 
     run->rules = rules;
     run->rule = rule;
-    run->run_finding = SONDE__NO_FINDING;
     run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
     run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
     run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
@@ -230,7 +229,7 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     }
     if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
         !sonde__reserve(&run->tensor_findings, &run->finding_capacity, i + 1,
-                        sizeof *run->tensor_findings)) {
+                        sizeof(void *))) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
     tensor.memory = sonde__calloc(1, run->rule->tensor_size);
@@ -238,7 +237,7 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
         return sonde__fail_nomem(diag, run->rule->name);
     }
     run->tensors[i] = tensor;
-    run->tensor_findings[i] = SONDE__NO_FINDING;
+    run->tensor_findings[i] = NULL;
     run->count++;
     if (add_user(&run->rules->slots[id], run, i, need, diag) != SONDE_OK) {
         return SONDE_ENOMEM;
@@ -314,6 +313,7 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
             return err;
         }
     }
+    sonde__rules_report_new(rules);
     return SONDE_OK;
 }
 
@@ -506,6 +506,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
     if (!rules->any) {
+        sonde__rules_report_new(rules);
         return;
     }
     show_step(rules);
@@ -525,6 +526,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     rules->any = false;
     rules->bad = 0;
     rules->stamp++;
+    sonde__rules_report_new(rules);
 }
 
 void sonde_rules_idle(sonde_rules *rules, double seconds)
@@ -536,6 +538,7 @@ void sonde_rules_idle(sonde_rules *rules, double seconds)
             run->rule->idle(run, seconds);
         }
     }
+    sonde__rules_report_new(rules);
 }
 
 void sonde_rules_finish(sonde_rules *rules)
@@ -551,11 +554,8 @@ void sonde_rules_finish(sonde_rules *rules)
             run->rule->finish(run);
         }
     }
-    for (size_t i = 0; i < rules->found_count; i++) {
-        if (rules->found[i]->finding.steps > 1) {
-            sonde__rules_report(rules, rules->found[i], true);
-        }
-    }
+    sonde__rules_report_new(rules);
+    sonde__rules_report_again(rules);
 }
 
 /* --- accounts ----------------------------------------------------------------------- */

@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SONDE__MESSAGE = 512, SONDE__NO_FINDING = -1 };
+enum { SONDE__MESSAGE = 512 };
 
 /* A finding with the memory of its texts. */
 typedef struct sonde__rule_found {
@@ -42,12 +42,12 @@ struct sonde_rule_run {
     uint8_t **marks;            /* by parameter: a byte a tensor */
     bool *given;                /* by parameter: the user set it */
     sonde_rule_tensor *tensors;
-    int64_t *tensor_findings; /* by tensor: index of its finding in rules->found */
+    sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t count, capacity, finding_capacity;
-    int64_t run_finding;         /* index of the finding about the whole run */
-    sonde__rule_found *speaking; /* between found and say */
-    uint64_t steps;              /* steps with evidence */
-    bool *seen;                  /* by need: evidence was seen */
+    sonde__rule_found *run_finding; /* about the whole run; NULL: none */
+    sonde__rule_found *speaking;    /* between found and say */
+    uint64_t steps;                 /* steps with evidence */
+    bool *seen;                     /* by need: evidence was seen */
     size_t findings;
     size_t shown; /* tensors that have vital signs now */
     bool any;     /* other evidence at this step */
@@ -106,6 +106,7 @@ struct sonde_rules {
     bool any, finished;            /* evidence at this step */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
+    size_t reported; /* of these, passed to the callback and the files */
     sonde_finding *copies;
     size_t copy_capacity;
     sonde_on_finding on_finding;
@@ -171,11 +172,22 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag);
-/* findings.c: passes a finding to the callback and to its file. */
-void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again);
-/* findings.c: true if any of these rules (NULL-terminated) has found an error or a
- * warning at an earlier step. */
-bool sonde__rules_explained(const sonde_rule_run *run, const char *const *rules);
+/* findings.c: passes the findings since the last call to the callback and to their files,
+ * with their causes: those without one first. */
+void sonde__rules_report_new(sonde_rules *rules);
+/* findings.c: passes on, once more, those that lasted. */
+void sonde__rules_report_again(sonde_rules *rules);
+/* finding_order.c: sets the causes of the findings since the last report, and puts those
+ * without one first. */
+void sonde__rules_set_causes(sonde_rules *rules);
+/* finding_order.c: the finding that explains what this rule finds now: the first error or
+ * warning of one of these rules (NULL-terminated) at an earlier step; NULL: there is none.
+ * Borrowed until the next finding. */
+const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
+                                        const char *const *rules);
+/* finding_order.c: between found and say: the finding follows from that one (NULL: from
+ * none). */
+void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause);
 void sonde__rules_free_found(sonde_rules *rules);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);

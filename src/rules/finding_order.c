@@ -1,10 +1,13 @@
 /*
- * finding_order.c - findings in the order in which people should read them: what was
- * wrong from the outside or in the setup, what broke first, what followed from it, and
- * doubts about the hardware; notes last.
+ * finding_order.c - which finding follows from which, and the order in which people
+ * should read them: what was wrong from the outside or in the setup, what broke first,
+ * what followed from it, and doubts about the hardware; notes last.
  *
- * After the first value that is not finite, everything that begins is a consequence.
+ * While a value is not finite, everything that begins follows from the finding of
+ * NonFinite that names its source; at the very step, that is what the table calls a
+ * consequence. Rules that judge the data or the process judge no such value.
  */
+#include "rules/engine.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
@@ -15,37 +18,152 @@
 
 enum { CAUSE, BREAK, CONSEQUENCE, HARDWARE };
 
-static const struct {
+/* apart: it judges the data or the process. A rule that is not here breaks. */
+typedef struct standing {
     const char *rule;
     int rank;
-} ranks[] = {
-    {"CheckInputImages", CAUSE},
-    {"ClassImbalance", CAUSE},
-    {"DtypeChanged", CAUSE},
-    {"DuplicateBatch", CAUSE},
-    {"EvalNondeterminism", CAUSE},
-    {"FrozenParameter", CAUSE},
-    {"InputRange", CAUSE},
-    {"LossSign", CAUSE},
-    {"MissingZeroGrad", CAUSE},
-    {"NLPSequenceRatio", CAUSE},
-    {"OptimizerState", CAUSE},
-    {"PoorWeightInitialization", CAUSE},
-    {"ReplicaDivergence", CAUSE},
-    {"SoftmaxMisuse", CAUSE},
-    {"SymmetricUnits", CAUSE},
-    {"TrainEvalMode", CAUSE},
-    {"UnfrozenParameter", CAUSE},
-    {"WeightUpdateRatio", CAUSE},
-    {"UpdateSpike", HARDWARE},
-    {"ExplodingTensor", CONSEQUENCE},
-    {"GradientSpike", CONSEQUENCE},
-    {"LabelNoise", CONSEQUENCE},
-    {"LossNotDecreasing", CONSEQUENCE},
-    {"LossSpike", CONSEQUENCE},
-    {"Overfit", CONSEQUENCE},
-    {"Overtraining", CONSEQUENCE},
+    bool apart;
+} standing;
+
+static const standing standings[] = {
+    {"CheckInputImages", CAUSE, true},
+    {"ClassImbalance", CAUSE, false},
+    {"DtypeChanged", CAUSE, false},
+    {"DuplicateBatch", CAUSE, true},
+    {"EvalNondeterminism", CAUSE, false},
+    {"FrozenParameter", CAUSE, false},
+    {"InputRange", CAUSE, true},
+    {"LossSign", CAUSE, false},
+    {"MissingZeroGrad", CAUSE, false},
+    {"NLPSequenceRatio", CAUSE, true},
+    {"OptimizerState", CAUSE, false},
+    {"PoorWeightInitialization", CAUSE, false},
+    {"ReplicaDivergence", CAUSE, false},
+    {"SoftmaxMisuse", CAUSE, false},
+    {"StalledTraining", BREAK, true},
+    {"SymmetricUnits", CAUSE, false},
+    {"TrainEvalMode", CAUSE, false},
+    {"UnfrozenParameter", CAUSE, false},
+    {"WeightUpdateRatio", CAUSE, false},
+    {"UpdateSpike", HARDWARE, false},
+    {"ExplodingTensor", CONSEQUENCE, false},
+    {"GradientSpike", CONSEQUENCE, false},
+    {"LabelNoise", CONSEQUENCE, false},
+    {"LossNotDecreasing", CONSEQUENCE, false},
+    {"LossSpike", CONSEQUENCE, false},
+    {"Overfit", CONSEQUENCE, false},
+    {"Overtraining", CONSEQUENCE, false},
 };
+
+static standing standing_of(const char *rule)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(standings); i++) {
+        if (strcmp(rule, standings[i].rule) == 0) {
+            return standings[i];
+        }
+    }
+    return (standing){rule, BREAK, false};
+}
+
+/* --- causes ------------------------------------------------------------------------- */
+
+static bool is_source(const sonde_finding *finding)
+{
+    return strcmp(finding->rule, "NonFinite") == 0;
+}
+
+/* The first finding of NonFinite that holds at this step; NULL: there is none. */
+static const sonde_finding *source_now(const sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->found_count; i++) {
+        const sonde_finding *finding = &rules->found[i]->finding;
+
+        if (is_source(finding) && finding->last_step == rules->at.global_step) {
+            return finding;
+        }
+    }
+    return NULL;
+}
+
+/* A rule that was switched off says so in a finding about itself. */
+static bool is_own_failure(const sonde_finding *finding)
+{
+    return strcmp(finding->statistic, "rule") == 0;
+}
+
+static bool follows(const sonde_finding *finding, const sonde_finding *source)
+{
+    const standing kind = standing_of(finding->rule);
+
+    return !kind.apart && !is_source(finding) && !is_own_failure(finding) &&
+           (finding->step > source->step || kind.rank >= CONSEQUENCE);
+}
+
+/* Puts the new findings without a cause first; leaves the order if memory runs out. */
+static void put_causes_first(sonde_rules *rules)
+{
+    const size_t first = rules->reported, count = rules->found_count - first;
+    sonde__rule_found **sorted = sonde__malloc(count * sizeof(void *));
+    size_t used = 0;
+
+    if (sorted == NULL) {
+        return;
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t i = 0; i < count; i++) {
+            sonde__rule_found *found = rules->found[first + i];
+
+            if ((found->finding.because_of != 0) == (turn == 1)) {
+                sorted[used++] = found;
+            }
+        }
+    }
+    memcpy(rules->found + first, sorted, count * sizeof(void *));
+    sonde__free(sorted);
+}
+
+void sonde__rules_set_causes(sonde_rules *rules)
+{
+    const sonde_finding *source = source_now(rules);
+
+    for (size_t i = rules->reported; source != NULL && i < rules->found_count; i++) {
+        sonde_finding *finding = &rules->found[i]->finding;
+
+        if (finding->because_of == 0 && follows(finding, source)) {
+            finding->because_of = source->id;
+        }
+    }
+    if (rules->found_count > rules->reported + 1) {
+        put_causes_first(rules);
+    }
+}
+
+const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
+                                        const char *const *rules)
+{
+    for (size_t i = 0; i < run->rules->found_count; i++) {
+        const sonde_finding *finding = &run->rules->found[i]->finding;
+
+        for (size_t k = 0; rules[k] != NULL; k++) {
+            if (finding->severity != SONDE_SEVERITY_NOTE &&
+                finding->step < run->rules->at.global_step &&
+                strcmp(finding->rule, rules[k]) == 0) {
+                return finding;
+            }
+        }
+    }
+    return NULL;
+}
+
+void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause)
+{
+    if (cause != NULL) {
+        run->speaking->finding.because_of =
+            cause->because_of != 0 ? cause->because_of : cause->id;
+    }
+}
+
+/* --- order -------------------------------------------------------------------------- */
 
 /* A finding with what orders it. */
 typedef struct placed {
@@ -54,29 +172,12 @@ typedef struct placed {
     size_t place; /* in the order found */
 } placed;
 
-/* The global step of the first NonFinite; INT64_MAX: there is none. */
-static int64_t first_break(const sonde_finding *findings, size_t count)
+static placed place(const sonde_finding *finding, size_t i)
 {
-    int64_t first = INT64_MAX;
+    const int rank = standing_of(finding->rule).rank;
 
-    for (size_t i = 0; i < count; i++) {
-        if (strcmp(findings[i].rule, "NonFinite") == 0) {
-            first = SONDE_MIN(first, findings[i].step);
-        }
-    }
-    return first;
-}
-
-static int rank_of(const sonde_finding *finding, int64_t broken)
-{
-    int rank = BREAK;
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(ranks); i++) {
-        if (strcmp(finding->rule, ranks[i].rule) == 0) {
-            rank = ranks[i].rank;
-        }
-    }
-    return rank < CONSEQUENCE && finding->step > broken ? CONSEQUENCE : rank;
+    return (placed){*finding,
+                    finding->because_of != 0 ? SONDE_MAX(rank, CONSEQUENCE) : rank, i};
 }
 
 static int compare(const placed *a, const placed *b)
@@ -106,7 +207,6 @@ static int compare_items(const void *a, const void *b)
 
 bool sonde_findings_sort(sonde_finding *findings, size_t count)
 {
-    const int64_t broken = first_break(findings, count);
     placed *items = NULL;
 
     if (count < 2) {
@@ -117,7 +217,7 @@ bool sonde_findings_sort(sonde_finding *findings, size_t count)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        items[i] = (placed){findings[i], rank_of(&findings[i], broken), i};
+        items[i] = place(&findings[i], i);
     }
     qsort(items, count, sizeof *items, compare_items);
     for (size_t i = 0; i < count; i++) {
@@ -129,12 +229,10 @@ bool sonde_findings_sort(sonde_finding *findings, size_t count)
 
 size_t sonde_findings_first(const sonde_finding *findings, size_t count)
 {
-    const int64_t broken = first_break(findings, count);
     size_t best = 0;
 
     for (size_t i = 1; i < count; i++) {
-        const placed a = {findings[i], rank_of(&findings[i], broken), i};
-        const placed b = {findings[best], rank_of(&findings[best], broken), best};
+        const placed a = place(&findings[i], i), b = place(&findings[best], best);
 
         best = compare(&a, &b) < 0 ? i : best;
     }

@@ -53,10 +53,9 @@ static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
     return id;
 }
 
-static void hold_again(sonde_rule_run *run, int64_t index)
+static void hold_again(const sonde_rules *rules, sonde_finding *finding)
 {
-    sonde_finding *finding = &run->rules->found[index]->finding;
-    const int64_t step = run->rules->at.global_step;
+    const int64_t step = rules->at.global_step;
 
     if (finding->last_step != step) {
         finding->last_step = step;
@@ -91,22 +90,22 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor)
 bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                       const char *statistic, double value, double threshold)
 {
-    int64_t *index =
+    sonde__rule_found **place =
         i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
     const char *tensor =
         i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
     const sonde_coordinate *at = &run->rules->at;
     sonde__rule_found *found = NULL;
 
-    if (*index != SONDE__NO_FINDING) {
-        hold_again(run, *index);
+    if (*place != NULL) {
+        hold_again(run->rules, &(*place)->finding);
         return false;
     }
     found = new_found(run, tensor);
     if (found == NULL) {
         return false;
     }
-    *index = (int64_t)run->rules->found_count - 1;
+    *place = found;
     found->finding = (sonde_finding){
         .id = finding_id(run->rule->name, tensor, at->global_step),
         .rule = run->rule->name,
@@ -140,7 +139,6 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
         found->finding.advice = advice;
     }
     run->speaking = NULL;
-    sonde__rules_report(run->rules, found, false);
 }
 
 void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
@@ -156,7 +154,7 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
     }
     run->failed = true;
     (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
-    run->run_finding = SONDE__NO_FINDING;
+    run->run_finding = NULL;
     if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
                          0.0)) {
         sonde_rule_say(run, "Fix the rule, or do not use it.",
@@ -171,22 +169,6 @@ void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(run->lacked, sizeof run->lacked, fmt, args);
     va_end(args);
-}
-
-bool sonde__rules_explained(const sonde_rule_run *run, const char *const *rules)
-{
-    for (size_t i = 0; i < run->rules->found_count; i++) {
-        const sonde_finding *finding = &run->rules->found[i]->finding;
-
-        for (size_t k = 0; rules[k] != NULL; k++) {
-            if (finding->severity != SONDE_SEVERITY_NOTE &&
-                finding->step < run->rules->at.global_step &&
-                strcmp(finding->rule, rules[k]) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 void sonde__rules_free_found(sonde_rules *rules)
@@ -223,6 +205,15 @@ static void put_real(sonde_json *json, const char *key, double value)
     }
 }
 
+static void put_id(sonde_json *json, const char *key, uint64_t id)
+{
+    if (id == 0) {
+        sonde_json_string(json, key, NULL);
+    } else {
+        sonde_json_format(json, key, "\"%016llx\"", (unsigned long long)id);
+    }
+}
+
 size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 {
     sonde_text text = {0};
@@ -230,7 +221,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     size_t length = 0;
 
     sonde_json_object(&json, NULL);
-    sonde_json_format(&json, "id", "\"%016llx\"", (unsigned long long)finding->id);
+    put_id(&json, "id", finding->id);
     sonde_json_string(&json, "rule", finding->rule);
     sonde_json_string(&json, "severity", sonde_severity_name(finding->severity));
     sonde_json_string(&json, "tensor", finding->tensor);
@@ -244,6 +235,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     put_real(&json, "threshold", finding->threshold);
     sonde_json_string(&json, "message", finding->message);
     sonde_json_string(&json, "advice", finding->advice);
+    put_id(&json, "because_of", finding->because_of);
     sonde_json_end(&json);
     length = text.failed ? 0 : text.length;
     if (size > 0) {
@@ -367,13 +359,33 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
     }
 }
 
-void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again)
+static void report(sonde_rules *rules, const sonde__rule_found *found, bool again)
 {
     if (rules->folder != NULL && !rules->folder_failed) {
         write_line(rules, &found->finding);
     }
     if (rules->on_finding != NULL) {
         rules->on_finding(rules->on_user, &found->finding, again);
+    }
+}
+
+void sonde__rules_report_new(sonde_rules *rules)
+{
+    if (rules->reported == rules->found_count) {
+        return;
+    }
+    sonde__rules_set_causes(rules);
+    while (rules->reported < rules->found_count) {
+        report(rules, rules->found[rules->reported++], false);
+    }
+}
+
+void sonde__rules_report_again(sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->found_count; i++) {
+        if (rules->found[i]->finding.steps > 1) {
+            report(rules, rules->found[i], true);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "s3/profile.h"
+#include "s3/xml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,22 +16,9 @@
 #include <sys/random.h>
 #include <time.h>
 
-enum { RENEW = 300 /* seconds before credentials expire */ };
+#define RENEW_AGAIN 15.0 /* seconds after a renewal that failed */
 
 /* --- where the bucket is ------------------------------------------------------------ */
-
-/* The first variable that is set, or the value of a key of the profile; new, or NULL. */
-static char *setting(const char *const *variables, const char *key)
-{
-    for (; *variables != NULL; variables++) {
-        const char *value = getenv(*variables);
-
-        if (value != NULL && value[0] != '\0') {
-            return sonde__strdup(value);
-        }
-    }
-    return sonde__s3_profile_value(SONDE__S3_CONFIG, key);
-}
 
 static sonde_err bad_url(const char *url, sonde_diag *diag)
 {
@@ -69,10 +57,9 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
 
 static void find_region(sonde__s3_bucket *bucket, sonde__s3_line *line)
 {
-    static const char *const names[] = {"AWS_REGION", "AWS_DEFAULT_REGION", NULL};
-    char *region = setting(names, "region");
+    char *region = sonde__s3_region(sonde__s3_profile());
 
-    if (region == NULL && strstr(bucket->keys.source, "instance") != NULL) {
+    if (region == NULL && bucket->keys.of_instance) {
         region = sonde__s3_keys_region(line);
     }
     (void)snprintf(bucket->region, sizeof bucket->region, "%s",
@@ -80,14 +67,14 @@ static void find_region(sonde__s3_bucket *bucket, sonde__s3_line *line)
     sonde__free(region);
 }
 
-/* Of another store: scheme and host. */
+/* The endpoint of another store: scheme, host and perhaps a path. */
 static sonde_err split_endpoint(sonde__s3_bucket *bucket, const char *endpoint,
                                 sonde_diag *diag)
 {
     const char *host = strstr(endpoint, "://");
     size_t length = 0;
 
-    if (host == NULL ||
+    if (host == NULL || strspn(host + 3, "/?#") > 0 || host[3] == '\0' ||
         (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0)) {
         return sonde__fail(diag, SONDE_EINVAL, "AWS_ENDPOINT_URL",
                            "http://host:port or https://host", "'%s'", endpoint);
@@ -96,14 +83,22 @@ static sonde_err split_endpoint(sonde__s3_bucket *bucket, const char *endpoint,
     host += 3;
     length = strcspn(host, "/");
     bucket->host = sonde__strndup(host, length);
+    host += length;
+    length = strcspn(host, "?#");
+    while (length > 0 && host[length - 1] == '/') {
+        length--;
+    }
+    bucket->root = sonde__strndup(host, length);
     bucket->own_endpoint = true;
     return SONDE_OK;
 }
 
 static bool has_path_style(const sonde__s3_bucket *bucket)
 {
-    static const char *const names[] = {"SONDE_S3_ADDRESSING", NULL};
-    char *asked = setting(names, "s3.addressing_style");
+    const char *set = sonde__s3_variable("SONDE_S3_ADDRESSING");
+    char *asked =
+        set != NULL ? sonde__strdup(set)
+                    : sonde__s3_profile_value(sonde__s3_profile(), "s3.addressing_style");
     const bool virtual = asked != NULL && strcmp(asked, "virtual") == 0;
     const bool path = asked != NULL && strcmp(asked, "path") == 0;
 
@@ -114,26 +109,29 @@ static bool has_path_style(const sonde__s3_bucket *bucket)
 
 static sonde_err find_endpoint(sonde__s3_bucket *bucket, sonde_diag *diag)
 {
-    static const char *const names[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", NULL};
-    char *endpoint = setting(names, "endpoint_url");
+    char *endpoint = sonde__s3_endpoint(sonde__s3_profile(), "s3");
     sonde_text host = {0};
     sonde_err err = SONDE_OK;
 
     if (endpoint != NULL) {
         err = split_endpoint(bucket, endpoint, diag);
+        sonde__free(endpoint);
+        if (err != SONDE_OK) {
+            return err;
+        }
     } else {
-        sonde_text_format(&host, "s3.%s.amazonaws.com%s", bucket->region,
-                          strncmp(bucket->region, "cn-", 3) == 0 ? ".cn" : "");
+        sonde_text_format(&host, "s3.%s.%s", bucket->region,
+                          sonde__s3_domain(bucket->region));
+        bucket->root = sonde__strdup("");
         bucket->scheme = sonde__strdup("https");
         bucket->host = host.failed ? NULL : sonde__strdup(host.data);
         sonde_text_fini(&host);
     }
-    sonde__free(endpoint);
-    if (err == SONDE_OK && (bucket->scheme == NULL || bucket->host == NULL)) {
+    if (bucket->scheme == NULL || bucket->host == NULL || bucket->root == NULL) {
         return sonde__fail_nomem(diag, bucket->url);
     }
     bucket->path_style = has_path_style(bucket);
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
@@ -146,21 +144,27 @@ sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
         return sonde__fail_nomem(diag, url);
     }
     (void)pthread_mutex_init(&bucket->lock, NULL);
+    (void)pthread_mutex_init(&bucket->renewal, NULL);
     bucket->stall = 20.0;
     err = split_url(bucket, url, diag);
-    if (err == SONDE_OK) {
-        err = sonde__s3_keys_find(line, &bucket->keys, diag);
-    }
-    if (err == SONDE_OK) {
-        find_region(bucket, line);
-        err = find_endpoint(bucket, diag);
-    }
     if (err != SONDE_OK) {
-        sonde__s3_bucket_close(bucket);
-        return err;
+        goto error;
+    }
+    err = sonde__s3_keys_find(line, &bucket->keys, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    find_region(bucket, line);
+    err = find_endpoint(bucket, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = bucket;
     return SONDE_OK;
+
+error:
+    sonde__s3_bucket_close(bucket);
+    return err;
 }
 
 void sonde__s3_bucket_close(sonde__s3_bucket *bucket)
@@ -174,7 +178,9 @@ void sonde__s3_bucket_close(sonde__s3_bucket *bucket)
     sonde__free(bucket->prefix);
     sonde__free(bucket->scheme);
     sonde__free(bucket->host);
+    sonde__free(bucket->root);
     (void)pthread_mutex_destroy(&bucket->lock);
+    (void)pthread_mutex_destroy(&bucket->renewal);
     sonde__free(bucket);
 }
 
@@ -186,53 +192,6 @@ const char *sonde__s3_where(const sonde__s3_bucket *bucket, const char *name, ch
     return where;
 }
 
-/* --- XML ---------------------------------------------------------------------------- */
-
-static void decode(const char *text, size_t length, char *value, size_t size)
-{
-    static const struct {
-        const char *entity;
-        char letter;
-    } entities[] = {{"&amp;", '&'},  {"&lt;", '<'},    {"&gt;", '>'},
-                    {"&quot;", '"'}, {"&apos;", '\''}, {"&#34;", '"'}};
-    size_t used = 0;
-
-    for (size_t i = 0; i < length && used + 1 < size;) {
-        char letter = text[i];
-        size_t step = 1;
-
-        for (size_t e = 0; letter == '&' && e < SONDE_COUNT_OF(entities); e++) {
-            const size_t n = strlen(entities[e].entity);
-
-            if (n <= length - i && strncmp(text + i, entities[e].entity, n) == 0) {
-                letter = entities[e].letter;
-                step = n;
-            }
-        }
-        value[used++] = letter;
-        i += step;
-    }
-    value[used] = '\0';
-}
-
-bool sonde__s3_xml(const char **at, const char *tag, char *value, size_t size)
-{
-    char open[64], close[64];
-    const char *begin = NULL, *end = NULL;
-
-    (void)snprintf(open, sizeof open, "<%s>", tag);
-    (void)snprintf(close, sizeof close, "</%s>", tag);
-    begin = strstr(*at, open);
-    end = begin != NULL ? strstr(begin, close) : NULL;
-    if (end == NULL) {
-        return false;
-    }
-    begin += strlen(open);
-    decode(begin, (size_t)(end - begin), value, size);
-    *at = end + strlen(close);
-    return true;
-}
-
 /* --- one try ------------------------------------------------------------------------ */
 
 /* One request while it is tried. */
@@ -242,8 +201,9 @@ typedef struct attempt {
     const sonde__s3_request *request;
     sonde__s3_answer *answer;
     char payload[SONDE__SHA256_HEX];
+    char key[32];                /* with which it was signed */
     char code[96], message[192]; /* of the store */
-    bool moved, timed, renewed;  /* mended once */
+    bool moved, timed, renewed;  /* region, clock, credentials were corrected */
 } attempt;
 
 static bool copy_keys(sonde__s3_bucket *bucket, sonde__s3_keys *keys)
@@ -257,29 +217,51 @@ static bool copy_keys(sonde__s3_bucket *bucket, sonde__s3_keys *keys)
     return keys->key != NULL && keys->secret != NULL;
 }
 
-/* Takes new credentials, if there are any. */
+/* Whether it is time for new credentials. */
+static bool is_due(sonde__s3_bucket *bucket)
+{
+    const double now = (double)time(NULL);
+    bool due = false;
+
+    (void)pthread_mutex_lock(&bucket->lock);
+    due = bucket->keys.renew > 0.0 && now >= bucket->keys.renew;
+    (void)pthread_mutex_unlock(&bucket->lock);
+    return due;
+}
+
+/* Takes new credentials; the old ones stay if there are none. */
 static void renew_keys(sonde__s3_bucket *bucket, sonde__s3_line *line)
 {
     sonde__s3_keys keys = {0};
+    sonde_diag why = {0};
+    const sonde_err err = sonde__s3_keys_find(line, &keys, &why);
 
-    if (sonde__s3_keys_find(line, &keys, NULL) == SONDE_OK) {
-        (void)pthread_mutex_lock(&bucket->lock);
+    (void)pthread_mutex_lock(&bucket->lock);
+    bucket->renewal_fault[0] = '\0';
+    if (err == SONDE_OK) {
         sonde__s3_keys_fini(&bucket->keys);
         bucket->keys = keys;
-        (void)pthread_mutex_unlock(&bucket->lock);
+    } else {
+        char text[SONDE_DIAG_LINE];
+
+        (void)snprintf(bucket->renewal_fault, sizeof bucket->renewal_fault, "%s",
+                       sonde_diag_line(&why, text, sizeof text));
+        bucket->keys.renew = (double)time(NULL) + RENEW_AGAIN;
     }
+    (void)pthread_mutex_unlock(&bucket->lock);
 }
 
-static void renew_old_keys(attempt *try)
+/* One thread renews; the others wait, and find it done. */
+static void renew_old_keys(const attempt *try)
 {
-    double expires = 0.0;
-
-    (void)pthread_mutex_lock(&try->bucket->lock);
-    expires = try->bucket->keys.expires;
-    (void)pthread_mutex_unlock(&try->bucket->lock);
-    if (expires > 0.0 && difftime(time(NULL), (time_t)expires) > -RENEW) {
+    if (!is_due(try->bucket)) {
+        return;
+    }
+    (void)pthread_mutex_lock(&try->bucket->renewal);
+    if (is_due(try->bucket)) {
         renew_keys(try->bucket, try->line);
     }
+    (void)pthread_mutex_unlock(&try->bucket->renewal);
 }
 
 /* Path and host of the request. */
@@ -288,6 +270,7 @@ static void add_target(const attempt *try, sonde_text *path, sonde_text *host)
     const sonde__s3_bucket *bucket = try->bucket;
     const char *name = try->request->name;
 
+    sonde_text_add(path, bucket->root);
     if (bucket->path_style) {
         sonde_text_format(path, "/%s", bucket->name);
         sonde_text_add(host, bucket->host);
@@ -386,33 +369,33 @@ static bool try_once(attempt *try)
     sonde__s3_keys keys = {0};
     signed_texts texts = {0};
     bool done = false;
-    const char *at = NULL;
 
     renew_old_keys(try);
-    done = copy_keys(try->bucket, &keys) && sign_and_call(try, &keys, &texts);
+    done = copy_keys(try->bucket, &keys);
+    (void)snprintf(try->key, sizeof try->key, "%s", done ? keys.key : "");
+    done = done && sign_and_call(try, &keys, &texts);
     sonde__s3_keys_fini(&keys);
     sonde_text_fini(&texts.path);
     sonde_text_fini(&texts.host);
     sonde_text_fini(&texts.url);
     sonde_text_fini(&texts.authorization);
     try->code[0] = try->message[0] = '\0';
-    if (done && try->answer->status >= 300 && try->answer->body.length > 0) {
-        at = try->answer->body.data;
-        (void)sonde__s3_xml(&at, "Code", try->code, sizeof try->code);
-        at = try->answer->body.data;
-        (void)sonde__s3_xml(&at, "Message", try->message, sizeof try->message);
+    if (done && try->answer->status >= 300) {
+        const sonde_text *body = &try->answer->body;
+
+        (void)sonde__s3_xml_first(body, "Code", try->code, sizeof try->code);
+        (void)sonde__s3_xml_first(body, "Message", try->message, sizeof try->message);
     }
     return done;
 }
 
-/* --- mending ------------------------------------------------------------------------ */
+/* --- correcting --------------------------------------------------------------------- */
 
 /* Follows the store to the region that it names. */
 static bool mend_region(attempt *try)
 {
     sonde__s3_bucket *bucket = try->bucket;
     const long status = try->answer->status;
-    const char *at = try->answer->body.data;
     char region[64];
 
     if (try->moved || (status != 301 && status != 307 && status != 400)) {
@@ -420,7 +403,7 @@ static bool mend_region(attempt *try)
     }
     (void)snprintf(region, sizeof region, "%s", try->answer->region);
     if (region[0] == '\0' &&
-        (at == NULL || !sonde__s3_xml(&at, "Region", region, sizeof region))) {
+        !sonde__s3_xml_first(&try->answer->body, "Region", region, sizeof region)) {
         return false;
     }
     (void)pthread_mutex_lock(&bucket->lock);
@@ -429,8 +412,7 @@ static bool mend_region(attempt *try)
         sonde_text host = {0};
         char *copy = NULL;
 
-        sonde_text_format(&host, "s3.%s.amazonaws.com%s", region,
-                          strncmp(region, "cn-", 3) == 0 ? ".cn" : "");
+        sonde_text_format(&host, "s3.%s.%s", region, sonde__s3_domain(region));
         copy = host.failed ? NULL : sonde__strdup(host.data);
         sonde_text_fini(&host);
         if (copy != NULL) {
@@ -463,7 +445,12 @@ static bool mend_keys(attempt *try)
 
     for (size_t i = 0; i < SONDE_COUNT_OF(codes) && !try->renewed; i++) {
         if (strcmp(try->code, codes[i]) == 0) {
-            renew_keys(try->bucket, try->line);
+            (void)pthread_mutex_lock(&try->bucket->renewal);
+            if (strcmp(try->key, try->bucket->keys.key) ==
+                0) { /* not renewed meanwhile */
+                renew_keys(try->bucket, try->line);
+            }
+            (void)pthread_mutex_unlock(&try->bucket->renewal);
             try->renewed = true;
             return true;
         }
@@ -504,7 +491,7 @@ static void wait_for(const attempt *try, int n)
 
 /* --- failing ------------------------------------------------------------------------ */
 
-/* What would help, in expected. */
+/* Writes to expected what would help. */
 static void advise(attempt *try, char *expected, size_t size)
 {
     sonde__s3_bucket *bucket = try->bucket;
@@ -520,6 +507,9 @@ static void advise(attempt *try, char *expected, size_t size)
     } else if (strcmp(code, "RequestTimeTooSkewed") == 0) {
         (void)snprintf(expected, size, "a clock that is right; it is %.0f s behind",
                        try->answer->later);
+    } else if (bucket->renewal_fault[0] != '\0') {
+        (void)snprintf(expected, size, "new credentials: %.*s", (int)size - 20,
+                       bucket->renewal_fault);
     } else if (strcmp(code, "SignatureDoesNotMatch") == 0) {
         (void)snprintf(expected, size, "the secret of key %.8s..., from %s",
                        bucket->keys.key, bucket->keys.source);

@@ -1,10 +1,9 @@
 /*
  * copy.c - which objects of a run are copied, and in which order; see copy.h.
  *
- * The writer sends the data of a step before the row that promises it, and that before
- * the state that says the run has ended. So a refresh looks in the opposite order:
- * state.json and end.json first, then the list of the steps, then all other lists; and
- * it puts files in place in the writer's order.
+ * The writer sends the data of a step first, then the row of the step, then the state
+ * that ends the run. A refresh asks in the opposite order: state.json and end.json, the
+ * list of the steps, all other lists. It puts files in place in the writer's order.
  */
 #include "s3/copy.h"
 #include "base/clock.h"
@@ -26,7 +25,7 @@
 #include <unistd.h>
 
 enum { THREADS = 8 };
-#define PATIENCE 60.0 /* seconds without an answer that a reader of a live run bears */
+#define PATIENCE 60.0 /* seconds without an answer after which a live reader fails */
 
 /* --- opening ------------------------------------------------------------------------ */
 
@@ -61,9 +60,10 @@ static sonde_err set_up(sonde__s3_copy *copy, const char *url, const char *folde
     char path[SONDE__S3_PATH];
     sonde_err err = sonde__s3_line_open(&copy->line, url, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -94,55 +94,79 @@ sonde_err sonde__s3_copy_open(const char *url, const char *folder, void **out,
     copy->lock = -1;
     copy->world = 1;
     err = set_up(copy, url, folder, diag);
-    if (err == SONDE_OK) {
-        err = sonde__s3_copy_refresh(copy, diag);
-    }
     if (err != SONDE_OK) {
-        sonde__s3_copy_close(copy);
-        return err;
+        goto error;
+    }
+    err = sonde__s3_copy_refresh(copy, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     copy->opened = true;
     *out = copy;
     return SONDE_OK;
+
+error:
+    sonde__s3_copy_close(copy);
+    return err;
 }
 
-/* --- bringing files in -------------------------------------------------------------- */
+/* --- fetching files ----------------------------------------------------------------- */
 
-/* Fills the file of an item; text keeps its memory between calls. */
+/* Fetches an object whole, fewer bytes if it has shrunk; text keeps its memory between
+ * calls. */
+static sonde_err get_whole(const sonde__s3_copy *copy, sonde__s3_line *line,
+                           const sonde__s3_copied *item, sonde_text *text,
+                           sonde_text *whole, sonde_diag *diag)
+{
+    while (whole->length < item->size) {
+        const size_t count =
+            (size_t)SONDE_MIN(item->size - whole->length, (uint64_t)SONDE__S3_PART);
+        const sonde_err err = sonde__s3_get(copy->bucket, line, item->name, whole->length,
+                                            count, text, NULL, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (text->length < count) { /* the next list has the new size */
+            return SONDE_OK;
+        }
+        sonde_text_put(whole, text->data, count);
+        if (whole->failed) {
+            return sonde__fail_nomem(diag, item->name);
+        }
+    }
+    return SONDE_OK;
+}
+
+/* Fills the file of an item. */
 static sonde_err bring(sonde__s3_copy *copy, sonde__s3_line *line, sonde__s3_copied *item,
                        sonde_text *text, sonde_diag *diag)
 {
     sonde_text whole = {0};
     sonde_err err = SONDE_OK;
 
+    item->stale = true;
     if (item->lazy) {
         err = sonde__s3_copy_make_sparse(copy, line, item, diag);
         item->stale = err != SONDE_OK;
         return err;
     }
-    for (uint64_t at = 0; at < item->size && err == SONDE_OK;) {
-        const size_t count = (size_t)SONDE_MIN(item->size - at, (uint64_t)SONDE__S3_PART);
+    err = get_whole(copy, line, item, text, &whole, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__s3_copy_write(copy, item->name, whole.data, whole.length, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    item->stale = whole.length != item->size;
 
-        err = sonde__s3_get(copy->bucket, line, item->name, at, count, text, NULL, diag);
-        if (err == SONDE_OK &&
-            text->length < count) { /* it shrank: the next list says so */
-            break;
-        }
-        sonde_text_put(&whole, text->data, err == SONDE_OK ? count : 0);
-        at += count;
-    }
-    if (err == SONDE_OK && whole.failed) {
-        err = sonde__fail_nomem(diag, item->name);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__s3_copy_write(copy, item->name, whole.data, whole.length, diag);
-    }
-    item->stale = err != SONDE_OK || whole.length != item->size;
+done:
     sonde_text_fini(&whole);
     return err == SONDE_ENOTFOUND ? SONDE_OK : err; /* removed meanwhile */
 }
 
-/* Several files at once. */
+/* Files that several threads fetch. */
 typedef struct crowd {
     sonde__s3_copy *copy;
     bool (*wants)(const sonde__s3_copied *item);
@@ -160,30 +184,35 @@ static void *bring_some(void *user)
     sonde_diag diag = {0};
     sonde_err err = sonde__s3_line_open(&line, all->copy->bucket->url, &diag);
 
-    while (err == SONDE_OK) {
-        const size_t at = atomic_fetch_add(&all->next, 1);
-        sonde__s3_copied *item = at < all->copy->count ? &all->copy->items[at] : NULL;
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (size_t i = 0; (i = atomic_fetch_add(&all->next, 1)) < all->copy->count;) {
+        sonde__s3_copied *item = &all->copy->items[i];
 
-        if (item == NULL) {
-            break;
-        }
         if (item->stale && all->wants(item)) {
             err = bring(all->copy, &line, item, &text, &diag);
         }
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err != SONDE_OK) {
-        (void)pthread_mutex_lock(&all->lock);
-        all->err = err;
-        all->diag = diag;
-        (void)pthread_mutex_unlock(&all->lock);
-        atomic_store(&all->next, all->copy->count); /* the others stop */
-    }
+    goto done;
+
+error:
+    (void)pthread_mutex_lock(&all->lock);
+    all->err = err;
+    all->diag = diag;
+    (void)pthread_mutex_unlock(&all->lock);
+    atomic_store(&all->next, all->copy->count); /* the others stop */
+
+done:
     sonde_text_fini(&text);
     sonde__s3_line_close(&line);
     return NULL;
 }
 
-/* Brings the stale items in that are wanted. */
+/* Fetches the stale items that are wanted. */
 static sonde_err bring_all(sonde__s3_copy *copy, bool (*wants)(const sonde__s3_copied *),
                            sonde_diag *diag)
 {
@@ -263,8 +292,8 @@ static sonde_err note(void *user, const sonde__s3_object *object, sonde_diag *di
                : sonde__s3_copy_note(copy, object, is_lazy(object->name), diag);
 }
 
-/* The largest number of a kind of which everything has been listed: "w0000/seg-00000041"
- * and '~', which follows all its files; "" if there is none. */
+/* Where the next list of a kind begins: "w0000/seg-00000041~", which sorts after all
+ * files of the largest number that is known; "" if none is. */
 static void last_of(const sonde__s3_copy *copy, const char *start, bool index,
                     char *after)
 {
@@ -301,10 +330,10 @@ typedef struct held {
     char name[64];
     char etag[SONDE__S3_ETAG];
     sonde_text body;
-    bool here; /* body is to be put in place */
+    bool here; /* body is a new version */
 } held;
 
-/* Asks for another version of a small object than the one that is here. */
+/* Fetches a small object if the store has another version than the copy. */
 static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name,
                       held *out, sonde_diag *diag)
 {
@@ -320,7 +349,7 @@ static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name
     }
     err = sonde__s3_get_small(copy->bucket, &copy->line, out->name, out->etag, &out->body,
                               &out->here, &why);
-    if (err == SONDE_ENOTFOUND && strstr(why.found, "NoSuchBucket") == NULL) {
+    if (sonde__s3_is_missing(err, &why)) {
         char path[SONDE__S3_PATH];
 
         if (item != NULL) { /* removed: end.json of a resumed run */
@@ -336,24 +365,29 @@ static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name
     return err;
 }
 
-static sonde_err put_in_place(sonde__s3_copy *copy, held *from, sonde_diag *diag)
+static sonde_err put_in_place(sonde__s3_copy *copy, held *small, sonde_diag *diag)
 {
-    sonde__s3_object object = {.size = from->body.length};
+    sonde__s3_object object = {.size = small->body.length};
     sonde_err err = SONDE_OK;
 
-    if (from->here) {
-        (void)snprintf(object.name, sizeof object.name, "%s", from->name);
-        (void)snprintf(object.etag, sizeof object.etag, "%s", from->etag);
-        err = sonde__s3_copy_write(copy, from->name, from->body.data, from->body.length,
-                                   diag);
+    if (!small->here) {
+        goto done;
     }
-    if (from->here && err == SONDE_OK) {
-        err = sonde__s3_copy_note(copy, &object, false, diag);
+    (void)snprintf(object.name, sizeof object.name, "%s", small->name);
+    (void)snprintf(object.etag, sizeof object.etag, "%s", small->etag);
+    err = sonde__s3_copy_write(copy, small->name, small->body.data, small->body.length,
+                               diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (from->here && err == SONDE_OK) {
-        sonde__s3_copy_find(copy, from->name)->stale = false;
+    err = sonde__s3_copy_note(copy, &object, false, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    sonde_text_fini(&from->body);
+    sonde__s3_copy_find(copy, small->name)->stale = false;
+
+done:
+    sonde_text_fini(&small->body);
     return err;
 }
 
@@ -365,7 +399,7 @@ static bool is_worker(const char *name)
            strspn(name + 1, "0123456789") == strlen(name + 1);
 }
 
-/* What the top of the run has. */
+/* What a list of the run's top level contains. */
 typedef struct top {
     sonde__s3_copy *copy;
     bool any, run, smdebug;
@@ -404,46 +438,68 @@ static sonde_err see_top(void *user, const sonde__s3_object *object, sonde_diag 
     return SONDE_OK;
 }
 
+/* Lists the new files of a worker, and fetches the small ones that change. */
+static sonde_err list_worker(sonde__s3_copy *copy, const char *worker, sonde_diag *diag)
+{
+    static const char *const kinds[] = {"steps", "stats", "sketch", "seg"};
+    static const char *const small[] = {"generations.jsonl", "catalogue.jsonl"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        const sonde_err err = list_kind(copy, worker, kinds[i], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(small); i++) {
+        held file = {0};
+        sonde_err err = hold(copy, worker, small[i], &file, diag);
+
+        if (err != SONDE_OK) {
+            sonde_text_fini(&file.body);
+            return err;
+        }
+        err = put_in_place(copy, &file, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 /* All files of one worker. */
 static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
                                 sonde_diag *diag)
 {
-    static const char *const kinds[] = {"steps", "stats", "sketch", "seg"};
-    static const char *const small[] = {"generations.jsonl", "catalogue.jsonl"};
-    held state = {0}, files[SONDE_COUNT_OF(small)] = {{.here = false}};
+    /* an index refers to its segment, a row of a step to all other files */
+    static bool (*const order[])(const sonde__s3_copied *) = {is_segment, is_not_steps,
+                                                              is_steps};
+    held state = {0};
     sonde_err err = hold(copy, worker, "state.json", &state, diag);
-    const bool moved =
-        state.here || !copy->opened || sonde__s3_copy_find(copy, state.name) == NULL;
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(kinds) && moved && err == SONDE_OK; i++) {
-        err = list_kind(copy, worker, kinds[i], diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(small) && moved && err == SONDE_OK; i++) {
-        err = hold(copy, worker, small[i], &files[i], diag);
-        if (err == SONDE_OK) {
-            err = put_in_place(copy, &files[i], diag);
+    if (state.here || !copy->opened || sonde__s3_copy_find(copy, state.name) == NULL) {
+        err = list_worker(copy, worker, diag);
+    }
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
+        err = bring_all(copy, order[i], diag);
+        if (err != SONDE_OK) {
+            goto done;
         }
     }
-    if (err == SONDE_OK) { /* an index points into its segment */
-        err = bring_all(copy, is_segment, diag);
-    }
-    if (err == SONDE_OK) {
-        err = bring_all(copy, is_not_steps, diag);
-    }
-    if (err == SONDE_OK) {
-        err = bring_all(copy, is_steps, diag);
-    }
-    if (err == SONDE_OK) {
-        err = put_in_place(copy, &state, diag);
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(small); i++) {
-        sonde_text_fini(&files[i].body);
-    }
+    err = put_in_place(copy, &state, diag);
+
+done:
     sonde_text_fini(&state.body);
     return err;
 }
 
-/* run.json; a copy of another run is thrown away. */
+/* Fetches run.json, and drops the copy if it is of another run. */
 static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
 {
     const bool known = sonde__s3_copy_find(copy, "run.json") != NULL;
@@ -451,7 +507,10 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
     sonde_err err = hold(copy, "", "run.json", &run, diag);
     json_t *object = NULL;
 
-    if (err == SONDE_OK && run.here) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (run.here) {
         if (known) {
             sonde__s3_copy_wipe(copy);
         }
@@ -459,9 +518,9 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
         copy->world = (int)json_integer_value(json_object_get(object, "world"));
         json_decref(object);
     }
-    if (err == SONDE_OK) {
-        err = put_in_place(copy, &run, diag);
-    }
+    err = put_in_place(copy, &run, diag);
+
+done:
     sonde_text_fini(&run.body);
     return err;
 }
@@ -478,7 +537,7 @@ static sonde_err find_nothing(const sonde__s3_copy *copy, sonde_diag *diag)
         copy->bucket->name);
 }
 
-/* Files of smdebug: all of them, whole. */
+/* Notes a file of smdebug's, to be fetched whole. */
 static sonde_err note_whole(void *user, const sonde__s3_object *object, sonde_diag *diag)
 {
     sonde__s3_copy *copy = user;
@@ -498,24 +557,27 @@ static sonde_err refresh_foreign(sonde__s3_copy *copy, sonde_diag *diag)
     const sonde_err err =
         sonde__s3_list(copy->bucket, &copy->line, "", "", false, note_whole, copy, diag);
 
-    return err == SONDE_OK ? bring_all(copy, is_any, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return bring_all(copy, is_any, diag);
 }
 
 static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
 {
     top seen = {.copy = copy};
-    sonde_err err =
+    const sonde_err err =
         sonde__s3_list(copy->bucket, &copy->line, "", "", true, see_top, &seen, diag);
 
-    if (err == SONDE_OK && !seen.any) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!seen.any) {
         return find_nothing(copy, diag);
     }
     copy->foreign = !seen.run;
     copy->smdebug = seen.smdebug;
-    if (err == SONDE_OK && seen.run) {
-        err = refresh_run(copy, diag);
-    }
-    return err;
+    return seen.run ? refresh_run(copy, diag) : SONDE_OK;
 }
 
 static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
@@ -526,24 +588,49 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
     if (!copy->opened || copy->worker_count < (size_t)SONDE_MAX(copy->world, 1)) {
         err = look_at_top(copy, diag);
     }
-    if (err != SONDE_OK || copy->foreign) {
-        return err == SONDE_OK && copy->smdebug ? refresh_foreign(copy, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (copy->foreign) {
+        return copy->smdebug ? refresh_foreign(copy, diag) : SONDE_OK;
     }
     err = hold(copy, "", "end.json", &end, diag);
-    for (size_t i = 0; i < copy->worker_count && err == SONDE_OK; i++) {
-        err = refresh_worker(copy, copy->workers[i], diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && !copy->opened) {
+    for (size_t i = 0; i < copy->worker_count; i++) {
+        err = refresh_worker(copy, copy->workers[i], diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+    }
+    if (!copy->opened) {
         err = sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note,
                              copy, diag);
     }
-    if (err == SONDE_OK) {
-        err = bring_all(copy, is_any, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = put_in_place(copy, &end, diag);
+    err = bring_all(copy, is_any, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = put_in_place(copy, &end, diag);
+
+done:
     sonde_text_fini(&end.body);
+    return err;
+}
+
+static sonde_err refresh_and_save(sonde__s3_copy *copy, sonde_diag *diag)
+{
+    sonde_err err = refresh_all(copy, diag);
+
+    if (err != SONDE_OK || !copy->dirty) {
+        return err;
+    }
+    err = sonde__s3_copy_save(copy, diag);
+    copy->dirty = err != SONDE_OK;
     return err;
 }
 
@@ -555,18 +642,14 @@ sonde_err sonde__s3_copy_refresh(void *handle, sonde_diag *diag)
 
     (void)pthread_mutex_lock(&copy->guard);
     (void)flock(copy->lock, LOCK_EX);
-    err = refresh_all(copy, &why);
-    if (copy->dirty && err == SONDE_OK) {
-        err = sonde__s3_copy_save(copy, &why);
-        copy->dirty = err != SONDE_OK;
-    }
+    err = refresh_and_save(copy, &why);
     (void)flock(copy->lock, LOCK_UN);
     (void)pthread_mutex_unlock(&copy->guard);
     if (err == SONDE_OK) {
         copy->failing_since = 0.0;
         return SONDE_OK;
     }
-    if (err == SONDE_ETIMEOUT && copy->opened) { /* what is here stays true */
+    if (err == SONDE_ETIMEOUT && copy->opened) { /* the copy stays valid */
         if (copy->failing_since == 0.0) {
             char line[SONDE_DIAG_LINE];
 

@@ -1,5 +1,5 @@
 /*
- * copy_files.c - the files and books of a copy; see copy.h.
+ * copy_files.c - the files of a copy, and the list of its objects; see copy.h.
  */
 #include "s3/copy.h"
 #include "base/fail.h"
@@ -40,11 +40,11 @@ void sonde__s3_make_way(const char *path)
 }
 
 static int remove_one(const char *path, const struct stat *about, int kind,
-                      struct FTW *at)
+                      struct FTW *depth)
 {
     (void)about;
     (void)kind;
-    (void)at;
+    (void)depth;
     (void)remove(path);
     return 0;
 }
@@ -108,7 +108,7 @@ sonde_err sonde__s3_copy_write(const sonde__s3_copy *copy, const char *name,
     return write_whole(path, bytes, size, diag);
 }
 
-/* --- the books ---------------------------------------------------------------------- */
+/* --- the list of objects ---------------------------------------------------------------------- */
 
 /* The first item whose name is not less. */
 static size_t place_of(const sonde__s3_copy *copy, const char *name)
@@ -129,17 +129,18 @@ static size_t place_of(const sonde__s3_copy *copy, const char *name)
 
 sonde__s3_copied *sonde__s3_copy_find(const sonde__s3_copy *copy, const char *name)
 {
-    const size_t at = place_of(copy, name);
+    const size_t place = place_of(copy, name);
 
-    return at < copy->count && strcmp(copy->items[at].name, name) == 0 ? &copy->items[at]
-                                                                       : NULL;
+    return place < copy->count && strcmp(copy->items[place].name, name) == 0
+               ? &copy->items[place]
+               : NULL;
 }
 
 sonde_err sonde__s3_copy_note(sonde__s3_copy *copy, const sonde__s3_object *object,
                               bool lazy, sonde_diag *diag)
 {
-    const size_t at = place_of(copy, object->name);
-    sonde__s3_copied *item = at < copy->count ? &copy->items[at] : NULL;
+    const size_t place = place_of(copy, object->name);
+    sonde__s3_copied *item = place < copy->count ? &copy->items[place] : NULL;
 
     if (item == NULL || strcmp(item->name, object->name) != 0) {
         char *name = sonde__strdup(object->name);
@@ -149,8 +150,8 @@ sonde_err sonde__s3_copy_note(sonde__s3_copy *copy, const sonde__s3_object *obje
             sonde__free(name);
             return sonde__fail_nomem(diag, object->name);
         }
-        item = &copy->items[at];
-        memmove(item + 1, item, (copy->count - at) * sizeof *item);
+        item = &copy->items[place];
+        memmove(item + 1, item, (copy->count - place) * sizeof *item);
         *item = (sonde__s3_copied){.name = name, .stale = true};
         copy->count++;
     } else if (strcmp(item->etag, object->etag) == 0 && item->size == object->size) {
@@ -171,8 +172,8 @@ static sonde_err take_line(sonde__s3_copy *copy, const char *line, sonde_diag *d
     sonde__s3_object object = {.size = 0};
     char path[SONDE__S3_PATH], kind = 0;
     struct stat about;
-    sonde_err err = SONDE_OK;
     sonde__s3_copied *item = NULL;
+    sonde_err err = SONDE_OK;
 
     if (sscanf(line, "%127s %" SCNu64 " %c %1024[^\n]", object.etag, &object.size, &kind,
                object.name) != 4 ||
@@ -181,11 +182,14 @@ static sonde_err take_line(sonde__s3_copy *copy, const char *line, sonde_diag *d
         return SONDE_OK;
     }
     err = sonde__s3_copy_note(copy, &object, kind == 'l', diag);
-    item = err == SONDE_OK ? sonde__s3_copy_find(copy, object.name) : NULL;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    item = sonde__s3_copy_find(copy, object.name);
     if (item != NULL) {
         item->stale = false;
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__s3_copy_load(sonde__s3_copy *copy, sonde_diag *diag)
@@ -200,9 +204,14 @@ sonde_err sonde__s3_copy_load(sonde__s3_copy *copy, sonde_diag *diag)
     if (stream == NULL) {
         return SONDE_OK;
     }
-    while (err == SONDE_OK && getline(&line, &room, stream) >= 0) {
+    while (getline(&line, &room, stream) >= 0) {
         err = take_line(copy, line, diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
+
+done:
     free(line);
     (void)fclose(stream);
     return err;
@@ -309,40 +318,54 @@ static int write_bytes(int fd, const char *bytes, size_t size, uint64_t offset)
     return 0;
 }
 
-/* Blocks [first, end), none of which is here, by one request. */
+static sonde_err write_blocks(const sonde__s3_copy *copy, const sonde__s3_copied *item,
+                              const sonde_text *body, uint64_t offset, sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH];
+    const int fd =
+        open(sonde__s3_copy_path(copy, "run", item->name, path), O_WRONLY | O_CLOEXEC);
+    const int failed = fd < 0 ? errno : write_bytes(fd, body->data, body->length, offset);
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    errno = failed;
+    return failed == 0 ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
+}
+
+/* Fetches blocks [first, end), all of them missing, in one request. */
 static sonde_err bring_blocks(const sonde__s3_copy *copy, sonde__s3_line *line,
                               sonde__s3_copied *item, uint64_t first, uint64_t end,
                               sonde_diag *diag)
 {
     const uint64_t offset = first * SONDE__S3_BLOCK;
     const size_t count = (size_t)(SONDE_MIN(end * SONDE__S3_BLOCK, item->size) - offset);
-    char path[SONDE__S3_PATH], where[256];
+    char where[256];
     sonde_text body = {0};
     sonde__s3_object object = {.size = 0};
-    int fd = -1, failed = 0;
     sonde_err err = sonde__s3_get(copy->bucket, line, item->name, offset, count, &body,
                                   &object, diag);
 
-    if (err == SONDE_OK && (body.length != count || object.size != item->size)) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (body.length != count || object.size != item->size) {
         err = sonde__fail(diag, SONDE_EIO,
                           sonde__s3_where(copy->bucket, item->name, where, sizeof where),
                           NULL, "changed: %" PRIu64 " bytes, which were %" PRIu64,
                           object.size, item->size);
+        goto done;
     }
-    if (err == SONDE_OK) {
-        fd = open(sonde__s3_copy_path(copy, "run", item->name, path),
-                  O_WRONLY | O_CLOEXEC);
-        failed = fd < 0 ? errno : write_bytes(fd, body.data, count, offset);
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        errno = failed;
-        err = failed == 0 ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
+    err = write_blocks(copy, item, &body, offset, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    for (uint64_t block = first; err == SONDE_OK && block < end; block++) {
+    for (uint64_t block = first; block < end; block++) {
         (void)__atomic_fetch_or(&item->bits[block / 8],
                                 (unsigned char)(1u << (block % 8)), __ATOMIC_RELEASE);
     }
+
+done:
     sonde_text_fini(&body);
     return err;
 }
@@ -362,15 +385,19 @@ sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line 
         errno = failed;
         return sonde__fail_errno(diag, path, "cannot be made");
     }
-    err = item->size > 0 ? map_bits(copy, item, diag) : SONDE_OK;
-    if (err == SONDE_OK && item->size > 0) {
-        err = bring_blocks(copy, line, item, 0, 1, diag);
+    if (item->size == 0) {
+        return SONDE_OK;
     }
+    err = map_bits(copy, item, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = bring_blocks(copy, line, item, 0, 1, diag);
     unmap(item);
     return err;
 }
 
-/* A reader that goes through a file gets ever more at once. */
+/* The end of what is fetched: the read-ahead doubles while a reader reads a file onwards. */
 static uint64_t read_ahead(sonde__s3_copy *copy, const sonde__s3_copied *item,
                            uint64_t offset, uint64_t end)
 {
@@ -398,15 +425,15 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
     }
     end = count > item->size - offset ? item->size : offset + count;
     last = (end + SONDE__S3_BLOCK - 1) / SONDE__S3_BLOCK;
-    for (uint64_t at = block; at < last && !missing; at++) {
-        missing = !has_block(item, at);
+    for (uint64_t i = block; i < last && !missing; i++) {
+        missing = !has_block(item, i);
     }
     if (!missing) {
         return SONDE_OK;
     }
     end = read_ahead(copy, item, offset, end);
     last = (end + SONDE__S3_BLOCK - 1) / SONDE__S3_BLOCK;
-    while (block < last && err == SONDE_OK) {
+    while (block < last) {
         uint64_t stop = block;
 
         while (stop < last && stop - block < most && !has_block(item, stop)) {
@@ -415,7 +442,10 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
         if (stop > block) {
             err = bring_blocks(copy, &copy->line, item, block, stop, diag);
         }
+        if (err != SONDE_OK) {
+            return err;
+        }
         block = SONDE_MAX(stop, block + 1);
     }
-    return err;
+    return SONDE_OK;
 }

@@ -155,13 +155,17 @@ static bool set_options(const sonde__s3_line *line, const sonde__s3_call *call,
 static struct curl_slist *make_headers(const sonde__s3_line *line,
                                        const sonde__s3_call *call)
 {
-    /* libcurl would wait for leave to send a body, and call it a form */
+    /* by default libcurl waits for "100 Continue", and declares the body a form */
     struct curl_slist *list = line->curl->slist_append(NULL, "Expect:");
-    struct curl_slist *more =
-        list != NULL
-            ? line->curl->slist_append(list, "Content-Type: application/octet-stream")
-            : NULL;
+    struct curl_slist *more = list;
+    bool typed = false;
 
+    for (size_t i = 0; i < call->header_count; i++) {
+        typed = typed || strcmp(call->headers[i].name, "content-type") == 0;
+    }
+    if (more != NULL && !typed) {
+        more = line->curl->slist_append(list, "Content-Type: application/octet-stream");
+    }
     for (size_t i = 0; more != NULL && i < call->header_count; i++) {
         sonde_text text = {0};
 

@@ -1,8 +1,8 @@
 /*
  * http.h - one HTTP request over libcurl. Internal.
  *
- * A line is a connection that is used again; one thread at a time. Bodies are in memory:
- * larger objects go in parts.
+ * A line is a connection that several requests use; one thread at a time. Bodies are in
+ * memory: larger objects are sent in parts.
  */
 #ifndef SONDE_S3_HTTP_H
 #define SONDE_S3_HTTP_H
@@ -26,12 +26,12 @@ typedef struct sonde__s3_call {
     size_t size;
     size_t most;             /* bytes of the answer that are accepted */
     double stall, connect;   /* seconds without a byte; seconds to connect */
-    const atomic_bool *stop; /* ends the call early; NULL: nothing does */
+    const atomic_bool *stop; /* set: the call ends early; NULL: never */
 } sonde__s3_call;
 
 typedef struct sonde__s3_answer {
     long status;     /* of HTTP; 0: there is no complete answer */
-    char fault[256]; /* then why */
+    char fault[256]; /* the reason, if status is 0 */
     sonde_text body; /* freed by the caller */
     char etag[128], region[64], date[64], range[96];
     uint64_t length; /* as the header says */
@@ -43,7 +43,7 @@ typedef struct sonde__s3_answer {
 /* SONDE_EUNSUPPORTED: libcurl is not installed. */
 sonde_err sonde__s3_line_open(sonde__s3_line *line, const char *where, sonde_diag *diag);
 void sonde__s3_line_close(sonde__s3_line *line);
-/* Fills answer, whose body must be empty or of an earlier call. */
+/* Fills answer; its body, empty or of an earlier call, is used again. */
 void sonde__s3_line_call(sonde__s3_line *line, const sonde__s3_call *call,
                          sonde__s3_answer *answer);
 

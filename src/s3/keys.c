@@ -1,274 +1,237 @@
 /*
- * keys.c - see keys.h.
- *
- * Container: GET AWS_CONTAINER_CREDENTIALS_RELATIVE_URI of 169.254.170.2, or
- * AWS_CONTAINER_CREDENTIALS_FULL_URI, with the token of
- * AWS_CONTAINER_AUTHORIZATION_TOKEN or of the file
- * AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE. Instance (version 2): PUT for a token, GET for
- * the name of the role, GET for its credentials. Not supported: roles to be assumed,
- * single sign-on and processes named in a profile; the message says how to get keys of
- * them.
+ * keys.c - the order of the sources of credentials, and keys that stand somewhere; see
+ * keys.h.
  */
 #include "s3/keys.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "s3/profile.h"
 
-#include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define CONTAINER "http://169.254.170.2"
-#define INSTANCE "http://169.254.169.254"
-#define ROLES "/latest/meta-data/iam/security-credentials/"
+#define MOST_WAIT 60.0 /* seconds that a credential_process may take */
+enum { MOST_CHAIN = 8 /* profiles that take their keys one from the other */ };
 
-enum { MOST = 64 * 1024 };
+/* --- keys that stand somewhere ------------------------------------------------------ */
 
-void sonde__s3_keys_fini(sonde__s3_keys *keys)
+static sonde_err find_in_environment(sonde__s3_keys *keys, sonde_diag *diag)
 {
-    sonde__free(keys->key);
-    sonde__free(keys->secret);
-    sonde__free(keys->token);
-    *keys = (sonde__s3_keys){0};
-}
+    const char *key = sonde__s3_variable("AWS_ACCESS_KEY_ID");
+    const char *secret = sonde__s3_variable("AWS_SECRET_ACCESS_KEY");
 
-/* NULL for one that is empty. */
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-
-    return value != NULL && value[0] != '\0' ? value : NULL;
-}
-
-static bool is_whole(const sonde__s3_keys *keys)
-{
-    return keys->key != NULL && keys->secret != NULL;
-}
-
-/* --- environment and profile -------------------------------------------------------- */
-
-static bool find_in_environment(sonde__s3_keys *keys)
-{
-    const char *key = variable("AWS_ACCESS_KEY_ID");
-    const char *secret = variable("AWS_SECRET_ACCESS_KEY");
-    const char *token = variable("AWS_SESSION_TOKEN");
-
-    if (key == NULL || secret == NULL) {
-        return false;
+    if (key == NULL) {
+        return SONDE_ENOTFOUND;
     }
-    keys->key = sonde__strdup(key);
-    keys->secret = sonde__strdup(secret);
-    keys->token = token != NULL ? sonde__strdup(token) : NULL;
-    keys->source = "AWS_ACCESS_KEY_ID";
-    return is_whole(keys);
-}
-
-static bool find_in_profile(sonde__s3_keys *keys)
-{
-    static const char *const sources[] = {"~/.aws/credentials", "~/.aws/config"};
-
-    for (int file = SONDE__S3_CREDENTIALS; file <= SONDE__S3_CONFIG; file++) {
-        const sonde__s3_profile_file which = (sonde__s3_profile_file)file;
-
-        keys->key = sonde__s3_profile_value(which, "aws_access_key_id");
-        keys->secret = sonde__s3_profile_value(which, "aws_secret_access_key");
-        keys->token = sonde__s3_profile_value(which, "aws_session_token");
-        keys->source = sources[file];
-        if (is_whole(keys)) {
-            return true;
-        }
-        sonde__s3_keys_fini(keys);
+    if (secret == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "AWS_ACCESS_KEY_ID",
+                           "AWS_SECRET_ACCESS_KEY as well", "has no secret");
     }
-    return false;
+    return sonde__s3_keys_take(keys, key, secret, sonde__s3_variable("AWS_SESSION_TOKEN"),
+                               NULL, "AWS_ACCESS_KEY_ID", diag);
 }
 
-/* A key of the profile that names a source that is not supported; NULL: none. */
-static const char *unsupported_source(void)
+static sonde_err find_in_file(sonde__s3_profile_file file, const char *profile,
+                              sonde__s3_keys *keys, sonde_diag *diag)
 {
-    static const char *const names[] = {"role_arn", "sso_session", "sso_start_url",
-                                        "credential_process"};
+    char *key = sonde__s3_profile_in(file, profile, "aws_access_key_id");
+    char *secret = sonde__s3_profile_in(file, profile, "aws_secret_access_key");
+    char *token = sonde__s3_profile_in(file, profile, "aws_session_token");
+    sonde_err err = SONDE_ENOTFOUND;
 
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *value = sonde__s3_profile_value(SONDE__S3_CONFIG, names[i]);
-        const bool found = value != NULL;
-
-        sonde__free(value);
-        if (found) {
-            return names[i];
-        }
+    if (key != NULL) {
+        err = sonde__s3_keys_take(
+            keys, key, secret, token, NULL,
+            file == SONDE__S3_CONFIG ? "~/.aws/config" : "~/.aws/credentials", diag);
     }
-    return variable("AWS_WEB_IDENTITY_TOKEN_FILE") != NULL ? "AWS_WEB_IDENTITY_TOKEN_FILE"
-                                                           : NULL;
-}
-
-/* --- metadata services -------------------------------------------------------------- */
-
-static char *copy_of(const json_t *object, const char *name)
-{
-    const char *value = json_string_value(json_object_get(object, name));
-
-    return value != NULL ? sonde__strdup(value) : NULL;
-}
-
-static bool read_keys(const sonde_text *text, sonde__s3_keys *keys)
-{
-    json_t *object = json_loadb(text->data, text->length, 0, NULL);
-    const char *expires = json_string_value(json_object_get(object, "Expiration"));
-    struct tm when = {0};
-
-    keys->key = copy_of(object, "AccessKeyId");
-    keys->secret = copy_of(object, "SecretAccessKey");
-    keys->token = copy_of(object, "Token");
-    if (expires != NULL && strptime(expires, "%Y-%m-%dT%H:%M:%S", &when) != NULL) {
-        keys->expires = (double)timegm(&when);
-    }
-    json_decref(object);
-    return is_whole(keys);
-}
-
-/* GET, or PUT; true with status 200. */
-static bool ask(sonde__s3_line *line, const char *method, const char *url,
-                const sonde__s3_pair *header, sonde__s3_answer *answer)
-{
-    const sonde__s3_call call = {.method = method,
-                                 .url = url,
-                                 .headers = header,
-                                 .header_count = header != NULL ? 1 : 0,
-                                 .body = strcmp(method, "PUT") == 0 ? "" : NULL,
-                                 .most = MOST,
-                                 .stall = 2.0,
-                                 .connect = 1.0};
-
-    sonde__s3_line_call(line, &call, answer);
-    return answer->status == 200 && answer->body.length > 0;
-}
-
-/* The content of a small file without its newline; new. */
-static char *load_line(const char *path)
-{
-    FILE *stream = path != NULL ? fopen(path, "re") : NULL;
-    char *line = NULL, *copy = NULL;
-    size_t room = 0;
-
-    if (stream != NULL && getline(&line, &room, stream) > 0) {
-        line[strcspn(line, "\r\n")] = '\0';
-        copy = sonde__strdup(line);
-    }
-    free(line);
-    if (stream != NULL) {
-        (void)fclose(stream);
-    }
-    return copy;
-}
-
-static bool find_in_container(sonde__s3_line *line, sonde__s3_keys *keys)
-{
-    const char *relative = variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *full = variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    const char *plain = variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    char *token = load_line(variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"));
-    const sonde__s3_pair header = {"Authorization", token != NULL ? token : plain};
-    sonde__s3_answer answer = {0};
-    sonde_text url = {0};
-    bool found = false;
-
-    if (relative != NULL || full != NULL) {
-        sonde_text_format(&url, "%s%s", relative != NULL ? CONTAINER : "",
-                          relative != NULL ? relative : full);
-        found =
-            !url.failed &&
-            ask(line, "GET", url.data, header.value != NULL ? &header : NULL, &answer) &&
-            read_keys(&answer.body, keys);
-    }
-    keys->source = "the container";
-    sonde_text_fini(&url);
-    sonde_text_fini(&answer.body);
+    sonde__free(key);
+    sonde__free(secret);
     sonde__free(token);
+    return err;
+}
+
+/* --- profiles ----------------------------------------------------------------------- */
+
+typedef struct search {
+    sonde__s3_line *line;
+    const char *seen[MOST_CHAIN]; /* profiles that wait for the keys of the next */
+    size_t depth;
+    sonde_diag *diag;
+} search;
+
+static bool has(const char *profile, const char *key)
+{
+    char *value = sonde__s3_profile_value(profile, key);
+    const bool found = value != NULL;
+
+    sonde__free(value);
     return found;
 }
 
-/* GET of a path of the instance's service, with its token. */
-static bool ask_instance(sonde__s3_line *line, const char *path, const char *more,
-                         sonde__s3_answer *answer)
+static bool has_role(const char *profile)
 {
-    static const sonde__s3_pair life = {"X-aws-ec2-metadata-token-ttl-seconds", "300"};
-    const char *disabled = variable("AWS_EC2_METADATA_DISABLED");
-    const char *base = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    sonde__s3_pair token = {"X-aws-ec2-metadata-token", NULL};
-    sonde_text url = {0}, held = {0};
-    bool found = false;
-
-    if (disabled != NULL && strcmp(disabled, "true") == 0) {
-        return false;
-    }
-    base = base != NULL ? base : INSTANCE;
-    sonde_text_format(&url, "%s/latest/api/token", base);
-    if (!url.failed && ask(line, "PUT", url.data, &life, answer)) {
-        sonde_text_put(&held, answer->body.data, answer->body.length);
-        url.length = 0;
-        sonde_text_format(&url, "%s%s%s", base, path, more);
-        token.value = held.data;
-        found = !held.failed && !url.failed && ask(line, "GET", url.data, &token, answer);
-    }
-    sonde_text_fini(&url);
-    sonde_text_fini(&held);
-    return found;
+    return has(profile, "role_arn") &&
+           (has(profile, "source_profile") || has(profile, "credential_source"));
 }
 
-static bool find_in_instance(sonde__s3_line *line, sonde__s3_keys *keys)
+/* All sources of a profile but its role. */
+static sonde_err find_plain(search *state, const char *profile, sonde__s3_keys *keys)
 {
-    sonde__s3_answer role = {0}, answer = {0};
-    bool found = false;
+    sonde_diag *diag = state->diag;
+    sonde_err err = sonde__s3_keys_of_token(state->line, profile, keys, diag);
 
-    if (ask_instance(line, ROLES, "", &role)) {
-        role.body.data[strcspn(role.body.data, "\r\n")] = '\0';
-        found = ask_instance(line, ROLES, role.body.data, &answer) &&
-                read_keys(&answer.body, keys);
+    if (err != SONDE_ENOTFOUND) {
+        return err;
     }
-    keys->source = "the instance's role";
-    sonde_text_fini(&role.body);
-    sonde_text_fini(&answer.body);
-    return found;
+    err = sonde__s3_keys_of_sso(state->line, profile, keys, diag);
+    if (err != SONDE_ENOTFOUND) {
+        return err;
+    }
+    err = find_in_file(SONDE__S3_CREDENTIALS, profile, keys, diag);
+    if (err != SONDE_ENOTFOUND) {
+        return err;
+    }
+    err = sonde__s3_keys_of_process(profile, MOST_WAIT, keys, diag);
+    if (err != SONDE_ENOTFOUND) {
+        return err;
+    }
+    return find_in_file(SONDE__S3_CONFIG, profile, keys, diag);
 }
 
-char *sonde__s3_keys_region(sonde__s3_line *line)
-{
-    sonde__s3_answer answer = {0};
-    char *region = NULL;
+static sonde_err find_by_role(search *state, const char *profile, sonde__s3_keys *keys);
 
-    if (ask_instance(line, "/latest/meta-data/placement/region", "", &answer)) {
-        region = sonde__strndup(answer.body.data, strcspn(answer.body.data, "\r\n"));
+/* The keys of source_profile, which may have a role as well, or use its own keys. */
+static sonde_err find_in_source(search *state, const char *profile, const char *source,
+                                sonde__s3_keys *keys)
+{
+    bool seen = strcmp(profile, source) == 0;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < state->depth; i++) {
+        seen = seen || strcmp(state->seen[i], source) == 0;
     }
-    sonde_text_fini(&answer.body);
-    return region;
+    if (!sonde__s3_profile_exists(source)) {
+        return sonde__fail(state->diag, SONDE_EINVAL, profile,
+                           "a profile in ~/.aws/config", "source_profile is '%s'",
+                           source);
+    }
+    if (!has(source, "aws_access_key_id") && has_role(source)) {
+        return seen || state->depth + 1 >= MOST_CHAIN
+                   ? sonde__fail(state->diag, SONDE_EINVAL, profile,
+                                 "a profile with keys of its own",
+                                 "source_profile '%s' leads back to itself", source)
+                   : find_by_role(state, source, keys);
+    }
+    err = find_plain(state, source, keys);
+    return err == SONDE_ENOTFOUND
+               ? sonde__fail(state->diag, SONDE_EINVAL, profile, "a profile with keys",
+                             "source_profile '%s' has no credentials", source)
+               : err;
+}
+
+static sonde_err find_in_named(search *state, const char *profile, const char *name,
+                               sonde__s3_keys *keys)
+{
+    sonde_err err = SONDE_ENOTFOUND;
+
+    if (strcmp(name, "Environment") == 0) {
+        err = find_in_environment(keys, state->diag);
+    } else if (strcmp(name, "EcsContainer") == 0) {
+        err = sonde__s3_keys_of_container(state->line, keys, state->diag);
+    } else if (strcmp(name, "Ec2InstanceMetadata") == 0) {
+        err = sonde__s3_keys_of_instance(state->line, keys);
+    } else {
+        return sonde__fail(state->diag, SONDE_EINVAL, profile,
+                           "Environment, EcsContainer or Ec2InstanceMetadata",
+                           "credential_source is '%s'", name);
+    }
+    return err == SONDE_ENOTFOUND
+               ? sonde__fail(state->diag, SONDE_EINVAL, profile, NULL,
+                             "credential_source %s has no credentials", name)
+               : err;
+}
+
+static sonde_err find_by_role(search *state, const char *profile, sonde__s3_keys *keys)
+{
+    char *source = sonde__s3_profile_value(profile, "source_profile");
+    char *name = sonde__s3_profile_value(profile, "credential_source");
+    sonde__s3_keys giver = {0};
+    sonde_err err = SONDE_OK;
+
+    state->seen[state->depth++] = profile;
+    if (source != NULL && name != NULL) {
+        err = sonde__fail(state->diag, SONDE_EINVAL, profile, "one of them",
+                          "has both source_profile and credential_source");
+    } else if (source != NULL) {
+        err = find_in_source(state, profile, source, &giver);
+    } else {
+        err = find_in_named(state, profile, name != NULL ? name : "", &giver);
+    }
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__s3_keys_of_role(state->line, profile, &giver, keys, state->diag);
+
+done:
+    state->depth--;
+    sonde__s3_keys_fini(&giver);
+    sonde__free(source);
+    sonde__free(name);
+    return err;
+}
+
+static sonde_err find_in_profile(search *state, sonde__s3_keys *keys)
+{
+    const char *profile = sonde__s3_profile();
+    sonde_err err = SONDE_OK;
+
+    if (strcmp(profile, "default") != 0 && !sonde__s3_profile_exists(profile)) {
+        return sonde__fail(state->diag, SONDE_EINVAL, "AWS_PROFILE",
+                           "a profile in ~/.aws/config or ~/.aws/credentials",
+                           "there is no profile '%s'", profile);
+    }
+    if (has_role(profile)) {
+        return find_by_role(state, profile, keys);
+    }
+    err = find_plain(state, profile, keys);
+    if (err == SONDE_ENOTFOUND && has(profile, "role_arn")) {
+        return sonde__fail(state->diag, SONDE_EINVAL, profile,
+                           "source_profile, credential_source or "
+                           "web_identity_token_file as well",
+                           "has a role_arn alone");
+    }
+    return err;
 }
 
 sonde_err sonde__s3_keys_find(sonde__s3_line *line, sonde__s3_keys *keys,
                               sonde_diag *diag)
 {
-    const char *other = NULL;
+    search state = {.line = line, .diag = diag};
+    sonde_err err = SONDE_OK;
 
     *keys = (sonde__s3_keys){0};
-    if (find_in_environment(keys) || find_in_profile(keys) ||
-        find_in_container(line, keys)) {
-        return SONDE_OK;
+    err = find_in_environment(keys, diag);
+    if (err != SONDE_ENOTFOUND) {
+        goto done;
     }
-    other = unsupported_source();
-    if (other == NULL && find_in_instance(line, keys)) {
-        return SONDE_OK;
+    err = find_in_profile(&state, keys);
+    if (err != SONDE_ENOTFOUND) {
+        goto done;
     }
-    sonde__s3_keys_fini(keys);
-    if (other != NULL) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, "S3",
-                           "keys: eval \"$(aws configure export-credentials "
-                           "--format env)\"",
-                           "profile %s takes its credentials from %s, which is not "
-                           "supported",
-                           sonde__s3_profile(), other);
+    err = sonde__s3_keys_of_container(line, keys, diag);
+    if (err != SONDE_ENOTFOUND) {
+        goto done;
     }
-    return sonde__fail(diag, SONDE_ENOTFOUND, "S3",
-                       "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in "
-                       "~/.aws/credentials, or the role of a container or an instance",
-                       "no credentials are found");
+    err = sonde__s3_keys_of_instance(line, keys);
+    if (err == SONDE_ENOTFOUND) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, "S3",
+                          "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile in "
+                          "~/.aws/credentials, or the role of a container or an instance",
+                          "no credentials are found");
+    }
+
+done:
+    if (err != SONDE_OK) {
+        sonde__s3_keys_fini(keys);
+    }
+    return err;
 }

@@ -21,8 +21,10 @@ static sonde_err begin(access_once *once, const char *url, sonde_diag *diag)
 {
     const sonde_err err = sonde__s3_line_open(&once->line, url, diag);
 
-    return err == SONDE_OK ? sonde__s3_bucket_open(url, &once->line, &once->bucket, diag)
-                           : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__s3_bucket_open(url, &once->line, &once->bucket, diag);
 }
 
 static void end(access_once *once)
@@ -60,9 +62,12 @@ static sonde_err folders(const char *url, sonde__store_seen *seen, void *user,
     folder_list list = {seen, user};
     sonde_err err = begin(&once, url, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__s3_list(once.bucket, &once.line, "", "", true, see, &list, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__s3_list(once.bucket, &once.line, "", "", true, see, &list, diag);
+
+done:
     end(&once);
     return err;
 }
@@ -76,16 +81,20 @@ static sonde_err exists(const char *url, const char *name, bool *out, sonde_diag
     sonde_diag why = {0};
     sonde_err err = begin(&once, url, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__s3_get(once.bucket, &once.line, name, 0, 1, &body, NULL, &why);
-        if (err == SONDE_OK ||
-            (err == SONDE_ENOTFOUND && strstr(why.found, "NoSuchBucket") == NULL)) {
-            *out = err == SONDE_OK;
-            err = SONDE_OK;
-        } else if (diag != NULL) {
-            *diag = why;
-        }
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__s3_get(once.bucket, &once.line, name, 0, 1, &body, NULL, &why);
+    if (err == SONDE_OK) {
+        *out = true;
+    } else if (sonde__s3_is_missing(err, &why)) {
+        *out = false;
+        err = SONDE_OK;
+    } else if (diag != NULL) {
+        *diag = why;
+    }
+
+done:
     sonde_text_fini(&body);
     end(&once);
     return err;
@@ -100,18 +109,21 @@ static sonde_err append(const char *url, const char *name, const void *bytes, si
     bool changed = false;
     sonde_err err = begin(&once, url, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__s3_get_small(once.bucket, &once.line, name, etag, &body, &changed,
-                                  diag);
-        body.length = err == SONDE_OK ? body.length : 0;
-        err = err == SONDE_ENOTFOUND ? SONDE_OK : err;
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        sonde_text_put(&body, bytes, size);
-        err = body.failed ? sonde__fail_nomem(diag, url)
-                          : sonde__s3_put(once.bucket, &once.line, name, body.data,
-                                          body.length, false, diag);
+    err = sonde__s3_get_small(once.bucket, &once.line, name, etag, &body, &changed, diag);
+    if (err == SONDE_ENOTFOUND) {
+        body.length = 0;
+    } else if (err != SONDE_OK) {
+        goto done;
     }
+    sonde_text_put(&body, bytes, size);
+    err = body.failed ? sonde__fail_nomem(diag, url)
+                      : sonde__s3_put(once.bucket, &once.line, name, body.data,
+                                      body.length, false, diag);
+
+done:
     sonde_text_fini(&body);
     end(&once);
     return err;

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/xml.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,19 +85,26 @@ sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
     (void)snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, offset,
                    offset + count - 1);
     err = sonde__s3_send(bucket, line, &request, &answer, diag);
-    if (answer.status ==
-        416) { /* nothing is there: the object is empty, or ends before */
+    if (answer.status == 416) { /* the object is empty, or ends before the range */
         answer.body.length = 0;
         err = SONDE_OK;
-    } else if (err == SONDE_OK) {
-        err = take_range(bucket, name, offset, count, &answer, diag);
     }
-    if (err == SONDE_OK && object != NULL) {
+    *body = answer.body;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (answer.status != 416) {
+        err = take_range(bucket, name, offset, count, &answer, diag);
+        *body = answer.body;
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (object != NULL) {
         copy_etag(object->etag, answer.etag);
         object->size = answer.status == 416 ? 0 : whole_size(&answer);
     }
-    *body = answer.body;
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
@@ -122,6 +130,11 @@ sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
         copy_etag(etag, answer.etag);
     }
     return SONDE_OK;
+}
+
+bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag)
+{
+    return err == SONDE_ENOTFOUND && strstr(diag->found, "NoSuchBucket") == NULL;
 }
 
 /* --- put ---------------------------------------------------------------------------- */
@@ -175,16 +188,18 @@ static sonde_err begin_upload(upload *up)
                                        .most = MOST_ANSWER};
     sonde__s3_answer answer = {0};
     char where[256];
-    const char *at = NULL;
     sonde_err err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
 
-    at = answer.body.data;
-    if (err == SONDE_OK &&
-        (at == NULL || !sonde__s3_xml(&at, "UploadId", up->id, sizeof up->id))) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (!sonde__s3_xml_first(&answer.body, "UploadId", up->id, sizeof up->id)) {
         err = sonde__fail(up->diag, SONDE_EIO,
                           sonde__s3_where(up->bucket, up->name, where, sizeof where),
                           "an UploadId", "the store starts no upload in parts");
     }
+
+done:
     sonde_text_fini(&answer.body);
     return err;
 }
@@ -222,7 +237,6 @@ static sonde_err end_upload(upload *up)
                                  .most = MOST_ANSWER};
     sonde__s3_answer answer = {0};
     char code[96] = "", where[256];
-    const char *at = NULL;
     sonde_err err = SONDE_OK;
 
     sonde_text_add(&up->parts, "</CompleteMultipartUpload>");
@@ -232,13 +246,17 @@ static sonde_err end_upload(upload *up)
     request.body = up->parts.data;
     request.size = up->parts.length;
     err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-    at = answer.body.data;
-    if (err == SONDE_OK && at != NULL && strstr(at, "<Error>") != NULL &&
-        sonde__s3_xml(&at, "Code", code, sizeof code)) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (answer.body.length > 0 && strstr(answer.body.data, "<Error>") != NULL &&
+        sonde__s3_xml_first(&answer.body, "Code", code, sizeof code)) {
         err = sonde__fail(up->diag, SONDE_EIO,
                           sonde__s3_where(up->bucket, up->name, where, sizeof where),
                           NULL, "the upload in parts cannot be completed: %s", code);
     }
+
+done:
     sonde_text_fini(&answer.body);
     return err;
 }
@@ -266,16 +284,21 @@ static sonde_err put_parts(upload *up, const unsigned char *bytes, uint64_t size
         return err;
     }
     sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
-    for (uint64_t at = 0; at < size && err == SONDE_OK; at += part) {
-        err = put_part(up, (int)(at / part) + 1, bytes + at,
-                       (size_t)SONDE_MIN(part, size - at));
+    for (uint64_t begin = 0; begin < size; begin += part) {
+        err = put_part(up, (int)(begin / part) + 1, bytes + begin,
+                       (size_t)SONDE_MIN(part, size - begin));
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        err = end_upload(up);
-    }
+    err = end_upload(up);
     if (err != SONDE_OK) {
-        abort_upload(up);
+        goto error;
     }
+    return SONDE_OK;
+
+error:
+    abort_upload(up);
     return err;
 }
 
@@ -351,34 +374,37 @@ static sonde_err see_all(const listing *list, const char *body, const char *elem
                          const char *key)
 {
     char open[64];
-    sonde_err err = SONDE_OK;
 
     (void)snprintf(open, sizeof open, "<%s>", element);
-    for (const char *at = strstr(body, open); at != NULL && err == SONDE_OK;
-         at = strstr(at, open)) {
+    for (const char *row = strstr(body, open); row != NULL; row = strstr(row, open)) {
         char name[3 * SONDE__S3_NAME], number[32] = "";
         sonde__s3_object object = {.size = 0};
-        const char *part = at;
+        const char *part = row;
+        sonde_err err = SONDE_OK;
 
-        at += strlen(open);
+        row += strlen(open);
         if (!sonde__s3_xml(&part, key, name, sizeof name)) {
             continue;
         }
         unescape(name);
-        part = at;
+        part = row;
         if (sonde__s3_xml(&part, "ETag", object.etag, sizeof object.etag)) {
             copy_etag(object.etag, object.etag[0] == '"' ? object.etag + 1 : object.etag);
         }
-        part = at;
+        part = row;
         if (sonde__s3_xml(&part, "Size", number, sizeof number)) {
             object.size = strtoull(number, NULL, 10);
         }
-        if (strlen(name) > list->skip) {
-            (void)snprintf(object.name, sizeof object.name, "%s", name + list->skip);
-            err = list->seen(list->user, &object, list->diag);
+        if (strlen(name) <= list->skip) {
+            continue;
+        }
+        (void)snprintf(object.name, sizeof object.name, "%s", name + list->skip);
+        err = list->seen(list->user, &object, list->diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err list_page(const listing *list, const sonde__s3_request *request,
@@ -386,23 +412,27 @@ static sonde_err list_page(const listing *list, const sonde__s3_request *request
 {
     sonde__s3_answer answer = {0};
     char truncated[8] = "";
-    const char *at = NULL;
     sonde_err err =
         sonde__s3_send(list->bucket, list->line, request, &answer, list->diag);
 
     token[0] = '\0';
-    if (err == SONDE_OK && answer.body.length > 0) {
-        err = see_all(list, answer.body.data, "Contents", "Key");
-        if (err == SONDE_OK) {
-            err = see_all(list, answer.body.data, "CommonPrefixes", "Prefix");
-        }
-        at = answer.body.data;
-        if (sonde__s3_xml(&at, "IsTruncated", truncated, sizeof truncated) &&
-            strcmp(truncated, "true") == 0) {
-            at = answer.body.data;
-            (void)sonde__s3_xml(&at, "NextContinuationToken", token, size);
-        }
+    if (err != SONDE_OK || answer.body.length == 0) {
+        goto done;
     }
+    err = see_all(list, answer.body.data, "Contents", "Key");
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = see_all(list, answer.body.data, "CommonPrefixes", "Prefix");
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (sonde__s3_xml_first(&answer.body, "IsTruncated", truncated, sizeof truncated) &&
+        strcmp(truncated, "true") == 0) {
+        (void)sonde__s3_xml_first(&answer.body, "NextContinuationToken", token, size);
+    }
+
+done:
     sonde_text_fini(&answer.body);
     return err;
 }
@@ -414,16 +444,17 @@ sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
     const listing list = {
         bucket, line, seen,
         user,   diag, bucket->prefix[0] != '\0' ? strlen(bucket->prefix) + 1 : 0};
-    sonde_text first = {0}, from = {0};
+    sonde_text first = {0}, last = {0};
     char token[2048] = "";
     sonde_err err = SONDE_OK;
 
     sonde_text_format(&first, "%s%s%s", bucket->prefix, list.skip > 0 ? "/" : "", start);
-    sonde_text_format(&from, "%s%s%s", bucket->prefix, list.skip > 0 ? "/" : "", after);
-    if (first.failed || from.failed) {
+    sonde_text_format(&last, "%s%s%s", bucket->prefix, list.skip > 0 ? "/" : "", after);
+    if (first.failed || last.failed) {
         err = sonde__fail_nomem(diag, bucket->url);
+        goto done;
     }
-    for (bool more = true; more && err == SONDE_OK; more = token[0] != '\0') {
+    do {
         sonde__s3_request request = {.method = "GET",
                                      .query = {{"list-type", "2"},
                                                {"encoding-type", "url"},
@@ -438,14 +469,19 @@ sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
                 (sonde__s3_pair){"continuation-token", used};
         } else if (after[0] != '\0') {
             request.query[request.query_count++] =
-                (sonde__s3_pair){"start-after", from.data};
+                (sonde__s3_pair){"start-after", last.data};
         }
         if (folders) {
             request.query[request.query_count++] = (sonde__s3_pair){"delimiter", "/"};
         }
         err = list_page(&list, &request, token, sizeof token);
-    }
+        if (err != SONDE_OK) {
+            goto done;
+        }
+    } while (token[0] != '\0');
+
+done:
     sonde_text_fini(&first);
-    sonde_text_fini(&from);
+    sonde_text_fini(&last);
     return err;
 }

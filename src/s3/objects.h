@@ -16,14 +16,13 @@ typedef struct sonde__s3_object {
     uint64_t size;
 } sonde__s3_object;
 
-/* Bytes [offset, offset + count) of an object, fewer at its end, in place of body's
- * content; count at most SONDE__S3_PART. object: etag and the size of the whole; NULL is
- * fine. */
+/* Replaces the content of body by bytes [offset, offset + count) of an object, fewer at
+ * its end; count at most SONDE__S3_PART. object, unless NULL: etag and size of the whole. */
 sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
                         uint64_t offset, size_t count, sonde_text *body,
                         sonde__s3_object *object, sonde_diag *diag);
-/* A small object whole. etag: "" or that of a known version: then *changed says whether
- * there is another, and body is filled only if so. */
+/* A small object whole. etag: "", or that of a known version: then body is filled only
+ * if the store has another, and *changed is set. */
 sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
                               const char *name, char etag[SONDE__S3_ETAG],
                               sonde_text *body, bool *changed, sonde_diag *diag);
@@ -33,6 +32,8 @@ sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
 /* A file, in several parts if it is larger than SONDE__S3_PART. */
 sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
                              const char *name, const char *path, sonde_diag *diag);
+/* Whether err means that the bucket lacks the object, not that there is no bucket. */
+bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag);
 /* SONDE_OK also if there is none. */
 sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
                            const char *name, sonde_diag *diag);
@@ -40,9 +41,9 @@ sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
 /* Any error ends the list. */
 typedef sonde_err sonde__s3_seen(void *user, const sonde__s3_object *object,
                                  sonde_diag *diag);
-/* Calls seen for the objects whose names begin with start and follow after ("": all), in
- * the order of their bytes. folders: names with a '/' after start are reported once
- * each, as "start.../" without size. */
+/* Calls seen for the objects whose names begin with start and sort after `after` ("":
+ * all), in the order of their bytes. folders: names with a '/' after start are reported
+ * as one folder, "start.../", without size. */
 sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
                          const char *start, const char *after, bool folders,
                          sonde__s3_seen *seen, void *user, sonde_diag *diag);

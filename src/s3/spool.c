@@ -125,7 +125,7 @@ static bool has_file(const sonde__s3_spool *spool, const char *name)
     return access(sonde__s3_spool_path(spool, name, path), F_OK) == 0;
 }
 
-/* Whether the run is on its way to the store since an earlier process. */
+/* Whether an earlier process has sent the run's run.json. */
 static bool was_sent(const sonde__s3_spool *spool)
 {
     char path[SONDE__S3_PATH];
@@ -134,7 +134,26 @@ static bool was_sent(const sonde__s3_spool *spool)
     return access(path, F_OK) == 0;
 }
 
-/* An object that is a file of the spool: it is fetched, or needs not be. */
+/* Copies a small object of the store into the spool. */
+static sonde_err fetch_file(sonde__s3_spool *spool, const char *name, sonde_diag *diag)
+{
+    char etag[SONDE__S3_ETAG] = "";
+    sonde_text text = {0};
+    bool changed = false;
+    sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text,
+                                        &changed, diag);
+
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = write_file(spool, name, text.data, text.length, diag);
+
+done:
+    sonde_text_fini(&text);
+    return err;
+}
+
+/* Fetches an object of the run if the spool lacks it, and notes the numbered files. */
 static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_diag *diag)
 {
     sonde__s3_spool *spool = user;
@@ -143,36 +162,30 @@ static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_d
     const bool segment =
         length > end && strcmp(object->name + length - end, ".safetensors") == 0;
     const bool numbered = base != NULL && strchr(base, '-') != NULL;
-    sonde_text text = {0};
-    sonde_err err = SONDE_OK;
 
     if (!has_file(spool, object->name)) {
-        char etag[SONDE__S3_ETAG] = "";
-        bool changed = false;
+        /* of a segment, the number suffices */
+        const sonde_err err = segment ? write_file(spool, object->name, NULL, 0, diag)
+                                      : fetch_file(spool, object->name, diag);
 
-        if (!segment) { /* the numbers of segments suffice */
-            err = sonde__s3_get_small(spool->bucket, &spool->line, object->name, etag,
-                                      &text, &changed, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = write_file(spool, object->name, text.data, text.length, diag);
-        }
-        sonde_text_fini(&text);
     }
-    if (err == SONDE_OK && numbered) {
-        if (!sonde__reserve(&spool->fetched, &spool->fetched_capacity,
-                            spool->fetched_count + 1, sizeof *spool->fetched) ||
-            (spool->fetched[spool->fetched_count] = sonde__strdup(object->name)) ==
-                NULL) {
-            return sonde__fail_nomem(diag, object->name);
-        }
-        spool->fetched_count++;
+    if (!numbered) {
+        return SONDE_OK;
     }
-    return err;
+    if (!sonde__reserve(&spool->fetched, &spool->fetched_capacity,
+                        spool->fetched_count + 1, sizeof *spool->fetched) ||
+        (spool->fetched[spool->fetched_count] = sonde__strdup(object->name)) == NULL) {
+        return sonde__fail_nomem(diag, object->name);
+    }
+    spool->fetched_count++;
+    return SONDE_OK;
 }
 
-/* Whether the store knows of more generations than the folder: another machine resumed
- * the run, and what is left here is superseded. */
+/* Drops what is left of an earlier process if the store has more generations than the
+ * folder: another machine has resumed the run. */
 static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char name[64], path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";
@@ -184,29 +197,35 @@ static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
     (void)snprintf(name, sizeof name, "%s/generations.jsonl", spool->worker);
     err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text, &changed,
                               diag);
-    if (err == SONDE_OK && has_file(spool, spool->worker)) {
-        (void)stat(sonde__s3_spool_path(spool, name, path), &about);
-        if (text.length > (size_t)about.st_size) {
-            sonde_log(SONDE_LOG_WARNING, "s3",
-                      "%s: was resumed elsewhere; what was not sent from here is dropped",
-                      spool->bucket->url);
-            sonde__s3_remove_all(sonde__s3_spool_path(spool, spool->worker, path));
-        }
+    if (err != SONDE_OK || !has_file(spool, spool->worker)) {
+        goto done;
     }
+    (void)stat(sonde__s3_spool_path(spool, name, path), &about);
+    if (text.length > (size_t)about.st_size) {
+        sonde_log(SONDE_LOG_WARNING, "s3",
+                  "%s was resumed on another machine; the files that this one did not "
+                  "send are dropped",
+                  spool->bucket->url);
+        sonde__s3_remove_all(sonde__s3_spool_path(spool, spool->worker, path));
+    }
+
+done:
     sonde_text_fini(&text);
     return err == SONDE_ENOTFOUND ? SONDE_OK : err;
 }
 
-/* Brings what a writer needs to resume the run. */
+/* Fetches what a writer needs to resume the run. */
 static sonde_err fetch_past(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char start[40];
-    sonde_err err = drop_superseded(spool, diag);
+    const sonde_err err = drop_superseded(spool, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     (void)snprintf(start, sizeof start, "%s/", spool->worker);
-    return err == SONDE_OK ? sonde__s3_list(spool->bucket, &spool->line, start, "", false,
-                                            take_object, spool, diag)
-                           : err;
+    return sonde__s3_list(spool->bucket, &spool->line, start, "", false, take_object,
+                          spool, diag);
 }
 
 static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
@@ -223,27 +242,33 @@ static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
     return same;
 }
 
-/* A run is at the address: resumed, joined, or in the way. */
+static sonde_err fail_taken(const sonde__s3_spool *spool, sonde_diag *diag)
+{
+    return sonde__fail(diag, SONDE_EEXIST, spool->bucket->url, "an address without a run",
+                       "a run is there already");
+}
+
+/* A run is at the address: it is resumed, joined, or an error. */
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
     bool ended = false;
 
     if (!writer->resumes) {
-        sonde_err err = sonde__store_exists(spool->bucket->url, "end.json", &ended, diag);
+        const sonde_err err =
+            sonde__store_exists(spool->bucket->url, "end.json", &ended, diag);
 
-        if (err == SONDE_OK && (writer->world <= 1 || ended)) {
-            err = sonde__fail(diag, SONDE_EEXIST, spool->bucket->url,
-                              "an address at which nothing is", "a run is there already");
-        }
         if (err != SONDE_OK) {
             return err;
+        }
+        if (writer->world <= 1 || ended) {
+            return fail_taken(spool, diag);
         }
     }
     if (has_file(spool, "run.json") && !same_id(spool, run)) {
         sonde_log(SONDE_LOG_WARNING, "s3",
-                  "%s: another run is at %s; what was not sent of "
-                  "the one before is dropped",
+                  "%s: another run is at %s; the files that the run before did not "
+                  "send are dropped",
                   spool->folder, spool->bucket->url);
         wipe(spool);
     }
@@ -258,10 +283,10 @@ static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_d
     return writer->resumes ? fetch_past(spool, diag) : SONDE_OK;
 }
 
-/* Nothing is at the address, or it cannot be seen. */
+/* There is no run at the address. */
 static sonde_err begin_run(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    if (was_sent(spool)) { /* it was removed from the store */
+    if (was_sent(spool)) { /* and then removed from the store */
         wipe(spool);
     }
     if (!spool->writer.resumes && spool->writer.world <= 1 &&
@@ -284,7 +309,7 @@ static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
 
     if (err == SONDE_OK) {
         err = take_run(spool, &run, diag);
-    } else if (err == SONDE_ENOTFOUND && strstr(why.found, "NoSuchBucket") == NULL) {
+    } else if (sonde__s3_is_missing(err, &why)) {
         err = begin_run(spool, diag);
     } else if (diag != NULL) {
         *diag = why;
@@ -299,12 +324,14 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     char path[SONDE__S3_PATH];
     sonde_err err = sonde__s3_line_open(&spool->line, url, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__s3_line_open(&spool->beat_line, url, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
+    err = sonde__s3_line_open(&spool->beat_line, url, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -346,9 +373,8 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
 /* The first of several workers makes the run; the others take its run.json. */
 static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    char path[SONDE__S3_PATH], etag[SONDE__S3_ETAG] = "";
+    char path[SONDE__S3_PATH];
     sonde_text run = {0};
-    bool changed = false;
     FILE *stream = fopen(sonde__s3_spool_path(spool, "run.json", path), "re");
     char block[4096];
     size_t n = 0;
@@ -367,14 +393,9 @@ static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
         (void)fclose(stream);
     }
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
-        err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", etag, &run,
-                                  &changed, diag);
-        if (err == SONDE_OK) {
-            err = write_file(spool, "run.json", run.data, run.length, diag);
-        }
+        err = fetch_file(spool, "run.json", diag);
     } else if (err == SONDE_EEXIST) {
-        err = sonde__fail(diag, SONDE_EEXIST, spool->bucket->url,
-                          "an address at which nothing is", "a run is there already");
+        err = fail_taken(spool, diag);
     }
     sonde_text_fini(&run);
     return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
@@ -422,12 +443,14 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
     if (!spool->run_sent) {
         err = send_run(spool, diag);
     }
-    if (err == SONDE_OK && spool->writer.rank == 0 && spool->writer.resumes) {
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (spool->writer.rank == 0 && spool->writer.resumes) {
         err = sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag);
     }
     if (err != SONDE_OK) {
-        spool->failed = !spool->writer.resumes;
-        return err;
+        goto error;
     }
     mark_sent(spool, true);
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
@@ -437,6 +460,10 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
     sonde_text_fini(&text);
     spool->bucket->stop = &spool->stop;
     return start_threads(spool, diag);
+
+error:
+    spool->failed = !spool->writer.resumes;
+    return err;
 }
 
 bool sonde__s3_spool_has_room(const void *handle)
@@ -448,7 +475,7 @@ bool sonde__s3_spool_has_room(const void *handle)
 
 /* --- the threads -------------------------------------------------------------------- */
 
-/* Sleeps, until stopped, or until closing if that is news. */
+/* Sleeps until stopped, or until the writer ends. */
 static void nap(const sonde__s3_spool *spool, double seconds)
 {
     const bool closing = atomic_load(&spool->closing);
@@ -536,7 +563,7 @@ static void *beat_on(void *user)
 
 /* --- the end ------------------------------------------------------------------------ */
 
-/* Waits while files go out. True: all are. */
+/* Waits while there is progress. True: all files are sent. */
 static bool wait_for_sender(sonde__s3_spool *spool)
 {
     const double patience = setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);

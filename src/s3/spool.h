@@ -5,17 +5,17 @@
  *     <folder>/sent     exists once run.json is in the store
  *     <folder>/run/...  the run; a numbered file leaves once it is closed and sent
  *
- * What is sent, in this order, at each look, which ends after a second:
+ * A look takes a second at most, and sends in this order:
  *
  *     run.json, generations.jsonl, catalogue.jsonl
  *     by number: segments, each before its index, stats and sketches;
- *         steps, as soon as all files that were open when they were closed are sent
+ *         a file of steps once all files are sent that were open when it was closed
  *     findings, checkpoints
  *     state.json that says "ended", end.json
  *
- * A second thread sends state.json while the run is on, whatever else is under way, so
- * that a large file does not hold up the heartbeat; and rank 0 takes requests to the
- * run, control.jsonl, from the store.
+ * A second thread sends state.json while the run lasts, so that a large file does not
+ * delay the heartbeat. In rank 0 it also takes requests to the run, control.jsonl, from
+ * the store.
  */
 #ifndef SONDE_S3_SPOOL_H
 #define SONDE_S3_SPOOL_H
@@ -32,7 +32,7 @@ enum { SONDE__S3_SPOOL_KINDS = 4 };
 typedef struct sonde__s3_spooled {
     char name[SONDE__S3_NAME]; /* below the run */
     int kind; /* 0 segment or index, 1 stats, 2 sketch, 3 steps; -1: other */
-    int rank; /* order in which files go */
+    int rank; /* its place in the order of sending */
     uint64_t number;
     bool part;
     uint64_t size;
@@ -59,7 +59,7 @@ typedef struct sonde__s3_spool {
     char worker[32]; /* "w0000" */
     sonde__store_writer writer;
     bool run_sent;  /* run.json is in the store */
-    char **fetched; /* numbered files that are in the store already, to be removed */
+    char **fetched; /* numbered files that the store has; removed at the start */
     size_t fetched_count, fetched_capacity;
 
     /* the sender's */
@@ -73,7 +73,7 @@ typedef struct sonde__s3_spool {
     uint64_t most; /* bytes */
     bool final;    /* the writer had ended before this look */
     bool busy;     /* the last look ended early */
-    bool keeps;    /* files that the writer could not close */
+    bool keeps;    /* there are files that the writer could not close */
     char fault[512];
     double outage_since;
 
@@ -84,12 +84,12 @@ typedef struct sonde__s3_spool {
 
     pthread_t sender, heart;
     bool started;
-    bool failed;                     /* to start: nothing is kept */
+    bool failed;                     /* the start failed: the folder is removed */
     atomic_bool full, closing, stop; /* closing: the writer has ended */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     bool done;                 /* everything is sent; guarded by lock */
-    uint64_t sent;             /* files, so that progress shows; guarded by lock */
+    uint64_t sent;             /* files; guarded by lock */
     uint64_t left, left_bytes; /* guarded by lock */
 } sonde__s3_spool;
 
@@ -105,7 +105,7 @@ void sonde__s3_spool_close(void *handle);
 
 const char *sonde__s3_spool_path(const sonde__s3_spool *spool, const char *name,
                                  char *path);
-/* Sends what is ready. *all: nothing is left. */
+/* One look: sends the files that are ready. *all: nothing is left. */
 sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag);
 /* Sends state.json if it says running and has changed; takes requests. */
 sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag);

@@ -132,11 +132,17 @@ static sonde_err look_into(sonde__s3_spool *spool, const char *folder, sonde_dia
         return errno == ENOENT ? SONDE_OK
                                : sonde__fail_errno(diag, path, "cannot be listed");
     }
-    while (err == SONDE_OK && (entry = readdir(open)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            err = add_file(spool, folder, entry->d_name, diag);
+    while ((entry = readdir(open)) != NULL) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        err = add_file(spool, folder, entry->d_name, diag);
+        if (err != SONDE_OK) {
+            goto done;
         }
     }
+
+done:
     (void)closedir(open);
     return err;
 }
@@ -157,8 +163,7 @@ static int in_order(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* A file that was renamed during one look is found under both names, or by the other
- * one. */
+/* Drops second entries: the worker's folder is read twice. */
 static void drop_doubles(sonde__s3_spool *spool)
 {
     size_t kept = 0;
@@ -171,21 +176,22 @@ static void drop_doubles(sonde__s3_spool *spool)
     spool->count = kept;
 }
 
-/* Twice, since a file that is renamed meanwhile may be seen under neither of its names.
- */
+/* Finds the files of the spool. The worker's folder is read twice: a file that is renamed
+ * meanwhile may be seen under neither of its names. */
 static sonde_err look(sonde__s3_spool *spool, sonde_diag *diag)
 {
+    const char *const folders[] = {spool->worker, spool->worker, "", "findings",
+                                   "checkpoints"};
+    const size_t count = spool->writer.rank == 0 ? SONDE_COUNT_OF(folders) : 2;
     uint64_t bytes = 0;
-    sonde_err err = SONDE_OK;
 
     spool->count = 0;
-    for (int i = 0; i < 2 && err == SONDE_OK; i++) {
-        err = look_into(spool, spool->worker, diag);
-    }
-    if (err == SONDE_OK && spool->writer.rank == 0) {
-        err = look_into(spool, "", diag);
-        err = err == SONDE_OK ? look_into(spool, "findings", diag) : err;
-        err = err == SONDE_OK ? look_into(spool, "checkpoints", diag) : err;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_err err = look_into(spool, folders[i], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (spool->count > 0) {
         qsort(spool->files, spool->count, sizeof *spool->files, in_order);
@@ -195,7 +201,7 @@ static sonde_err look(sonde__s3_spool *spool, sonde_diag *diag)
         bytes += spool->files[i].kind >= 0 ? spool->files[i].size : 0;
     }
     atomic_store(&spool->full, bytes > spool->most);
-    return err;
+    return SONDE_OK;
 }
 
 /* --- barriers ----------------------------------------------------------------------- */
@@ -210,8 +216,8 @@ static sonde__s3_barrier *find_barrier(const sonde__s3_spool *spool, uint64_t nu
     return NULL;
 }
 
-/* Notes a closed file of steps at the first look that sees it, and sets its barrier at
- * the next, which sees all files that were there when it was closed. */
+/* Notes a closed file of steps at the first look that finds it, and sets its barrier at
+ * the next, which finds all files that existed when it was closed. */
 static sonde_err keep_barrier(sonde__s3_spool *spool, uint64_t number, sonde_diag *diag)
 {
     sonde__s3_barrier *barrier = find_barrier(spool, number);
@@ -242,7 +248,7 @@ static sonde_err keep_barrier(sonde__s3_spool *spool, uint64_t number, sonde_dia
     return SONDE_OK;
 }
 
-/* Whether no file of data is left that the steps may promise. */
+/* Whether all data that a file of steps may refer to are sent. */
 static bool may_pass(const sonde__s3_spool *spool, uint64_t number)
 {
     const sonde__s3_barrier *barrier = find_barrier(spool, number);
@@ -264,14 +270,17 @@ static bool may_pass(const sonde__s3_spool *spool, uint64_t number)
 
 static sonde_err keep_barriers(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
+    for (size_t i = 0; i < spool->count; i++) {
+        const sonde__s3_spooled *file = &spool->files[i];
+        const sonde_err err = file->kind == STEPS && !file->part
+                                  ? keep_barrier(spool, file->number, diag)
+                                  : SONDE_OK;
 
-    for (size_t i = 0; i < spool->count && err == SONDE_OK; i++) {
-        if (spool->files[i].kind == STEPS && !spool->files[i].part) {
-            err = keep_barrier(spool, spool->files[i].number, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static void drop_barrier(sonde__s3_spool *spool, uint64_t number)
@@ -285,7 +294,7 @@ static void drop_barrier(sonde__s3_spool *spool, uint64_t number)
 
 /* --- sending ------------------------------------------------------------------------ */
 
-/* The version of a file that was sent; a new one has no time. NULL: out of memory. */
+/* The version of a file that was sent, all zeros at first. NULL: out of memory. */
 static sonde__s3_version *find_version(sonde__s3_spool *spool, const char *name)
 {
     for (size_t i = 0; i < spool->version_count; i++) {
@@ -319,7 +328,7 @@ static void report(sonde__s3_spool *spool)
     (void)pthread_mutex_unlock(&spool->lock);
 }
 
-/* Reads a small file; of lines, the complete ones. False: it is gone. */
+/* Reads a small file; lines: without an incomplete last line. False: it is gone. */
 static bool load(const char *path, bool lines, sonde_text *text)
 {
     FILE *stream = fopen(path, "re");
@@ -340,7 +349,7 @@ static bool load(const char *path, bool lines, sonde_text *text)
     return !text->failed;
 }
 
-/* A file that may change again: its content now. */
+/* Sends the present content of a file that may change again. */
 static sonde_err send_version(sonde__s3_spool *spool, const sonde__s3_spooled *file,
                               sonde_diag *diag)
 {
@@ -364,15 +373,16 @@ static sonde_err send_version(sonde__s3_spool *spool, const sonde__s3_spooled *f
                             text.length, false, diag);
     }
     sonde_text_fini(&text);
-    if (err == SONDE_OK) {
-        version->size = file->size;
-        version->changed = file->changed;
-        report(spool);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    version->size = file->size;
+    version->changed = file->changed;
+    report(spool);
+    return SONDE_OK;
 }
 
-/* A file that is closed: it leaves the spool. */
+/* Sends a closed file, and removes it from the spool. */
 static sonde_err send_closed(sonde__s3_spool *spool, sonde__s3_spooled *file,
                              sonde_diag *diag)
 {
@@ -391,7 +401,7 @@ static sonde_err send_closed(sonde__s3_spool *spool, sonde__s3_spooled *file,
     if (file->kind == STEPS) {
         drop_barrier(spool, file->number);
     }
-    file->name[0] = '\0'; /* it is no more */
+    file->name[0] = '\0'; /* removed */
     report(spool);
     return SONDE_OK;
 }
@@ -409,14 +419,14 @@ static bool is_closed_index(const sonde__s3_spool *spool, const sonde__s3_spoole
     return true;
 }
 
-/* Sends one file, or leaves it for later. */
+/* Sends one file, unless it has to wait. */
 static sonde_err consider(sonde__s3_spool *spool, sonde__s3_spooled *file, bool *left,
                           sonde_diag *diag)
 {
     const size_t length = strlen(file->name);
     const bool index = file->kind == 0 && strcmp(file->name + length - 6, ".jsonl") == 0;
 
-    if (file->part) { /* the writer could not close it if it is still there at the end */
+    if (file->part) { /* after the end: the writer could not close it */
         *left = *left || !spool->final;
         spool->keeps = spool->keeps || spool->final;
         return SONDE_OK;
@@ -430,28 +440,31 @@ static sonde_err consider(sonde__s3_spool *spool, sonde__s3_spooled *file, bool 
         return send_closed(spool, file, diag);
     }
     if (file->rank >= 40 && (!spool->final || *left)) {
-        *left = true; /* the end of the run follows its data */
+        *left = true; /* the end of the run is sent after its data */
         return SONDE_OK;
     }
     return send_version(spool, file, diag);
 }
 
-/* Sends the files of steps whose data have gone. */
+/* Sends the files of steps whose data are sent. */
 static sonde_err send_steps(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; i < spool->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < spool->count; i++) {
         sonde__s3_spooled *file = &spool->files[i];
+        sonde_err err = SONDE_OK;
 
-        if (file->kind == STEPS && !file->part && file->name[0] != '\0') {
-            if (!may_pass(spool, file->number)) {
-                break;
-            }
-            err = send_closed(spool, file, diag);
+        if (file->kind != STEPS || file->part || file->name[0] == '\0') {
+            continue;
+        }
+        if (!may_pass(spool, file->number)) {
+            return SONDE_OK;
+        }
+        err = send_closed(spool, file, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static void count_left(sonde__s3_spool *spool)
@@ -470,35 +483,58 @@ static void count_left(sonde__s3_spool *spool)
     (void)pthread_mutex_unlock(&spool->lock);
 }
 
-sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag)
+/* Sends the files that the last look found. */
+static sonde_err send_found(sonde__s3_spool *spool, bool *left, sonde_diag *diag)
 {
     const double begun = sonde__now();
-    bool left = false;
-    sonde_err err = SONDE_OK;
+    sonde_err err = keep_barriers(spool, diag);
 
-    spool->busy = false;
-    spool->final = atomic_load(&spool->closing);
-    err = look(spool, diag);
-
-    if (err == SONDE_OK) {
-        err = keep_barriers(spool, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; i < spool->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < spool->count; i++) {
         const bool data = spool->files[i].kind >= 0 && spool->files[i].kind != STEPS;
 
         if (data && sonde__now() - begun > MOST_SECONDS) { /* new steps are to be noted */
-            left = spool->busy = true;
-            break;
+            *left = spool->busy = true;
+            return SONDE_OK;
         }
         if (spool->files[i].name[0] != '\0') {
-            err = consider(spool, &spool->files[i], &left, diag);
+            err = consider(spool, &spool->files[i], left, diag);
         }
-        if (err == SONDE_OK && data) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (data) {
             err = send_steps(spool, diag);
         }
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
+    return SONDE_OK;
+}
+
+sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag)
+{
+    bool left = false;
+    sonde_err err = SONDE_OK;
+
+    *all = false;
+    spool->busy = false;
+    spool->final = atomic_load(&spool->closing);
+    err = look(spool, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = send_found(spool, &left, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    *all = spool->final && !left;
+
+done:
     count_left(spool);
-    *all = err == SONDE_OK && spool->final && !left;
     return err;
 }
 
@@ -513,7 +549,10 @@ static sonde_err take_requests(sonde__s3_spool *spool, sonde_diag *diag)
     sonde_err err = sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
                                         spool->control_etag, &text, &changed, diag);
 
-    if (err == SONDE_OK && changed && text.length > spool->control_seen) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (changed && text.length > spool->control_seen) {
         const int fd = open(sonde__s3_spool_path(spool, "control.jsonl", path),
                             O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
         const size_t count = text.length - spool->control_seen;
@@ -525,6 +564,8 @@ static sonde_err take_requests(sonde__s3_spool *spool, sonde_diag *diag)
             (void)close(fd);
         }
     }
+
+done:
     sonde_text_fini(&text);
     return err == SONDE_ENOTFOUND ? SONDE_OK : err;
 }
@@ -542,5 +583,8 @@ sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag)
                             text.length, false, diag);
     }
     sonde_text_fini(&text);
-    return err == SONDE_OK && spool->writer.rank == 0 ? take_requests(spool, diag) : err;
+    if (err != SONDE_OK || spool->writer.rank != 0) {
+        return err;
+    }
+    return take_requests(spool, diag);
 }

@@ -1,5 +1,5 @@
 /*
- * store.c - loads the object that knows the store, and knows which copies are open.
+ * store.c - loads the object for the store, and keeps the list of open copies.
  */
 #include "store/store.h"
 #include "base/fail.h"
@@ -96,7 +96,7 @@ static int make_folders(char *path)
     for (char *slash = strchr(path + 1, '/'); slash != NULL;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(path, 0700); /* the last one tells */
+        (void)mkdir(path, 0700); /* the last call reports a failure */
         *slash = '/';
     }
     return mkdir(path, 0700) == 0 || errno == EEXIST ? 0 : errno;
@@ -126,7 +126,7 @@ static void add_cache(sonde_text *path)
     }
 }
 
-/* The folder of an address, created: one for each address and endpoint. */
+/* Creates the folder of an address, one for each address and endpoint. */
 static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *diag)
 {
     const char *endpoint = variable("AWS_ENDPOINT_URL_S3");
@@ -179,35 +179,50 @@ static char *run_in(const char *folder)
 
 /* --- copies ------------------------------------------------------------------------- */
 
+static sonde_err set_up_copy(sonde__store_copy *copy, const char *url, sonde_diag *diag)
+{
+    char *folder = NULL;
+    sonde_err err = SONDE_OK;
+
+    copy->ops = need_ops(url, diag);
+    if (copy->ops == NULL) {
+        return SONDE_EUNSUPPORTED;
+    }
+    err = folder_of(url, false, &folder, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    copy->folder = run_in(folder);
+    copy->url = sonde__strdup(url);
+    err = copy->folder != NULL && copy->url != NULL
+              ? copy->ops->copy_open(url, folder, &copy->handle, diag)
+              : sonde__fail_nomem(diag, url);
+    sonde__free(folder);
+    return err;
+}
+
+static void free_copy(sonde__store_copy *copy)
+{
+    if (copy->handle != NULL) {
+        copy->ops->copy_close(copy->handle);
+    }
+    sonde__free(copy->folder);
+    sonde__free(copy->url);
+    sonde__free(copy);
+}
+
 sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
                                  sonde_diag *diag)
 {
     sonde__store_copy *copy = sonde__calloc(1, sizeof *copy);
-    char *folder = NULL;
-    sonde_err err = copy != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        copy->ops = need_ops(url, diag);
-        err = copy->ops != NULL ? SONDE_OK : SONDE_EUNSUPPORTED;
+    if (copy == NULL) {
+        return sonde__fail_nomem(diag, url);
     }
-    if (err == SONDE_OK) {
-        err = folder_of(url, false, &folder, diag);
-    }
-    if (err == SONDE_OK) {
-        copy->folder = run_in(folder);
-        copy->url = sonde__strdup(url);
-        err = copy->folder != NULL && copy->url != NULL
-                  ? copy->ops->copy_open(url, folder, &copy->handle, diag)
-                  : sonde__fail_nomem(diag, url);
-    }
-    sonde__free(folder);
+    err = set_up_copy(copy, url, diag);
     if (err != SONDE_OK) {
-        if (copy != NULL) {
-            sonde__free(copy->folder);
-            sonde__free(copy->url);
-        }
-        sonde__free(copy);
-        return err;
+        goto error;
     }
     (void)pthread_mutex_lock(&lock);
     copy->next = copies;
@@ -216,6 +231,10 @@ sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
     (void)atomic_fetch_add(&copy_count, 1);
     *out = copy;
     return SONDE_OK;
+
+error:
+    free_copy(copy);
+    return err;
 }
 
 const char *sonde__store_copy_folder(const sonde__store_copy *copy)
@@ -234,18 +253,15 @@ void sonde__store_copy_close(sonde__store_copy *copy)
         return;
     }
     (void)pthread_mutex_lock(&lock);
-    for (sonde__store_copy **at = &copies; *at != NULL; at = &(*at)->next) {
-        if (*at == copy) {
-            *at = copy->next;
+    for (sonde__store_copy **link = &copies; *link != NULL; link = &(*link)->next) {
+        if (*link == copy) {
+            *link = copy->next;
             break;
         }
     }
     (void)pthread_mutex_unlock(&lock);
     (void)atomic_fetch_sub(&copy_count, 1);
-    copy->ops->copy_close(copy->handle);
-    sonde__free(copy->folder);
-    sonde__free(copy->url);
-    sonde__free(copy);
+    free_copy(copy);
 }
 
 bool sonde__store_has_copies(void)
@@ -345,33 +361,47 @@ sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *dia
     return *out != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
 }
 
+static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
+                              const sonde__store_writer *writer, sonde_diag *diag)
+{
+    char *folder = NULL;
+    sonde_err err = SONDE_OK;
+
+    spool->ops = need_ops(url, diag);
+    if (spool->ops == NULL) {
+        return SONDE_EUNSUPPORTED;
+    }
+    err = folder_of(url, true, &folder, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    spool->folder = run_in(folder);
+    err = spool->folder != NULL
+              ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)
+              : sonde__fail_nomem(diag, url);
+    sonde__free(folder);
+    return err;
+}
+
 sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *writer,
                                   sonde__store_spool **out, sonde_diag *diag)
 {
     sonde__store_spool *spool = sonde__calloc(1, sizeof *spool);
-    char *folder = NULL;
-    sonde_err err = spool != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        spool->ops = need_ops(url, diag);
-        err = spool->ops != NULL ? SONDE_OK : SONDE_EUNSUPPORTED;
+    if (spool == NULL) {
+        return sonde__fail_nomem(diag, url);
     }
-    if (err == SONDE_OK) {
-        err = folder_of(url, true, &folder, diag);
-    }
-    if (err == SONDE_OK) {
-        spool->folder = run_in(folder);
-        err = spool->folder != NULL
-                  ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)
-                  : sonde__fail_nomem(diag, url);
-    }
-    sonde__free(folder);
+    err = set_up_spool(spool, url, writer, diag);
     if (err != SONDE_OK) {
-        sonde__store_spool_close(spool);
-        return err;
+        goto error;
     }
     *out = spool;
     return SONDE_OK;
+
+error:
+    sonde__store_spool_close(spool);
+    return err;
 }
 
 const char *sonde__store_spool_path(const sonde__store_spool *spool)

@@ -6,11 +6,11 @@
  *     store   -- copy: what is needed --> folder    folder -- spool: whole files --> store
  *
  * A copy holds the small files of a run whole, and the parts of its segments that have
- * been read. It stays on disk for the next reader. A spool is the run's folder while it
- * is written: files that are closed go to the store and leave the folder, in an order in
- * which no reader finds a step before its data.
+ * been read. It stays on disk for the next reader. A spool is the folder of a run while
+ * it is written: closed files are sent to the store and removed, in an order in which no
+ * reader finds a step before its data.
  *
- * Both are in an object of their own, sonde/sonde-s3.so beside libsonde, which is loaded
+ * The code of both is a shared object, sonde/sonde-s3.so beside libsonde, which is loaded
  * at the first address of a store. Any thread; one copy or spool, one thread at a time.
  */
 #ifndef SONDE_STORE_STORE_H
@@ -31,26 +31,25 @@ bool sonde__store_is_address(const char *path);
 
 typedef struct sonde__store_copy sonde__store_copy;
 
-/* Copies what a reader of the whole run needs at first. SONDE_ENOTFOUND: nothing is
- * there. */
+/* Copies what a reader needs to open the run. SONDE_ENOTFOUND: there is none. */
 sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
                                  sonde_diag *diag);
 /* The folder of the run; borrowed. */
 const char *sonde__store_copy_folder(const sonde__store_copy *copy);
-/* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed.
- */
+/* The folder of an open copy of the run at url; NULL: none is open. Borrowed until it is
+ * closed. */
 const char *sonde__store_copy_at(const char *url);
-/* Copies what has been added. */
+/* Copies what the writer has added. */
 sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
 /* NULL is fine. */
 void sonde__store_copy_close(sonde__store_copy *copy);
-/* Brings bytes of a file into a copy before they are read; count UINT64_MAX: all. At once
- * SONDE_OK for a path in no open copy. */
+/* Fetches bytes of a file of an open copy; count UINT64_MAX: all. Any other path:
+ * SONDE_OK at once. Called before the bytes are read. */
 sonde_err sonde__store_fetch(const char *path, uint64_t offset, uint64_t count,
                              sonde_diag *diag);
-/* One load: whether sonde__store_fetch may do anything. */
+/* Whether sonde__store_fetch may do anything; costs one load. */
 bool sonde__store_has_copies(void);
-/* Sends a file of an open copy, which was changed, to the store; likewise. */
+/* Sends a changed file of an open copy to the store; any other path: SONDE_OK. */
 sonde_err sonde__store_send(const char *path, sonde_diag *diag);
 
 /* Called with the name of each folder directly below an address. */
@@ -75,7 +74,7 @@ typedef struct sonde__store_writer {
 
 /* The folder in which the run at url is written; new, freed with sonde__free. */
 sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag);
-/* Prepares that folder. SONDE_EEXIST: a run is there that is not resumed. */
+/* Prepares that folder. SONDE_EEXIST: there is a run, and writer does not resume it. */
 sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *writer,
                                   sonde__store_spool **out, sonde_diag *diag);
 const char *sonde__store_spool_path(const sonde__store_spool *spool);
@@ -91,7 +90,7 @@ void sonde__store_spool_close(sonde__store_spool *spool);
 
 /* --- what the object has ------------------------------------------------------------ */
 
-/* folder: where run/ and the books of a copy or spool are; it exists. */
+/* folder: that of a copy or spool, with run/ in it; it exists. */
 typedef struct sonde__store_ops {
     sonde_err (*copy_open)(const char *url, const char *folder, void **out,
                            sonde_diag *diag);

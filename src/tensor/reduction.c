@@ -366,9 +366,12 @@ sonde_err sonde_reduce(const sonde_reduction *reduction, const sonde_view *view,
 
     sonde__reducer_init(&reducer, reduction);
     err = sonde__reducer_add(&reducer, view, diag);
-    if (err == SONDE_OK) {
-        sonde__reducer_finish(&reducer, out);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    sonde__reducer_finish(&reducer, out);
+
+done:
     sonde__reducer_fini(&reducer);
     return err;
 }

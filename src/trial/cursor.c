@@ -233,14 +233,14 @@ uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
 
 /* --- entering a step -------------------------------------------------------------- */
 
-static bool add_entry(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
+static bool add_entry(sonde_trial_cursor *cursor, size_t index, sonde__trial_kind kind,
                       uint32_t number)
 {
     if (!sonde__reserve(&cursor->entries, &cursor->capacity, cursor->count + 1,
                         sizeof *cursor->entries)) {
         return false;
     }
-    cursor->entries[cursor->count++] = (walk_entry){(uint32_t)at, number, kind};
+    cursor->entries[cursor->count++] = (walk_entry){(uint32_t)index, number, kind};
     return true;
 }
 
@@ -260,11 +260,11 @@ static bool is_current(const sonde_trial_cursor *cursor, const sonde__trial_item
                                    sonde__trial_shard(item)) == number;
 }
 
-static bool gather_kind(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
+static bool gather_kind(sonde_trial_cursor *cursor, size_t index, sonde__trial_kind kind,
                         int64_t global)
 {
     const sonde__trial_steps *steps = &cursor->trial->steps;
-    worker_source *source = &cursor->sources[at];
+    worker_source *source = &cursor->sources[index];
     const sonde__trial_items *items = &source->worker->items[kind];
     size_t place = sonde__trial_items_block(items, steps, global);
 
@@ -276,7 +276,7 @@ static bool gather_kind(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind
         }
         for (uint32_t i = 0; i < block->count; i++) {
             if (is_current(cursor, items, global, block->first + i) &&
-                !add_entry(cursor, at, kind, block->first + i)) {
+                !add_entry(cursor, index, kind, block->first + i)) {
                 return false;
             }
         }
@@ -295,9 +295,9 @@ static size_t find_source(sonde_trial_cursor *cursor, size_t i)
     if (i < cursor->source_count && cursor->sources[i].worker == worker) {
         return i;
     }
-    for (size_t at = 0; at < cursor->source_count; at++) {
-        if (cursor->sources[at].worker == worker) {
-            return at;
+    for (size_t index = 0; index < cursor->source_count; index++) {
+        if (cursor->sources[index].worker == worker) {
+            return index;
         }
     }
     if (!sonde__reserve(&cursor->sources, &cursor->source_capacity,
@@ -320,11 +320,12 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
     cursor->count = cursor->at = 0;
     cursor->trial->question++;
     for (size_t w = 0; w < cursor->trial->worker_count; w++) {
-        const size_t at = find_source(cursor, w);
+        const size_t index = find_source(cursor, w);
 
         for (size_t k = 0; k < SONDE_COUNT_OF(order); k++) {
-            if (at == SIZE_MAX || ((cursor->options.how & order[k].bit) != 0 &&
-                                   !gather_kind(cursor, at, order[k].kind, global))) {
+            if (index == SIZE_MAX ||
+                ((cursor->options.how & order[k].bit) != 0 &&
+                 !gather_kind(cursor, index, order[k].kind, global))) {
                 cursor->count = 0;
                 return false;
             }

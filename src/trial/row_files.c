@@ -245,8 +245,9 @@ static sonde_err take_step_rows(row_reader *reader, const unsigned char *bytes,
                                 size_t count, bool at_end)
 {
     (void)at_end;
-    for (size_t at = 0; at + SONDE__STEPS_ROW <= count; at += SONDE__STEPS_ROW) {
-        const sonde_err err = take_step_row(reader, (const void *)(bytes + at));
+    for (size_t offset = 0; offset + SONDE__STEPS_ROW <= count;
+         offset += SONDE__STEPS_ROW) {
+        const sonde_err err = take_step_row(reader, (const void *)(bytes + offset));
 
         if (err != SONDE_OK) {
             return err;
@@ -303,13 +304,14 @@ static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,
                                  size_t count, bool at_end)
 {
     (void)at_end;
-    for (size_t at = 0; at + SONDE__STATS_ROW <= count; at += SONDE__STATS_ROW) {
+    for (size_t offset = 0; offset + SONDE__STATS_ROW <= count;
+         offset += SONDE__STATS_ROW) {
         sonde_err err = SONDE_OK;
 
         if (reader->worker->stats_rows >= SONDE__NONE - 1) {
             return sonde__fail_nomem(reader->diag, "more rows than can be counted");
         }
-        err = take_stats_row(reader, (const void *)(bytes + at));
+        err = take_stats_row(reader, (const void *)(bytes + offset));
         if (err != SONDE_OK) {
             return err;
         }
@@ -386,8 +388,8 @@ static bool is_begun(const unsigned char *bytes, size_t available)
 /* Whether a whole record follows after the first of these bytes. */
 static bool has_record(const unsigned char *bytes, size_t count)
 {
-    for (size_t at = 8; at + SONDE__SKETCH_FIXED <= count; at += 8) {
-        if (is_record(bytes + at, count - at)) {
+    for (size_t offset = 8; offset + SONDE__SKETCH_FIXED <= count; offset += 8) {
+        if (is_record(bytes + offset, count - offset)) {
             return true;
         }
     }
@@ -405,13 +407,13 @@ static bool is_incomplete(const row_reader *reader, const unsigned char *bytes,
 static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
                               size_t count, bool at_end)
 {
-    size_t at = 0;
+    size_t offset = 0;
 
-    while (at + 8 <= count) {
+    while (offset + 8 <= count) {
         size_t step = 8;
 
-        if (is_record(bytes + at, count - at)) {
-            const sonde__record_sketch_record *record = (const void *)(bytes + at);
+        if (is_record(bytes + offset, count - offset)) {
+            const sonde__record_sketch_record *record = (const void *)(bytes + offset);
             const sonde_err err = take_record(reader, record);
 
             if (err != SONDE_OK) {
@@ -419,13 +421,13 @@ static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
             }
             step = record->length;
             reader->lost = false;
-        } else if (is_incomplete(reader, bytes + at, count - at, at_end)) {
+        } else if (is_incomplete(reader, bytes + offset, count - offset, at_end)) {
             break;
         } else if (!reader->lost) {
             bad_record(reader, "its check is wrong");
             reader->lost = true;
         }
-        at += step;
+        offset += step;
         reader->progress->offset += step;
     }
     return SONDE_OK;

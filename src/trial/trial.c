@@ -213,7 +213,10 @@ sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *dia
     const sonde_err err =
         trial->copy != NULL ? sonde__store_copy_refresh(trial->copy, diag) : SONDE_OK;
 
-    return err == SONDE_OK ? read_again(trial, changed, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return read_again(trial, changed, diag);
 }
 
 /* --- opening ---------------------------------------------------------------------- */

@@ -33,8 +33,11 @@ sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info
     if (err == SONDE_EEXIST) { /* the name itself is found before other spellings */
         return sonde_catalogue_find(trial->catalogue, info->name, tensor, diag);
     }
-    trial->changed = trial->changed || err == SONDE_OK;
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trial->changed = true;
+    return SONDE_OK;
 }
 
 bool sonde__trial_known(const sonde_trial *trial, const char *name, uint32_t *tensor)
@@ -296,10 +299,10 @@ static const char *key_at(const sonde_safetensors *file, uint64_t offset, uint64
 
     for (size_t i = 0; i < sonde_safetensors_count(file); i++) {
         const sonde_view *view = sonde_safetensors_view(file, i);
-        const ptrdiff_t at =
+        const ptrdiff_t place =
             (const unsigned char *)view->data - (const unsigned char *)first->data;
 
-        if (at == (ptrdiff_t)offset &&
+        if (place == (ptrdiff_t)offset &&
             (uint64_t)sonde_view_count(view) * sonde_dtype_size(view->dtype) == bytes) {
             return sonde_safetensors_name(file, i);
         }
@@ -310,12 +313,12 @@ static const char *key_at(const sonde_safetensors *file, uint64_t offset, uint64
 /* Whether a key ends in "#" and digits. */
 static bool is_repeated(const char *key)
 {
-    size_t at = strlen(key);
+    size_t index = strlen(key);
 
-    while (at > 0 && key[at - 1] >= '0' && key[at - 1] <= '9') {
-        at--;
+    while (index > 0 && key[index - 1] >= '0' && key[index - 1] <= '9') {
+        index--;
     }
-    return at > 0 && key[at - 1] == '#' && key[at] != '\0';
+    return index > 0 && key[index - 1] == '#' && key[index] != '\0';
 }
 
 /* Where tail begins at the end of key; NULL if key ends otherwise. */

@@ -152,24 +152,24 @@ static sonde_err give_line(line_reader *reader, char *text, size_t length)
 /* Passes on the complete lines held. */
 static sonde_err give_lines(line_reader *reader)
 {
-    size_t at = 0;
+    size_t offset = 0;
     sonde_err err = SONDE_OK;
 
-    while (at < reader->held) {
-        char *const text = reader->bytes + at;
-        const char *const end = memchr(text, '\n', reader->held - at);
+    while (offset < reader->held) {
+        char *const text = reader->bytes + offset;
+        const char *const end = memchr(text, '\n', reader->held - offset);
 
         if (end == NULL) {
             break;
         }
         err = give_line(reader, text, (size_t)(end - text));
-        at += (size_t)(end - text) + 1;
+        offset += (size_t)(end - text) + 1;
         if (err != SONDE_OK) {
             break;
         }
     }
-    reader->held -= at;
-    memmove(reader->bytes, reader->bytes + at, reader->held);
+    reader->held -= offset;
+    memmove(reader->bytes, reader->bytes + offset, reader->held);
     return err;
 }
 
@@ -178,7 +178,7 @@ static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
 {
     for (;;) {
         const size_t room = SONDE_MIN(reader->capacity - reader->held, (size_t)PIECE);
-        const uint64_t at = reader->progress->offset + reader->skipped + reader->held;
+        const uint64_t offset = reader->progress->offset + reader->skipped + reader->held;
         size_t count = 0;
         sonde_err err = SONDE_OK;
 
@@ -190,7 +190,7 @@ static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
             reader->held = 0;
             continue;
         }
-        err = sonde__trial_read_at(fd, reader->bytes + reader->held, room, at, &count,
+        err = sonde__trial_read_at(fd, reader->bytes + reader->held, room, offset, &count,
                                    path, diag);
         reader->progress->pieces++;
         if (err != SONDE_OK || count == 0) {

@@ -154,9 +154,9 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
                           sonde_diag *diag)
 {
     const sonde__trial_file_list *files = &worker->files[SONDE__FILE_STATS];
-    const size_t at = (size_t)(file - files->items);
+    const size_t index = (size_t)(file - files->items);
     const uint32_t end =
-        at + 1 < files->count ? files->items[at + 1].first : worker->stats_rows;
+        index + 1 < files->count ? files->items[index + 1].first : worker->stats_rows;
     const unsigned char *bytes = NULL;
     const sonde_err err = sonde__trial_file_map(
         files, file, trial->question, SONDE__STATS_HEAD,

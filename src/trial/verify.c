@@ -67,7 +67,7 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
     const sonde__trial_items *items = &worker->items[SONDE__RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
-    size_t at = 0;
+    size_t index = 0;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
@@ -81,7 +81,7 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
     for (uint32_t i = first; i < end; i++) {
         const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
 
-        if (!find_entry(trial, file, item, &at)) {
+        if (!find_entry(trial, file, item, &index)) {
             sonde__trial_damage(
                 &trial->damage, where, "its header lacks '%s' of step %lld at %llu",
                 sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,

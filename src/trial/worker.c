@@ -50,15 +50,15 @@ static void check_indexes(sonde_trial *trial, const sonde__trial_worker *worker)
 {
     const sonde__trial_progress *segments = &worker->progress[SONDE__FILE_SEGMENT],
                                 *index = &worker->progress[SONDE__FILE_INDEX];
-    size_t at = 0;
+    size_t place = 0;
 
     for (size_t i = 0; i + 1 < segments->listed_count; i++) {
         const uint64_t number = segments->listed[i];
 
-        while (at < index->listed_count && index->listed[at] < number) {
-            at++;
+        while (place < index->listed_count && index->listed[place] < number) {
+            place++;
         }
-        if ((at == index->listed_count || index->listed[at] != number) &&
+        if ((place == index->listed_count || index->listed[place] != number) &&
             segments->listed[i + 1] != number) {
             sonde__trial_damage(
                 &trial->damage, worker->name,

@@ -29,9 +29,14 @@ train 0 --out hot --quiet --learning-rate 1e6 --record hot-run --vitals-every 10
 tail -1 "$out" | grep -qE '^[0-9]+ errors.*: [A-Za-z]+ at step [0-9]+ in [^ ]+: .*; sonde rules show [A-Za-z]+$' ||
     fail "$(cat "$out")"
 grep -qE '^step [0-9]+ \(epoch 1\): error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
-[ "$(grep -cE '^step [0-9]+ \(epoch 1\): error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
+[ "$(grep -cE '^step [0-9]+ \(epoch 1\): error: ExplodingTensor: ' "$err")" -eq 1 ] || fail "$(cat "$err")"
 grep -q 'ExplodingTensor: further findings are not printed one by one' "$err" || fail "$(cat "$err")"
 [ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
+# each names the finding that it follows from, which has no cause
+cause=$(sed -n '1s/.*"id": *"\([0-9a-f]*\)".*/\1/p' hot-run/findings/NonFinite.jsonl)
+[ -n "$cause" ] && ! grep -qv "\"because_of\": *\"$cause\"" hot-run/findings/ExplodingTensor.jsonl ||
+    fail "not because of $cause: $(head -1 hot-run/findings/ExplodingTensor.jsonl)"
+grep -q '"because_of": *null' hot-run/findings/NonFinite.jsonl || fail "$(cat hot-run/findings/NonFinite.jsonl)"
 # the tensor is named, not only the loss, although everything is looked at every tenth step
 ! grep -q 'NonFinite: loss_output_0' "$err" || fail "the loss is blamed: $(cat "$err")"
 # as the recorded run says, where that has the evidence; it says that more was found, and judging

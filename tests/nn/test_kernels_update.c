@@ -50,8 +50,8 @@ static void run_update(const update_case *u, const sonde__op_kernel *kernel, int
     assert_true(u->kind != &sonde__op_adam || stepped == step + 1.0F);
 }
 
-/* Whether the gradient is finite is told, whoever else looks, and nothing else changes.
- */
+/* The kernel reports a gradient that is not finite, with and without vital signs; the
+ * other results stay the same. */
 static void check_bad(const update_case *u, const sonde__op_kernel *kernel,
                       float *const wanted[], int parts, sonde_vitals *vitals)
 {

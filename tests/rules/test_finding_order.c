@@ -1,8 +1,8 @@
 /*
- * The order of findings for people: causes, what broke first, consequences, the hardware,
- * notes.
+ * Which finding follows from which, and the order of findings for people: causes, what
+ * broke first, consequences, the hardware, notes.
  */
-#include "cmocka_all.h"
+#include "rules/stream.h"
 
 #include "base/macros.h"
 
@@ -31,8 +31,8 @@ static void causes_come_before_consequences(void **state)
     }
 }
 
-/* Nothing that begins after the first NaN is its cause. */
-static void what_follows_a_nan_is_a_consequence(void **state)
+/* What follows from another finding is no cause, whatever its rule. */
+static void what_follows_comes_after_its_cause(void **state)
 {
     sonde_finding all[] = {make("ExplodingTensor", SONDE_SEVERITY_ERROR, 17),
                            make("FrozenParameter", SONDE_SEVERITY_ERROR, 30),
@@ -42,6 +42,7 @@ static void what_follows_a_nan_is_a_consequence(void **state)
                                         "FrozenParameter"};
 
     (void)state;
+    all[2].id = all[0].because_of = all[1].because_of = 5;
     assert_true(sonde_findings_sort(all, SONDE_COUNT_OF(all)));
     for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
         assert_string_equal(all[i].rule, order[i]);
@@ -50,11 +51,117 @@ static void what_follows_a_nan_is_a_consequence(void **state)
     assert_int_equal(sonde_findings_first(NULL, 0), 0);
 }
 
+/* --- causes, where findings are made ------------------------------------------------ */
+
+enum { STEPS = 20, BAD = 5, GOOD = 8 };
+
+typedef struct reported {
+    uint64_t ids[64];
+    size_t count;
+} reported;
+
+static void on_finding(void *user, const sonde_finding *finding, bool again)
+{
+    reported *seen = user;
+
+    if (again) {
+        return;
+    }
+    for (size_t i = 0; i < seen->count && finding->because_of != 0; i++) {
+        if (seen->ids[i] == finding->because_of) {
+            seen->ids[seen->count++] = finding->id;
+            return;
+        }
+    }
+    assert_int_equal(finding->because_of, 0); /* its cause was reported before it */
+    seen->ids[seen->count++] = finding->id;
+}
+
+/* A NaN in an activation at step BAD reaches all parameters; with `again`, all values are
+ * good from step GOOD on, and another rule fires later. */
+static void run_with_nan(stream *s, reported *seen, bool again)
+{
+    uint32_t ids[8];
+    sonde_diag diag = {0};
+
+    stream_open(s, "ExplodingTensor");
+    assert_int_equal(sonde_rules_add(s->rules, "NonFinite", &diag), SONDE_OK);
+    assert_int_equal(sonde_rules_add(s->rules, "AllZero:tensor_regex=late", &diag),
+                     SONDE_OK);
+    sonde_rules_on_finding(s->rules, on_finding, seen);
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "fc%d.weight", i);
+        ids[i] = stream_declare(s, name, SONDE_ROLE_WEIGHT, 4, 0);
+    }
+    ids[6] = stream_declare(s, "relu_output_0", SONDE_ROLE_ACTIVATION, 4, 0);
+    ids[7] = stream_declare(s, "late", SONDE_ROLE_OTHER, 4, 0);
+    stream_begin(s);
+    for (int step = 0; step < STEPS; step++) {
+        const bool bad = step >= BAD && !(again && step >= GOOD);
+
+        for (int i = 0; i < 7; i++) {
+            stream_put_all(s, ids[i], bad ? NAN : 0.5F);
+        }
+        stream_put_all(s, ids[7], step < STEPS - 2 ? 1.0F : 0.0F);
+        stream_end(s);
+    }
+    sonde_rules_finish(s->rules);
+}
+
+static void findings_name_the_source_of_a_nan(void **state)
+{
+    const sonde_finding *all = NULL, *source = NULL;
+    reported seen = {0};
+    size_t count = 0;
+    char line[2048], cause[64];
+    stream s;
+
+    (void)state;
+    run_with_nan(&s, &seen, false);
+    all = sonde_rules_findings(s.rules, &count);
+    assert_int_equal(count, 9); /* one source, seven tensors, one that begins later */
+    assert_int_equal(seen.count, count);
+    source = &all[0]; /* although ExplodingTensor judges first */
+    assert_string_equal(source->rule, "NonFinite");
+    assert_string_equal(source->tensor, "relu_output_0");
+    assert_int_equal(source->because_of, 0);
+    (void)snprintf(cause, sizeof cause, "\"because_of\":\"%016llx\"",
+                   (unsigned long long)source->id);
+    for (size_t i = 1; i < count; i++) {
+        assert_int_equal(all[i].because_of, source->id);
+        assert_true(sonde_finding_json(&all[i], line, sizeof line) < sizeof line);
+        assert_non_null(strstr(line, cause));
+    }
+    assert_true(sonde_finding_json(source, line, sizeof line) < sizeof line);
+    assert_non_null(strstr(line, "\"because_of\":null"));
+    stream_close(&s);
+}
+
+/* A NaN that has gone explains nothing that begins later. */
+static void a_nan_that_has_gone_is_no_cause(void **state)
+{
+    const sonde_finding *late = NULL;
+    reported seen = {0};
+    stream s;
+
+    (void)state;
+    run_with_nan(&s, &seen, true);
+    late = stream_found(&s, "late");
+    assert_non_null(late);
+    assert_int_equal(late->because_of, 0);
+    assert_int_not_equal(stream_found(&s, "fc3.weight")->because_of, 0);
+    stream_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(causes_come_before_consequences),
-        cmocka_unit_test(what_follows_a_nan_is_a_consequence),
+        cmocka_unit_test(what_follows_comes_after_its_cause),
+        cmocka_unit_test(findings_name_the_source_of_a_nan),
+        cmocka_unit_test(a_nan_that_has_gone_is_no_cause),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,8 +133,8 @@ static void what_it_lacks_is_told(void **state)
     stream_close(&s);
 }
 
-/* In the process nobody taps it in that mode: what only a rule of training wants is not
- * there in evaluation, whoever else judges that. */
+/* A rule in the process gets a tensor only in its modes: in evaluation it lacks one that
+ * only a rule of training asks for, even if another rule judges evaluation. */
 static void what_is_wanted_in_another_mode_is_not_there(void **state)
 {
     for (int mode = SONDE_MODE_TRAIN; mode <= SONDE_MODE_EVAL; mode++) {

@@ -22,7 +22,15 @@ for _ in $(seq 100); do
 done
 export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port")
 
+port=$(cat "$work/port")
 store() { # METHOD PATH [FILE]
+    if [ -z "${3-}" ]; then
+        exec 9<>"/dev/tcp/127.0.0.1/$port"
+        printf '%s /_/%s HTTP/1.0\r\n\r\n' "$1" "$2" >&9
+        sed '1,/^\r*$/d' <&9
+        exec 9>&-
+        return
+    fi
     python3 - "$AWS_ENDPOINT_URL/_/$2" "$1" "${3-}" <<'END'
 import sys, urllib.request
 url, method, path = sys.argv[1:]

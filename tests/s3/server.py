@@ -6,6 +6,7 @@
 Buckets: "bucket", and "elsewhere", which is in region eu-west-1; the store is in us-east-1.
 Addresses are path style. The page of a list has 3 keys, so that every list has several.
 Key AKIATEST, secret "secret/of+test"; with session token "old" the token has expired.
+Temporary keys come from services.py.
 
 Faults: PUT /_/fault?what=500&match=REGEX&count=N makes the next N requests whose "METHOD key"
 matches fail: 403, 404, 500, slow, reset, cut, skew, outage (until count=0 with the same
@@ -24,6 +25,8 @@ import threading
 import time
 import urllib.parse
 from xml.sax.saxutils import escape
+
+import services
 
 KEY, SECRET = "AKIATEST", "secret/of+test"
 REGIONS = {"bucket": "us-east-1", "elsewhere": "eu-west-1"}
@@ -49,7 +52,7 @@ def encode(text):
     return urllib.parse.quote(text, safe="-._~")
 
 
-class Store(http.server.BaseHTTPRequestHandler):
+class Store(services.Services, http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -76,38 +79,42 @@ class Store(http.server.BaseHTTPRequestHandler):
 
     # --- signatures
 
-    def signature_fault(self, path, query, body):
+    def signature_fault(self, path, query, body, service="s3"):
         given = self.headers.get("authorization", "")
         found = re.fullmatch(
-            r"AWS4-HMAC-SHA256 Credential=(\w+)/(\d{8})/([\w-]+)/s3/aws4_request, "
+            rf"AWS4-HMAC-SHA256 Credential=(\w+)/(\d{{8}})/([\w-]+)/{service}/aws4_request, "
             r"SignedHeaders=([\w;-]+), Signature=([0-9a-f]{64})", given)
         if not found:
             return (403, "AccessDenied", "no signature")
         key, day, region, names, signature = found.groups()
         date = self.headers["x-amz-date"]
-        payload = self.headers["x-amz-content-sha256"]
-        if key != KEY:
+        payload = self.headers["x-amz-content-sha256"] or hashlib.sha256(body).hexdigest()
+        token = self.headers.get("x-amz-security-token")
+        if key != KEY and key not in services.temporary:
             return (403, "InvalidAccessKeyId", "no such key")
-        if self.headers.get("x-amz-security-token") == "old":
+        if token == "old" or (key != KEY and services.expired(key)):
             return (400, "ExpiredToken", "the token has expired")
+        if key != KEY and token != services.temporary[key][1]:
+            return (403, "InvalidToken", "the token is another's")
         bucket = path.split("/")[1]
         if region != REGIONS.get(bucket, region):
             return (400, "AuthorizationHeaderMalformed", "the region is wrong",
                     f"<Region>{REGIONS[bucket]}</Region>")
         if payload != "UNSIGNED-PAYLOAD" and payload != hashlib.sha256(body).hexdigest():
             return (400, "XAmzContentSHA256Mismatch", "the body is not the one signed")
-        if not {"host", "x-amz-date", "x-amz-content-sha256"} <= set(names.split(";")):
+        needed = {"host", "x-amz-date", "x-amz-content-sha256"} - ({"x-amz-content-sha256"} if service != "s3" else set())
+        if not needed | ({"x-amz-security-token"} if token else set()) <= set(names.split(";")):
             return (403, "AccessDenied", "headers are not signed")
         pairs = sorted((encode(n), encode(v)) for n, v in query)
         canonical = "\n".join([
             self.command, urllib.parse.quote(path, safe="/-._~"),
             "&".join(f"{n}={v}" for n, v in pairs),
             "".join(f"{n}:{self.headers[n].strip()}\n" for n in names.split(";")), names, payload])
-        scope = f"{day}/{region}/s3/aws4_request"
+        scope = f"{day}/{region}/{service}/aws4_request"
         text = "\n".join(["AWS4-HMAC-SHA256", date, scope,
                           hashlib.sha256(canonical.encode()).hexdigest()])
-        secret = ("AWS4" + SECRET).encode()
-        for part in (day, region, "s3", "aws4_request"):
+        secret = ("AWS4" + (SECRET if key == KEY else services.temporary[key][0])).encode()
+        for part in (day, region, service, "aws4_request"):
             secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
         if hmac.new(secret, text.encode(), hashlib.sha256).hexdigest() != signature:
             return (403, "SignatureDoesNotMatch", "the signature does not match")
@@ -154,6 +161,10 @@ class Store(http.server.BaseHTTPRequestHandler):
         path = urllib.parse.unquote(split.path)
         query = urllib.parse.parse_qsl(split.query, keep_blank_values=True)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.serve_service(path, query, body):
+            with lock:
+                log.append(f"{self.command} {path} {body.decode() if path != '/token' else ''}")
+            return None
         if path.startswith("/_/"):
             return self.control(path[3:], dict(query), body)
         _, bucket, key = (path + "/").split("/", 2)
@@ -282,6 +293,8 @@ class Store(http.server.BaseHTTPRequestHandler):
                                "count": int(query.get("count", 1))})
             elif what == "clock":
                 clock[0] = int(query["seconds"])
+            elif what == "life":
+                services.life[0] = float(query["seconds"])
             elif what == "log":
                 body = ("\n".join(log) + "\n").encode()
                 log.clear()

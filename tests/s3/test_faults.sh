@@ -80,7 +80,3 @@ run 0 env -u AWS_ACCESS_KEY_ID AWS_CONTAINER_CREDENTIALS_FULL_URI="$AWS_ENDPOINT
     AWS_CONTAINER_AUTHORIZATION_TOKEN='let me' "$sonde" verify $run
 run 0 env -u AWS_ACCESS_KEY_ID AWS_EC2_METADATA_DISABLED=false \
     AWS_EC2_METADATA_SERVICE_ENDPOINT="$AWS_ENDPOINT_URL/_" "$sonde" verify $run
-mkdir -p .aws
-printf '[default]\nrole_arn = arn:aws:iam::1:role/x\n' >.aws/config
-run 2 env -u AWS_ACCESS_KEY_ID "$sonde" verify $run
-grep -q 'role_arn, which is not supported' "$err" || fail "$(cat "$err")"

@@ -83,7 +83,7 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
 {
     const sonde__graph_node_value *node = &work->program->graph.values[value];
     const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
-    sonde__op_layout from = SONDE__PLAIN;
+    sonde__op_layout origin = SONDE__PLAIN;
     sonde__plan_step *step = NULL;
     int source = -1, target = -1;
 
@@ -93,11 +93,11 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
     if (layout == SONDE__PLAIN && node->source != SONDE__FROM_OP) {
         return add_buffer(work, value, SONDE__PLAIN);
     }
-    from = *slot(work, value, SONDE__PLAIN) >= 0 || node->source != SONDE__FROM_OP
-               ? SONDE__PLAIN
-               : present_layout(work, value);
-    source = *slot(work, value, from) >= 0 ? *slot(work, value, from)
-                                           : add_buffer(work, value, from);
+    origin = *slot(work, value, SONDE__PLAIN) >= 0 || node->source != SONDE__FROM_OP
+                 ? SONDE__PLAIN
+                 : present_layout(work, value);
+    source = *slot(work, value, origin) >= 0 ? *slot(work, value, origin)
+                                             : add_buffer(work, value, origin);
     target = add_buffer(work, value, layout);
     step = add_step(work, &sonde__op_reorder);
     if (source < 0 || target < 0 || step == NULL) {
@@ -108,7 +108,7 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
     step->out_buffer[0] = target;
     step->module = node->module;
     step->call = (sonde__op_call){.in_count = 1, .out_count = 1};
-    step->call.in[0] = (sonde__operand){node->shape, from, NULL};
+    step->call.in[0] = (sonde__operand){node->shape, origin, NULL};
     step->call.out[0] = (sonde__operand){node->shape, layout, NULL};
     while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&step->call)) {
         kernels++;
@@ -125,9 +125,10 @@ static bool is_view(const sonde__op_kind *kind)
 static bool lay_view(layout_work *work, const sonde__graph_node_op *op)
 {
     const sonde__op_graph *graph = &work->program->graph;
-    const sonde__op_shape *from = sonde__op_value_shape(graph, op->in[0]);
-    const sonde__op_shape *to = sonde__op_value_shape(graph, op->out[0]);
-    const bool same_batch = from->rank > 1 && to->rank > 1 && from->dim[0] == to->dim[0];
+    const sonde__op_shape *source = sonde__op_value_shape(graph, op->in[0]);
+    const sonde__op_shape *target = sonde__op_value_shape(graph, op->out[0]);
+    const bool same_batch =
+        source->rank > 1 && target->rank > 1 && source->dim[0] == target->dim[0];
     sonde__plan *plan = work->plan;
     sonde__plan_seen_as view = {.value = op->out[0]};
 
@@ -181,14 +182,14 @@ static sonde__op_layout wanted_layout(const layout_work *work,
     return layout == SONDE__ANY ? present_layout(work, step->in_value[0]) : layout;
 }
 
-static bool lay_operands(layout_work *work, const sonde__graph_node_op *op, size_t at)
+static bool lay_operands(layout_work *work, const sonde__graph_node_op *op, size_t index)
 {
     const sonde__op_graph *graph = &work->program->graph;
-    const sonde__op_kernel *kernel = work->plan->steps[at].kernel;
+    const sonde__op_kernel *kernel = work->plan->steps[index].kernel;
 
     for (int i = 0; i < op->out_count; i++) {
         const int aliased = op->kind->alias[i];
-        sonde__plan_step *step = &work->plan->steps[at];
+        sonde__plan_step *step = &work->plan->steps[index];
         const sonde__op_layout layout = wanted_layout(work, step, kernel->out[i]);
         const bool optional = (op->kind->optional_out >> (unsigned)i & 1U) != 0;
         const bool tells = sonde__op_tells_out(kernel, &step->call, i) &&

@@ -84,13 +84,13 @@ static size_t place_blocks(block *blocks, size_t count, size_t *order)
     size_t end = 0;
 
     for (size_t i = 0; i < count; i++) { /* by size, largest first; stable */
-        size_t at = i;
+        size_t index = i;
 
-        while (at > 0 && comes_before(&blocks[i], &blocks[order[at - 1]])) {
-            order[at] = order[at - 1];
-            at--;
+        while (index > 0 && comes_before(&blocks[i], &blocks[order[index - 1]])) {
+            order[index] = order[index - 1];
+            index--;
         }
-        order[at] = i;
+        order[index] = i;
     }
     for (size_t i = 0; i < count; i++) {
         block *placed = &blocks[order[i]];

@@ -87,21 +87,24 @@ sonde_err sonde__data_make_folders(const char *path, sonde_diag *diag)
     if (copy == NULL) {
         return sonde__fail_nomem(diag, "a folder name");
     }
-    for (char *at = copy + 1; err == SONDE_OK && copy[0] != '\0'; at++) {
-        const char end = *at;
+    for (char *place = copy + 1; copy[0] != '\0'; place++) {
+        const char end = *place;
 
         if (end != '/' && end != '\0') {
             continue;
         }
-        *at = '\0';
+        *place = '\0';
         if (mkdir(copy, 0777) != 0 && errno != EEXIST) {
             err = sonde__fail_errno(diag, copy, "cannot make the folder");
+            goto done;
         }
-        *at = end;
+        *place = end;
         if (end == '\0') {
-            break;
+            goto done;
         }
     }
+
+done:
     sonde__free(copy);
     return err;
 }

@@ -532,14 +532,17 @@ static sonde_err look_at_all(set_survey *survey, sonde_diag *diag)
     if (scratch == NULL) {
         return sonde__fail_nomem(diag, "a sample");
     }
-    for (int64_t i = 0; err == SONDE_OK && i < set->traits.count; i++) {
+    for (int64_t i = 0; i < set->traits.count; i++) {
         sonde_nn_sample sample;
 
         err = sonde_nn_dataset_get(set, i, scratch, &sample, diag);
-        if (err == SONDE_OK) {
-            add_sample(survey, &sample);
+        if (err != SONDE_OK) {
+            goto done;
         }
+        add_sample(survey, &sample);
     }
+
+done:
     sonde__free(scratch);
     return err;
 }

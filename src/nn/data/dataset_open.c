@@ -84,9 +84,10 @@ static sonde_err read_images(sonde_nn_dataset *set, const char *path, sonde_diag
     sonde__data_idx *array = NULL;
     sonde_err err = sonde__data_idx_load(path, &array, diag);
 
-    if (err == SONDE_OK) {
-        err = take_samples(set, array, path, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = take_samples(set, array, path, diag);
     sonde__data_idx_destroy(array);
     return err;
 }
@@ -96,9 +97,10 @@ static sonde_err read_labels(sonde_nn_dataset *set, const char *path, sonde_diag
     sonde__data_idx *array = NULL;
     sonde_err err = sonde__data_idx_load(path, &array, diag);
 
-    if (err == SONDE_OK) {
-        err = take_labels(set, array, path, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = take_labels(set, array, path, diag);
     sonde__data_idx_destroy(array);
     return err;
 }
@@ -257,19 +259,25 @@ static sonde_err list_folder(const char *path, bool folders, name_list *list,
         return sonde__fail_errno(diag, path, "cannot open the folder");
     }
     errno = 0;
-    while (err == SONDE_OK && (entry = readdir(dir)) != NULL) {
+    while ((entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] != '.') {
             err = consider(path, entry->d_name, folders, list, diag);
         }
+        if (err != SONDE_OK) {
+            goto done;
+        }
         errno = 0;
     }
-    if (err == SONDE_OK && errno != 0) {
+    if (errno != 0) {
         err = sonde__fail_errno(diag, path, "cannot read the folder");
+        goto done;
     }
-    (void)closedir(dir);
-    if (err == SONDE_OK && list->count > 0) {
+    if (list->count > 0) {
         qsort(list->names, list->count, sizeof *list->names, by_name);
     }
+
+done:
+    (void)closedir(dir);
     return err;
 }
 
@@ -294,9 +302,12 @@ static sonde_err probe(const char *path, size_t size, unsigned char *head,
     }
     bytes.data = all;
     err = sonde__data_file_read(path, all, size, &bytes.size, diag);
-    if (err == SONDE_OK) {
-        err = sonde__data_image_probe(&bytes, info, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__data_image_probe(&bytes, info, diag);
+
+done:
     sonde__free(all);
     return err;
 }
@@ -379,9 +390,12 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
     sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
                                  : sonde__fail_nomem(diag, "file names");
 
-    if (err == SONDE_OK) {
-        err = add_images(set, path, partial, head, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = add_images(set, path, partial, head, diag);
+
+done:
     sonde__free(path);
     return err;
 }
@@ -416,7 +430,10 @@ static sonde_err list_classes(const char *path, const char *other, name_list *li
     size_t kept = 0;
     sonde_err err = list_folder(path, true, list, diag);
 
-    if (err == SONDE_OK && other != NULL && access(other, F_OK) == 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (other != NULL && access(other, F_OK) == 0) {
         err = list_folder(other, true, list, diag);
     }
     if (err != SONDE_OK) {

@@ -212,17 +212,18 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
     if (!of_content) {
         sonde__data_input_raw(&input);
     }
-    while (err == SONDE_OK && got > 0) {
+    while (got > 0) {
         err = sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
-        if (err == SONDE_OK) {
-            sonde__sha256_add(&sha, block, got);
+        if (err != SONDE_OK) {
+            goto done;
         }
+        sonde__sha256_add(&sha, block, got);
     }
+    sonde__sha256_hex(&sha, hex);
+
+done:
     sonde__data_input_close(&input);
     sonde__free(block);
-    if (err == SONDE_OK) {
-        sonde__sha256_hex(&sha, hex);
-    }
     return err;
 }
 
@@ -302,7 +303,7 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
         .url = job->file->url, .take = take, .progress = progress, .user = job};
     char message[256] = "";
     sonde_err err = SONDE_OK;
-    bool closed = false;
+    bool closed = false, done = false;
 
     job->stream = fopen(job->part, fresh ? "wb" : "ab");
     if (job->stream == NULL) {
@@ -312,21 +313,21 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
     job->start = (uint64_t)ftell(job->stream);
     download.offset = job->start;
     err = run_download(&download, end, message, sizeof message, job->diag);
-    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->stream) == 0 &&
-        fsync(fileno(job->stream)) != 0) {
+    done = err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE;
+    if (done && fflush(job->stream) == 0 && fsync(fileno(job->stream)) != 0) {
         job->write_failed = true;
     }
     closed = fclose(job->stream) == 0;
     job->stream = NULL;
-    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE &&
-        (!closed || job->write_failed)) {
-        return sonde__fail_errno(job->diag, job->part, "cannot write");
+    if (err != SONDE_OK || *end == SONDE__DOWNLOAD_NO_RANGE) {
+        return err;
     }
-    if (err == SONDE_OK && *end != SONDE__DOWNLOAD_DONE &&
-        *end != SONDE__DOWNLOAD_NO_RANGE) {
-        err = fail_download(job, *end, message);
+    if (!done) {
+        return fail_download(job, *end, message);
     }
-    return err;
+    return closed && !job->write_failed
+               ? SONDE_OK
+               : sonde__fail_errno(job->diag, job->part, "cannot write");
 }
 
 /* Downloads the missing bytes and checks the file; fresh: discards the part first. */
@@ -335,14 +336,20 @@ static sonde_err complete(fetch_job *job, bool fresh)
     download_end end = SONDE__DOWNLOAD_DONE;
     sonde_err err = append_part(job, fresh, &end);
 
-    if (err == SONDE_OK && end == SONDE__DOWNLOAD_NO_RANGE &&
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (end == SONDE__DOWNLOAD_NO_RANGE &&
         (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
         err = append_part(job, true, &end);
-        if (err == SONDE_OK && end != SONDE__DOWNLOAD_DONE) {
-            err = fail_download(job, end, "the server sends no such range");
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (end != SONDE__DOWNLOAD_DONE) {
+            return fail_download(job, end, "the server sends no such range");
         }
     }
-    return err == SONDE_OK ? check(job, job->part) : err;
+    return check(job, job->part);
 }
 
 static sonde_err fetch(fetch_job *job)
@@ -444,9 +451,12 @@ sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
     if (set == NULL) {
         return SONDE_ENOTFOUND;
     }
-    if (dir == NULL) {
-        err = sonde_nn_data_cache(name, cache, sizeof cache, diag);
+    if (dir != NULL) {
+        return fetch_all(set, dir, options, diag);
     }
-    return err == SONDE_OK ? fetch_all(set, dir != NULL ? dir : cache, options, diag)
-                           : err;
+    err = sonde_nn_data_cache(name, cache, sizeof cache, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return fetch_all(set, cache, options, diag);
 }

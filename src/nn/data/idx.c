@@ -124,14 +124,16 @@ static sonde_err read_array(sonde__data_input *input, sonde__data_idx *array,
                            "out of memory for %zu bytes", bytes);
     }
     err = sonde__data_input_read(input, array->data, bytes, "the data", diag);
-    if (err == SONDE_OK) {
-        err = sonde__data_input_at_end(input, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
-        array->view = sonde_view_of(header.dtype, header.rank, header.shape, array->data);
+    err = sonde__data_input_at_end(input, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
+    array->view = sonde_view_of(header.dtype, header.rank, header.shape, array->data);
+    return SONDE_OK;
 }
 
 static sonde_err load(sonde__data_input *input, sonde__data_idx **out, sonde_diag *diag)
@@ -267,7 +269,6 @@ static sonde_err write_elements(sonde__data_output *output, const sonde_view *vi
     unsigned char chunk[CHUNK];
     size_t used = 0;
     int64_t index[SONDE_MAX_DIMS] = {0};
-    sonde_err err = SONDE_OK;
 
     do {
         const unsigned char *element = sonde_view_at(view, index);
@@ -276,11 +277,15 @@ static sonde_err write_elements(sonde__data_output *output, const sonde_view *vi
             chunk[used++] = element[size - 1 - i];
         }
         if (used + sizeof(double) > CHUNK) {
-            err = sonde__data_output_write(output, chunk, used, diag);
+            const sonde_err err = sonde__data_output_write(output, chunk, used, diag);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
             used = 0;
         }
-    } while (err == SONDE_OK && step(view, index));
-    return err == SONDE_OK ? sonde__data_output_write(output, chunk, used, diag) : err;
+    } while (step(view, index));
+    return sonde__data_output_write(output, chunk, used, diag);
 }
 
 sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool gzip,
@@ -297,15 +302,21 @@ sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool g
         return err;
     }
     err = write_header(&output, view, diag);
-    if (err == SONDE_OK && sonde_view_count(view) > 0) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (sonde_view_count(view) > 0) {
         err = sonde_dtype_size(view->dtype) == 1 && sonde_view_is_contiguous(view)
                   ? sonde__data_output_write(&output, view->data,
                                              (size_t)sonde_view_count(view), diag)
                   : write_elements(&output, view, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde__data_output_commit(&output, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__data_output_commit(&output, diag);
+
+done:
     sonde__data_output_close(&output);
     return err;
 }

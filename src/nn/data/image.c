@@ -355,9 +355,12 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
     job.row = sonde__malloc((size_t)image->width * (size_t)image->channels);
     err =
         job.row != NULL ? write_image(&job) : sonde__fail_nomem(diag, "a row of pixels");
-    if (err == SONDE_OK) {
-        err = sonde__data_output_commit(&output, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__data_output_commit(&output, diag);
+
+done:
     sonde__free(job.row);
     sonde__data_output_close(&output);
     return err;
@@ -536,9 +539,12 @@ sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag 
         return sonde__fail_nomem(diag, "an image file");
     }
     err = sonde__data_file_read(path, bytes, size, &size, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_image_parse(bytes, size, path, out, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde_nn_image_parse(bytes, size, path, out, diag);
+
+done:
     sonde__free(bytes);
     return err;
 }

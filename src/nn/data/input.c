@@ -225,7 +225,10 @@ static sonde_err inflate_some(sonde__data_input *input, unsigned char *out, size
         sonde_err err = input->left == 0 ? refill(input, diag) : SONDE_OK;
         int code = Z_OK;
 
-        if (err == SONDE_OK && input->stream_over) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (input->stream_over) {
             err = next_member(input, diag);
         }
         if (err != SONDE_OK || input->stream_over) {

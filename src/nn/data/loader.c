@@ -139,6 +139,17 @@ static uint32_t index_of(const sonde_nn_loader *loader, uint64_t epoch, int64_t 
     return order != NULL ? order[place] : (uint32_t)place;
 }
 
+/* Says which sample failed, unless diag does. */
+static sonde_err name_sample(const sonde_nn_loader *loader, uint32_t index, sonde_err err,
+                             sonde_diag *diag)
+{
+    if (diag->where[0] == '\0') {
+        (void)snprintf(diag->where, sizeof diag->where, "%s",
+                       sonde_nn_dataset_where(loader->set, index));
+    }
+    return err;
+}
+
 /* One batch at place of the slot. */
 static sonde_err fill_batch(const sonde__data_filler *filler,
                             const sonde__data_slot *slot, uint64_t epoch, int64_t number,
@@ -161,17 +172,14 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
             sonde__dataset_prefetch(loader->set,
                                     index_of(loader, epoch, first + i + AHEAD));
         }
-        if (err == SONDE_OK) {
-            err = sonde_nn_pipeline_run(loader->pipeline, &sample, loader->options.seed,
-                                        epoch, index, filler->pipe_scratch,
-                                        data + (size_t)i * loader->sample_bytes, diag);
-        }
         if (err != SONDE_OK) {
-            if (diag->where[0] == '\0') {
-                (void)snprintf(diag->where, sizeof diag->where, "%s",
-                               sonde_nn_dataset_where(loader->set, index));
-            }
-            return err;
+            return name_sample(loader, index, err, diag);
+        }
+        err = sonde_nn_pipeline_run(loader->pipeline, &sample, loader->options.seed,
+                                    epoch, index, filler->pipe_scratch,
+                                    data + (size_t)i * loader->sample_bytes, diag);
+        if (err != SONDE_OK) {
+            return name_sample(loader, index, err, diag);
         }
         labels[i] = sample.label;
         indices[i] = index;
@@ -500,10 +508,14 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
     loader->sample_bytes = sonde_nn_pipeline_bytes(loader->pipeline);
     loader->fresh = true;
     err = take_memory(loader, diag);
-    if (err == SONDE_OK) {
-        err = make_locks(loader, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? start_workers(loader, diag) : err;
+    err = make_locks(loader, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return start_workers(loader, diag);
 }
 
 sonde_err sonde_nn_loader_create(const sonde_nn_dataset *set,

@@ -213,12 +213,17 @@ sonde_err sonde_nn_synth(const char *dir, const sonde_nn_synth_options *options,
         err = sonde_nn_data_cache("fashion-synth", cache, sizeof cache, diag);
         work.dir = cache;
     }
-    if (err == SONDE_OK) {
-        err = sonde__data_make_folders(work.dir, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__data_make_folders(work.dir, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     work.total = train + test;
-    if (err == SONDE_OK) {
-        err = write_split(&work, SONDE_NN_TRAIN, train);
+    err = write_split(&work, SONDE_NN_TRAIN, train);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? write_split(&work, SONDE_NN_TEST, test) : err;
+    return write_split(&work, SONDE_NN_TEST, test);
 }

@@ -233,13 +233,16 @@ static sonde_err flow_channels(sample_flow *flow, int64_t channels)
 {
     const sonde_err err = want_bytes(flow);
 
-    if (err == SONDE_OK && flow->shape[0] != 1 && flow->shape[0] != 3) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (flow->shape[0] != 1 && flow->shape[0] != 3) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "1 or 3 channels",
                            "images have %d channels", (int)flow->shape[0]);
     }
     flow->shape[0] = channels;
     flow->varied_channels = false;
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err flow_invert_if_light(sample_flow *flow)

@@ -42,11 +42,12 @@ void sonde__graph_fini(sonde__op_graph *graph)
 sonde__op_value sonde__graph_fail_diag(sonde__op_graph *graph, sonde_err err,
                                        const sonde_diag *diag)
 {
-    if (graph->err == SONDE_OK) {
-        graph->err = err;
-        graph->diag = *diag;
-        graph->diag.err = err;
+    if (graph->err != SONDE_OK) { /* the first failure stays */
+        return 0;
     }
+    graph->err = err;
+    graph->diag = *diag;
+    graph->diag.err = err;
     return 0;
 }
 

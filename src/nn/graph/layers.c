@@ -18,10 +18,10 @@ static int64_t or_default(int64_t value, int64_t fallback)
 }
 
 /* (a, b) with 0 standing for the default, and b for a. */
-static void pair(int64_t to[2], const int64_t from[2], int64_t fallback)
+static void pair(int64_t target[2], const int64_t source[2], int64_t fallback)
 {
-    to[0] = or_default(from[0], fallback);
-    to[1] = or_default(from[1], to[0]);
+    target[0] = or_default(source[0], fallback);
+    target[1] = or_default(source[1], target[0]);
 }
 
 /* The bound of PyTorch's default for conv and linear: kaiming_uniform with a = sqrt(5) is

@@ -568,10 +568,11 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
         goto error;
     }
     for (size_t i = 0; i < model->param_count; i++) {
-        const sonde_view to = sonde_nn_parameter_view(model, i);
+        const sonde_view target = sonde_nn_parameter_view(model, i);
 
         err = sonde_view_copy(
-            &to, sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)), diag);
+            &target, sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)),
+            diag);
         if (err != SONDE_OK) {
             goto error;
         }

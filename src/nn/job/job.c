@@ -60,11 +60,14 @@ static sonde_err read_optimizer(const sonde__yaml_reader *reader,
     sonde_diag diag = {0};
     const sonde_err err = sonde__job_read_options(reader, section, info);
 
-    return err == SONDE_OK &&
-                   sonde_nn_optimizer_check(&info->optimizer, &diag) != SONDE_OK
-               ? sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected,
-                                  "%s is %s", diag.where, diag.found)
-               : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde_nn_optimizer_check(&info->optimizer, &diag) != SONDE_OK) {
+        return sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected, "%s is %s",
+                                diag.where, diag.found);
+    }
+    return SONDE_OK;
 }
 
 static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *entry,
@@ -277,12 +280,16 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);
-    for (size_t i = 0; err == SONDE_OK && (row = sonde_nn_option_at(i)) != NULL; i++) {
-        if (row->standard != NULL) {
-            err = sonde_nn_job_set(job, row->name, row->standard, diag);
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        if (row->standard == NULL) {
+            continue;
+        }
+        err = sonde_nn_job_set(job, row->name, row->standard, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
@@ -348,19 +355,22 @@ sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *di
     text = sonde__malloc(LARGEST + 1);
     if (text == NULL) {
         err = sonde__fail_nomem(diag, "a job file");
-    } else {
-        size = fread(text, 1, LARGEST + 1, file);
-        if (ferror(file)) {
-            err = sonde__fail_errno(diag, path, "cannot read the job file");
-        } else if (size > LARGEST) {
-            err = sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MiB",
-                              "the job is too long");
-        }
+        goto done;
     }
+    size = fread(text, 1, LARGEST + 1, file);
+    if (ferror(file)) {
+        err = sonde__fail_errno(diag, path, "cannot read the job file");
+        goto done;
+    }
+    if (size > LARGEST) {
+        err =
+            sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MiB", "the job is too long");
+        goto done;
+    }
+    err = sonde_nn_job_parse(text, size, path, out, diag);
+
+done:
     (void)fclose(file);
-    if (err == SONDE_OK) {
-        err = sonde_nn_job_parse(text, size, path, out, diag);
-    }
     sonde__free(text);
     return err;
 }

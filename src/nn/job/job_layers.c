@@ -482,22 +482,23 @@ static sonde_err find_value(const job_builder *b, const sonde__yaml *node,
 static sonde_err read_from(const job_builder *b, const sonde__yaml *body, int inputs,
                            sonde_nn_value *in)
 {
-    const sonde__yaml *from = sonde__yaml_get(body, "from");
+    const sonde__yaml *source = sonde__yaml_get(body, "from");
 
     in[0] = b->current;
-    if (from == NULL && inputs == 1) {
+    if (source == NULL && inputs == 1) {
         return SONDE_OK;
     }
-    if (from != NULL && inputs == 1) {
-        return find_value(b, from, &in[0]);
+    if (source != NULL && inputs == 1) {
+        return find_value(b, source, &in[0]);
     }
-    if (from == NULL || from->kind != SONDE__YAML_LIST || from->count != (size_t)inputs) {
+    if (source == NULL || source->kind != SONDE__YAML_LIST ||
+        source->count != (size_t)inputs) {
         return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL, "from: [a, b]",
                                 "the layer needs %s inputs",
                                 inputs == 2 ? "two" : "three");
     }
     for (int i = 0; i < inputs; i++) {
-        const sonde_err err = find_value(b, from->children[i], &in[i]);
+        const sonde_err err = find_value(b, source->children[i], &in[i]);
 
         if (err != SONDE_OK) {
             return err;
@@ -522,9 +523,11 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
     sonde_diag diag = {0};
     const sonde_err err = sonde_nn_model_status(b->model, &diag);
 
-    return err == SONDE_OK ? err
-                           : sonde__yaml_fail(&b->reader, entry, err, diag.expected,
-                                              "%s: %s", diag.where, diag.found);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(&b->reader, entry, err, diag.expected, "%s: %s",
+                                diag.where, diag.found);
+    }
+    return SONDE_OK;
 }
 
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)

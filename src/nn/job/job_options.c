@@ -345,14 +345,21 @@ sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
         }
     }
     err = sonde__yaml_check_keys(reader, section, keys, count);
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(rows); i++) {
-        if (strcmp(rows[i].section, section->key) == 0 && rows[i].key != NULL &&
-            sonde__yaml_get(section, rows[i].key) != NULL) {
-            err = read_row(reader, section, &rows[i], info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].section, section->key) != 0 || rows[i].key == NULL ||
+            sonde__yaml_get(section, rows[i].key) == NULL) {
+            continue;
+        }
+        err = read_row(reader, section, &rows[i], info);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
     settle_rules(&info->rules);
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__job_read_judge(const sonde__yaml_reader *reader, const sonde__yaml *node,

@@ -36,10 +36,11 @@ static sonde_err read_float_format(const sonde__yaml_reader *reader,
         return err;
     }
     err = sonde_float_format_parse(text, format, &diag);
-    return err == SONDE_OK
-               ? err
-               : sonde__yaml_fail(reader, sonde__yaml_get(entry, "float_format"), err,
-                                  diag.expected, "float_format is '%s'", text);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, "float_format"), err,
+                                diag.expected, "float_format is '%s'", text);
+    }
+    return SONDE_OK;
 }
 
 sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,

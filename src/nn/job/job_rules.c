@@ -29,11 +29,11 @@ static sonde_err check_rules(const sonde__yaml_reader *reader, const sonde__yaml
 
 done:
     sonde_rules_destroy(rules);
-    return err == SONDE_OK
-               ? SONDE_OK
-               : sonde__yaml_fail(reader, node, err, inner.expected, "%s%s%s",
-                                  inner.where, inner.where[0] != '\0' ? ": " : "",
-                                  inner.found);
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(reader, node, err, inner.expected, "%s%s%s", inner.where,
+                                inner.where[0] != '\0' ? ": " : "", inner.found);
+    }
+    return SONDE_OK;
 }
 
 sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
@@ -44,6 +44,8 @@ sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
     const sonde_err err = map ? sonde__job_read_options(reader, section, info)
                               : sonde__job_read_judge(reader, section, info);
 
-    return err == SONDE_OK && node != NULL ? check_rules(reader, node, &info->rules.judge)
-                                           : err;
+    if (err != SONDE_OK || node == NULL) {
+        return err;
+    }
+    return check_rules(reader, node, &info->rules.judge);
 }

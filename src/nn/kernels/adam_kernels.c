@@ -56,14 +56,14 @@ static adam_rule adam_rule_of(const float *live, double step)
 
 /* seen: as of v16_see_bad; returns it. */
 VEC_INLINE v16 adam_step(const bool whole, const bool look, const adam_rule *rule,
-                         const adam_arrays *at, int64_t i, int n, v16 seen)
+                         const adam_arrays *arrays, int64_t i, int n, v16 seen)
 {
 #define ADAM_LOAD(p) (whole ? v16_load((p) + i) : v16_load_n((p) + i, n))
 #define ADAM_STORE(p, a) (whole ? v16_store((p) + i, a) : v16_store_n((p) + i, a, n))
-    const v16 w = v16_rounded(v16_mul(ADAM_LOAD(at->w), v16_set1(rule->keep)));
-    const v16 g = ADAM_LOAD(at->g);
+    const v16 w = v16_rounded(v16_mul(ADAM_LOAD(arrays->w), v16_set1(rule->keep)));
+    const v16 g = ADAM_LOAD(arrays->g);
     v16 d = v16_rounded(v16_mul(g, v16_set1(rule->scale)));
-    v16 m = ADAM_LOAD(at->m), v = ADAM_LOAD(at->v), gap, below;
+    v16 m = ADAM_LOAD(arrays->m), v = ADAM_LOAD(arrays->v), gap, below;
 
     if (rule->decay != 0.0F) {
         d = v16_fma(v16_set1(rule->decay), w, d);
@@ -73,11 +73,11 @@ VEC_INLINE v16 adam_step(const bool whole, const bool look, const adam_rule *rul
                    : v16_fma(v16_set1(rule->beta1_left), gap, m);
     v = v16_rounded(v16_mul(v, v16_set1(rule->beta2)));
     v = v16_fma(v16_rounded(v16_mul(d, v16_set1(rule->beta2_left))), d, v);
-    ADAM_STORE(at->m_out, m);
-    ADAM_STORE(at->v_out, v);
+    ADAM_STORE(arrays->m_out, m);
+    ADAM_STORE(arrays->v_out, v);
     below = v16_add(v16_div(v16_sqrt(v), v16_set1(rule->root)), v16_set1(rule->eps));
     m = v16_div(v16_rounded(v16_mul(m, v16_set1(rule->rate))), below);
-    ADAM_STORE(at->w_out, v16_add(w, m));
+    ADAM_STORE(arrays->w_out, v16_add(w, m));
 #undef ADAM_LOAD
 #undef ADAM_STORE
     return look ? v16_see_bad(seen, g) : seen;
@@ -87,18 +87,18 @@ VEC_INLINE void adam_loop(const bool look, const adam_rule *rule,
                           const adam_arrays *arrays, int64_t count)
 {
     const adam_rule r = *rule;
-    const adam_arrays at = *arrays;
+    const adam_arrays copy = *arrays;
     v16 seen = v16_zero();
     int64_t i = 0;
 
     for (; i + 16 <= count; i += 16) {
-        seen = adam_step(true, look, &r, &at, i, 16, seen);
+        seen = adam_step(true, look, &r, &copy, i, 16, seen);
     }
     if (i < count) {
-        seen = adam_step(false, look, &r, &at, i, (int)(count - i), seen);
+        seen = adam_step(false, look, &r, &copy, i, (int)(count - i), seen);
     }
     if (look && v16_any(seen)) {
-        *at.bad = 1;
+        *copy.bad = 1;
     }
 }
 
@@ -132,12 +132,13 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     }
     for (int64_t start = 0; start < count; start += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(count - start, SONDE__VITALS_BLOCK);
-        const adam_arrays at = {
+        const adam_arrays arrays = {
             all.w + start,     all.g + start,     all.m + start,     all.v + start,
             all.w_out + start, all.m_out + start, all.v_out + start, all.bad};
-        const float *const streams[] = {at.g, at.w_out, at.m_out, at.v_out};
+        const float *const streams[] = {arrays.g, arrays.w_out, arrays.m_out,
+                                        arrays.v_out};
 
-        adam_update(&rule, &at, n);
+        adam_update(&rule, &arrays, n);
         for (int i = 0; i < 4; i++) {
             take_block(vitals[i], streams[i], n);
         }

@@ -60,9 +60,9 @@ VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw,
 
                 VEC_UNROLL
                 for (int i = 0; i < channels * kw; i++) {
-                    const int at = i / kw * span + j + i % kw;
+                    const int index = i / kw * span + j + i % kw;
 
-                    acc[at] = vf_fma(w[i], v, acc[at]);
+                    acc[index] = vf_fma(w[i], v, acc[index]);
                 }
             }
 #else /* one weight in a register, dy loaded anew for each: the compiler is kept from    \
@@ -75,9 +75,9 @@ VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw,
                 __asm__("" : "+r"(again));
                 VEC_UNROLL
                 for (int j = 0; j < width; j++) {
-                    const int at = i / kw * span + j + i % kw;
+                    const int index = i / kw * span + j + i % kw;
 
-                    acc[at] = vf_fma(w, vf_load(again + j * LANES), acc[at]);
+                    acc[index] = vf_fma(w, vf_load(again + j * LANES), acc[index]);
                 }
             }
 #endif
@@ -95,20 +95,20 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
 
     VEC_UNROLL
     for (int i = 0; i < channels * span; i++) {
-        const int at = i % span;
+        const int offset = i % span;
         const bool begun =
-            at < kw - 1 && job->carry && at >= job->first && at < job->last;
+            offset < kw - 1 && job->carry && offset >= job->first && offset < job->last;
 
-        acc[i] =
-            begun ? vf_load(job->dx + i / span * job->dx_plane + at * LANES) : (vf){0};
+        acc[i] = begun ? vf_load(job->dx + i / span * job->dx_plane + offset * LANES)
+                       : (vf){0};
     }
     scatter_sum(acc, job, kw, channels, width);
     VEC_UNROLL
     for (int i = 0; i < channels * span; i++) {
-        const int at = i % span;
+        const int offset = i % span;
 
-        if (at >= job->first && at < job->last) {
-            vf_store(job->dx + i / span * job->dx_plane + at * LANES, acc[i]);
+        if (offset >= job->first && offset < job->last) {
+            vf_store(job->dx + i / span * job->dx_plane + offset * LANES, acc[i]);
         }
     }
 }
@@ -217,9 +217,9 @@ static void scatter_row(const conv2d_geometry *g, const float *dy, const float *
     const int64_t stretches = (g->ow + max - 1) / max;
 
     for (int64_t s = 0; s < stretches; s++) {
-        const int64_t at = g->ow * s / stretches,
-                      width = g->ow * (s + 1) / stretches - at;
-        const int64_t column = at - g->padding[1];
+        const int64_t offset = g->ow * s / stretches,
+                      width = g->ow * (s + 1) / stretches - offset;
+        const int64_t column = offset - g->padding[1];
         scatter_job job = {.dy = dy,
                            .weight = weight + c * area + first * kw,
                            .dx = dx + (c * g->h + i) * g->w * LANES,
@@ -235,7 +235,7 @@ static void scatter_row(const conv2d_geometry *g, const float *dy, const float *
                            .carry = s > 0};
 
         if (job.rows > 0) {
-            job.dy += ((i + g->padding[0] - first) * g->ow + at) * LANES;
+            job.dy += ((i + g->padding[0] - first) * g->ow + offset) * LANES;
         }
         job.dx += column * LANES;
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
@@ -386,10 +386,10 @@ static void input_rows(const input_job *job, int64_t block, int64_t first, int64
     const conv2d_geometry *const g = &job->g;
 
     for (int64_t group = 0; group < g->groups; group++) {
-        const int64_t at = block * g->groups + group;
-        const float *const dy = job->dy + at * g->o * g->oh * g->ow * LANES;
+        const int64_t offset = block * g->groups + group;
+        const float *const dy = job->dy + offset * g->o * g->oh * g->ow * LANES;
         const float *const weight = job->weight + group * g->o * g->taps;
-        float *const dx = job->dx + at * g->c * g->h * g->w * LANES;
+        float *const dx = job->dx + offset * g->c * g->h * g->w * LANES;
 
         if (!scatters(g)) {
             gather_rows(job, dy, weight, dx, first, last);

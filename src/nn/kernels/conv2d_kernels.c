@@ -85,23 +85,23 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
 
 /* to: where pixels lie, from y of the tile's first channel */
 VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t o,
-                           const int64_t *to, const int channels, const int pixels)
+                           const int64_t *target, const int channels, const int pixels)
 {
     float *const y = run->y, *const relu = run->relu;
-    int64_t at = o * run->y_plane;
+    int64_t offset = o * run->y_plane;
 
     VEC_UNROLL
     for (int k = 0; k < channels; k++) {
         VEC_UNROLL
         for (int p = 0; p < pixels; p++) {
             if (y != NULL) {
-                vf_store(y + at + to[p], acc[k * pixels + p]);
+                vf_store(y + offset + target[p], acc[k * pixels + p]);
             }
             if (relu != NULL) {
-                vf_store(relu + at + to[p], vf_relu(acc[k * pixels + p]));
+                vf_store(relu + offset + target[p], vf_relu(acc[k * pixels + p]));
             }
         }
-        at += run->y_plane;
+        offset += run->y_plane;
     }
 }
 
@@ -116,13 +116,13 @@ VEC_INLINE void run_tile(const conv2d_run *run, int64_t o, run_place *place,
                          const int channels, const int pixels)
 {
     const float *x[MAX_TILE_PIXELS];
-    int64_t to[MAX_TILE_PIXELS];
+    int64_t target[MAX_TILE_PIXELS];
     vf acc[MAX_TILE];
 
     VEC_UNROLL
     for (int p = 0; p < pixels; p++) {
         x[p] = place->x;
-        to[p] = place->to;
+        target[p] = place->to;
         place->x += run->x_step;
         place->to += run->y_step;
         if (++place->column == run->columns) {
@@ -133,7 +133,7 @@ VEC_INLINE void run_tile(const conv2d_run *run, int64_t o, run_place *place,
     }
     tile_start(acc, run->bias == NULL ? NULL : run->bias + o, channels, pixels);
     tile_sum(acc, run, run->weight + o * run->weight_stride, x, channels, pixels);
-    tile_store(acc, run, o, to, channels, pixels);
+    tile_store(acc, run, o, target, channels, pixels);
 }
 
 VEC_INLINE void run_channels(const conv2d_run *run, int64_t o, const int channels,
@@ -305,10 +305,10 @@ static void convolve(const conv2d_job *job, int64_t block, const int64_t rows[2]
     for (int64_t i = rows[0]; i < rows[1]; i = down.last) {
         down = conv2d_band_at(&job->g, 0, i, rows[1]);
         for (int64_t j = columns[0]; j < columns[1]; j = across.last) {
-            const int64_t at = (i - rows[0]) * job->g.ow + j - columns[0];
+            const int64_t offset = (i - rows[0]) * job->g.ow + j - columns[0];
 
             across = conv2d_band_at(&job->g, 1, j, columns[1]);
-            convolve_bands(job, block, &down, &across, target_at(target, at * LANES));
+            convolve_bands(job, block, &down, &across, target_at(target, offset * LANES));
         }
     }
 }

@@ -67,9 +67,9 @@ static void weight_tap_tiles(const weight_job *job, int64_t group, int64_t o,
     const int64_t taps = p->tiles[last - 1].first + p->tiles[last - 1].count - begin;
 
     for (int64_t block = 0; block < g->blocks; block++) {
-        const int64_t at = block * g->groups + group;
-        const weight_rows in = {.dy = job->dy + (at * g->o + o) * area * LANES,
-                                .x = job->x + at * g->c * g->h * g->w * LANES,
+        const int64_t offset = block * g->groups + group;
+        const weight_rows in = {.dy = job->dy + (offset * g->o + o) * area * LANES,
+                                .x = job->x + offset * g->c * g->h * g->w * LANES,
                                 .dy_plane = area * LANES,
                                 .rows = g->oh,
                                 .channels = channels};
@@ -140,7 +140,7 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
 enum { CHANNEL_SUMS = 2 };
 
 /* sums[channels][2][16] += rows of pixels, the first of them even */
-VEC_INLINE void sum_planes_of(const float *from, int64_t plane, int64_t rows,
+VEC_INLINE void sum_planes_of(const float *source, int64_t plane, int64_t rows,
                               int64_t columns, float *sums, const int channels)
 {
     vf acc[CHANNEL_SUMS * 2];
@@ -153,18 +153,18 @@ VEC_INLINE void sum_planes_of(const float *from, int64_t plane, int64_t rows,
         for (int64_t j = 0; j < columns; j++) {
             VEC_UNROLL
             for (int i = 0; i < CHANNEL_SUMS * channels; i++) {
-                acc[i] += vf_load(from + i / 2 * plane + i % 2 * columns * LANES);
+                acc[i] += vf_load(source + i / 2 * plane + i % 2 * columns * LANES);
             }
-            from += LANES;
+            source += LANES;
         }
-        from += columns * LANES;
+        source += columns * LANES;
     }
     for (int64_t j = 0; j < rows * columns; j++) {
         VEC_UNROLL
         for (int c = 0; c < channels; c++) {
-            acc[2 * c] += vf_load(from + c * plane);
+            acc[2 * c] += vf_load(source + c * plane);
         }
-        from += LANES;
+        source += LANES;
     }
     VEC_UNROLL
     for (int i = 0; i < CHANNEL_SUMS * channels; i++) {
@@ -172,29 +172,29 @@ VEC_INLINE void sum_planes_of(const float *from, int64_t plane, int64_t rows,
     }
 }
 
-static void sum_planes(const float *from, int64_t plane, int64_t rows, int64_t columns,
+static void sum_planes(const float *source, int64_t plane, int64_t rows, int64_t columns,
                        float *sums, int64_t channels)
 {
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
         int64_t c = 0;
 
         for (; c + 2 <= channels; c += 2) {
-            sum_planes_of(from + c * plane + lane, plane, rows, columns,
+            sum_planes_of(source + c * plane + lane, plane, rows, columns,
                           sums + c * CHANNEL_SUMS * LANES + lane, 2);
         }
         if (c < channels) {
-            sum_planes_of(from + c * plane + lane, plane, rows, columns,
+            sum_planes_of(source + c * plane + lane, plane, rows, columns,
                           sums + c * CHANNEL_SUMS * LANES + lane, 1);
         }
     }
 }
 
 /* to[c] = the sum of both sums of channel c, over lanes */
-static void store_channel_sums(const float *sums, int64_t channels, float *to)
+static void store_channel_sums(const float *sums, int64_t channels, float *target)
 {
     for (int64_t c = 0; c < channels; c++) {
-        to[c] = v16_sum(v16_add(v16_load(sums + c * CHANNEL_SUMS * LANES),
-                                v16_load(sums + (c * CHANNEL_SUMS + 1) * LANES)));
+        target[c] = v16_sum(v16_add(v16_load(sums + c * CHANNEL_SUMS * LANES),
+                                    v16_load(sums + (c * CHANNEL_SUMS + 1) * LANES)));
     }
 }
 
@@ -217,7 +217,7 @@ static void sum_run(const sonde__op_call *call, int part, int parts)
     const sonde__op_shape *const dy = &call->in[0].shape;
     const int64_t channels = dy->dim[1], samples = dy->dim[0];
     const int64_t columns = dy->rank > 2 ? dy->dim[dy->rank - 1] : 1;
-    float *const to = lanes_out(call, 0);
+    float *const target = lanes_out(call, 0);
     int64_t pixels = 1, first, last;
 
     for (int i = 2; i < dy->rank; i++) {
@@ -234,7 +234,7 @@ static void sum_run(const sonde__op_call *call, int part, int parts)
                        pixels * LANES, pixels / columns, columns, sums, count);
             end_block(samples, block, sums, CHANNEL_SUMS * count, former);
         }
-        store_channel_sums(sums, count, to + c);
+        store_channel_sums(sums, count, target + c);
     }
 }
 
@@ -257,27 +257,27 @@ typedef struct expand_row {
 
 static void expand_channel(const expand_row *row, int64_t c, int lane)
 {
-    const int64_t from = c * row->window_plane + lane, down = row->columns * LANES;
+    const int64_t source = c * row->window_plane + lane, down = row->columns * LANES;
     float *const conv = row->conv + c * row->conv_plane + lane;
     float *const relu = row->relu == NULL ? NULL : row->relu + c * row->relu_plane + lane;
     float *const sums = row->sums + c * CHANNEL_SUMS * LANES + lane;
     vf even = vf_load(sums), odd = vf_load(sums + LANES);
 
     for (int64_t i = 0; i < row->windows; i++) {
-        const vf dy = vf_load(row->dy + from + i * LANES);
-        const vf gated = vf_gate(vf_load(row->y + from + i * LANES), dy);
-        const vi index = vi_load_u8(row->index + from + i * LANES);
+        const vf dy = vf_load(row->dy + source + i * LANES);
+        const vf gated = vf_gate(vf_load(row->y + source + i * LANES), dy);
+        const vi index = vi_load_u8(row->index + source + i * LANES);
         vf part[4];
 
         VEC_UNROLL
         for (int k = 0; k < 4; k++) {
             const vm here = vm_equal(index, vi_set1(k));
-            const int64_t to = (2 * i + k % 2) * LANES + k / 2 * down;
+            const int64_t target = (2 * i + k % 2) * LANES + k / 2 * down;
 
             part[k] = vf_keep(here, gated);
-            vf_store(conv + to, part[k]);
+            vf_store(conv + target, part[k]);
             if (relu != NULL) {
-                vf_store(relu + to, vf_keep(here, dy));
+                vf_store(relu + target, vf_keep(here, dy));
             }
         }
         /* Of both pixels one is +0 in every lane, and adding it would change nothing. */
@@ -288,10 +288,10 @@ static void expand_channel(const expand_row *row, int64_t c, int lane)
     vf_store(sums + LANES, odd);
 }
 
-static void zero_pixels(float *to, int64_t count)
+static void zero_pixels(float *target, int64_t count)
 {
-    if (to != NULL) {
-        memset(to, 0, (size_t)count * LANES * sizeof(float));
+    if (target != NULL) {
+        memset(target, 0, (size_t)count * LANES * sizeof(float));
     }
 }
 
@@ -302,11 +302,11 @@ static void expand(const expand_row *row)
             expand_channel(row, c, lane);
         }
         for (int64_t i = 0; i < 2 && row->columns % 2 == 1; i++) { /* in no window */
-            const int64_t at = ((i + 1) * row->columns - 1) * LANES;
+            const int64_t offset = ((i + 1) * row->columns - 1) * LANES;
 
-            zero_pixels(row->conv + c * row->conv_plane + at, 1);
-            zero_pixels(row->relu == NULL ? NULL : row->relu + c * row->relu_plane + at,
-                        1);
+            zero_pixels(row->conv + c * row->conv_plane + offset, 1);
+            zero_pixels(
+                row->relu == NULL ? NULL : row->relu + c * row->relu_plane + offset, 1);
         }
     }
 }
@@ -338,10 +338,10 @@ static void fused_expand(const fused_job *job, int64_t block, int64_t o, int64_t
 {
     const conv2d_geometry *const g = &job->plan.g;
     const int64_t pw = g->ow / 2, windows = g->oh / 2 * pw;
-    const int64_t at = ((block * g->groups * g->o + o) * windows + i * pw) * LANES;
-    const expand_row row = {.dy = job->dy + at,
-                            .y = job->y + at,
-                            .index = job->index + at,
+    const int64_t offset = ((block * g->groups * g->o + o) * windows + i * pw) * LANES;
+    const expand_row row = {.dy = job->dy + offset,
+                            .y = job->y + offset,
+                            .index = job->index + offset,
                             .relu = relu,
                             .conv = conv,
                             .sums = job->sums + in->channels * g->taps * LANES,
@@ -379,11 +379,11 @@ static void fused_block(const fused_job *job, int64_t block, int64_t o, int64_t 
                       .channels = channels};
 
     for (int64_t i = 0; 2 * i < g->oh; i++) {
-        const int64_t at = 2 * i * g->ow * LANES;
-        float *const conv = whole ? rows + at : rows;
+        const int64_t offset = 2 * i * g->ow * LANES;
+        float *const conv = whole ? rows + offset : rows;
 
         fused_expand(job, block, o, i, &in, conv,
-                     job->relu == NULL ? NULL : job->relu + first + at);
+                     job->relu == NULL ? NULL : job->relu + first + offset);
         if (!conv2d_is_padded(g)) {
             in.dy = conv;
             in.first_row = 2 * i;
@@ -481,10 +481,10 @@ static void fused_channels(const fused_job *job, int64_t channel_tile)
     fused_store(job, o, channels);
 }
 
-static void gate_elements(const float *x, const float *gate, size_t n, float *to)
+static void gate_elements(const float *x, const float *gate, size_t n, float *target)
 {
     for (size_t i = 0; i < n; i += VF_WIDTH) {
-        vf_store(to + i, vf_gate(vf_load(gate + i), vf_load(x + i)));
+        vf_store(target + i, vf_gate(vf_load(gate + i), vf_load(x + i)));
     }
 }
 

@@ -309,12 +309,12 @@ static void sum_rect(const weight_plan *p, const weight_rows *in, const weight_r
                         .fresh = fresh};
 
     for (int64_t row = first; row < last && taps > 0; row += rect->span_rows) {
-        const int64_t at = (row - in->first_row) * g->ow + rect->columns.first;
+        const int64_t offset = (row - in->first_row) * g->ow + rect->columns.first;
         const int64_t y = row * g->stride[0] - g->padding[0];
 
         span.pixels = SONDE_MIN(rect->span_rows, last - row) * width;
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            span.dy = in->dy + at * LANES + lane;
+            span.dy = in->dy + offset * LANES + lane;
             span.sums = sums + lane;
             for (int64_t i = 0; i < taps; i++) {
                 span.x[i] =
@@ -347,14 +347,14 @@ static void sum_rows(const weight_plan *p, const weight_rows *in, const tap_tile
 /* --- sums to gradients -------------------------------------------------------------- */
 
 /* to[i] = the sum over lanes of row i of sums, i = 0 ... 15; rows past count are 0. */
-static void sum_lanes(const float *sums, int64_t count, float to[16])
+static void sum_lanes(const float *sums, int64_t count, float target[16])
 {
     v16 rows[16];
 
     for (int64_t i = 0; i < 16; i++) {
         rows[i] = i < count ? v16_load(sums + i * LANES) : v16_zero();
     }
-    v16_store(to, v16_sums(rows));
+    v16_store(target, v16_sums(rows));
 }
 
 /* The sums of a tile, whose first output is at dw; outputs lie dw_step apart. */

@@ -27,7 +27,7 @@ typedef struct window_row {
 /* v: the pixels of a window before ReLU, row-major. The maximum is taken first: ReLU
  * keeps the order, and where nothing is positive all four are equal (0 or -0) and the
  * first one wins. */
-VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
+VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t offset)
 {
     const vm upper = vm_beats(v[1], v[0]), lower = vm_beats(v[3], v[2]);
     const vf u = vf_pick(upper, v[1], v[0]), l = vf_pick(lower, v[3], v[2]);
@@ -37,12 +37,12 @@ VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
     const vi one = vi_set1(1), two = vi_set1(2), three = vi_set1(3), zero = {0};
 
     if (row->pooled != NULL) {
-        vf_store(row->pooled + at, vf_pick(positive, top, vf_relu(v[0])));
+        vf_store(row->pooled + offset, vf_pick(positive, top, vf_relu(v[0])));
     }
     if (row->index != NULL) {
         const vi i = vi_pick(down, vi_pick(lower, three, two), vi_pick(upper, one, zero));
 
-        vi_store_u8(row->index + at, vi_pick(positive, i, zero));
+        vi_store_u8(row->index + offset, vi_pick(positive, i, zero));
     }
 }
 
@@ -51,14 +51,14 @@ VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
  * negative, run beside the multiply-adds where float comparisons do not. The first pixel
  * is clamped to 0; that clamps the maximum, and keeps negative ones from winning. The
  * last maximum is max_ps, which gives v[0] where that is -0 and nothing is greater. */
-VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t at)
+VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t offset)
 {
     const __m512i v0 = _mm512_max_epi32((__m512i)v[0], _mm512_setzero_si512());
     const __m512i v1 = (__m512i)v[1], v2 = (__m512i)v[2], v3 = (__m512i)v[3];
     const __m512i u = _mm512_max_epi32(v0, v1), l = _mm512_max_epi32(v2, v3);
 
     if (row->pooled != NULL) {
-        vf_store(row->pooled + at,
+        vf_store(row->pooled + offset,
                  (vf)_mm512_max_ps((__m512)_mm512_max_epi32(u, l), (__m512)v[0]));
     }
     if (row->index != NULL) {
@@ -66,7 +66,7 @@ VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t
         const __m128i i = _mm_maskz_set1_epi8(_mm512_cmpgt_epi32_mask(v1, v0), 1);
         const __m128i j = _mm_mask_mov_epi8(two, _mm512_cmpgt_epi32_mask(v3, v2), three);
 
-        _mm_storeu_si128((__m128i *)(void *)(row->index + at),
+        _mm_storeu_si128((__m128i *)(void *)(row->index + offset),
                          _mm_mask_mov_epi8(i, _mm512_cmpgt_epi32_mask(l, u), j));
     }
 }
@@ -86,36 +86,36 @@ VEC_INLINE bool maybe_nan(const vf *v, const int count)
 }
 #endif
 
-VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t at,
+VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t offset,
                               const int channels)
 {
 #if VF_WIDTH == 16
     if (__builtin_expect(!maybe_nan(acc, 4 * channels), 1)) {
         VEC_UNROLL
         for (int k = 0; k < channels; k++) {
-            store_window_ordered(row, acc + 4 * k, at + k * row->plane);
+            store_window_ordered(row, acc + 4 * k, offset + k * row->plane);
         }
         return;
     }
 #endif
     VEC_UNROLL
     for (int k = 0; k < channels; k++) {
-        store_window(row, acc + 4 * k, at + k * row->plane);
+        store_window(row, acc + 4 * k, offset + k * row->plane);
     }
 }
 
 /* The pixels themselves, and their ReLU, if they are wanted. */
-VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t at)
+VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t offset)
 {
     VEC_UNROLL
     for (int p = 0; p < 4; p++) {
-        const int64_t to = at + p / 2 * row->y_row + p % 2 * LANES;
+        const int64_t target = offset + p / 2 * row->y_row + p % 2 * LANES;
 
         if (row->run.y != NULL) {
-            vf_store(row->run.y + to, v[p]);
+            vf_store(row->run.y + target, v[p]);
         }
         if (row->run.relu != NULL) {
-            vf_store(row->run.relu + to, vf_relu(v[p]));
+            vf_store(row->run.relu + target, vf_relu(v[p]));
         }
     }
 }
@@ -231,32 +231,32 @@ static bool seen_accepts(const conv2d_geometry *g)
 
 /* Two rows of pixels of some channels to where they are wanted. */
 static void seen_copy(const float *rows, int64_t channels, int64_t columns,
-                      const conv2d_target *to)
+                      const conv2d_target *target)
 {
     const int64_t count = 2 * columns * LANES;
 
     for (int64_t c = 0; c < channels; c++) {
-        const float *const from = rows + c * count;
+        const float *const source = rows + c * count;
 
-        if (to->y != NULL) {
-            memcpy(to->y + c * to->plane, from, (size_t)count * sizeof *from);
+        if (target->y != NULL) {
+            memcpy(target->y + c * target->plane, source, (size_t)count * sizeof *source);
         }
-        for (int64_t i = 0; to->relu != NULL && i < count; i += VF_WIDTH) {
-            vf_store(to->relu + c * to->plane + i, vf_relu(vf_load(from + i)));
+        for (int64_t i = 0; target->relu != NULL && i < count; i += VF_WIDTH) {
+            vf_store(target->relu + c * target->plane + i, vf_relu(vf_load(source + i)));
         }
     }
 }
 
 /* run_window_row, with the vital signs of its pixels. to: where the first pixel goes. */
 static void run_seen_row(const conv2d_geometry *g, const window_row *row,
-                         const conv2d_target *to, float *rows, int valid,
+                         const conv2d_target *target, float *rows, int valid,
                          relu_signs *signs)
 {
     const int64_t chunks = seen_chunks(g), most = (g->o + chunks - 1) / chunks;
 
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t o = i * most, channels = SONDE_MIN(most, g->o - o);
-        const conv2d_target at = target_at(*to, o * to->plane);
+        const conv2d_target offset = target_at(*target, o * target->plane);
         window_row some = *row;
 
         some.run.channels = channels;
@@ -270,7 +270,7 @@ static void run_seen_row(const conv2d_geometry *g, const window_row *row,
         run_window_row(&some);
         relu_signs_init(&signs[i]);
         relu_vitals_add(rows, channels * 2 * g->ow, valid, &signs[i]);
-        seen_copy(rows, channels, g->ow, &at);
+        seen_copy(rows, channels, g->ow, &offset);
     }
 }
 
@@ -314,7 +314,7 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
     const conv2d_geometry *const g = &job->g;
     const int64_t windows = (g->oh / 2) * (g->ow / 2), image = g->c * g->h * g->w;
     const conv2d_target target = pool_target(g, out, block, 2 * pool_row);
-    const int64_t at =
+    const int64_t offset =
         (block * g->groups * g->o * windows + pool_row * (g->ow / 2)) * LANES;
     window_row row = {.run = {.taps = job->full,
                               .tap_count = g->taps,
@@ -337,15 +337,15 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
         row.run.bias = job->bias == NULL ? NULL : job->bias + o;
         row.run.y = target.y == NULL ? NULL : target.y + o * target.plane;
         row.run.relu = target.relu == NULL ? NULL : target.relu + o * target.plane;
-        row.pooled = out->pooled == NULL ? NULL : out->pooled + at + o * row.plane;
-        row.index = out->index == NULL ? NULL : out->index + at + o * row.plane;
+        row.pooled = out->pooled == NULL ? NULL : out->pooled + offset + o * row.plane;
+        row.index = out->index == NULL ? NULL : out->index + offset + o * row.plane;
         if (out->signs == NULL) {
             run_window_row(&row);
         } else {
-            const conv2d_target to = {row.run.y, row.run.relu, target.plane};
+            const conv2d_target result = {row.run.y, row.run.relu, target.plane};
             const int64_t rows = (block * (g->oh / 2) + pool_row) * g->groups + group;
 
-            run_seen_row(g, &row, &to, spare, lanes_valid(g->samples, block),
+            run_seen_row(g, &row, &result, spare, lanes_valid(g->samples, block),
                          out->signs + rows * seen_chunks(g));
         }
     }
@@ -361,7 +361,7 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
     const bool wanted = out->conv != NULL || out->relu != NULL;
     const conv2d_target rows = wanted ? pool_target(g, out, block, 2 * pool_row)
                                       : (conv2d_target){spare, NULL, 2 * g->ow * LANES};
-    const float *const from = rows.y != NULL ? rows.y : rows.relu;
+    const float *const source = rows.y != NULL ? rows.y : rows.relu;
     const window_row row = {
         .plane = windows * LANES, .pooled = out->pooled, .index = out->index};
 
@@ -370,7 +370,7 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
     for (int64_t o = 0; o < channels; o++) {
         for (int64_t i = 0; i < g->ow / 2; i++) {
             for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-                const float *const p = from + o * rows.plane + 2 * i * LANES + lane;
+                const float *const p = source + o * rows.plane + 2 * i * LANES + lane;
                 const float *const q = p + g->ow * LANES;
                 const vf v[4] = {vf_load(p), vf_load(p + LANES), vf_load(q),
                                  vf_load(q + LANES)};

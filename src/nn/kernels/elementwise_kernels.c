@@ -22,25 +22,25 @@ static inline stream_span my_elements(const sonde__op_call *call, int part, int 
     static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
         const stream_span mine = my_elements(call, part, parts);                         \
-        const float *const from = call->in[0].data, *const second =                      \
-                                                        call->in[b_index].data;          \
-        float *const to = call->out[0].data;                                             \
+        const float *const source = call->in[0].data, *const second =                    \
+                                                          call->in[b_index].data;        \
+        float *const target = call->out[0].data;                                         \
         const v16 s = v16_set1((scaled) ? call->attrs->scale : 1.0F);                    \
         int64_t i = mine.begin;                                                          \
                                                                                          \
         (void)s;                                                                         \
         for (; i + 16 <= mine.end; i += 16) {                                            \
-            const v16 a = v16_load(from + i), b = v16_load(second + i);                  \
+            const v16 a = v16_load(source + i), b = v16_load(second + i);                \
                                                                                          \
             (void)b;                                                                     \
-            v16_store(to + i, expression);                                               \
+            v16_store(target + i, expression);                                           \
         }                                                                                \
         if (i < mine.end) {                                                              \
             const int n = (int)(mine.end - i);                                           \
-            const v16 a = v16_load_n(from + i, n), b = v16_load_n(second + i, n);        \
+            const v16 a = v16_load_n(source + i, n), b = v16_load_n(second + i, n);      \
                                                                                          \
             (void)b;                                                                     \
-            v16_store_n(to + i, expression, n);                                          \
+            v16_store_n(target + i, expression, n);                                      \
         }                                                                                \
     }
 

@@ -182,11 +182,11 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
 
     lanes_split(g.blocks * g.groups, part, parts, &first, &last);
     for (int64_t i = first; i < last; i++) {
-        const int64_t at = i * g.per_group * g.inner * LANES,
+        const int64_t offset = i * g.per_group * g.inner * LANES,
                       c = i % g.groups * g.per_group;
         float mean[LANES], rstd[LANES];
 
-        find_moments(lanes_in(call, 0) + at, g.per_group * g.inner, call->attrs->eps,
+        find_moments(lanes_in(call, 0) + offset, g.per_group * g.inner, call->attrs->eps,
                      mean, rstd);
         if (lanes_out(call, 1) != NULL) {
             memcpy(lanes_out(call, 1) + i * LANES, mean, sizeof mean);
@@ -195,9 +195,10 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
             memcpy(lanes_out(call, 2) + i * LANES, rstd, sizeof rstd);
         }
         for (int64_t k = 0; k < g.per_group && y != NULL; k++) {
-            normalise(lanes_in(call, 0) + at + k * g.inner * LANES, g.inner, mean, rstd,
-                      gamma == NULL ? 1.0F : gamma[c + k],
-                      beta == NULL ? 0.0F : beta[c + k], y + at + k * g.inner * LANES);
+            normalise(lanes_in(call, 0) + offset + k * g.inner * LANES, g.inner, mean,
+                      rstd, gamma == NULL ? 1.0F : gamma[c + k],
+                      beta == NULL ? 0.0F : beta[c + k],
+                      y + offset + k * g.inner * LANES);
         }
     }
 }
@@ -284,12 +285,13 @@ static size_t grad_scratch(const sonde__op_call *call, int parts)
     return grad_part_size(&g) * (size_t)parts;
 }
 
-static void add_sums(const channel_sums *from, int64_t count, int valid, channel_sums *to)
+static void add_sums(const channel_sums *source, int64_t count, int valid,
+                     channel_sums *target)
 {
     for (int64_t k = 0; k < count; k++) {
         for (int lane = 0; lane < valid; lane++) {
-            to[k].dy[lane] += from[k].dy[lane];
-            to[k].dyz[lane] += from[k].dyz[lane];
+            target[k].dy[lane] += source[k].dy[lane];
+            target[k].dyz[lane] += source[k].dyz[lane];
         }
     }
 }
@@ -336,12 +338,12 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
         memset(totals, 0, (size_t)g.per_group * sizeof *totals);
         for (int64_t block = 0; block < g.blocks; block++) {
             const int64_t i = block * g.groups + group;
-            const int64_t at = i * g.per_group * g.inner * LANES;
+            const int64_t offset = i * g.per_group * g.inner * LANES;
 
-            group_gradient(&g, lanes_in(call, 0) + at, lanes_in(call, 1) + at,
+            group_gradient(&g, lanes_in(call, 0) + offset, lanes_in(call, 1) + offset,
                            lanes_in(call, 2) + i * LANES, lanes_in(call, 3) + i * LANES,
                            gamma == NULL ? NULL : gamma + c, sums,
-                           at_or_null(lanes_out(call, 0), at));
+                           at_or_null(lanes_out(call, 0), offset));
             add_sums(sums, g.per_group, lanes_valid(g.samples, block), totals);
         }
         store_sums(totals, g.per_group, at_or_null(lanes_out(call, 1), c),

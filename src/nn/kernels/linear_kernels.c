@@ -88,10 +88,11 @@ static void run_columns(const product *p, tile *t, const span columns, const flo
 
     for (int64_t col = columns.begin; col < columns.end; col += TILE_COLS) {
         const int64_t block = col / 16, lane = col % 16;
-        const float *const from = b + (block - columns.begin / 16) * p->depth * 16 + lane;
-        float *const to = p->c + block * p->rows * 16 + lane;
+        const float *const source =
+            b + (block - columns.begin / 16) * p->depth * 16 + lane;
+        float *const target = p->c + block * p->rows * 16 + lane;
 
-        run(t, a, from + k * 16, to + rows.begin * 16, rows.begin);
+        run(t, a, source + k * 16, target + rows.begin * 16, rows.begin);
     }
 }
 
@@ -127,20 +128,20 @@ static void run_batch(const product *p, const span columns, const float *b,
 /* Blocks of B in LANES: where they are, or in scratch. */
 static const float *lanes_of(const product *p, int64_t first, int64_t end)
 {
-    const layout_view to = {p->scratch, p->samples, p->depth, SONDE__LANES};
+    const layout_view target = {p->scratch, p->samples, p->depth, SONDE__LANES};
 
     if (p->b.layout == SONDE__LANES) {
         return p->b.data + first * p->depth * 16;
     }
     for (int64_t block = first; block < end; block++) {
-        layout_view from = p->b, at = to;
+        layout_view source = p->b, panel = target;
 
-        from.data += block * 16 * p->depth;
-        from.samples -= block * 16;
-        at.data += (block - first) * 16 * p->depth;
-        at.samples = from.samples;
+        source.data += block * 16 * p->depth;
+        source.samples -= block * 16;
+        panel.data += (block - first) * 16 * p->depth;
+        panel.samples = source.samples;
         for (int64_t k = 0; k < p->depth; k += 16) {
-            reorder_tile(&from, &at, 0, k);
+            reorder_tile(&source, &panel, 0, k);
         }
     }
     return p->scratch;

@@ -66,16 +66,16 @@ static void fill_panel(const weight_product *p, int64_t n, int64_t count, int64_
 
         for (int64_t j = 0; j < 32; j += 16) {
             const int columns = (int)SONDE_MAX(0, SONDE_MIN(width - j, 16));
-            const float *const from =
+            const float *const source =
                 columns == 0 ? panel : layout_tile(&p->x, n + i, k + j, &stride);
-            float *const to = panel + i * 32 + j;
+            float *const target = panel + i * 32 + j;
 
             if (columns == 0) {
-                copy_rows(from, 0, 0, 0, to, 32, samples, 16);
+                copy_rows(source, 0, 0, 0, target, 32, samples, 16);
             } else if (p->x.layout == SONDE__LANES) {
-                transpose_rows(from, stride, columns, samples, to, 32, samples, 16);
+                transpose_rows(source, stride, columns, samples, target, 32, samples, 16);
             } else {
-                copy_rows(from, stride, samples, columns, to, 32, samples, 16);
+                copy_rows(source, stride, samples, columns, target, 32, samples, 16);
             }
         }
     }
@@ -384,30 +384,31 @@ static float *slot_of(const update *u, int64_t block, bool *shared)
 }
 
 /* Elements from ... to - 1; g is dw of the first. */
-static void update_blocks(const update *u, const float *g, int64_t from, int64_t to)
+static void update_blocks(const update *u, const float *g, int64_t source, int64_t target)
 {
-    for (int64_t i = from, n = 0; i < to; i += n) {
+    for (int64_t i = source, n = 0; i < target; i += n) {
         const int64_t block = i / SONDE__VITALS_BLOCK,
                       start = block * SONDE__VITALS_BLOCK;
         const int64_t stop = SONDE_MIN(start + SONDE__VITALS_BLOCK, u->count);
-        sgd_arrays at = sgd_advanced(&u->arrays, i);
+        sgd_arrays moved = sgd_advanced(&u->arrays, i);
 
-        n = SONDE_MIN(stop, to) - i;
-        at.g = g + (i - from);
+        n = SONDE_MIN(stop, target) - i;
+        moved.g = g + (i - source);
         if (n == stop - start) {
             const sgd_vitals into = sgd_signs_of_block(&u->signs, block);
 
             if (u->again) {
                 sgd_vitals_init(&into);
-                take_block(into.g, at.g, n);
+                take_block(into.g, moved.g, n);
             } else {
-                sgd_block(&u->rule, &at, n, &into);
+                sgd_block(&u->rule, &moved, n, &into);
             }
         } else {
             bool shared;
 
-            memcpy(slot_of(u, block, &shared) + (i - start), at.g, (size_t)n * sizeof *g);
-            sgd_update(&u->rule, &at, n);
+            memcpy(slot_of(u, block, &shared) + (i - start), moved.g,
+                   (size_t)n * sizeof *g);
+            sgd_update(&u->rule, &moved, n);
         }
     }
 }
@@ -461,10 +462,10 @@ static void update_chunks(const update *u, const weight_product *p, const span m
         if (watched) {
             update_blocks(u, g, done, limit);
         } else {
-            sgd_arrays at = sgd_advanced(&u->arrays, done);
+            sgd_arrays moved = sgd_advanced(&u->arrays, done);
 
-            at.g = g;
-            sgd_update(&u->rule, &at, limit - done);
+            moved.g = g;
+            sgd_update(&u->rule, &moved, limit - done);
         }
         left = g + (limit - done);
         done = limit;

@@ -61,14 +61,14 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
     memset(dlogp, 0, (size_t)(lanes_blocks(samples) * classes) * LANES * sizeof(float));
     for (int64_t n = 0; n < samples; n++) {
-        float *const to = dlogp + n / LANES * classes * LANES + n % LANES;
+        float *const result = dlogp + n / LANES * classes * LANES + n % LANES;
 
         if (target[n] >= 0 && target[n] < classes) {
-            to[target[n] * LANES] = step;
+            result[target[n] * LANES] = step;
             continue;
         }
         for (int64_t c = 0; c < classes; c++) {
-            to[c * LANES] = __builtin_nanf("");
+            result[c * LANES] = __builtin_nanf("");
         }
     }
 }

@@ -24,14 +24,14 @@ typedef struct source {
 } source;
 
 /* n elements from `at`; room is for as many. */
-static const void *elements_at(const source *input, size_t at, size_t n, float *room)
+static const void *elements_at(const source *input, size_t offset, size_t n, float *room)
 {
-    const void *x = input->x + at * input->size;
+    const void *x = input->x + offset * input->size;
 
     if (input->gate == NULL) {
         return x;
     }
-    input->apply(x, input->gate + at, n, room);
+    input->apply(x, input->gate + offset, n, room);
     return room;
 }
 
@@ -51,23 +51,23 @@ static void add_whole(sonde_vitals *into, const source *input, size_t count)
     _Alignas(SONDE__ALIGN) float room[PAIR];
     const size_t most = input->gate == NULL ? count : PAIR;
 
-    for (size_t at = 0, n = 0; at < count; at += n) {
-        n = SONDE_MIN(count - at, most);
-        add(into, input, elements_at(input, at, n, room), n);
+    for (size_t offset = 0, n = 0; offset < count; offset += n) {
+        n = SONDE_MIN(count - offset, most);
+        add(into, input, elements_at(input, offset, n, room), n);
     }
 }
 
 /* Elements from `at` up to `full`, which are less than a block, followed by the first
  * `valid` of every 16. */
-static void add_partial(sonde_vitals *into, const source *input, size_t at, size_t full,
-                        size_t rows, size_t valid)
+static void add_partial(sonde_vitals *into, const source *input, size_t offset,
+                        size_t full, size_t rows, size_t valid)
 {
     _Alignas(SONDE__ALIGN) unsigned char held[(BLOCK + 2 * LANES) * sizeof(float)];
     _Alignas(SONDE__ALIGN) float room[BLOCK];
     const size_t size = input->size;
-    size_t count = full - at;
+    size_t count = full - offset;
 
-    memcpy(held, elements_at(input, at, count, room), count * size);
+    memcpy(held, elements_at(input, offset, count, room), count * size);
     for (size_t k = 0; k < rows; k++) {
         const void *row = elements_at(input, full + k * LANES, LANES, room);
 

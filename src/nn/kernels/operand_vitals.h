@@ -22,7 +22,7 @@ void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *v
 
 /* to[i] = gate[i] <= 0 ? 0 : x[i] of n elements, n a multiple of 16. */
 typedef void sonde__kernel_gate_fn(const float *x, const float *gate, size_t n,
-                                   float *to);
+                                   float *target);
 /* Of a float32 in LANES, gated by a value in LANES. */
 void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
                                 sonde__kernel_gate_fn *apply, sonde_vitals *vitals);

@@ -129,12 +129,12 @@ static void pool_run(const sonde__op_call *call, int part, int parts)
 
             window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
             for (int64_t j = 0; j < g.ow; j++) {
-                const int64_t to = ((plane * g.oh + i) * g.ow + j) * LANES;
+                const int64_t target = ((plane * g.oh + i) * g.ow + j) * LANES;
 
                 window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
                 window.at = (row * g.w + column) * LANES;
-                max_of_window(&g, &window, x, y == NULL ? NULL : y + to,
-                              index == NULL ? NULL : index + to);
+                max_of_window(&g, &window, x, y == NULL ? NULL : y + target,
+                              index == NULL ? NULL : index + target);
             }
         }
     }
@@ -152,11 +152,11 @@ static void spread_window(const pool_geometry *g, const pool_window *window, boo
         for (int64_t k = window->first[0]; k < window->last[0]; k++) {
             for (int64_t l = window->first[1]; l < window->last[1]; l++) {
                 const int64_t place = k * g->dilation[0] * g->w + l * g->dilation[1];
-                float *const to = dx + (window->at + place * LANES + lane);
+                float *const target = dx + (window->at + place * LANES + lane);
                 const vi here = vi_set1((int32_t)(k * g->kernel[1] + l));
                 const vf part = vf_keep(vm_equal(winner, here), d);
 
-                vf_store(to, alone ? part : vf_load(to) + part);
+                vf_store(target, alone ? part : vf_load(target) + part);
             }
         }
     }
@@ -203,12 +203,12 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
 
             window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
             for (int64_t j = 0; j < g.ow; j++) {
-                const int64_t from = ((plane * g.oh + i) * g.ow + j) * LANES;
+                const int64_t source = ((plane * g.oh + i) * g.ow + j) * LANES;
 
                 window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
                 window.at = (row * g.w + column) * LANES;
-                spread_window(&g, &window, alone, lanes_in(call, 0) + from,
-                              (const uint8_t *)call->in[1].data + from, dx);
+                spread_window(&g, &window, alone, lanes_in(call, 0) + source,
+                              (const uint8_t *)call->in[1].data + source, dx);
             }
         }
     }

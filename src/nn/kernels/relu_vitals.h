@@ -264,10 +264,10 @@ static void relu_vitals_by_memory(const float *x, size_t n, sonde_vitals *into)
 {
     _Alignas(SONDE__ALIGN) float room[SONDE__VITALS_BLOCK];
 
-    for (size_t at = 0, count = 0; at < n; at += count) {
-        count = SONDE_MIN(n - at, (size_t)SONDE__VITALS_BLOCK);
+    for (size_t offset = 0, count = 0; offset < n; offset += count) {
+        count = SONDE_MIN(n - offset, (size_t)SONDE__VITALS_BLOCK);
         for (size_t i = 0; i < count; i++) {
-            room[i] = x[at + i] < 0.0F ? 0.0F : x[at + i];
+            room[i] = x[offset + i] < 0.0F ? 0.0F : x[offset + i];
         }
         sonde__vitals_add_f32(into, room, count);
     }
@@ -305,8 +305,9 @@ static void relu_vitals_add(const float *x, int64_t rows, int valid, relu_signs 
     const size_t count = (size_t)(rows * LANES);
     size_t n = 0;
 
-    for (size_t at = 0; valid == LANES && at < count; at += RELU_BLOCK) {
-        relu_vitals_block(x + at, SONDE_MIN(count - at, (size_t)RELU_BLOCK), signs);
+    for (size_t offset = 0; valid == LANES && offset < count; offset += RELU_BLOCK) {
+        relu_vitals_block(x + offset, SONDE_MIN(count - offset, (size_t)RELU_BLOCK),
+                          signs);
     }
     for (int64_t i = 0; valid < LANES && i < rows; i++) {
         memcpy(held + n, x + i * LANES, LANES * sizeof *held);

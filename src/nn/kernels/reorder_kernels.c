@@ -25,29 +25,29 @@ static layout_view view_of(const sonde__operand *operand)
 
 static void reorder_run(const sonde__op_call *call, int part, int parts)
 {
-    const layout_view from = view_of(&call->in[0]), to = view_of(&call->out[0]);
+    const layout_view source = view_of(&call->in[0]), target = view_of(&call->out[0]);
     const int64_t unit =
-        to.layout == SONDE__PANELS ? 32 : 16; /* columns written at once */
-    const int64_t blocks = (from.samples + 15) / 16;
-    const int64_t groups = (from.columns + unit - 1) / unit;
-    const bool by_block = to.layout != SONDE__PANELS && blocks >= 2 * parts;
+        target.layout == SONDE__PANELS ? 32 : 16; /* columns written at once */
+    const int64_t blocks = (source.samples + 15) / 16;
+    const int64_t groups = (source.columns + unit - 1) / unit;
+    const bool by_block = target.layout != SONDE__PANELS && blocks >= 2 * parts;
     const int64_t block_begin = by_block ? blocks * part / parts : 0;
     const int64_t block_end = by_block ? blocks * (part + 1) / parts : blocks;
     const int64_t begin = by_block ? 0 : groups * part / parts;
     const int64_t end = by_block ? groups : groups * (part + 1) / parts;
 
-    if (to.layout != SONDE__PANELS) { /* along the destination's memory */
+    if (target.layout != SONDE__PANELS) { /* along the destination's memory */
         for (int64_t block = block_begin; block < block_end; block++) {
             for (int64_t group = begin; group < end; group++) {
-                reorder_tile(&from, &to, block * 16, group * 16);
+                reorder_tile(&source, &target, block * 16, group * 16);
             }
         }
         return;
     }
     for (int64_t group = begin; group < end; group++) {
         for (int64_t block = block_begin; block < block_end; block++) {
-            reorder_tile(&from, &to, block * 16, group * 32);
-            reorder_tile(&from, &to, block * 16, group * 32 + 16);
+            reorder_tile(&source, &target, block * 16, group * 32);
+            reorder_tile(&source, &target, block * 16, group * 32 + 16);
         }
     }
 }

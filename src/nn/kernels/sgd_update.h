@@ -91,38 +91,39 @@ VEC_INLINE vf sgd_apply(const sgd_case which, const sgd_rule *rule, vf w, vf g, 
 VEC_INLINE void sgd_loop(const sgd_case which, const bool look, const sgd_rule *rule,
                          const sgd_arrays *arrays, int64_t count)
 {
-    const sgd_rule r = *rule;      /* copies: nothing stored below can be meant to */
-    const sgd_arrays at = *arrays; /* change them */
+    const sgd_rule r = *rule;        /* copies: nothing stored below can be meant to */
+    const sgd_arrays copy = *arrays; /* change them */
     const bool has_v = which == SGD_MOMENTUM || (which == SGD_ANY && r.has_v);
     vf v = {0}, g, seen = {0};
     int64_t i = 0;
 
     for (; i + VF_WIDTH <= count; i += VF_WIDTH) {
-        g = vf_load(at.g + i);
+        g = vf_load(copy.g + i);
         if (has_v) {
-            v = vf_load(at.v + i);
+            v = vf_load(copy.v + i);
         }
         seen = look ? vf_see_bad(seen, g) : seen;
-        vf_store(at.w_out + i, sgd_apply(which, &r, vf_load(at.w + i), g, &v));
+        vf_store(copy.w_out + i, sgd_apply(which, &r, vf_load(copy.w + i), g, &v));
         if (has_v) {
-            vf_store(at.v_out + i, v);
+            vf_store(copy.v_out + i, v);
         }
     }
     if (i < count) {
         const int n = (int)(count - i);
 
-        g = vf_load_n(at.g + i, n);
+        g = vf_load_n(copy.g + i, n);
         if (has_v) {
-            v = vf_load_n(at.v + i, n);
+            v = vf_load_n(copy.v + i, n);
         }
         seen = look ? vf_see_bad(seen, g) : seen;
-        vf_store_n(at.w_out + i, sgd_apply(which, &r, vf_load_n(at.w + i, n), g, &v), n);
+        vf_store_n(copy.w_out + i, sgd_apply(which, &r, vf_load_n(copy.w + i, n), g, &v),
+                   n);
         if (has_v) {
-            vf_store_n(at.v_out + i, v, n);
+            vf_store_n(copy.v_out + i, v, n);
         }
     }
     if (look && vf_any(seen)) {
-        *at.bad = 1;
+        *copy.bad = 1;
     }
 }
 
@@ -150,14 +151,14 @@ static inline void sgd_update(const sgd_rule *rule, const sgd_arrays *arrays,
 }
 
 /* The arrays, `by` elements further. */
-static inline sgd_arrays sgd_advanced(const sgd_arrays *at, int64_t by)
+static inline sgd_arrays sgd_advanced(const sgd_arrays *arrays, int64_t by)
 {
-    const sgd_arrays moved = {at->w + by,
-                              at->g + by,
-                              at->v == NULL ? NULL : at->v + by,
-                              at->w_out + by,
-                              at->v_out == NULL ? NULL : at->v_out + by,
-                              at->bad};
+    const sgd_arrays moved = {arrays->w + by,
+                              arrays->g + by,
+                              arrays->v == NULL ? NULL : arrays->v + by,
+                              arrays->w_out + by,
+                              arrays->v_out == NULL ? NULL : arrays->v_out + by,
+                              arrays->bad};
 
     return moved;
 }
@@ -181,29 +182,29 @@ typedef struct sgd_accs {
 } sgd_accs;
 
 /* Adds vector i of what is asked for. */
-VEC_INLINE void sgd_look(const unsigned see, const sgd_arrays *at, int64_t i,
+VEC_INLINE void sgd_look(const unsigned see, const sgd_arrays *arrays, int64_t i,
                          sgd_accs *accs)
 {
     if (see & SEE_W) {
-        sonde__vacc_add_at(&accs->w, at->w_out + i);
+        sonde__vacc_add_at(&accs->w, arrays->w_out + i);
     }
     if (see & SEE_G) {
-        sonde__vacc_add_at(&accs->g, at->g + i);
+        sonde__vacc_add_at(&accs->g, arrays->g + i);
     }
     if (see & SEE_V) {
-        sonde__vacc_add_at(&accs->v, at->v_out + i);
+        sonde__vacc_add_at(&accs->v, arrays->v_out + i);
     }
 }
 
 /* Vector i of an update by momentum. */
-VEC_INLINE void sgd_step(const sgd_rule *rule, const sgd_arrays *at, int64_t i)
+VEC_INLINE void sgd_step(const sgd_rule *rule, const sgd_arrays *arrays, int64_t i)
 {
-    vf v = vf_load(at->v + i);
+    vf v = vf_load(arrays->v + i);
     const vf w =
-        sgd_apply(SGD_MOMENTUM, rule, vf_load(at->w + i), vf_load(at->g + i), &v);
+        sgd_apply(SGD_MOMENTUM, rule, vf_load(arrays->w + i), vf_load(arrays->g + i), &v);
 
-    vf_store(at->v_out + i, v);
-    vf_store(at->w_out + i, w);
+    vf_store(arrays->v_out + i, v);
+    vf_store(arrays->w_out + i, w);
 }
 
 /* One block updated by momentum, its sums taken in the same loop: the update waits for
@@ -215,9 +216,9 @@ VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
                                sonde__vitals_sums sums[3])
 {
     const sgd_rule r = *rule;
-    const sgd_arrays at = *arrays;
+    const sgd_arrays copy = *arrays;
     const int64_t whole = n / 16 * 16, lead = SONDE_MIN(whole, (int64_t)SEEN_BEHIND);
-    const sgd_arrays rest = sgd_advanced(&at, whole);
+    const sgd_arrays rest = sgd_advanced(&copy, whole);
     sgd_accs accs;
     int64_t i = 0;
 
@@ -225,14 +226,14 @@ VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
     sonde__vacc_init(&accs.g);
     sonde__vacc_init(&accs.v);
     for (; i < lead; i += 16) {
-        sgd_step(&r, &at, i);
+        sgd_step(&r, &copy, i);
     }
     for (; i < whole; i += 16) {
-        sgd_step(&r, &at, i);
-        sgd_look(see, &at, i - SEEN_BEHIND, &accs);
+        sgd_step(&r, &copy, i);
+        sgd_look(see, &copy, i - SEEN_BEHIND, &accs);
     }
     for (i = whole - lead; i < whole; i += 16) {
-        sgd_look(see, &at, i, &accs);
+        sgd_look(see, &copy, i, &accs);
     }
     sgd_loop(SGD_MOMENTUM, false, &r, &rest, n - whole);
     if (see & SEE_W) {
@@ -302,7 +303,7 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
 #if VF_WIDTH == 16
     if (sgd_case_of(rule) == SGD_MOMENTUM) {
         sonde_vitals *const into[] = {vitals->w, vitals->g, vitals->v};
-        const float *const from[] = {block->w_out, block->g, block->v_out};
+        const float *const source[] = {block->w_out, block->g, block->v_out};
         sonde__vitals_sums sums[3];
 
         if (block->bad != NULL) {
@@ -314,7 +315,7 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
                        rule, block, n, sums);
         for (int i = 0; i < 3; i++) {
             if (into[i] != NULL) {
-                sonde__vitals_take(into[i], &sums[i], from[i], (size_t)n);
+                sonde__vitals_take(into[i], &sums[i], source[i], (size_t)n);
             }
         }
         return;
@@ -367,13 +368,13 @@ static inline void sgd_signs_merge(const sgd_vitals *wanted, const sgd_vitals *s
                                    int64_t count)
 {
     sonde_vitals *const into[] = {wanted->w, wanted->g, wanted->v};
-    const sonde_vitals *const from[] = {signs->w, signs->g, signs->v};
+    const sonde_vitals *const source[] = {signs->w, signs->g, signs->v};
     const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
 
     sgd_vitals_init(wanted);
     for (int i = 0; i < 3; i++) {
         for (int64_t block = 0; into[i] != NULL && block < blocks; block++) {
-            sonde_vitals_merge(into[i], &from[i][block]);
+            sonde_vitals_merge(into[i], &source[i][block]);
         }
     }
 }

@@ -101,9 +101,9 @@ static void softmax_column(const float *x, const float *unused, const column *c,
     (void)unused;
     for (int64_t i = 0; i < c->all; i++) {
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const int64_t at = i * c->step + lane;
+            const int64_t offset = i * c->step + lane;
 
-            vf_store(y + at, vf_exp(vf_load(x + at) - max) / sum);
+            vf_store(y + offset, vf_exp(vf_load(x + offset) - max) / sum);
         }
     }
 }
@@ -117,9 +117,9 @@ static void log_softmax_column(const float *x, const float *unused, const column
     (void)unused;
     for (int64_t i = 0; i < c->all; i++) {
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const int64_t at = i * c->step + lane;
+            const int64_t offset = i * c->step + lane;
 
-            vf_store(y + at, vf_load(x + at) - max - sum);
+            vf_store(y + offset, vf_load(x + offset) - max - sum);
         }
     }
 }
@@ -131,9 +131,9 @@ static void softmax_grad_column(const float *dy, const float *y, const column *c
 
     for (int64_t i = 0; i < c->all; i++) {
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const int64_t at = i * c->step + lane;
+            const int64_t offset = i * c->step + lane;
 
-            vf_store(dx + at, vf_load(y + at) * (vf_load(dy + at) - dot));
+            vf_store(dx + offset, vf_load(y + offset) * (vf_load(dy + offset) - dot));
         }
     }
 }
@@ -145,17 +145,17 @@ static void log_softmax_grad_column(const float *dy, const float *y, const colum
 
     for (int64_t i = 0; i < c->all; i++) {
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const int64_t at = i * c->step + lane;
-            const vf share = vf_rounded(vf_exp(vf_load(y + at)) * sum);
+            const int64_t offset = i * c->step + lane;
+            const vf share = vf_rounded(vf_exp(vf_load(y + offset)) * sum);
 
-            vf_store(dx + at, vf_load(dy + at) - share);
+            vf_store(dx + offset, vf_load(dy + offset) - share);
         }
     }
 }
 
 /* --- kernels ------------------------------------------------------------------------ */
 
-typedef void (*column_fn)(const float *a, const float *b, const column *c, float *to);
+typedef void (*column_fn)(const float *a, const float *b, const column *c, float *target);
 
 static bool batch_accepts(const sonde__op_call *call)
 {

@@ -116,7 +116,7 @@ static void log_softmax_grad_line(const float *dy, const float *y, const lines *
 
 /* --- kernels ------------------------------------------------------------------------ */
 
-typedef void (*line_fn)(const float *a, const float *b, const lines *l, float *to);
+typedef void (*line_fn)(const float *a, const float *b, const lines *l, float *target);
 
 static bool accepts(const sonde__op_call *call)
 {
@@ -143,10 +143,10 @@ static void run_lines(const sonde__op_call *call, line_fn run, int part, int par
     lanes_split(l.count, part, parts, &first, &last);
     for (int64_t line = first; line < last; line++) {
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const int64_t at = start_of(&l, line) + lane;
+            const int64_t offset = start_of(&l, line) + lane;
 
-            run(lanes_in(call, 0) + at, b == NULL ? NULL : b + at, &l,
-                lanes_out(call, 0) + at);
+            run(lanes_in(call, 0) + offset, b == NULL ? NULL : b + offset, &l,
+                lanes_out(call, 0) + offset);
         }
     }
 }
@@ -171,17 +171,17 @@ static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts
     run_lines(call, log_softmax_grad_line, part, parts);
 }
 
-static void exp_run(const float *from, float *to, size_t count)
+static void exp_run(const float *source, float *target, size_t count)
 {
     for (size_t i = 0; i < count; i += VF_WIDTH) {
-        vf_store(to + i, vf_exp(vf_load(from + i)));
+        vf_store(target + i, vf_exp(vf_load(source + i)));
     }
 }
 
-static void log_run(const float *from, float *to, size_t count)
+static void log_run(const float *source, float *target, size_t count)
 {
     for (size_t i = 0; i < count; i += VF_WIDTH) {
-        vf_store(to + i, vf_log(vf_load(from + i)));
+        vf_store(target + i, vf_log(vf_load(source + i)));
     }
 }
 

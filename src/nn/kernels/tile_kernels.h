@@ -264,14 +264,14 @@ VEC_INLINE vf weight_load(const float *p, int cols)
 
 /* Prefetches the update's operands while the sum is computed. */
 VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
-                                ptrdiff_t at)
+                                ptrdiff_t offset)
 {
     VEC_UNROLL
     for (int r = 0; r < rows; r++) {
         VEC_UNROLL
         for (int v = 0; v < vecs; v += 16 / VF_WIDTH) {
-            __builtin_prefetch(t->update->w + at + r * t->c_stride + v * VF_WIDTH, 1);
-            __builtin_prefetch(t->update->v + at + r * t->c_stride + v * VF_WIDTH, 1);
+            __builtin_prefetch(t->update->w + offset + r * t->c_stride + v * VF_WIDTH, 1);
+            __builtin_prefetch(t->update->v + offset + r * t->c_stride + v * VF_WIDTH, 1);
         }
     }
 }
@@ -293,28 +293,28 @@ VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_RO
 }
 
 /* C is consumed by SGD with momentum while it is in registers. */
-VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t, ptrdiff_t at,
-                              vf acc[MAX_TILE_ROWS][2])
+VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t,
+                              ptrdiff_t offset, vf acc[MAX_TILE_ROWS][2])
 {
-    const sgd_arrays to = *t->update;
+    const sgd_arrays arrays = *t->update;
     const sgd_rule rule = *t->rule;
 
-    if (to.bad != NULL && weight_is_bad(rows, vecs, acc)) {
-        *to.bad = 1;
+    if (arrays.bad != NULL && weight_is_bad(rows, vecs, acc)) {
+        *arrays.bad = 1;
     }
     VEC_UNROLL
     for (int r = 0; r < rows; r++) {
         VEC_UNROLL
         for (int v = 0; v < vecs; v++) {
-            const ptrdiff_t i = at + r * t->c_stride + v * VF_WIDTH;
+            const ptrdiff_t i = offset + r * t->c_stride + v * VF_WIDTH;
             const int cols = t->cols - v * VF_WIDTH;
-            vf speed = weight_load(to.v + i, cols);
+            vf speed = weight_load(arrays.v + i, cols);
 
-            weight_store(to.w_out + i,
-                         sgd_apply(SGD_MOMENTUM, &rule, weight_load(to.w + i, cols),
+            weight_store(arrays.w_out + i,
+                         sgd_apply(SGD_MOMENTUM, &rule, weight_load(arrays.w + i, cols),
                                    acc[r][v], &speed),
                          cols);
-            weight_store(to.v_out + i, speed, cols);
+            weight_store(arrays.v_out + i, speed, cols);
         }
     }
 }

@@ -539,7 +539,7 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
 #endif
 
 /* to[j * to_stride + i] = from[i * from_stride + j] for i, j in 0 ... 15; no overlap. */
-VEC_INLINE void vec_transpose16(const float *from, int64_t from_stride, float *to,
+VEC_INLINE void vec_transpose16(const float *source, int64_t from_stride, float *target,
                                 int64_t to_stride)
 {
     for (int i = 0; i < 16; i += VF_WIDTH) {
@@ -548,12 +548,12 @@ VEC_INLINE void vec_transpose16(const float *from, int64_t from_stride, float *t
 
             VEC_UNROLL
             for (int k = 0; k < VF_WIDTH; k++) {
-                r[k] = vf_load(from + (i + k) * from_stride + j);
+                r[k] = vf_load(source + (i + k) * from_stride + j);
             }
             vf_transpose(r);
             VEC_UNROLL
             for (int k = 0; k < VF_WIDTH; k++) {
-                vf_store(to + (j + k) * to_stride + i, r[k]);
+                vf_store(target + (j + k) * to_stride + i, r[k]);
             }
         }
     }

@@ -50,9 +50,10 @@ static double seven_places(float beta)
 }
 
 /* torch.lerp's two branches: each is exact at its end. */
-static double lerp(double from, double to, double weight)
+static double lerp(double source, double target, double weight)
 {
-    return weight < 0.5 ? from + weight * (to - from) : to - (to - from) * (1.0 - weight);
+    return weight < 0.5 ? source + weight * (target - source)
+                        : target - (target - source) * (1.0 - weight);
 }
 
 static void adam_run(const sonde__op_call *call, int part, int parts)

@@ -137,13 +137,14 @@ static inline int64_t sonde__op_dims_product(const sonde__op_shape *shape, int f
 
 /* Whether `from` can be broadcast to `to`, dtypes aside; and the position in `from` of
  * to's row-major element i (elementwise.c). */
-bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape *to);
+bool sonde__op_broadcasts_to(const sonde__op_shape *source,
+                             const sonde__op_shape *target);
 /* Fills in the dims of *y, whose rank is the larger of the two: those of a and b, aligned at
  * the end, where 1 goes with any. SONDE_ESHAPE. */
 sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_shape *b,
                                      sonde__op_shape *y, sonde_diag *diag);
-int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shape *to,
-                               int64_t i);
+int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
+                               const sonde__op_shape *target, int64_t i);
 
 /* The position of element k of sample n in a layout. */
 int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,

@@ -14,32 +14,33 @@
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
 
-bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape *to)
+bool sonde__op_broadcasts_to(const sonde__op_shape *source, const sonde__op_shape *target)
 {
-    const int lead = to->rank - from->rank;
+    const int lead = target->rank - source->rank;
 
-    for (int i = 0; i < from->rank; i++) {
-        if (lead < 0 || (from->dim[i] != 1 && from->dim[i] != to->dim[lead + i])) {
+    for (int i = 0; i < source->rank; i++) {
+        if (lead < 0 ||
+            (source->dim[i] != 1 && source->dim[i] != target->dim[lead + i])) {
             return false;
         }
     }
     return true;
 }
 
-int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shape *to,
-                               int64_t i)
+int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
+                               const sonde__op_shape *target, int64_t i)
 {
-    const int lead = to->rank - from->rank;
-    int64_t at = 0, step = 1;
+    const int lead = target->rank - source->rank;
+    int64_t offset = 0, step = 1;
 
-    for (int d = to->rank - 1; d >= lead; d--) {
-        const int64_t extent = from->dim[d - lead];
+    for (int d = target->rank - 1; d >= lead; d--) {
+        const int64_t extent = source->dim[d - lead];
 
-        at += extent == 1 ? 0 : i % to->dim[d] * step;
+        offset += extent == 1 ? 0 : i % target->dim[d] * step;
         step *= extent;
-        i /= to->dim[d];
+        i /= target->dim[d];
     }
-    return at;
+    return offset;
 }
 
 sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_shape *b,

@@ -101,15 +101,15 @@ static void group_norm_run(const sonde__op_call *call, int part, int parts)
                has_beta = sonde__op_has_in(call, 2);
 
     (void)part, (void)parts;
-    for (int64_t at = 0; at < g.samples * g.groups; at++) {
-        const int64_t base = at * g.size;
+    for (int64_t cell = 0; cell < g.samples * g.groups; cell++) {
+        const int64_t base = cell * g.size;
         double mean = 0.0, rstd = 0.0;
 
         moments(&call->in[0], base, g.size, call->attrs->eps, &mean, &rstd);
-        sonde__op_store(&call->out[1], at, mean);
-        sonde__op_store(&call->out[2], at, rstd);
+        sonde__op_store(&call->out[1], cell, mean);
+        sonde__op_store(&call->out[2], cell, rstd);
         for (int64_t i = 0; i < g.size; i++) {
-            const int64_t c = channel_at(&g, at % g.groups, i);
+            const int64_t c = channel_at(&g, cell % g.groups, i);
             const double gamma = has_gamma ? sonde__op_load(&call->in[1], c) : 1.0;
             const double beta = has_beta ? sonde__op_load(&call->in[2], c) : 0.0;
             const double z = (sonde__op_load(&call->in[0], base + i) - mean) * rstd;
@@ -174,40 +174,40 @@ static sonde_err group_norm_grad_infer(sonde__op_call *call, sonde__op_attrs *at
 }
 
 /* h = dy gamma[c] and z = (x - mean) rstd of element i of the group numbered `at`. */
-static double scaled_grad(const sonde__op_call *call, const grouping *g, int64_t at,
+static double scaled_grad(const sonde__op_call *call, const grouping *g, int64_t cell,
                           int64_t i)
 {
-    const int64_t c = channel_at(g, at % g->groups, i);
+    const int64_t c = channel_at(g, cell % g->groups, i);
     const double gamma =
         sonde__op_has_in(call, GAMMA) ? sonde__op_load(&call->in[GAMMA], c) : 1.0;
 
-    return sonde__op_load(&call->in[DY], at * g->size + i) * gamma;
+    return sonde__op_load(&call->in[DY], cell * g->size + i) * gamma;
 }
 
-static double normalised(const sonde__op_call *call, const grouping *g, int64_t at,
+static double normalised(const sonde__op_call *call, const grouping *g, int64_t cell,
                          int64_t i)
 {
-    return (sonde__op_load(&call->in[X], at * g->size + i) -
-            sonde__op_load(&call->in[MEAN], at)) *
-           sonde__op_load(&call->in[RSTD], at);
+    return (sonde__op_load(&call->in[X], cell * g->size + i) -
+            sonde__op_load(&call->in[MEAN], cell)) *
+           sonde__op_load(&call->in[RSTD], cell);
 }
 
-static void grad_of_group(const sonde__op_call *call, const grouping *g, int64_t at)
+static void grad_of_group(const sonde__op_call *call, const grouping *g, int64_t cell)
 {
     double sum_h = 0.0, sum_hz = 0.0;
 
     for (int64_t i = 0; i < g->size; i++) {
-        const double h = scaled_grad(call, g, at, i);
+        const double h = scaled_grad(call, g, cell, i);
 
         sum_h += h;
-        sum_hz += h * normalised(call, g, at, i);
+        sum_hz += h * normalised(call, g, cell, i);
     }
     for (int64_t i = 0; i < g->size; i++) {
-        const double h = scaled_grad(call, g, at, i), z = normalised(call, g, at, i);
+        const double h = scaled_grad(call, g, cell, i), z = normalised(call, g, cell, i);
         const double dx = h - sum_h / (double)g->size - z * sum_hz / (double)g->size;
 
-        sonde__op_store(&call->out[0], at * g->size + i,
-                        dx * sonde__op_load(&call->in[RSTD], at));
+        sonde__op_store(&call->out[0], cell * g->size + i,
+                        dx * sonde__op_load(&call->in[RSTD], cell));
     }
 }
 
@@ -217,13 +217,13 @@ static void grad_of_channel(const sonde__op_call *call, const grouping *g, int64
     double dgamma = 0.0, dbeta = 0.0;
 
     for (int64_t n = 0; n < g->samples; n++) {
-        const int64_t at = n * g->groups + c / width;
+        const int64_t cell = n * g->groups + c / width;
 
         for (int64_t k = 0; k < g->inner; k++) {
             const int64_t i = c % width * g->inner + k;
-            const double dy = sonde__op_load(&call->in[DY], at * g->size + i);
+            const double dy = sonde__op_load(&call->in[DY], cell * g->size + i);
 
-            dgamma += dy * normalised(call, g, at, i);
+            dgamma += dy * normalised(call, g, cell, i);
             dbeta += dy;
         }
     }
@@ -236,8 +236,8 @@ static void group_norm_grad_run(const sonde__op_call *call, int part, int parts)
     const grouping g = grouping_of(&call->in[X].shape, call->attrs);
 
     (void)part, (void)parts;
-    for (int64_t at = 0; at < g.samples * g.groups; at++) {
-        grad_of_group(call, &g, at);
+    for (int64_t cell = 0; cell < g.samples * g.groups; cell++) {
+        grad_of_group(call, &g, cell);
     }
     for (int64_t c = 0; c < g.channels; c++) {
         grad_of_channel(call, &g, c);

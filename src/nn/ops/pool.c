@@ -93,20 +93,20 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *y = &call->out[0];
     uint8_t *index = call->out[1].data;
-    int64_t at = 0;
+    int64_t element = 0;
 
     (void)part, (void)parts;
     for (int64_t n = 0; n < y->shape.dim[0]; n++) {
         for (int64_t c = 0; c < y->shape.dim[1]; c++) {
             for (int64_t i = 0; i < y->shape.dim[2]; i++) {
-                for (int64_t j = 0; j < y->shape.dim[3]; j++, at++) {
+                for (int64_t j = 0; j < y->shape.dim[3]; j++, element++) {
                     double max = 0.0;
                     int64_t winner = 0;
 
                     pool_window(call, n, c, i, j, &max, &winner);
-                    sonde__op_store(y, at, max);
+                    sonde__op_store(y, element, max);
                     if (index != NULL) {
-                        index[at] = (uint8_t)winner;
+                        index[element] = (uint8_t)winner;
                     }
                 }
             }
@@ -171,9 +171,11 @@ static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t r
             const int64_t j = sonde__op_window_at(a, 1, col, l, dy->shape.dim[3]);
 
             if (j >= 0) {
-                const int64_t at = sonde__op_at4(&dy->shape, n, c, i, j);
+                const int64_t element = sonde__op_at4(&dy->shape, n, c, i, j);
 
-                sum += index[at] == k * a->kernel[1] + l ? sonde__op_load(dy, at) : 0.0;
+                sum += index[element] == k * a->kernel[1] + l
+                           ? sonde__op_load(dy, element)
+                           : 0.0;
             }
         }
     }

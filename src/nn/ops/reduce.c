@@ -48,16 +48,16 @@ static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static int64_t position(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                         bool reduced, int64_t i)
 {
-    int64_t at = 0, step = 1;
+    int64_t offset = 0, step = 1;
 
     for (int d = x->rank - 1; d >= 0; d--) {
         if (is_reduced(attrs, d) == reduced) {
-            at += i % x->dim[d] * step;
+            offset += i % x->dim[d] * step;
             i /= x->dim[d];
         }
         step *= x->dim[d];
     }
-    return at;
+    return offset;
 }
 
 static void reduce_run(const sonde__op_call *call, int part, int parts)

@@ -21,13 +21,13 @@
 #include <string.h>
 
 /* Copies element `from` of x to element `to` of y. */
-static void move(const sonde__operand *y, int64_t to, const sonde__operand *x,
-                 int64_t from)
+static void move(const sonde__operand *y, int64_t target, const sonde__operand *x,
+                 int64_t source)
 {
     const size_t size = sonde_dtype_size(x->shape.dtype);
 
-    memcpy((char *)y->data + (size_t)to * size,
-           (const char *)x->data + (size_t)from * size, size);
+    memcpy((char *)y->data + (size_t)target * size,
+           (const char *)x->data + (size_t)source * size, size);
 }
 
 static void copy(const sonde__op_call *call)
@@ -176,18 +176,18 @@ static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                            attrs->rank, x->rank);
     }
     for (int i = 0; i < x->rank; i++) {
-        const int64_t from = attrs->dims[i] + (attrs->dims[i] < 0 ? x->rank : 0);
+        const int64_t source = attrs->dims[i] + (attrs->dims[i] < 0 ? x->rank : 0);
 
-        if (from < 0 || from >= x->rank || (seen & 1u << from) != 0) {
+        if (source < 0 || source >= x->rank || (seen & 1u << source) != 0) {
             char text[SONDE__SHAPE_TEXT];
 
             return sonde__fail(
                 diag, SONDE_EINVAL, NULL, "each dim once", "permutation %s",
                 sonde_shape_text(attrs->rank, attrs->dims, text, sizeof text));
         }
-        seen |= 1u << from;
-        attrs->dims[i] = from;
-        y.dim[i] = x->dim[from];
+        seen |= 1u << source;
+        attrs->dims[i] = source;
+        y.dim[i] = x->dim[source];
     }
     call->out[0].shape = y;
     return SONDE_OK;
@@ -199,16 +199,16 @@ static void transpose_run(const sonde__op_call *call, int part, int parts)
     const int64_t count = sonde__op_shape_count(y);
 
     (void)part, (void)parts;
-    for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
-        int64_t rest = to, from = 0;
+    for (int64_t target = 0; target < count && call->out[0].data != NULL; target++) {
+        int64_t rest = target, source = 0;
 
         for (int i = y->rank - 1; i >= 0; i--) {
             const int dim = (int)call->attrs->dims[i];
 
-            from += rest % y->dim[i] * sonde__op_dims_product(x, dim + 1, x->rank);
+            source += rest % y->dim[i] * sonde__op_dims_product(x, dim + 1, x->rank);
             rest /= y->dim[i];
         }
-        move(&call->out[0], to, &call->in[0], from);
+        move(&call->out[0], target, &call->in[0], source);
     }
 }
 
@@ -261,8 +261,8 @@ static void broadcast_run(const sonde__op_call *call, int part, int parts)
     const int64_t count = sonde__op_shape_count(y);
 
     (void)part, (void)parts;
-    for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
-        move(&call->out[0], to, &call->in[0], sonde__op_broadcast_at(x, y, to));
+    for (int64_t target = 0; target < count && call->out[0].data != NULL; target++) {
+        move(&call->out[0], target, &call->in[0], sonde__op_broadcast_at(x, y, target));
     }
 }
 
@@ -305,11 +305,12 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     memset(y->data, 0, (size_t)sonde__op_layout_count(shape, y->layout) * size);
     for (int64_t n = 0; n < samples; n++) {
         for (int64_t k = 0; k < inner; k++) {
-            const size_t from =
+            const size_t source =
                 (size_t)sonde__op_layout_at(shape, x->layout, n, k) * size;
-            const size_t to = (size_t)sonde__op_layout_at(shape, y->layout, n, k) * size;
+            const size_t target =
+                (size_t)sonde__op_layout_at(shape, y->layout, n, k) * size;
 
-            memcpy((char *)y->data + to, (const char *)x->data + from, size);
+            memcpy((char *)y->data + target, (const char *)x->data + source, size);
         }
     }
 }

@@ -83,10 +83,10 @@ static void softmax_run(const sonde__op_call *call, int part, int parts)
 
         max_and_sum(&call->in[0], &l, start, &max, &sum);
         for (int64_t i = 0; i < l.length; i++) {
-            const int64_t at = start + i * l.step;
+            const int64_t offset = start + i * l.step;
 
-            sonde__op_store(&call->out[0], at,
-                            exp(sonde__op_load(&call->in[0], at) - max) / sum);
+            sonde__op_store(&call->out[0], offset,
+                            exp(sonde__op_load(&call->in[0], offset) - max) / sum);
         }
     }
 }
@@ -122,10 +122,10 @@ static void log_softmax_run(const sonde__op_call *call, int part, int parts)
 
         max_and_sum(&call->in[0], &l, start, &max, &sum);
         for (int64_t i = 0; i < l.length; i++) {
-            const int64_t at = start + i * l.step;
+            const int64_t offset = start + i * l.step;
 
-            sonde__op_store(&call->out[0], at,
-                            sonde__op_load(&call->in[0], at) - max - log(sum));
+            sonde__op_store(&call->out[0], offset,
+                            sonde__op_load(&call->in[0], offset) - max - log(sum));
         }
     }
 }
@@ -163,15 +163,16 @@ static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
         double dot = 0.0;
 
         for (int64_t i = 0; i < l.length; i++) {
-            const int64_t at = start + i * l.step;
+            const int64_t offset = start + i * l.step;
 
-            dot += sonde__op_load(dy, at) * sonde__op_load(y, at);
+            dot += sonde__op_load(dy, offset) * sonde__op_load(y, offset);
         }
         for (int64_t i = 0; i < l.length; i++) {
-            const int64_t at = start + i * l.step;
+            const int64_t offset = start + i * l.step;
 
-            sonde__op_store(&call->out[0], at,
-                            sonde__op_load(y, at) * (sonde__op_load(dy, at) - dot));
+            sonde__op_store(&call->out[0], offset,
+                            sonde__op_load(y, offset) *
+                                (sonde__op_load(dy, offset) - dot));
         }
     }
 }
@@ -201,10 +202,11 @@ static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts
             sum += sonde__op_load(dy, start + i * l.step);
         }
         for (int64_t i = 0; i < l.length; i++) {
-            const int64_t at = start + i * l.step;
+            const int64_t offset = start + i * l.step;
 
-            sonde__op_store(&call->out[0], at,
-                            sonde__op_load(dy, at) - exp(sonde__op_load(y, at)) * sum);
+            sonde__op_store(&call->out[0], offset,
+                            sonde__op_load(dy, offset) -
+                                exp(sonde__op_load(y, offset)) * sum);
         }
     }
 }

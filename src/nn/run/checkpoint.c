@@ -163,9 +163,10 @@ sonde_err sonde_nn_checkpoint_describe(const char *path, sonde_nn_checkpoint_inf
     sonde_safetensors *file = NULL;
     sonde_err err = sonde_safetensors_open(path, &file, diag);
 
-    if (err == SONDE_OK) {
-        err = read_info(file, path, info, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_info(file, path, info, diag);
     sonde_safetensors_destroy(file);
     return err;
 }

@@ -165,12 +165,12 @@ void sonde__session_outputs_begin_call(sonde_nn_session *session)
 }
 
 void sonde__session_outputs_begin_step(sonde_nn_session *session,
-                                       const sonde_coordinate *at)
+                                       const sonde_coordinate *place)
 {
-    (void)sonde_observer_begin_due(session->output_observer, at);
+    (void)sonde_observer_begin_due(session->output_observer, place);
 }
 
-void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *place,
                                 const sonde_view *inputs)
 {
     const sonde__plan *plan = &session->plan;
@@ -180,10 +180,10 @@ void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinat
         const sonde__plan_buffer *buffer = &plan->buffers[plan->outputs[i].buffer];
         const sonde_view view =
             sonde_view_of(shape->dtype, shape->rank, shape->dim,
-                          sonde__session_buffer_data(session, buffer, at, inputs));
+                          sonde__session_buffer_data(session, buffer, place, inputs));
 
         sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
-                               at->micro_batch, at->replica);
+                               place->micro_batch, place->replica);
     }
 }
 

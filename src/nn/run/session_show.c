@@ -9,10 +9,12 @@
 
 void *sonde__session_buffer_data(const sonde_nn_session *session,
                                  const sonde__plan_buffer *buffer,
-                                 const sonde_coordinate *at, const sonde_view *inputs)
+                                 const sonde_coordinate *coordinate,
+                                 const sonde_view *inputs)
 {
-    const size_t k = (size_t)(at->iteration * session->options.gradient_accumulation +
-                              at->micro_batch);
+    const size_t k =
+        (size_t)(coordinate->iteration * session->options.gradient_accumulation +
+                 coordinate->micro_batch);
 
     return buffer->place == SONDE__IN_INPUT
                ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes

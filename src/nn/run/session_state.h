@@ -94,7 +94,7 @@ void sonde__session_release(sonde_nn_session *session);
  * input. */
 void *sonde__session_buffer_data(const sonde_nn_session *session,
                                  const sonde__plan_buffer *buffer,
-                                 const sonde_coordinate *at, const sonde_view *inputs);
+                                 const sonde_coordinate *place, const sonde_view *inputs);
 
 /* observe.c: the faces on taps that a session offers. */
 sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag);
@@ -103,8 +103,8 @@ sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *i
 sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *diag);
 void sonde__session_outputs_begin_call(sonde_nn_session *session);
 void sonde__session_outputs_begin_step(sonde_nn_session *session,
-                                       const sonde_coordinate *at);
-void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                                       const sonde_coordinate *place);
+void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *place,
                                 const sonde_view *inputs);
 void sonde__session_outputs_end_step(sonde_nn_session *session);
 void sonde__session_release_sinks(sonde_nn_session *session);

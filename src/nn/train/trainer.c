@@ -136,25 +136,27 @@ static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
 {
     const sonde_nn_feed *feed = &trainer->feed;
     sonde_nn_step step = {.epoch = epoch};
-    sonde_err err = SONDE_OK;
 
     if (feed->start_epoch != NULL) {
         feed->start_epoch(feed->user, (uint64_t)epoch);
     }
-    for (int64_t i = 0; err == SONDE_OK && !interrupted(trainer); i++) {
+    for (int64_t i = 0; !interrupted(trainer); i++) {
         sonde_nn_feed_batch batch = {0};
+        sonde_err err = feed->next(feed->user, &batch, diag);
 
-        err = feed->next(feed->user, &batch, diag);
         if (err != SONDE_OK || batch.samples == 0) {
-            break;
+            return err;
         }
         if (i < skip) {
             step.samples += batch.samples;
-        } else {
-            err = train_batch(trainer, &batch, &step, mean, diag);
+            continue;
+        }
+        err = train_batch(trainer, &batch, &step, mean, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- epochs ------------------------------------------------------------------------- */

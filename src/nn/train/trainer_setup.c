@@ -123,15 +123,19 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     sonde_err err = lock_out(trainer, diag);
 
     trainer->saved_step = -1;
-    if (err == SONDE_OK) {
-        err = make_session(trainer, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_trainer_destroy(trainer);
-        return err;
+        goto error;
+    }
+    err = make_session(trainer, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = trainer;
     return SONDE_OK;
+
+error:
+    sonde_nn_trainer_destroy(trainer);
+    return err;
 }
 
 sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,

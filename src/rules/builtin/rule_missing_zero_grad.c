@@ -272,7 +272,8 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
     /* gradients that no longer change look like sums of themselves */
     static const char *const others[] = {"WeightUpdateRatio", "VanishingGradient",
                                          "DuplicateBatch", "NonFinite", NULL};
-    const bool explained = sonde__rules_explained(run, others);
+    const sonde_finding *cause = sonde__rules_cause(run, others);
+    const bool explained = cause != NULL;
     zero_grad *state = sonde_rule_state(run);
     double percent = 0.0;
 
@@ -286,6 +287,7 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
                          explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
                          "percent_summed", percent, SHARE)) {
+        sonde__rules_follows(run, cause);
         sonde_rule_say(run, explained ? "Mend the earlier findings first." : NULL,
                        "Each gradient is that of the previous step plus a new one: "
                        "gradients add up (the norm is now %.3g, the new part %.3g).",

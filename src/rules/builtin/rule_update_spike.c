@@ -52,11 +52,13 @@ static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                                          "GradientSpike",     "NonFinite",
                                          "ExplodingTensor",   NULL};
     const spike *state = sonde_rule_state(run);
-    const bool explained = sonde__rules_explained(run, others);
+    const sonde_finding *cause = sonde__rules_cause(run, others);
+    const bool explained = cause != NULL;
 
     if (sonde_rule_found(run, i, explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
                          "abs_max", v->abs_max,
                          memory->largest + state->factor * median)) {
+        sonde__rules_follows(run, cause);
         sonde_rule_say(
             run, explained ? "Mend the earlier findings first." : NULL,
             "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "

@@ -1,0 +1,355 @@
+/*
+ * python_forward.c - inputs and outputs of modules, and the gradients of the outputs.
+ *
+ * A module is known by its address and a weak reference. Its tensors are numbered from 0
+ * in each forward pass of a root: a module that is called again counts on. A tensor's slot
+ * is declared when it is seen first. A container returns the tensor that its last module
+ * returned: it is shown once.
+ *
+ * Module 0 is the program itself: its inputs are those of the roots.
+ */
+#include "python/python_watch.h"
+
+#include <string.h>
+
+typedef enum direction { INPUT, OUTPUT, DIRECTIONS } direction;
+
+/* A tensor of a module. */
+typedef struct shown {
+    bool known, gradient_known; /* declared, or found impossible to observe */
+    uint32_t slot, gradient_slot;
+    PyObject *hook; /* of its gradient; or NULL */
+    sonde__python_hook *called;
+} shown;
+
+struct sonde__python_module {
+    PyObject *ref;    /* weak; NULL: the program */
+    bool shows_input; /* an activation that does not work in place */
+    shown *tensors[DIRECTIONS];
+    size_t capacity[DIRECTIONS], next[DIRECTIONS];
+};
+
+/* --- modules ------------------------------------------------------------------------ */
+
+PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    PyObject *module = NULL, *address = NULL, *place = NULL;
+    sonde__python_module added = {0};
+    int shows_input = 0;
+
+    if (!PyArg_ParseTuple(arguments, "Op", &module, &shows_input)) {
+        return NULL;
+    }
+    if (self->module_count == self->module_capacity) {
+        const size_t capacity =
+            self->module_capacity == 0 ? 16 : 2 * self->module_capacity;
+        sonde__python_module *modules =
+            PyMem_Realloc(self->modules, capacity * sizeof *modules);
+
+        if (modules == NULL) {
+            return PyErr_NoMemory();
+        }
+        self->modules = modules;
+        self->module_capacity = capacity;
+    }
+    if (self->module_index == NULL) {
+        self->module_index = PyDict_New();
+    }
+    address = PyLong_FromVoidPtr(module);
+    place = PyLong_FromSize_t(self->module_count);
+    added.shows_input = shows_input != 0;
+    added.ref = module != Py_None ? PyWeakref_NewRef(module, NULL) : NULL;
+    if (self->module_index == NULL || address == NULL || place == NULL ||
+        (module != Py_None && added.ref == NULL) ||
+        PyDict_SetItem(self->module_index, address, place) != 0) {
+        Py_XDECREF(address);
+        Py_XDECREF(place);
+        Py_XDECREF(added.ref);
+        return NULL;
+    }
+    Py_DECREF(address);
+    self->modules[self->module_count++] = added;
+    return place;
+}
+
+void sonde__python_free_modules(sonde__python_watch *self)
+{
+    const size_t count = self->module_count;
+
+    self->module_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        sonde__python_module *module = &self->modules[i];
+
+        Py_CLEAR(module->ref);
+        for (int way = 0; way < DIRECTIONS; way++) {
+            for (size_t k = 0; k < module->capacity[way]; k++) {
+                Py_CLEAR(module->tensors[way][k].hook);
+            }
+            PyMem_Free(module->tensors[way]);
+        }
+    }
+    Py_CLEAR(self->module_index);
+    Py_CLEAR(self->last_output);
+    PyMem_Free(self->modules);
+    self->modules = NULL;
+    self->module_capacity = 0;
+}
+
+void sonde__python_restart_modules(sonde__python_watch *self)
+{
+    for (size_t i = 0; i < self->module_count; i++) {
+        memset(self->modules[i].next, 0, sizeof self->modules[i].next);
+    }
+}
+
+/* The number of a module; module_count if it is not watched. */
+static size_t find_module(const sonde__python_watch *self, PyObject *module)
+{
+    PyObject *address = PyLong_FromVoidPtr(module);
+    PyObject *place = address != NULL && self->module_index != NULL
+                          ? PyDict_GetItemWithError(self->module_index, address)
+                          : NULL;
+    const size_t index = place != NULL ? PyLong_AsSize_t(place) : self->module_count;
+
+    Py_XDECREF(address);
+    return index < self->module_count && self->modules[index].ref != NULL &&
+                   PyWeakref_GetObject(self->modules[index].ref) == module
+               ? index
+               : self->module_count;
+}
+
+/* --- tensors ------------------------------------------------------------------------ */
+
+static shown *find_tensor(sonde__python_watch *self, size_t index, direction way,
+                          size_t number)
+{
+    sonde__python_module *module = &self->modules[index];
+    const size_t capacity = module->capacity[way];
+
+    if (number >= capacity) {
+        const size_t grown = capacity == 0 ? 1 : 2 * capacity;
+        shown *tensors = PyMem_Realloc(module->tensors[way], grown * sizeof *tensors);
+
+        if (tensors == NULL) {
+            return (shown *)(void *)PyErr_NoMemory();
+        }
+        memset(tensors + capacity, 0, (grown - capacity) * sizeof *tensors);
+        module->tensors[way] = tensors;
+        module->capacity[way] = grown;
+    }
+    return &module->tensors[way][number];
+}
+
+/* Asks the hooks for a slot. -1: an exception is set, or there is none. */
+static long declare(sonde__python_watch *self, const char *method, size_t index,
+                    size_t number, PyObject *tensor)
+{
+    PyObject *made = PyObject_CallMethod(self->hooks, method, "nnO", (Py_ssize_t)index,
+                                         (Py_ssize_t)number, tensor);
+    const long slot = made != NULL ? PyLong_AsLong(made) : -1;
+
+    Py_XDECREF(made);
+    return slot;
+}
+
+/* --- gradients ------------------------------------------------------------------------ */
+
+static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
+                         PyObject *gradient)
+{
+    shown *seen = NULL;
+    PyObject *held = NULL;
+    sonde_view view;
+    int found = 0;
+
+    if (self->hooks == NULL || self->mode < 0 || index >= self->module_count ||
+        number >= self->modules[index].capacity[OUTPUT]) {
+        return true;
+    }
+    seen = &self->modules[index].tensors[OUTPUT][number];
+    if (!seen->gradient_known) {
+        long slot = -1;
+
+        seen->gradient_known = true; /* not declared again if that fails */
+        seen->gradient_slot = SONDE__PYTHON_NO_SLOT;
+        slot = declare(self, "declare_gradient", index, number, gradient);
+        if (PyErr_Occurred() != NULL) {
+            return false;
+        }
+        seen = &self->modules[index].tensors[OUTPUT][number];
+        seen->gradient_slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
+    }
+    if (!sonde__python_is_wanted(self, seen->gradient_slot, SONDE__PYTHON_ACTIVATIONS)) {
+        return true;
+    }
+    found = sonde__python_view_of(self, gradient, &view, &held);
+    if (found == 1) {
+        sonde__python_show(self, seen->gradient_slot, &view);
+        Py_DECREF(held);
+    }
+    return found >= 0;
+}
+
+/* The hook of an output's gradient: (gradients,). */
+static bool on_gradient(sonde__python_watch *self, const sonde__python_hook *hook,
+                        PyObject *arguments)
+{
+    PyObject *gradients = PyTuple_GetItem(arguments, 0);
+    PyObject *gradient = NULL;
+
+    if (gradients == NULL || !PyTuple_Check(gradients) ||
+        hook->place >= PyTuple_Size(gradients)) {
+        return gradients != NULL;
+    }
+    gradient = PyTuple_GetItem(gradients, hook->place);
+    return gradient == Py_None ||
+           see_gradient(self, hook->module, hook->number, gradient);
+}
+
+/* The gradient of an output is seen when the backward pass has it. */
+static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number,
+                          PyObject *tensor)
+{
+    static PyObject *function_name, *place_name, *register_name;
+    PyObject *function = sonde__python_attribute(tensor, &function_name, "grad_fn");
+    shown *seen = find_tensor(self, index, OUTPUT, number);
+    PyObject *place = NULL, *add = NULL, *handle = NULL;
+    bool good = false;
+
+    if (function == NULL || function == Py_None || seen == NULL ||
+        (seen->gradient_known && !sonde__python_is_wanted(self, seen->gradient_slot,
+                                                          SONDE__PYTHON_ACTIVATIONS))) {
+        Py_XDECREF(function);
+        return function != NULL && seen != NULL;
+    }
+    if (seen->hook == NULL) {
+        seen->hook = sonde__python_new_hook(self, on_gradient, &seen->called);
+    }
+    place = sonde__python_attribute(tensor, &place_name, "output_nr");
+    add = sonde__python_attribute(function, &register_name, "register_prehook");
+    if (seen->hook != NULL && place != NULL && add != NULL) {
+        seen->called->module = index;
+        seen->called->number = number;
+        seen->called->place = PyLong_AsSsize_t(place);
+        handle = PyObject_CallFunctionObjArgs(add, seen->hook, NULL);
+        good = handle != NULL;
+    }
+    Py_XDECREF(handle);
+    Py_XDECREF(add);
+    Py_XDECREF(place);
+    Py_DECREF(function);
+    return good;
+}
+
+/* --- inputs and outputs --------------------------------------------------------------- */
+
+/* Declares a tensor at its first time, and shows it. */
+static bool show(sonde__python_watch *self, size_t index, direction way, size_t number,
+                 PyObject *tensor)
+{
+    shown *seen = find_tensor(self, index, way, number);
+    PyObject *held = NULL;
+    sonde_view view;
+    int found = 0;
+
+    if (seen == NULL) {
+        return false;
+    }
+    if (!seen->known) {
+        long slot = -1;
+
+        seen->known = true; /* not declared again if that fails */
+        seen->slot = SONDE__PYTHON_NO_SLOT;
+        slot = declare(self, way == INPUT ? "declare_input" : "declare_output", index,
+                       number, tensor);
+        if (PyErr_Occurred() != NULL) {
+            return sonde__python_count_fault(self);
+        }
+        seen = find_tensor(self, index, way, number);
+        seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
+    }
+    if (!sonde__python_is_wanted(self, seen->slot, SONDE__PYTHON_ACTIVATIONS)) {
+        return true;
+    }
+    found = sonde__python_view_of(self, tensor, &view, &held);
+    if (found == 1) {
+        sonde__python_show(self, seen->slot, &view);
+        Py_DECREF(held);
+    }
+    return found >= 0 || sonde__python_count_fault(self);
+}
+
+static bool show_tensor(sonde__python_watch *self, size_t index, direction way,
+                        PyObject *tensor)
+{
+    size_t number = 0;
+
+    if (!sonde__python_is_float(tensor) ||
+        (way == OUTPUT && tensor == self->last_output)) {
+        return true;
+    }
+    if (way == OUTPUT) {
+        PyObject *before = self->last_output;
+
+        self->last_output = Py_NewRef(tensor);
+        Py_XDECREF(before);
+    }
+    number = self->modules[index].next[way]++;
+    return show(self, index, way, number, tensor) &&
+           (way == INPUT || hook_gradient(self, index, number, tensor));
+}
+
+/* The tensors of what a module gets or returns, in order. */
+static bool show_all(sonde__python_watch *self, size_t index, direction way,
+                     PyObject *value)
+{
+    PyObject *list = NULL;
+    bool good = true;
+
+    if (value == Py_None) {
+        return true;
+    }
+    if (sonde__python_is_tensor(value)) {
+        return show_tensor(self, index, way, value);
+    }
+    if (PyTuple_Check(value) && PyTuple_Size(value) == 1 &&
+        sonde__python_is_tensor(PyTuple_GetItem(value, 0))) {
+        return show_tensor(self, index, way, PyTuple_GetItem(value, 0));
+    }
+    list = PyObject_CallMethod(self->hooks, "tensors_in", "(O)", value);
+    good = list != NULL;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(list); i++) {
+        good = show_tensor(self, index, way, PyList_GetItem(list, i));
+    }
+    Py_XDECREF(list);
+    return good;
+}
+
+bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
+{
+    if (self->module_count == 0 || self->hooks == NULL) {
+        return true;
+    }
+    self->modules[0].next[INPUT] = 0;
+    return show_all(self, 0, INPUT, inputs);
+}
+
+bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hook *hook,
+                              PyObject *arguments)
+{
+    PyObject *module = NULL, *inputs = NULL, *output = NULL;
+    size_t index = 0;
+
+    (void)hook;
+    if (PyArg_UnpackTuple(arguments, "after_module", 3, 3, &module, &inputs, &output) ==
+        0) {
+        return false;
+    }
+    index = find_module(self, module);
+    if (index == self->module_count || self->inside == 0 || self->hooks == NULL) {
+        return PyErr_Occurred() == NULL;
+    }
+    return (!self->modules[index].shows_input || show_all(self, index, INPUT, inputs)) &&
+           show_all(self, index, OUTPUT, output);
+}

@@ -1,0 +1,250 @@
+/*
+ * python_loss.c - the function in place of torch.autograd.backward, which shows the loss of
+ * the step that is on.
+ *
+ * Each place in the program that calls backward has a loss of its own name, so that the
+ * losses of two players are not taken for one. A place is a code object and the number of
+ * an instruction in it.
+ */
+#include "python/python_watch.h"
+
+struct sonde__python_loss {
+    PyObject *code; /* a reference */
+    long instruction;
+    uint32_t slot;
+};
+
+/* --- losses ------------------------------------------------------------------------- */
+
+/* The slot of the loss of a place; a new one is declared by the hooks. */
+static bool find_loss(sonde__python_watch *watch, PyObject *code, long instruction,
+                      PyObject *frame, PyObject *tensor, uint32_t *slot)
+{
+    const size_t count = watch->loss_count;
+    PyObject *found = NULL;
+    long number = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (watch->losses[i].code == code &&
+            watch->losses[i].instruction == instruction) {
+            *slot = watch->losses[i].slot;
+            return true;
+        }
+    }
+    found = PyObject_CallMethod(watch->hooks, "declare_loss", "OO", frame, tensor);
+    if (found == NULL) {
+        return false;
+    }
+    number = PyLong_AsLong(found);
+    Py_DECREF(found);
+    if (PyErr_Occurred() != NULL) {
+        return false;
+    }
+    if (count == watch->loss_capacity) {
+        const size_t capacity = count == 0 ? 4 : 2 * count;
+        sonde__python_loss *losses =
+            PyMem_Realloc(watch->losses, capacity * sizeof *losses);
+
+        if (losses == NULL) {
+            (void)PyErr_NoMemory();
+            return false;
+        }
+        watch->losses = losses;
+        watch->loss_capacity = capacity;
+    }
+    *slot = (uint32_t)number;
+    watch->losses[watch->loss_count++] =
+        (sonde__python_loss){Py_NewRef(code), instruction, *slot};
+    return true;
+}
+
+void sonde__python_free_losses(sonde__python_watch *self)
+{
+    for (size_t i = 0; i < self->loss_count; i++) {
+        Py_DECREF(self->losses[i].code);
+    }
+    PyMem_Free(self->losses);
+    self->losses = NULL;
+    self->loss_count = self->loss_capacity = 0;
+}
+
+/* --- backward ----------------------------------------------------------------------- */
+
+typedef struct backward {
+    PyObject_HEAD PyObject *plain; /* torch.autograd.backward */
+    PyObject *method;              /* the code of torch.Tensor.backward, which calls it */
+    PyObject *watches;             /* a list */
+} backward;
+
+/* The caller's frame, code and instruction; Tensor.backward is not a caller. */
+static bool find_caller(const backward *self, PyObject **frame, PyObject **code,
+                        long *instruction)
+{
+    PyObject *number = NULL;
+
+    *instruction = 0;
+    *frame = (PyObject *)PyEval_GetFrame();
+    if (*frame == NULL) { /* called by a program in C */
+        *frame = Py_NewRef(Py_None);
+        *code = Py_NewRef(self->plain);
+        return true;
+    }
+    Py_INCREF(*frame);
+    *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)*frame);
+    if (*code == self->method) {
+        PyObject *outer = PyObject_GetAttrString(*frame, "f_back");
+
+        if (outer != NULL && outer != Py_None) {
+            Py_DECREF(*frame);
+            Py_DECREF(*code);
+            *frame = outer;
+            *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)outer);
+        } else {
+            Py_XDECREF(outer);
+        }
+    }
+    number = PyObject_GetAttrString(*frame, "f_lasti");
+    *instruction = number != NULL ? PyLong_AsLong(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred() != NULL) {
+        Py_CLEAR(*frame);
+        Py_CLEAR(*code);
+        return false;
+    }
+    return true;
+}
+
+/* Whether a tensor has one element; if it has no readable memory, as it says itself. */
+static bool is_scalar(PyObject *tensor)
+{
+    PyObject *count = NULL;
+    sonde_view view;
+    long elements = 0;
+
+    if (sonde__python_view(tensor, &view)) {
+        return sonde_view_count(&view) == 1;
+    }
+    count = PyObject_CallMethod(tensor, "numel", NULL);
+    elements = count != NULL ? PyLong_AsLong(count) : 0;
+    Py_XDECREF(count);
+    PyErr_Clear();
+    return elements == 1;
+}
+
+/* Shows the loss of the step that is on. */
+static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject *tensor)
+{
+    PyObject *frame = NULL, *code = NULL, *held = NULL;
+    uint32_t slot = SONDE__PYTHON_NO_SLOT;
+    long instruction = 0;
+    sonde_view view;
+    bool good = false;
+    int viewed = 0;
+
+    if (!is_scalar(tensor)) {
+        return true;
+    }
+    viewed = sonde__python_view_of(watch, tensor, &view, &held);
+    if (viewed <= 0) {
+        return viewed == 0;
+    }
+    if (find_caller(self, &frame, &code, &instruction)) {
+        good = find_loss(watch, code, instruction, frame, held, &slot);
+        if (good) {
+            sonde__python_show(watch, slot, &view);
+        }
+        Py_DECREF(frame);
+        Py_DECREF(code);
+    }
+    Py_DECREF(held);
+    return good;
+}
+
+static bool show_losses(const backward *self, PyObject *tensors)
+{
+    if ((PyTuple_Check(tensors) || PyList_Check(tensors)) &&
+        PySequence_Size(tensors) > 0) {
+        PyObject *first = PySequence_GetItem(tensors, 0);
+        const bool good = first != NULL && show_losses(self, first);
+
+        Py_XDECREF(first);
+        return good;
+    }
+    for (Py_ssize_t i = 0; i < PyList_Size(self->watches); i++) {
+        sonde__python_watch *watch =
+            (sonde__python_watch *)PyList_GetItem(self->watches, i);
+
+        if (sonde__python_is_watching(watch) && watch->mode == SONDE_MODE_TRAIN &&
+            watch->hooks != NULL && !show_loss(self, watch, tensors) &&
+            !sonde__python_count_fault(watch)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static PyObject *backward_call(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    const backward *self = (const backward *)object;
+    PyObject *tensors =
+        PyTuple_Size(arguments) > 0 ? PyTuple_GetItem(arguments, 0) : NULL;
+
+    if (tensors == NULL && keywords != NULL) {
+        tensors = PyDict_GetItemString(keywords, "tensors");
+    }
+    if (tensors != NULL && !show_losses(self, tensors)) {
+        return NULL;
+    }
+    return PyObject_Call(self->plain, arguments, keywords);
+}
+
+static PyObject *backward_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *plain = NULL, *method = NULL, *watches = NULL;
+    backward *self = NULL;
+
+    (void)keywords;
+    if (!PyArg_ParseTuple(arguments, "OOO!", &plain, &method, &PyList_Type, &watches)) {
+        return NULL;
+    }
+    self = (backward *)allocate(type, 0);
+    if (self != NULL) {
+        self->plain = Py_NewRef(plain);
+        self->method = Py_NewRef(method);
+        self->watches = Py_NewRef(watches);
+    }
+    return (PyObject *)self;
+}
+
+static void backward_dealloc(PyObject *object)
+{
+    backward *self = (backward *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    Py_XDECREF(self->plain);
+    Py_XDECREF(self->method);
+    Py_XDECREF(self->watches);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyType_Slot backward_slots[] = {
+    {Py_tp_new, (void *)backward_new},
+    {Py_tp_dealloc, (void *)backward_dealloc},
+    {Py_tp_call, (void *)backward_call},
+    {0, NULL},
+};
+
+static PyType_Spec backward_spec = {
+    .name = "sonde._sonde.Backward",
+    .basicsize = sizeof(backward),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = backward_slots,
+};
+
+bool sonde__python_add_backward(PyObject *module)
+{
+    return sonde__python_add_type(module, &backward_spec, NULL);
+}

@@ -1,0 +1,161 @@
+/*
+ * python_observe.c - what every part of a watch does: keeps threads apart, shows a value,
+ * delivers findings, counts faults.
+ *
+ * The interpreter's lock is released while the elements of a large tensor are read. A
+ * finding is queued where it is found and delivered once `lock` is free, so that a
+ * callback may use the watch. A forked child sees nothing: the process that made the
+ * watch is the only one that observes and writes.
+ */
+#include "python/python_watch.h"
+
+#include <pthread.h>
+
+enum { LARGE = 16384 }; /* elements, from which reading costs more than the lock */
+
+typedef sonde__python_watch python_watch;
+
+/* --- locking ------------------------------------------------------------------------ */
+
+static unsigned generation;
+
+static void count_fork(void)
+{
+    generation++;
+}
+
+bool sonde__python_count_forks(void)
+{
+    return pthread_atfork(NULL, NULL, count_fork) == 0;
+}
+
+unsigned sonde__python_generation(void)
+{
+    return generation;
+}
+
+void sonde__python_lock(python_watch *self)
+{
+    if (PyThread_acquire_lock(self->lock, NOWAIT_LOCK) == 0) {
+        Py_BEGIN_ALLOW_THREADS(void) PyThread_acquire_lock(self->lock, WAIT_LOCK);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+void sonde__python_unlock(python_watch *self)
+{
+    PyThread_release_lock(self->lock);
+}
+
+bool sonde__python_is_live(const python_watch *self)
+{
+    return self->watch != NULL && self->generation == generation;
+}
+
+bool sonde__python_is_watching(const python_watch *self)
+{
+    return !self->paused && sonde__python_is_live(self);
+}
+
+bool sonde__python_need_live(const python_watch *self)
+{
+    sonde_diag diag;
+
+    if (sonde__python_is_live(self)) {
+        return true;
+    }
+    (void)sonde_diag_set(&diag, SONDE_ESTATE, "watch", NULL,
+                         self->watch == NULL ? "it is closed"
+                                             : "it belongs to the parent process");
+    (void)sonde__python_raise(&diag);
+    return false;
+}
+
+bool sonde__python_is_wanted(const python_watch *self, uint32_t slot,
+                             sonde__python_kind kind)
+{
+    const unsigned wants = slot != SONDE__PYTHON_NO_SLOT ? self->watch->wants[slot] : 0;
+
+    return wants != 0 && ((self->due & SONDE__PYTHON_BIT(kind)) != 0 ||
+                          (wants & (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) != 0);
+}
+
+int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view,
+                          PyObject **held)
+{
+    PyObject *plain = NULL;
+
+    if (sonde__python_view(tensor, view)) {
+        *held = Py_NewRef(tensor);
+        return 1;
+    }
+    plain = PyObject_CallFunctionObjArgs(self->unwrap, tensor, NULL);
+    if (plain == NULL) {
+        return -1;
+    }
+    if (plain != Py_None && sonde__python_view(plain, view)) {
+        *held = plain;
+        return 1;
+    }
+    Py_DECREF(plain);
+    return 0;
+}
+
+void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    if (slot == SONDE__PYTHON_NO_SLOT || self->watch->wants[slot] == 0) {
+        return;
+    }
+    sonde__python_lock(self);
+    if (sonde_view_count(view) < LARGE) {
+        sonde_watch_see(self->watch, slot, view);
+    } else {
+        Py_BEGIN_ALLOW_THREADS sonde_watch_see(self->watch, slot, view);
+        Py_END_ALLOW_THREADS
+    }
+    sonde__python_unlock(self);
+}
+
+/* --- findings and faults ------------------------------------------------------------ */
+
+bool sonde__python_deliver(python_watch *self)
+{
+    PyObject *list = NULL;
+    bool good = true;
+
+    if (self->deliver == NULL || PyList_Size(self->queued) == 0) {
+        return true;
+    }
+    list = self->queued;
+    self->queued = PyList_New(0);
+    good = self->queued != NULL;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(list); i++) {
+        PyObject *result =
+            PyObject_CallFunctionObjArgs(self->deliver, PyList_GetItem(list, i), NULL);
+
+        good = result != NULL;
+        Py_XDECREF(result);
+    }
+    Py_DECREF(list);
+    return good;
+}
+
+bool sonde__python_count_fault(python_watch *self)
+{
+    PyObject *type = NULL, *value = NULL, *trace = NULL, *result = NULL;
+
+    if (self->fault == NULL) {
+        return false;
+    }
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace != NULL) {
+        (void)PyException_SetTraceback(value, trace);
+    }
+    result = PyObject_CallFunctionObjArgs(self->fault, value, NULL);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    Py_XDECREF(result);
+    return result != NULL;
+}

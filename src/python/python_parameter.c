@@ -1,0 +1,284 @@
+/*
+ * python_parameter.c - parameters and buffers, their gradients, updates and optimiser
+ * state.
+ *
+ * Parameters are read where their module keeps them, in its dictionary, at every step: a
+ * parameter that is replaced is seen, and none is kept alive. Nothing is cached: an
+ * exchange costs 20 ns, less than asking whether a pointer is still the same. A tensor is
+ * exchanged only if a value of it is due.
+ */
+#include "python/python_watch.h"
+
+#include <string.h>
+
+/* The slots of a parameter, and of a buffer the last one alone. */
+enum { WEIGHT, GRADIENT, UPDATE, BUFFER, SLOTS };
+
+enum { AT_ONCE = 3 }; /* slots of a parameter that one moment of a step shows, at most */
+
+static const sonde__python_kind kinds_of[SLOTS] = {
+    [WEIGHT] = SONDE__PYTHON_WEIGHTS,
+    [GRADIENT] = SONDE__PYTHON_GRADIENTS,
+    [UPDATE] = SONDE__PYTHON_UPDATES,
+    [BUFFER] = SONDE__PYTHON_BUFFERS,
+};
+
+/* A tensor that an optimiser keeps of a parameter, as {"exp_avg": tensor}. */
+typedef struct kept {
+    PyObject *key; /* a reference */
+    uint32_t slot;
+    struct kept *next;
+} kept;
+
+struct sonde__python_parameter {
+    PyObject *owner, *key; /* the dictionary of its module, and its key there */
+    uint32_t slots[SLOTS];
+    kept *state;
+};
+
+/* --- adding and dropping ------------------------------------------------------------ */
+
+static bool reserve(sonde__python_watch *self)
+{
+    const size_t capacity =
+        self->parameter_capacity == 0 ? 16 : 2 * self->parameter_capacity;
+    sonde__python_parameter *parameters =
+        PyMem_Realloc(self->parameters, capacity * sizeof *self->parameters);
+    sonde_view *views = NULL;
+    uint32_t *seen = NULL;
+    PyObject **held = NULL;
+
+    if (parameters != NULL) {
+        self->parameters = parameters;
+        views = PyMem_Realloc(self->views, AT_ONCE * capacity * sizeof *self->views);
+    }
+    if (views != NULL) {
+        self->views = views;
+        seen = PyMem_Realloc(self->seen, AT_ONCE * capacity * sizeof *self->seen);
+    }
+    if (seen != NULL) {
+        self->seen = seen;
+        held = PyMem_Realloc(self->held, AT_ONCE * capacity * sizeof *self->held);
+    }
+    if (held == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    self->held = held;
+    self->parameter_capacity = capacity;
+    return true;
+}
+
+PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments)
+{
+    sonde__python_watch *self = (sonde__python_watch *)watch;
+    sonde__python_parameter *added = NULL;
+    PyObject *owner = NULL, *key = NULL;
+    int slots[SLOTS] = {-1, -1, -1, -1};
+
+    if (!PyArg_ParseTuple(arguments, "O!Oiiii", &PyDict_Type, &owner, &key,
+                          &slots[WEIGHT], &slots[GRADIENT], &slots[UPDATE],
+                          &slots[BUFFER]) ||
+        !sonde__python_need_live(self)) {
+        return NULL;
+    }
+    if (self->parameter_count == self->parameter_capacity && !reserve(self)) {
+        return NULL;
+    }
+    added = &self->parameters[self->parameter_count];
+    *added = (sonde__python_parameter){.owner = Py_NewRef(owner), .key = Py_NewRef(key)};
+    for (int i = 0; i < SLOTS; i++) {
+        added->slots[i] = slots[i] < 0 ? SONDE__PYTHON_NO_SLOT : (uint32_t)slots[i];
+    }
+    return PyLong_FromSize_t(self->parameter_count++);
+}
+
+void sonde__python_forget_parameters(sonde__python_watch *self)
+{
+    const size_t count = self->parameter_count;
+
+    self->parameter_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        kept *state = self->parameters[i].state;
+
+        self->parameters[i].state = NULL;
+        while (state != NULL) {
+            kept *next = state->next;
+
+            Py_DECREF(state->key);
+            PyMem_Free(state);
+            state = next;
+        }
+        Py_CLEAR(self->parameters[i].owner);
+        Py_CLEAR(self->parameters[i].key);
+    }
+}
+
+void sonde__python_free_parameters(sonde__python_watch *self)
+{
+    sonde__python_forget_parameters(self);
+    PyMem_Free(self->parameters);
+    PyMem_Free(self->views);
+    PyMem_Free(self->seen);
+    PyMem_Free(self->held);
+}
+
+/* --- seeing ------------------------------------------------------------------------- */
+
+/* Takes up one tensor at place n of the arrays. */
+static bool gather(sonde__python_watch *self, PyObject *tensor, uint32_t slot, size_t *n)
+{
+    const int found =
+        sonde__python_view_of(self, tensor, &self->views[*n], &self->held[*n]);
+
+    if (found == 1) {
+        self->seen[(*n)++] = slot;
+    }
+    return found >= 0;
+}
+
+static bool gather_gradient(sonde__python_watch *self, PyObject *parameter, uint32_t slot,
+                            size_t *n)
+{
+    static PyObject *name;
+    PyObject *gradient = sonde__python_attribute(parameter, &name, "grad");
+    const bool good =
+        gradient != NULL && (gradient == Py_None || gather(self, gradient, slot, n));
+
+    Py_XDECREF(gradient); /* `held` keeps it */
+    return good;
+}
+
+static bool gather_parameter(sonde__python_watch *self,
+                             const sonde__python_parameter *parameter, unsigned kinds,
+                             size_t *n)
+{
+    PyObject *value = NULL;
+    bool good = true;
+
+    for (int i = 0; good && i < SLOTS; i++) {
+        const uint32_t slot = parameter->slots[i];
+
+        if ((kinds & SONDE__PYTHON_BIT(kinds_of[i])) == 0 ||
+            !sonde__python_is_wanted(self, slot, kinds_of[i])) {
+            continue;
+        }
+        if (value == NULL) {
+            value = PyDict_GetItemWithError(parameter->owner, parameter->key);
+            if (value == NULL || value == Py_None) {
+                return PyErr_Occurred() == NULL;
+            }
+        }
+        good = i == GRADIENT ? gather_gradient(self, value, slot, n)
+                             : gather(self, value, slot, n);
+    }
+    return good;
+}
+
+bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
+{
+    size_t n = 0;
+    bool good = true;
+
+    if (!sonde__python_is_live(self)) {
+        return true;
+    }
+    sonde__python_lock(self);
+    for (size_t i = 0; good && i < self->parameter_count; i++) {
+        good = gather_parameter(self, &self->parameters[i], kinds, &n);
+    }
+    if (n > 0) {
+        Py_BEGIN_ALLOW_THREADS sonde_watch_see_all(self->watch, self->seen, self->views,
+                                                   n);
+        Py_END_ALLOW_THREADS
+    }
+    sonde__python_unlock(self);
+    for (size_t i = 0; i < n; i++) {
+        Py_DECREF(self->held[i]);
+    }
+    return good;
+}
+
+/* --- the state of optimisers -------------------------------------------------------- */
+
+/* The slot of a tensor in an optimiser's state; the hooks declare a new one. */
+static kept *find_state(sonde__python_watch *self, size_t index, PyObject *key,
+                        PyObject *tensor, PyObject *optimizer)
+{
+    PyObject *made = NULL;
+    long slot = 0;
+    kept *state = self->parameters[index].state;
+
+    for (; state != NULL; state = state->next) {
+        if (state->key == key) {
+            return state;
+        }
+    }
+    state = PyMem_Calloc(1, sizeof *state);
+    if (state == NULL) {
+        return (kept *)(void *)PyErr_NoMemory();
+    }
+    *state = (kept){Py_NewRef(key), SONDE__PYTHON_NO_SLOT, self->parameters[index].state};
+    self->parameters[index].state = state; /* not declared again if that fails */
+    made = PyObject_CallMethod(self->hooks, "declare_state", "nOOO", (Py_ssize_t)index,
+                               key, tensor, optimizer);
+    slot = made != NULL ? PyLong_AsLong(made) : -1;
+    Py_XDECREF(made);
+    if (slot >= 0) {
+        state->slot = (uint32_t)slot;
+    }
+    return PyErr_Occurred() == NULL ? state : NULL;
+}
+
+static bool see_item(sonde__python_watch *self, size_t index, PyObject *item,
+                     PyObject *optimizer)
+{
+    PyObject *key = PyTuple_GetItem(item, 0), *value = PyTuple_GetItem(item, 1);
+    PyObject *held = NULL;
+    const kept *state = NULL;
+    sonde_view view;
+    int found = 0;
+
+    if (!sonde__python_is_float(value)) {
+        return true;
+    }
+    state = find_state(self, index, key, value, optimizer);
+    if (state == NULL) {
+        return false;
+    }
+    if (!sonde__python_is_wanted(self, state->slot, SONDE__PYTHON_OPTIMIZER)) {
+        return true;
+    }
+    found = sonde__python_view_of(self, value, &view, &held);
+    if (found == 1) {
+        sonde__python_show(self, state->slot, &view);
+        Py_DECREF(held);
+    }
+    return found >= 0;
+}
+
+bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer)
+{
+    PyObject *states = PyObject_GetAttrString(optimizer, "state");
+    bool good = states != NULL;
+
+    for (size_t i = 0; good && PyDict_Check(states) && i < self->parameter_count; i++) {
+        PyObject *value =
+            PyDict_GetItemWithError(self->parameters[i].owner, self->parameters[i].key);
+        PyObject *state =
+            value != NULL && value != Py_None &&
+                    self->parameters[i].slots[BUFFER] == SONDE__PYTHON_NO_SLOT
+                ? PyDict_GetItemWithError(states, value)
+                : NULL;
+        PyObject *items =
+            state != NULL && PyDict_Check(state) ? PyDict_Items(state) : NULL;
+
+        good = PyErr_Occurred() == NULL;
+        for (Py_ssize_t k = 0; good && items != NULL && k < PyList_Size(items); k++) {
+            good = see_item(self, i, PyList_GetItem(items, k), optimizer);
+        }
+        Py_XDECREF(items);
+    }
+    Py_XDECREF(states);
+    return good;
+}

@@ -1,0 +1,279 @@
+/*
+ * python_step.c - when a step begins and ends.
+ *
+ * A step of training begins with the forward pass of a root in training mode with
+ * gradients enabled, and ends when every optimiser has stepped; several backward passes
+ * before that are micro-batches of one step. A forward pass in evaluation mode is a step
+ * of mode eval. A step at which no kind is due costs a comparison in each hook.
+ */
+#include "python/python_watch.h"
+
+#include <string.h>
+
+/* --- begin and end ------------------------------------------------------------------ */
+
+static unsigned due_kinds(const sonde__python_watch *self, int64_t step)
+{
+    unsigned due = 0;
+
+    for (int kind = 0; kind < SONDE__PYTHON_KINDS; kind++) {
+        const int64_t every = self->every[kind];
+
+        if (every > 0 && (step < self->first_steps || step % every == 0)) {
+            due |= SONDE__PYTHON_BIT(kind);
+        }
+    }
+    return due;
+}
+
+/* The first step opens the run, into which findings are written. */
+static sonde_err begin_step(sonde__python_watch *self, int mode, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    Py_BEGIN_ALLOW_THREADS err =
+        sonde_watch_begin_step(self->watch, (sonde_mode)mode, diag);
+    Py_END_ALLOW_THREADS if (err != SONDE_OK || self->path == NULL)
+    {
+        return err;
+    }
+    if (self->rules != NULL) {
+        err = sonde_rules_write_to(self->rules, self->path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    PyMem_Free(self->path);
+    self->path = NULL;
+    return SONDE_OK;
+}
+
+bool sonde__python_begin(sonde__python_watch *self, int mode)
+{
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!sonde__python_need_live(self)) {
+        return false;
+    }
+    sonde__python_lock(self);
+    err = begin_step(self, mode, &diag);
+    sonde__python_unlock(self);
+    if (err != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+        return false;
+    }
+    self->mode = mode;
+    self->started = true;
+    self->due = due_kinds(self, sonde_watch_where(self->watch).mode_step);
+    return true;
+}
+
+/* Asks the hooks whether modules are to be shown in the forward pass of a root (on), or
+ * ends that. */
+static bool switch_modules(sonde__python_watch *self, PyObject *root)
+{
+    PyObject *result = NULL;
+    int shown = 0;
+
+    if (self->hooks == NULL || (root == NULL && !self->module_hook)) {
+        return true;
+    }
+    result = PyObject_CallMethod(self->hooks, "show_modules", "(O)",
+                                 root != NULL ? root : Py_None);
+    shown = result != NULL ? PyObject_IsTrue(result) : -1;
+    Py_XDECREF(result);
+    self->module_hook = shown > 0;
+    return shown >= 0;
+}
+
+bool sonde__python_end(sonde__python_watch *self)
+{
+    unsigned kinds = SONDE__PYTHON_BIT(SONDE__PYTHON_WEIGHTS) |
+                     SONDE__PYTHON_BIT(SONDE__PYTHON_BUFFERS);
+    bool good = true;
+
+    if (self->mode < 0 || !sonde__python_is_live(self)) {
+        return true;
+    }
+    good = switch_modules(self, NULL);
+    self->inside = 0;
+    Py_CLEAR(self->last_output);
+    if (self->mode == SONDE_MODE_TRAIN) {
+        kinds |= SONDE__PYTHON_BIT(SONDE__PYTHON_UPDATES);
+    }
+    if (good) {
+        good = sonde__python_see_parameters(self, kinds);
+    }
+    self->stepped_count = 0;
+    self->mode = -1;
+    if (good) {
+        sonde__python_lock(self);
+        Py_BEGIN_ALLOW_THREADS sonde_watch_end_step(self->watch);
+        Py_END_ALLOW_THREADS sonde__python_unlock(self);
+        good = sonde__python_deliver(self);
+    }
+    return good;
+}
+
+/* --- forward ------------------------------------------------------------------------ */
+
+/* The mode of a forward pass: -1: it belongs to no step, -2: an exception is set. */
+static int mode_of(const sonde__python_watch *self, PyObject *root)
+{
+    static PyObject *training_name, *enabled_name;
+    PyObject *training = NULL, *asked = NULL, *enabled = NULL;
+    int yes = 0;
+
+    if (self->given_mode >= 0) {
+        return self->given_mode;
+    }
+    training = sonde__python_attribute(root, &training_name, "training");
+    yes = training != NULL ? PyObject_IsTrue(training) : -1;
+    Py_XDECREF(training);
+    if (yes <= 0) {
+        return yes < 0 ? -2 : SONDE_MODE_EVAL;
+    }
+    asked = sonde__python_attribute(self->hooks, &enabled_name, "is_grad_enabled");
+    enabled = asked != NULL ? PyObject_CallObject(asked, NULL) : NULL;
+    Py_XDECREF(asked);
+    yes = enabled != NULL ? PyObject_IsTrue(enabled) : -1;
+    Py_XDECREF(enabled);
+    return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : -1;
+}
+
+bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_hook *hook,
+                               PyObject *arguments)
+{
+    PyObject *root = NULL, *inputs = NULL;
+    int mode = -1;
+
+    (void)hook;
+    if (self->hooks == NULL ||
+        PyArg_UnpackTuple(arguments, "before_root", 2, 2, &root, &inputs) == 0) {
+        return self->hooks == NULL;
+    }
+    mode = mode_of(self, root);
+    if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
+        return mode > -2; /* an evaluation between backward and step is not observed */
+    }
+    if (self->inside == 0 && (self->mode != SONDE_MODE_TRAIN || mode != self->mode) &&
+        !sonde__python_end(self)) {
+        return false;
+    }
+    if (self->hooks == NULL) {
+        return true; /* closed by on_finding */
+    }
+    if (self->mode < 0 && !sonde__python_begin(self, mode)) {
+        return false;
+    }
+    self->inside++;
+    if ((self->due & SONDE__PYTHON_BIT(SONDE__PYTHON_ACTIVATIONS)) == 0) {
+        return true;
+    }
+    if (!switch_modules(self, root)) {
+        return false;
+    }
+    if (self->inside == 1) {
+        sonde__python_restart_modules(self);
+    }
+    return !self->module_hook || sonde__python_see_inputs(self, inputs);
+}
+
+bool sonde__python_after_root(sonde__python_watch *self, const sonde__python_hook *hook,
+                              PyObject *arguments)
+{
+    bool good = true;
+
+    (void)hook;
+    (void)arguments;
+    if (self->inside == 0 || --self->inside > 0) {
+        return true;
+    }
+    good = switch_modules(self, NULL);
+    Py_CLEAR(self->last_output);
+    return good && (self->mode == SONDE_MODE_TRAIN || sonde__python_end(self));
+}
+
+/* --- the optimiser ------------------------------------------------------------------ */
+
+/* Whether step was called with a closure, which computes the gradients within it. */
+static bool has_closure(PyObject *optimizer, PyObject *arguments, PyObject *options)
+{
+    PyObject *closure =
+        PyDict_Size(options) > 0 ? PyDict_GetItemString(options, "closure") : NULL;
+    const Py_ssize_t count = PyTuple_Size(arguments);
+    const Py_ssize_t first =
+        count > 0 && PyTuple_GetItem(arguments, 0) == optimizer ? 1 : 0;
+
+    return (closure != NULL && closure != Py_None) ||
+           (count > first && PyTuple_GetItem(arguments, first) != Py_None);
+}
+
+static bool has_stepped(const sonde__python_watch *self, PyObject *optimizer)
+{
+    for (size_t i = 0; i < self->stepped_count; i++) {
+        if (self->stepped[i] == optimizer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_hook *hook,
+                               PyObject *arguments)
+{
+    PyObject *optimizer = NULL, *given = NULL, *options = NULL;
+    unsigned kinds = SONDE__PYTHON_BIT(SONDE__PYTHON_UPDATES);
+
+    (void)hook;
+    if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
+                          &PyDict_Type, &options)) {
+        return false;
+    }
+    if (has_stepped(self, optimizer) && !sonde__python_end(self)) {
+        return false; /* it steps again before another one did */
+    }
+    if (self->hooks == NULL) {
+        return true; /* closed by on_finding */
+    }
+    if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
+        return false;
+    }
+    if (self->stepped_count > 0) {
+        return true;
+    }
+    if (!has_closure(optimizer, given, options)) {
+        kinds |= SONDE__PYTHON_BIT(SONDE__PYTHON_GRADIENTS);
+    }
+    return sonde__python_see_parameters(self, kinds);
+}
+
+bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,
+                              PyObject *arguments)
+{
+    PyObject *optimizer = NULL, *given = NULL, *options = NULL;
+
+    (void)hook;
+    if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
+                          &PyDict_Type, &options)) {
+        return false;
+    }
+    if (self->mode != SONDE_MODE_TRAIN || self->stepped == NULL) {
+        return true;
+    }
+    if (!has_stepped(self, optimizer) && self->stepped_count < self->optimizer_count) {
+        self->stepped[self->stepped_count++] = optimizer;
+    }
+    if ((self->due & SONDE__PYTHON_BIT(SONDE__PYTHON_OPTIMIZER)) != 0 &&
+        !sonde__python_see_state(self, optimizer)) {
+        return false;
+    }
+    if (self->stepped_count < self->optimizer_count) {
+        return true;
+    }
+    return (!has_closure(optimizer, given, options) ||
+            sonde__python_see_parameters(self,
+                                         SONDE__PYTHON_BIT(SONDE__PYTHON_GRADIENTS))) &&
+           sonde__python_end(self);
+}

@@ -1,0 +1,170 @@
+/*
+ * python_watch.h - a watch, as the files of _sonde.Watch share it.
+ *
+ *     python_watch.c      the type: life, slots, what was seen
+ *     python_step.c       when a step begins and ends
+ *     python_parameter.c  parameters, their gradients, updates and optimiser state
+ *     python_forward.c    inputs and outputs of modules, and their gradients
+ *     python_loss.c       losses, in place of torch.autograd.backward
+ *     python_hook.c       the objects that PyTorch calls
+ *     python_observe.c    what all of these do: lock, show a value, count a fault
+ *
+ * All functions need the interpreter's lock; those that return false or NULL have set an
+ * exception.
+ */
+#ifndef SONDE_PYTHON_WATCH_H
+#define SONDE_PYTHON_WATCH_H
+
+#include "python/python_api.h"
+
+#include <sonde/watch.h>
+
+/* Kinds of tensors. Each has its interval in `every`; SONDE__PYTHON_BIT(kind) is its bit in
+ * a set. */
+typedef enum sonde__python_kind {
+    SONDE__PYTHON_WEIGHTS,
+    SONDE__PYTHON_GRADIENTS,
+    SONDE__PYTHON_UPDATES,
+    SONDE__PYTHON_BUFFERS,
+    SONDE__PYTHON_OPTIMIZER,
+    SONDE__PYTHON_ACTIVATIONS,
+    SONDE__PYTHON_KINDS
+} sonde__python_kind;
+
+#define SONDE__PYTHON_BIT(kind) (1U << (unsigned)(kind))
+
+#define SONDE__PYTHON_NO_SLOT UINT32_MAX /* it has none, or cannot be observed */
+
+typedef struct sonde__python_parameter sonde__python_parameter;
+typedef struct sonde__python_module sonde__python_module;
+typedef struct sonde__python_loss sonde__python_loss;
+
+typedef struct sonde__python_watch {
+    PyObject_HEAD sonde_watch *watch; /* NULL: closed */
+    sonde_rules *rules;               /* NULL: none */
+    PyThread_type_lock lock;          /* keeps threads of the program apart */
+    unsigned generation;              /* sonde__python_generation() of its process */
+    bool paused, started;             /* started: a step has begun */
+    char *path;        /* of the run, while findings are not written to it; or NULL */
+    PyObject *unwrap;  /* called with a tensor that has no readable memory */
+    PyObject *fault;   /* called with an exception; raises it or counts it */
+    PyObject *deliver; /* called with a finding; or NULL */
+    PyObject *queued;  /* findings to deliver */
+    PyObject *hooks;   /* torch_hooks.Hooks while hooks are installed; or NULL */
+
+    /* python_step.c */
+    int given_mode; /* of steps; -1: as the model says */
+    int mode;       /* of the step that is on; -1: none */
+    unsigned due;   /* at that step: kinds */
+    int64_t every[SONDE__PYTHON_KINDS], first_steps;
+    int inside; /* forward passes of roots that are on */
+    size_t optimizer_count, stepped_count;
+    PyObject **stepped; /* optimisers that have stepped, as addresses */
+
+    /* python_parameter.c */
+    sonde__python_parameter *parameters;
+    size_t parameter_count, parameter_capacity;
+    sonde_view *views; /* of one see_parameters */
+    uint32_t *seen;
+    PyObject **held;
+
+    /* python_forward.c */
+    sonde__python_module *modules;
+    size_t module_count, module_capacity;
+    PyObject *module_index; /* {address: place in modules} */
+    PyObject *last_output;  /* while a root's forward is on, or NULL */
+    bool module_hook;       /* modules are being shown */
+
+    /* python_loss.c */
+    sonde__python_loss *losses;
+    size_t loss_count, loss_capacity;
+} sonde__python_watch;
+
+/* --- hooks -------------------------------------------------------------------------- */
+
+typedef struct sonde__python_hook sonde__python_hook;
+/* What a hook does, with the arguments of its call. */
+typedef bool sonde__python_action(sonde__python_watch *watch,
+                                  const sonde__python_hook *hook, PyObject *arguments);
+
+struct sonde__python_hook {
+    sonde__python_action *act;
+    /* of the gradient of a module's output */
+    size_t module, number;
+    Py_ssize_t place; /* among the gradients of its function */
+};
+
+/* A new object to call; *hook (may be NULL) is its part to fill in. */
+PyObject *sonde__python_new_hook(sonde__python_watch *watch, sonde__python_action *act,
+                                 sonde__python_hook **hook);
+
+/* --- the watch ---------------------------------------------------------------------- */
+
+/* Lets generation count. False: no memory. */
+bool sonde__python_count_forks(void);
+/* Counts the forks between the process that loaded the module and this one. */
+unsigned sonde__python_generation(void);
+/* Whether this process may use the watch: it is open, and not a copy after a fork. */
+bool sonde__python_is_live(const sonde__python_watch *self);
+/* The same, raising StateError. */
+bool sonde__python_need_live(const sonde__python_watch *self);
+/* Whether anything is observed now. */
+bool sonde__python_is_watching(const sonde__python_watch *self);
+void sonde__python_lock(sonde__python_watch *self);
+void sonde__python_unlock(sonde__python_watch *self);
+/* Calls `deliver` with each queued finding. */
+bool sonde__python_deliver(sonde__python_watch *self);
+/* Passes the exception that is set to `fault`. False: it is raised. */
+bool sonde__python_count_fault(sonde__python_watch *self);
+
+/*
+ * A view of a tensor; *held becomes a reference to what keeps its memory. Tensors
+ * without readable memory go through `unwrap`, which returns another object or None. 1:
+ * viewed, 0: there is nothing to see, -1: an exception is set.
+ */
+int sonde__python_view_of(sonde__python_watch *self, PyObject *tensor, sonde_view *view,
+                          PyObject **held);
+/* Whether a slot is to be shown: a tap wants it, and its kind is due, or a raw value or a
+ * sketch is wanted of it. */
+bool sonde__python_is_wanted(const sonde__python_watch *self, uint32_t slot,
+                             sonde__python_kind kind);
+/* Shows one value. */
+void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
+
+/* --- parameters --------------------------------------------------------------------- */
+
+PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
+/* Shows weights, gradients and updates: of the given kinds those that are wanted. */
+bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
+/* Shows what an optimiser keeps of each parameter. */
+bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer);
+void sonde__python_forget_parameters(sonde__python_watch *self);
+void sonde__python_free_parameters(sonde__python_watch *self);
+
+/* --- modules ------------------------------------------------------------------------ */
+
+PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments);
+/* The modules' tensors are counted from 0 again. */
+void sonde__python_restart_modules(sonde__python_watch *self);
+/* Shows the inputs of a root. */
+bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
+/* Shows what a module got and returned: (module, inputs, output). */
+sonde__python_action sonde__python_see_module;
+void sonde__python_free_modules(sonde__python_watch *self);
+
+/* --- steps -------------------------------------------------------------------------- */
+
+bool sonde__python_begin(sonde__python_watch *self, int mode);
+/* Shows what is seen at the end of a step, and ends it, if one is on; rules judge it, and
+ * findings are delivered. */
+bool sonde__python_end(sonde__python_watch *self);
+/* Around the forward pass of a root, (module, inputs[, output]), and around the step of an
+ * optimiser, (optimizer, arguments, options). */
+sonde__python_action sonde__python_before_root, sonde__python_after_root,
+    sonde__python_before_step, sonde__python_after_step;
+
+/* --- losses ------------------------------------------------------------------------- */
+
+void sonde__python_free_losses(sonde__python_watch *self);
+
+#endif

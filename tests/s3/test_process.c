@@ -1,0 +1,122 @@
+/*
+ * test_process.c - credential_process: a program that does not end, a program that leaves
+ * another one behind, a parent that ignores SIGCHLD; and times as services write them.
+ */
+#include "cmocka_all.h"
+
+#include "base/clock.h"
+#include "s3/keys.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GOOD                                                                             \
+    "printf '{\\\"AccessKeyId\\\": \\\"a\\\", \\\"SecretAccessKey\\\": \\\"b\\\"}'"
+
+static char config[] = "/tmp/sonde-process.XXXXXX";
+
+static int set_up(void **state)
+{
+    const int fd = mkstemp(config);
+
+    (void)state;
+    (void)setenv("AWS_CONFIG_FILE", config, 1);
+    (void)setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return unlink(config);
+}
+
+/* Runs a script of the shell as the process of profile "p". */
+static sonde_err run(const char *script, double most, sonde__s3_keys *keys,
+                     sonde_diag *diag)
+{
+    FILE *stream = fopen(config, "we");
+
+    assert_non_null(stream);
+    (void)fprintf(stream, "[profile p]\ncredential_process = sh -c \"%s\"\n", script);
+    assert_int_equal(fclose(stream), 0);
+    *keys = (sonde__s3_keys){0};
+    return sonde__s3_keys_of_process("p", most, keys, diag);
+}
+
+static void a_program_that_does_not_end_is_killed(void **state)
+{
+    const double begin = sonde__now();
+    sonde__s3_keys keys;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(run("sleep 60 & sleep 60", 0.2, &keys, &diag), SONDE_ETIMEOUT);
+    assert_non_null(strstr(diag.found, "'sh' did not end in 0 s"));
+    assert_true(sonde__now() - begin < 20.0);
+}
+
+static void a_program_may_leave_another_one(void **state)
+{
+    const double begin = sonde__now();
+    sonde__s3_keys keys;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(run("sleep 30 & " GOOD, 25.0, &keys, &diag), SONDE_OK);
+    assert_string_equal(keys.key, "a");
+    assert_string_equal(keys.secret, "b");
+    assert_null(keys.token);
+    assert_true(sonde__now() - begin < 20.0);
+    sonde__s3_keys_fini(&keys);
+}
+
+static void a_parent_may_ignore_its_children(void **state)
+{
+    void (*before)(int) = signal(SIGCHLD, SIG_IGN);
+    sonde__s3_keys keys;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(run(GOOD, 25.0, &keys, &diag), SONDE_OK);
+    sonde__s3_keys_fini(&keys);
+    (void)signal(SIGCHLD, before);
+}
+
+/* More than a pipe holds, and more than is read. */
+static void output_has_a_limit(void **state)
+{
+    sonde__s3_keys keys;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(run("head -c 9000000 /dev/zero", 5.0, &keys, &diag), SONDE_EIO);
+    assert_non_null(strstr(diag.found, "'sh' ends with"));
+}
+
+static void times_are_read(void **state)
+{
+    (void)state;
+    assert_true(sonde__s3_time("1970-01-02T00:00:01Z") == 86401.0);
+    assert_true(sonde__s3_time("1970-01-02T00:00:01.25Z") == 86401.0);
+    assert_true(sonde__s3_time("1970-01-02T00:00:01UTC") == 86401.0);
+    assert_true(sonde__s3_time("1970-01-02T02:30:01+02:30") == 86401.0);
+    assert_true(sonde__s3_time("1970-01-01T23:00:01.5-01:00") == 86401.0);
+    assert_true(sonde__s3_time("tomorrow") == 0.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_that_does_not_end_is_killed),
+        cmocka_unit_test(a_program_may_leave_another_one),
+        cmocka_unit_test(a_parent_may_ignore_its_children),
+        cmocka_unit_test(output_has_a_limit),
+        cmocka_unit_test(times_are_read),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
