@@ -196,9 +196,9 @@ static void collect(const attaching *work, int mode)
     }
 }
 
-/* Takes the forms of a tensor that have the schedule *when, as bits, out of its looks. If
- * when->every is 0, it is set to the first schedule that is left. */
-static unsigned take_forms(sonde_rules_looks *looks, sonde_schedule *when)
+/* The forms of evidence with the schedule *when, as bits. If when->every is 0, *when
+ * becomes the first schedule that is left. */
+static unsigned find_forms(sonde_rules_looks *looks, sonde_schedule *when)
 {
     unsigned how = 0;
 
@@ -237,7 +237,7 @@ static sonde_err add_tap(attaching *work, const sonde_selector *what, uint32_t f
     for (uint32_t id = first; id < work->count; id++) {
         sonde_rules_looks *looks = &work->looks[id - work->first];
 
-        if (take_forms(looks, &when) == how) {
+        if (find_forms(looks, &when) == how) {
             work->ids[n++] = id;
             drop_forms(looks, how);
         }
@@ -252,7 +252,7 @@ static sonde_err add_taps(attaching *work, const sonde_selector *what, int mode)
     for (uint32_t id = work->first; id < work->count; id++) {
         for (;;) {
             sonde_schedule when = {0};
-            const unsigned how = take_forms(&work->looks[id - work->first], &when);
+            const unsigned how = find_forms(&work->looks[id - work->first], &when);
             sonde_err err = SONDE_OK;
 
             if (how == 0) {
