@@ -58,7 +58,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_refresh(sonde_trial *trial, bool *
 typedef enum sonde_run_status {
     SONDE_RUN_RUNNING = 0,
     SONDE_RUN_ENDED = 1,
-    SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it */
+    SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it; of smdebug, which
+                             leaves no sign of its writer: no end was written, and no step
+                             for half an hour or 20 times the usual pause */
 } sonde_run_status;
 
 typedef struct sonde_run_info {
@@ -295,6 +297,7 @@ typedef struct sonde_verify_report {
     uint64_t lost;           /* as the writer counted them */
     uint64_t superseded;     /* of those checked, by a resumed writer */
     bool ended, crashed, resumed;
+    int64_t last_time; /* of the last step: ns since 1970, UTC; 0: not known */
     bool unchecked; /* the format has no checksums of values: only places and lengths are
                        checked, and that each value can be decoded */
 } sonde_verify_report;

@@ -557,6 +557,19 @@ const char *cli_duration_text(double seconds, char *buf, size_t size)
     return buf;
 }
 
+const char *cli_no_end_text(int64_t last_time, char *buf, size_t size)
+{
+    char age[64];
+
+    if (last_time == 0) {
+        (void)snprintf(buf, size, "no end was written");
+    } else {
+        (void)snprintf(buf, size, "no end was written; last change %s ago",
+                       cli_duration_text(cli_age(last_time), age, sizeof age));
+    }
+    return buf;
+}
+
 double cli_age(int64_t time)
 {
     struct timespec now = {0};

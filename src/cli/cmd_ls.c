@@ -86,8 +86,10 @@ static void print_run_line(const sonde_run_info *info, const char *name, size_t 
                            int width)
 {
     (void)printf("%-*s  %8zu  %s%s%s\n", cli_field(name, width), name, steps,
-                 cli_status_name(info->status), info->end_reason[0] != '\0' ? ": " : "",
-                 info->end_reason);
+                 info->foreign && info->status == SONDE_RUN_CRASHED
+                     ? "no end was written"
+                     : cli_status_name(info->status),
+                 info->end_reason[0] != '\0' ? ": " : "", info->end_reason);
 }
 
 /* The width of the column of names; 0: there is no run. */
@@ -211,7 +213,12 @@ static void print_line(const char *key, const char *value)
 
 static void print_status(const sonde_run_info *info)
 {
-    (void)printf("%-9s %s", "status", cli_status_name(info->status));
+    char text[128];
+
+    (void)printf("%-9s %s", "status",
+                 info->foreign && info->status == SONDE_RUN_CRASHED
+                     ? cli_no_end_text(info->last_time, text, sizeof text)
+                     : cli_status_name(info->status));
     if (info->end_reason[0] != '\0') {
         (void)printf(": %s", info->end_reason);
     }

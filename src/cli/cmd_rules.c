@@ -627,12 +627,15 @@ static bool print_lacking(const judged_run *run)
 static bool warn_crashed(const judged_run *run)
 {
     sonde_run_info info;
+    char text[128];
 
     sonde_trial_describe(run->trial, &info);
     if (info.status != SONDE_RUN_CRASHED) {
         return false;
     }
-    cli_warn("%s: the writer disappeared without ending the run", run->path);
+    cli_warn("%s: %s", run->path,
+             info.foreign ? cli_no_end_text(info.last_time, text, sizeof text)
+                          : "the writer disappeared without ending the run");
     return true;
 }
 

@@ -23,7 +23,7 @@ static void put_damage(void *user, const char *text)
 
 static void print_report(const sonde_verify_report *report)
 {
-    char bytes[32];
+    char bytes[128];
 
     (void)printf(
         "%" PRIu64 " values (%s), %" PRIu64 " vital signs, %" PRIu64 " sketches: ",
@@ -38,7 +38,9 @@ static void print_report(const sonde_verify_report *report)
         (void)puts(
             "smdebug writes no checksums of values: a changed value cannot be seen");
     }
-    if (report->crashed) {
+    if (report->crashed && report->unchecked) {
+        (void)puts(cli_no_end_text(report->last_time, bytes, sizeof bytes));
+    } else if (report->crashed) {
         (void)printf("the run crashed: %" PRIu64 " records were cut off while being "
                      "written; all earlier ones are complete\n",
                      report->torn);

@@ -12,7 +12,8 @@
  *
  * An index file appears when its event file is complete, so a worker has ended a step
  * when its index file exists. The files of collections give the number of workers, and
- * roles to tensors whose names give none.
+ * roles to tensors whose names give none. A run that has been silent for long, and has no
+ * end, counts as one whose writer has gone.
  *
  * Deliberately left out: TensorBoard's files.
  */
@@ -34,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define COLLECTIONS "collections/000000000"
 
@@ -449,6 +451,52 @@ static void skip_old_folders(sonde_trial *trial)
     }
 }
 
+/* --- the end ------------------------------------------------------------------------ */
+
+/* The time of the last step, or that of the last change of the index; ns since 1970. */
+static int64_t last_change(const sonde_trial *trial)
+{
+    const sonde__import_smdebug *smdebug = trial->foreign;
+    char path[SONDE__PATH];
+    struct stat about;
+
+    if (smdebug->last_time > 0 ||
+        stat(sonde__trial_path(trial->path, "index", path), &about) != 0) {
+        return smdebug->last_time;
+    }
+    return (int64_t)about.st_mtim.tv_sec * 1000000000 + about.st_mtim.tv_nsec;
+}
+
+/* smdebug leaves no sign of the process that writes. It counts as gone after half an hour
+ * without a step, or twenty times the usual time between steps if that is longer. */
+static bool is_silent(const sonde_trial *trial)
+{
+    static const double least = 1800.0, times = 20.0;
+    const sonde__import_smdebug *smdebug = trial->foreign;
+    const int64_t last = last_change(trial);
+    struct timespec now = {0};
+    double pause = 0.0;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (trial->steps.count > 1) {
+        pause = 1e-9 * (double)(smdebug->last_time - smdebug->first_time) /
+                (double)(trial->steps.count - 1);
+    }
+    return last > 0 &&
+           (double)now.tv_sec - 1e-9 * (double)last > SONDE_MAX(least, times * pause);
+}
+
+/* Notes whether the writers have gone without an end. */
+static void look_for_writers(sonde_trial *trial)
+{
+    const bool gone = !trial->ended && is_silent(trial);
+
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        trial->changed = trial->changed || trial->workers[i]->crashed != gone;
+        trial->workers[i]->crashed = gone;
+    }
+}
+
 static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
 {
     char path[SONDE__PATH];
@@ -466,6 +514,7 @@ static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    look_for_writers(trial);
     err = read_collections(trial, diag);
     if (err != SONDE_OK) {
         return err;

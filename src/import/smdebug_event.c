@@ -1,7 +1,7 @@
 /*
  * smdebug_event.c - TFRecord framing and the few messages of protobuf inside it.
  *
- *     Event        5 summary
+ *     Event        1 wall_time, 5 summary
  *     Summary      1 value (repeated)
  *     Value        1 tag, 8 tensor
  *     TensorProto  1 dtype, 2 tensor_shape, 4 tensor_content, 8 string_val (repeated)
@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,6 +82,17 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     *payload = bytes + HEAD;
     *payload_size = (size_t)length;
     return SONDE_OK;
+}
+
+int64_t sonde__import_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD])
+{
+    enum { WALL_TIME = 1 << 3 | 1 /* a field of 8 bytes */ };
+    double seconds = 0.0;
+
+    memcpy(&seconds, head + HEAD + 1, sizeof seconds);
+    return head[HEAD] == WALL_TIME && isfinite(seconds) && seconds > 0.0 && seconds < 9e9
+               ? (int64_t)(seconds * 1e9)
+               : 0;
 }
 
 /* --- protobuf --------------------------------------------------------------------- */

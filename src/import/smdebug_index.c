@@ -426,6 +426,27 @@ static sonde_err find_file(index_reader *reader, const json_t *meta)
                : sonde__fail_nomem(reader->diag, "the files of a run");
 }
 
+/* When the first value of the step was made. */
+static int64_t time_of(const index_reader *reader)
+{
+    const json_t *first = json_array_get(payloads_of(reader), 0);
+    payload from;
+
+    return reader->file != NULL && read_payload(first, &from)
+               ? sonde__import_read_time(reader->trial, reader->worker, reader->file,
+                                         from.offset)
+               : 0;
+}
+
+static void note_time(sonde__import_smdebug *smdebug, int64_t time)
+{
+    if (time > 0) {
+        smdebug->first_time =
+            smdebug->first_time > 0 ? SONDE_MIN(smdebug->first_time, time) : time;
+        smdebug->last_time = SONDE_MAX(smdebug->last_time, time);
+    }
+}
+
 /* The payloads of a file, by kind. */
 typedef struct sorted_payloads {
     payload *values;
@@ -539,6 +560,7 @@ sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *work
                            .mode_step = step};
     json_t *object = NULL;
     bool found = false;
+    int64_t time = 0;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, "index/%09lld/%012lld_%.200s.json",
@@ -552,13 +574,15 @@ sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *work
     }
     reader.object = object;
     err = take_index(&reader);
+    time = time_of(&reader);
     json_decref(object);
     if (err != SONDE_OK) {
         return err;
     }
-    if (!sonde__trial_worker_ended(trial, worker, reader.index, SONDE__NO_TIME)) {
+    if (!sonde__trial_worker_ended(trial, worker, reader.index, time)) {
         return sonde__fail_nomem(diag, where);
     }
+    note_time(trial->foreign, time);
     worker->last_ended = SONDE_MAX(worker->last_ended, step);
     trial->changed = true;
     return SONDE_OK;

@@ -39,6 +39,7 @@ typedef struct sonde__import_smdebug {
     int64_t first_folder; /* of index/: earlier ones contain nothing new */
     uint32_t collected;   /* tensors that are in their collections */
     bool has_collections, no_collections; /* found; that there are none was noted */
+    int64_t first_time, last_time; /* of the steps read: ns since 1970; 0: not known */
     sonde__import_record *records;
     size_t record_count, record_capacity;
     sonde__import_group *groups; /* a row item's row */
@@ -61,6 +62,10 @@ sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *work
 /* "events/<step>/<step>_<worker>.tfevents" to name (SONDE__PATH); returns name. */
 const char *sonde__import_event_name(const sonde__trial_worker *worker, int64_t step,
                                      char *name);
+/* When the record there was made: ns since 1970; 0: not known. */
+int64_t sonde__import_read_time(const sonde_trial *trial,
+                                const sonde__trial_worker *worker,
+                                const sonde__trial_file *file, uint64_t offset);
 /* The tensor of that tag in a record. view is borrowed until the next call. */
 sonde_err sonde__import_read_tensor(sonde_trial *trial, const sonde__trial_worker *worker,
                                     const sonde__trial_file *file, uint64_t offset,

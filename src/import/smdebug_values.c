@@ -120,6 +120,24 @@ error:
     return err;
 }
 
+int64_t sonde__import_read_time(const sonde_trial *trial,
+                                const sonde__trial_worker *worker,
+                                const sonde__trial_file *file, uint64_t offset)
+{
+    unsigned char head[SONDE__IMPORT_EVENT_HEAD];
+    char path[SONDE__PATH];
+    int64_t time = 0;
+    const int fd = open_events(trial, worker, file, path);
+
+    if (fd >= 0) {
+        if (pread(fd, head, sizeof head, (off_t)offset) == (ssize_t)sizeof head) {
+            time = sonde__import_event_time(head);
+        }
+        (void)close(fd);
+    }
+    return time;
+}
+
 sonde_err sonde__import_read_tensor(sonde_trial *trial, const sonde__trial_worker *worker,
                                     const sonde__trial_file *file, uint64_t offset,
                                     uint64_t bytes, const char *tag, sonde_view *view,

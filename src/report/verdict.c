@@ -158,6 +158,10 @@ void sonde__report_verdict(sonde__report *report)
         sonde_text_format(&report->page,
                           "<p class=\"state\">The run is still being recorded; this "
                           "page shows its state so far.</p>");
+    } else if (report->info.status == SONDE_RUN_CRASHED && report->info.foreign) {
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">No end was written, and no step for "
+                          "long: the program has gone, or writes very rarely.</p>");
     } else if (report->info.status == SONDE_RUN_CRASHED) {
         sonde_text_format(&report->page,
                           "<p class=\"state\">The recording stopped without an end: "

@@ -507,9 +507,6 @@ static void find_times(const sonde_trial *trial, sonde_run_info *info)
     const uint32_t *sorted = trial->steps.sorted[SONDE_MODE_GLOBAL];
     const size_t count = trial->steps.sorted_count[SONDE_MODE_GLOBAL];
 
-    if (trial->format != NULL) {
-        return;
-    }
     for (size_t i = 0; i < count && info->first_time == 0; i++) {
         info->first_time = sonde__trial_ended_at(trial, sorted[i], -1);
     }

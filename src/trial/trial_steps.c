@@ -214,7 +214,9 @@ static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_
     if (trial->status != SONDE_RUN_RUNNING && step > last) {
         return sonde__fail(diag, SONDE_EEND, trial->path, NULL,
                            "the run %s at %s step %lld, before step %lld",
-                           trial->status == SONDE_RUN_ENDED ? "ended" : "crashed",
+                           trial->status == SONDE_RUN_ENDED ? "ended"
+                           : trial->format != NULL          ? "stopped without an end"
+                                                            : "crashed",
                            sonde_mode_name(mode), (long long)last, (long long)step);
     }
     return sonde__fail(diag, SONDE_ENOTFOUND, trial->path, NULL,

@@ -197,6 +197,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
 {
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
+    sonde_run_info info;
     sonde_err err = sonde__trial_open_all(path, report_line, user, &trial, diag);
 
     if (err != SONDE_OK) {
@@ -229,6 +230,8 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
     sum.unchecked = trial->format != NULL;
+    sonde_trial_describe(trial, &info);
+    sum.last_time = info.last_time;
     *report = sum;
 error:
     sonde_trial_close(trial);

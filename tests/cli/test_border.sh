@@ -59,3 +59,24 @@ run 2 "$sonde" export "$runs/v1" "~/out.csv" --to csv
 run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --record "~/run"
 grep -q "'~' is not expanded" "$err" || fail "--record ~/run: $(cat "$err")"
 [ ! -e "~" ] || fail "a folder called ~"
+
+# --- a run without an end ----------------------------------------------------------------
+cp -r "$runs/smdebug" unended
+rm unended/training_job_end.ts
+python3 - unended/events/*/* <<'END'
+import struct, sys, time
+for path in sys.argv[1:]:
+    with open(path, "r+b") as file:
+        bytes, place = bytearray(file.read()), 0
+        while place < len(bytes):
+            struct.pack_into("<d", bytes, place + 13, time.time() - 3 * 86400 - 7200)
+            place += struct.unpack_from("<Q", bytes, place)[0] + 16
+        file.seek(0)
+        file.write(bytes)
+END
+run 0 "$sonde" ls unended
+grep -q '^status    no end was written; last change 3 d 2 h ago$' "$out" || fail "$(cat "$out")"
+run 0 "$sonde" verify unended
+tail -1 "$out" | grep -q '^no end was written; last change 3 d 2 h ago$' || fail "$(cat "$out")"
+run 1 "$sonde" tail --follow unended
+grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"

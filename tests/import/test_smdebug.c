@@ -12,9 +12,11 @@
 
 #include <sonde/error.h>
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define GOLDEN SONDE_TEST_DIR "/golden/runs/smdebug"
 
@@ -51,18 +53,50 @@ static void copy(const char *name)
     assert_true(fclose(in) == 0 && fclose(out) == 0);
 }
 
-static void copy_step(int64_t step, int worker, bool index)
+static double now(void)
+{
+    struct timespec time = {0};
+
+    (void)clock_gettime(CLOCK_REALTIME, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Gives all records of an event file a time: so many seconds ago. */
+static void set_age(const char *name, double seconds)
+{
+    const double time = now() - seconds;
+    FILE *file = writer_file(in_run(name), "r+");
+    uint64_t length = 0;
+    long place = 0;
+
+    while (fseek(file, place, SEEK_SET) == 0 &&
+           fread(&length, sizeof length, 1, file) == 1) {
+        assert_int_equal(fseek(file, place + 13, SEEK_SET), 0); /* Event.wall_time */
+        assert_int_equal(fwrite(&time, sizeof time, 1, file), 1);
+        place += 12 + (long)length + 4;
+    }
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Before its index, which makes it complete, the event file gets its age. */
+static void copy_old_step(int64_t step, int worker, bool index, double seconds)
 {
     char name[200];
 
     (void)snprintf(name, sizeof name, "events/%012lld/%012lld_worker_%d.tfevents",
                    (long long)step, (long long)step, worker);
     copy(name);
+    set_age(name, seconds);
     if (index) {
         (void)snprintf(name, sizeof name, "index/%09lld/%012lld_worker_%d.json",
                        (long long)step / 1000, (long long)step, worker);
         copy(name);
     }
+}
+
+static void copy_step(int64_t step, int worker, bool index)
+{
+    copy_old_step(step, worker, index, 0.0);
 }
 
 static const int64_t golden_steps[] = {0, 1, 2, 1000};
@@ -276,6 +310,39 @@ static void it_is_followed(void **state)
     sonde_trial_close(trial);
 }
 
+/* Of a run without an end, of steps 0, 1 and 2 of a worker, `pause` seconds apart and the
+ * last so many seconds ago. */
+static sonde_run_info info_after(double seconds, double pause)
+{
+    sonde_trial *trial = NULL;
+    sonde_run_info info;
+
+    for (int step = 0; step < 3; step++) {
+        copy_old_step(step, 0, true, seconds + pause * (2 - step));
+    }
+    trial = trial_opened(test_run);
+    sonde_trial_describe(trial, &info);
+    sonde_trial_close(trial);
+    return info;
+}
+
+/* Nothing shows whether the writer of a run without an end lives but the time since its
+ * last step, which may be long where steps are rare. */
+static void a_silent_run_without_an_end_is_given_up(void **state)
+{
+    const double day = 86400.0;
+    sonde_run_info info = info_after(3.0 * day, 1.0);
+
+    (void)state;
+    assert_int_equal(info.status, SONDE_RUN_CRASHED);
+    assert_true(fabs(1e-9 * (double)info.last_time - now() + 3.0 * day) < 60.0);
+    assert_int_equal(info_after(0.0, 1.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(1000.0, 1.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(day, day / 3.0).status, SONDE_RUN_RUNNING);
+    copy("training_job_end.ts");
+    assert_int_equal(info_after(3.0 * day, 1.0).status, SONDE_RUN_ENDED);
+}
+
 /* --- damage ---------------------------------------------------------------------------- */
 
 #define EVENTS_0 "events/000000000000/000000000000_worker_0.tfevents"
@@ -444,6 +511,7 @@ int main(void)
         cmocka_unit_test(collections_are_names_and_patterns),
         cmocka_unit_test(the_rest_of_a_trial_works_too),
         ON_ITS_OWN(it_is_followed),
+        ON_ITS_OWN(a_silent_run_without_an_end_is_given_up),
         ON_ITS_OWN(a_worker_that_never_comes_is_given_up),
         ON_ITS_OWN(damaged_records_are_refused),
         ON_ITS_OWN(damaged_files_are_told_of),
