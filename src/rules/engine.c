@@ -193,6 +193,13 @@ static void hide_all(sonde_rules *rules)
 
 /* --- tensors ------------------------------------------------------------------------ */
 
+const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need)
+{
+    static const sonde_schedule usual = SONDE_RULE_LOOKS;
+
+    return need->when.every > 0 ? &need->when : &usual;
+}
+
 static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t tensor,
                           int need, sonde_diag *diag)
 {

@@ -135,7 +135,7 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
-/* looks.c: the schedules by bit of how; the schedule of a need for its evidence. */
+/* The schedules by bit of how. engine.c: the schedule of a need. */
 enum { SONDE__HOW_COUNT = 4 };
 static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
 {

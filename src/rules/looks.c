@@ -12,13 +12,6 @@
 
 #include <string.h>
 
-const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need)
-{
-    static const sonde_schedule usual = SONDE_RULE_LOOKS;
-
-    return need->when.every > 0 ? &need->when : &usual;
-}
-
 static void join(sonde_rules_looks *looks, const sonde_rule_need *need)
 {
     for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
