@@ -194,6 +194,9 @@ SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
+/* Whether a value that sonde_trial_value returned just now is borrowed until the trial
+ * closes: its bytes are mapped, neither compressed nor smdebug's. */
+SONDE_API bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value);
 /* Vital signs as saved, or else computed from the raw value, which gives the same
  * bits. Micro-batch or replica -1: of all of them, merged in order. Errors:
  * sonde_trial_value. */

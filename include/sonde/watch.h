@@ -118,7 +118,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_view(sonde_watch *watch,
  * (Sonde's engine gives role update to UpdatedVar___W, which is the value after the
  * update.) Show the tensor itself to this slot twice a step: before the optimizer
  * changes it, which keeps a copy, and after, which observes the difference, after minus
- * before. Memory: two copies. Cost when it is not due: that of any slot, twice.
+ * before. Memory: one copy. Cost when it is not due: that of any slot, twice.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_update(sonde_watch *watch,
                                                          uint32_t parameter,

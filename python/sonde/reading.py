@@ -137,8 +137,9 @@ class Run:
 
     def value(self, name: str, step: int = -1, *, mode: str = "global", worker: int = 0,
               micro_batch: int = 0, replica: int = 0) -> "numpy.ndarray":
-        """A raw value, read-only; bfloat16 becomes float32. NotFoundError names the
-        nearest steps if it was not saved."""
+        """A raw value, read-only. The file itself, mapped; a copy of compressed values and
+        smdebug's, and of bfloat16, which becomes float32. NotFoundError names the nearest
+        steps if it was not saved."""
         numpy = _numpy()
         found = self._trial.value(name, step, mode, worker, micro_batch, replica)
         array = numpy.asarray(found)

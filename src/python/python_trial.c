@@ -275,8 +275,8 @@ static PyObject *trial_steps(PyObject *object, PyObject *arguments)
 
 /* --- values ------------------------------------------------------------------------- */
 
-/* A value of a compressed segment or of smdebug's lies in the trial's own buffer only
- * until the next call, so it is copied. */
+/* A value of a compressed segment or of smdebug's lies in the trial's own buffer until the
+ * next call only, so it is copied. */
 static PyObject *copied(const sonde_view *view)
 {
     const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
@@ -296,8 +296,9 @@ static PyObject *copied(const sonde_view *view)
 }
 
 PyDoc_STRVAR(value_doc,
-             "value(name, step, mode, worker, micro_batch, replica, copy)\n--\n\n"
-             "A raw value with the buffer protocol; step -1 is the last one.");
+             "value(name, step, mode, worker, micro_batch, replica)\n--\n\n"
+             "A raw value with the buffer protocol, mapped unless it is compressed or "
+             "smdebug's; step -1 is the last one.");
 
 static PyObject *trial_value(PyObject *object, PyObject *arguments)
 {
@@ -312,7 +313,9 @@ static PyObject *trial_value(PyObject *object, PyObject *arguments)
     if (sonde_trial_value(trial_of(object), id, &where, &view, &diag) != SONDE_OK) {
         return sonde__python_raise(&diag);
     }
-    return copied(&view);
+    return sonde_trial_is_mapped(trial_of(object), &view)
+               ? sonde__python_array(&view, object, false)
+               : copied(&view);
 }
 
 PyDoc_STRVAR(vitals_doc, "vitals(name, step, mode, worker, micro_batch, replica)\n--\n\n"

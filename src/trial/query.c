@@ -264,6 +264,11 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
     return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
 }
 
+bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
+{
+    return trial->format == NULL && value->data != (const void *)trial->value.bytes;
+}
+
 /* Vital signs of saved rows, merged in order. rows is kept between calls. */
 static sonde_err vitals_of_rows(sonde_trial *trial, const found_items *found,
                                 sonde__trial_rows *rows, sonde_vitals *vitals,

@@ -20,11 +20,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The update of a parameter: both copies are contiguous, of the slot's dtype. */
+/* The update of a parameter. */
 typedef struct update {
-    sonde_view before, after;
-    bool kept; /* before is of this step */
+    sonde_view
+        value; /* contiguous, of the slot's dtype: before the step, then the update */
+    sonde_view rows; /* room for some rows of dimension 0 */
+    bool kept;       /* value is that before this step */
 } update;
+
+enum { ROOM = 4096 }; /* elements, about */
 
 typedef struct slot {
     bool added;
@@ -76,8 +80,8 @@ static const watch *self_const(const sonde_watch *face)
 static void free_update(update *made)
 {
     if (made != NULL) {
-        sonde__free(made->before.data);
-        sonde__free(made->after.data);
+        sonde__free(made->value.data);
+        sonde__free(made->rows.data);
         sonde__free(made);
     }
 }
@@ -318,20 +322,27 @@ static update *make_update(const sonde_tensor_info *info)
 {
     update *made = sonde__calloc(1, sizeof *made);
     size_t bytes = sonde_dtype_size(info->dtype);
+    int64_t row = 1;
     bool fits = true;
 
     for (int i = 0; i < info->rank; i++) {
         fits = fits && sonde__mul(bytes, (size_t)info->shape[i], &bytes);
+        row *= fits && i > 0 ? info->shape[i] : 1;
     }
     if (made == NULL || !fits) {
         sonde__free(made);
         return NULL;
     }
-    made->before = sonde_view_of(info->dtype, info->rank, info->shape,
-                                 sonde__malloc_aligned(SONDE__ALIGN, bytes));
-    made->after = sonde_view_of(info->dtype, info->rank, info->shape,
+    made->value = sonde_view_of(info->dtype, info->rank, info->shape,
                                 sonde__malloc_aligned(SONDE__ALIGN, bytes));
-    if (made->before.data == NULL || made->after.data == NULL) {
+    made->rows = made->value;
+    if (info->rank > 0) {
+        made->rows.shape[0] =
+            SONDE_MIN(info->shape[0], SONDE_MAX(1, ROOM / SONDE_MAX(row, 1)));
+        bytes = (size_t)(made->rows.shape[0] * row) * sonde_dtype_size(info->dtype);
+    }
+    made->rows.data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    if (made->value.data == NULL || made->rows.data == NULL) {
         free_update(made);
         return NULL;
     }
@@ -557,41 +568,75 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
 
 /* --- seeing ----------------------------------------------------------------------- */
 
-/* after = after - before, n elements. */
-static void subtract(const update *shown)
+/* value = after - value, n elements. */
+static void subtract(sonde_dtype dtype, void *value, const void *after, int64_t n)
 {
-    const int64_t n = sonde_view_count(&shown->after);
-
-    if (shown->after.dtype == SONDE_F64) {
-        double *after = shown->after.data;
-        const double *before = shown->before.data;
+    if (dtype == SONDE_F64) {
+        double *difference = value;
+        const double *minuend = after;
 
         for (int64_t i = 0; i < n; i++) {
-            after[i] -= before[i];
+            difference[i] = minuend[i] - difference[i];
         }
     } else {
-        float *after = shown->after.data;
-        const float *before = shown->before.data;
+        float *difference = value;
+        const float *minuend = after;
 
         for (int64_t i = 0; i < n; i++) {
-            after[i] -= before[i];
+            difference[i] = minuend[i] - difference[i];
         }
     }
 }
 
-/* Keeps the first value of a parameter in a step and turns the second into the update.
- * Returns true once the update exists. Ignores a value of another shape than declared. */
+/* The same for a value with other strides or of another dtype, a few rows at a time. */
+static bool subtract_rows(update *shown, const sonde_view *view)
+{
+    const int64_t count = view->rank > 0 ? view->shape[0] : 1;
+    const size_t size = sonde_dtype_size(shown->value.dtype);
+    const size_t step = sonde_dtype_size(view->dtype);
+    sonde_view from = *view, rows = shown->rows;
+
+    for (int64_t i = 0, n = 0; i < count; i += n) {
+        n = count;
+        if (view->rank > 0) {
+            n = SONDE_MIN(shown->rows.shape[0], count - i);
+            from.shape[0] = rows.shape[0] = n;
+            from.data = (char *)view->data + i * view->stride[0] * (int64_t)step;
+        }
+        if (sonde_view_copy(&rows, &from, NULL) != SONDE_OK) {
+            return false;
+        }
+        subtract(rows.dtype,
+                 (char *)shown->value.data +
+                     (view->rank > 0 ? i * shown->value.stride[0] * (int64_t)size : 0),
+                 rows.data, sonde_view_count(&rows));
+    }
+    return true;
+}
+
+static bool same_shape(const sonde_view *a, const sonde_view *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
+}
+
+/* Keeps the first value of a parameter in a step and turns it into the update at the
+ * second. Returns true once the update exists. Ignores a value of another shape than
+ * declared. */
 static bool show_update(update *shown, const sonde_view *view)
 {
+    if (!same_shape(&shown->value, view)) {
+        return false;
+    }
     if (!shown->kept) {
-        shown->kept = sonde_view_copy(&shown->before, view, NULL) == SONDE_OK;
+        shown->kept = sonde_view_copy(&shown->value, view, NULL) == SONDE_OK;
         return false;
     }
     shown->kept = false;
-    if (sonde_view_copy(&shown->after, view, NULL) != SONDE_OK) {
-        return false;
+    if (view->dtype != shown->value.dtype || !sonde_view_is_contiguous(view)) {
+        return subtract_rows(shown, view);
     }
-    subtract(shown);
+    subtract(view->dtype, shown->value.data, view->data, sonde_view_count(view));
     return true;
 }
 
@@ -635,7 +680,7 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
         if (!show_update(seen->update, view)) {
             return;
         }
-        view = &seen->update->after;
+        view = &seen->update->value;
     }
     if ((on->face.wants[id] & SONDE_HOW_VITALS) != 0) {
         sonde_vitals_of(view, &seen->vitals);

@@ -149,6 +149,7 @@ static void values_come_back(void **state)
     assert_int_equal(sonde_trial_value(trial, 0, &at, &views[0], NULL), SONDE_OK);
     at.step = 7;
     assert_int_equal(sonde_trial_value(trial, 0, &at, &views[1], NULL), SONDE_OK);
+    assert_true(sonde_trial_is_mapped(trial, &views[0]));
     memcpy(&x[0], views[0].data, sizeof x[0]);
     memcpy(&x[1], views[1].data, sizeof x[1]);
     assert_true(x[0] == known_element(0, 11, 0, 0) && x[1] == known_element(0, 31, 0, 0));
