@@ -132,10 +132,16 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                            "a tap of raw values", "'%.200s' without", info->name);
     }
     err = check_column(queue, info, shape, diag);
-    for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN && err == SONDE_OK;
-         i = queue->columns[i].next) {
-        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN; i = queue->columns[i].next) {
+        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+error:
     (void)pthread_mutex_lock(&queue->lock);
     queue->shape = *shape;
     queue->row.open = false;

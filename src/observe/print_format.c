@@ -386,14 +386,16 @@ static void append(layout *out, const char *bytes, size_t length)
 {
     sonde_text *text = out->text;
 
-    if (out->err == SONDE_OK) {
-        out->err = sonde_text_reserve(text, text->length + length);
+    if (out->err != SONDE_OK) {
+        return;
     }
-    if (out->err == SONDE_OK) {
-        memcpy(text->data + text->length, bytes, length);
-        text->length += length;
-        text->data[text->length] = '\0';
+    out->err = sonde_text_reserve(text, text->length + length);
+    if (out->err != SONDE_OK) {
+        return;
     }
+    memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
 }
 
 static void append_blanks(layout *out, size_t count)

@@ -436,11 +436,11 @@ static sonde_err mark_regex(const sonde_selector *selector,
 
     if (limits == NULL || found == NULL) {
         err = sonde__fail_nomem(diag, "matching a regular expression");
-        goto done;
+        goto error;
     }
     (void)pcre2_set_match_limit(limits, MATCH_LIMIT);
     (void)pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
-    for (uint32_t id = work->first_id; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first_id; id < work->count; id++) {
         const char *name = sonde_catalogue_info(work->catalogue, id)->name;
         const int code =
             pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, found, limits);
@@ -449,9 +449,10 @@ static sonde_err mark_regex(const sonde_selector *selector,
             work->marks[id] = 1;
         } else if (code != PCRE2_ERROR_NOMATCH) {
             err = fail_match(selector, name, code, diag);
+            goto error;
         }
     }
-done:
+error:
     pcre2_match_data_free(found);
     pcre2_match_context_free(limits);
     return err;
@@ -533,9 +534,12 @@ static sonde_err mark_pattern(const sonde__observe_item *item, const marking *wo
     char *kept = NULL;
     sonde_err err = without_model(work->catalogue, item->text, &kept, diag);
 
-    if (err == SONDE_OK && item->kind == SONDE__ITEM_GLOB) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (item->kind == SONDE__ITEM_GLOB) {
         mark_glob(kept, work);
-    } else if (err == SONDE_OK) {
+    } else {
         err = mark_module(kept, work, diag);
     }
     sonde__free(kept);
@@ -552,7 +556,10 @@ static sonde_err mark_item(const sonde_selector *selector,
     switch (item->kind) {
     case SONDE__ITEM_EXACT:
         err = sonde_catalogue_find(work->catalogue, item->text, &id, diag);
-        if (err == SONDE_OK && id >= work->first_id) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (id >= work->first_id) {
             work->marks[id] = 1;
         }
         break;
@@ -599,19 +606,19 @@ sonde_err sonde__selector_mark(const sonde_selector *selector,
                                bool unknown_is_fine, uint8_t *marks, sonde_diag *diag)
 {
     const marking work = {catalogue, first_id, sonde_catalogue_count(catalogue), marks};
-    sonde_diag wrong = {0};
-    sonde_err err = SONDE_OK;
+    for (size_t i = 0; i < selector->count; i++) {
+        sonde_diag wrong = {0};
+        const sonde_err err = mark_item(selector, &selector->items[i], &work, &wrong);
 
-    for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
-        err = mark_item(selector, &selector->items[i], &work, &wrong);
-        if (err == SONDE_ENOTFOUND && unknown_is_fine) {
-            err = SONDE_OK;
+        if (err == SONDE_OK || (err == SONDE_ENOTFOUND && unknown_is_fine)) {
+            continue;
         }
+        if (diag != NULL) {
+            *diag = wrong;
+        }
+        return err;
     }
-    if (err != SONDE_OK && diag != NULL) {
-        *diag = wrong;
-    }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_selector_resolve(const sonde_selector *selector,
@@ -626,9 +633,11 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
         return sonde__fail_nomem(diag, "a selection");
     }
     err = sonde__selector_mark(selector, catalogue, 0, false, marks, diag);
-    if (err == SONDE_OK) {
-        err = list_marked(marks, declared, ids, count, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = list_marked(marks, declared, ids, count, diag);
+error:
     sonde__free(marks);
     return err;
 }
