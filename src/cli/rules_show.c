@@ -10,12 +10,55 @@
 
 typedef struct list_values {
     cli_list plugins;
+    bool looks;
 } list_values;
 
 static void print_row(const sonde_rule *rule)
 {
     (void)printf("%-26s %s%s\n", rule->name, rule->summary,
                  rule->by_name_only ? " (opt-in: --rule NAME)" : "");
+}
+
+/* "each of the first 50 steps, every 10th step, 2 in a row at every 100th". */
+static void print_when(const sonde_schedule *when)
+{
+    if (when->every == 1) {
+        (void)printf("every step");
+        return;
+    }
+    if (when->first > 0) {
+        (void)printf("each of the first %lld steps, ", (long long)when->first);
+    }
+    (void)printf("every %lldth step", (long long)when->every);
+    if (when->row > 1) {
+        (void)printf(", %lld in a row at every %lldth", (long long)when->row,
+                     (long long)when->row_every);
+    }
+}
+
+/* When the default rules look at tensors of each role in training. */
+static void print_looks(void)
+{
+    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
+        const sonde_rules_looks looks =
+            sonde_rules_looks_of_role(NULL, (sonde_role)role, SONDE_MODE_TRAIN);
+        const struct {
+            const char *form;
+            const sonde_schedule *when;
+        } forms[] = {{"vital signs", &looks.vitals},
+                     {"raw values", &looks.values},
+                     {"sketch", &looks.sketch},
+                     {"hash", &looks.hash}};
+
+        for (size_t i = 0; i < CLI_COUNT_OF(forms); i++) {
+            if (forms[i].when->every > 0) {
+                (void)printf("%-20s %-12s ", sonde_role_name((sonde_role)role),
+                             forms[i].form);
+                print_when(forms[i].when);
+                (void)printf("\n");
+            }
+        }
+    }
 }
 
 static int run_list(const void *values, int argc, char **argv)
@@ -25,6 +68,10 @@ static int run_list(const void *values, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (asked->looks) {
+        print_looks();
+        return CLI_OK;
+    }
     for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
         print_row(rule);
     }
@@ -65,6 +112,8 @@ static void print_how(unsigned how)
 
 static void show(const sonde_rule *rule)
 {
+    static const sonde_schedule usual = SONDE_RULE_LOOKS;
+
     (void)printf("%s - %s%s\n\n", rule->name, rule->summary,
                  rule->by_name_only ? " (opt-in: use --rule NAME)" : "");
     (void)printf("Fires when:  %s\nWhat to do:  %s\n\n", rule->condition, rule->advice);
@@ -72,6 +121,8 @@ static void show(const sonde_rule *rule)
         (void)printf("%s    %s (", rule->needs[i].optional ? "may use " : "needs   ",
                      rule->needs[i].what);
         print_how(rule->needs[i].how);
+        (void)printf("; ");
+        print_when(rule->needs[i].when.every > 0 ? &rule->needs[i].when : &usual);
         (void)printf(")\n");
     }
     for (size_t i = 0; i < rule->param_count; i++) {
@@ -129,16 +180,19 @@ static int run_show(const void *values, int argc, char **argv)
 
 #define AT(field) offsetof(list_values, field)
 
+/* looks is for the list alone. */
 static const cli_option list_options[] = {
     {"plugin", 0, CLI_LIST, "FILE", "include the rules of this .so or .lua file",
      AT(plugins)},
+    {"looks", 0, CLI_FLAG, NULL, "when the default rules look, by role", AT(looks)},
 };
 
 const cli_command cli_rules_list = {
     .name = "rules list",
     .arguments = "",
     .summary = "list the rules",
-    .details = "Prints one line for each rule: its name and what it looks for.",
+    .details = "Prints one line for each rule: its name and what it looks for. --looks "
+               "prints instead how often the default rules need each form of evidence.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .most = 0,
@@ -154,7 +208,7 @@ const cli_command cli_rules_show = {
                "its parameters with their defaults.",
     .examples = "sonde rules show VanishingGradient",
     .options = list_options,
-    .option_count = CLI_COUNT_OF(list_options),
+    .option_count = CLI_COUNT_OF(list_options) - 1,
     .least = 1,
     .most = 1,
     .values_size = sizeof(list_values),
