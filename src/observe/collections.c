@@ -1,5 +1,5 @@
 /*
- * collections.c - collections: their selectors, and the tensors that these select.
+ * collections.c - collections: their selectors, and the tensors that they select.
  */
 #include <sonde/log.h>
 
@@ -337,7 +337,7 @@ typedef struct pass {
     sonde_diag *diag;
 } pass;
 
-/* Marks what a choice selects; whether that is anything goes to the choice. */
+/* Marks the tensors that a choice selects; sets choice->matched if there are any. */
 static sonde_err mark(pass *over, sonde__observe_choice *choice)
 {
     sonde_err err = SONDE_OK;
@@ -385,7 +385,7 @@ error:
     return err;
 }
 
-static const char *key_of(const sonde__observe_choice *choice)
+static const char *choice_key(const sonde__observe_choice *choice)
 {
     return choice->module != NULL ? "module" : choice->exclude ? "exclude" : "include";
 }
@@ -394,10 +394,10 @@ static const char *key_of(const sonde__observe_choice *choice)
 static void warn(const sonde__observe_collection *collection,
                  sonde__observe_choice *choice, const char *key)
 {
-    if (!collection->asked || choice->matched || choice->told) {
+    if (!collection->asked || choice->matched || choice->warned) {
         return;
     }
-    choice->told = true;
+    choice->warned = true;
     sonde_log(SONDE_LOG_WARNING, "hook", "collection '%s': %s '%s' matches no tensor",
               collection->name, key,
               choice->module != NULL ? choice->module
@@ -411,7 +411,7 @@ void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
 
         for (size_t k = 0; collection->saved && k < collection->choices.count; k++) {
             warn(collection, &collection->choices.items[k],
-                 key_of(&collection->choices.items[k]));
+                 choice_key(&collection->choices.items[k]));
         }
         for (int mode = 0; collection->saved && mode < SONDE_MODE_COUNT; mode++) {
             if (collection->when_nan[mode].what != NULL &&
@@ -463,7 +463,7 @@ static sonde_err apply_choices(pass *over, sonde__observe_collection *collection
                 over->chosen[id] = !excludes;
             }
         }
-        err = judge(over, collection, choice, key_of(choice));
+        err = judge(over, collection, choice, choice_key(choice));
         if (err != SONDE_OK) {
             return err;
         }

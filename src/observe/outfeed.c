@@ -1,9 +1,9 @@
 /*
- * outfeed.c - an outfeed queue beside its rows: options and requests, the columns and
- * taps that attach makes of them, and the table of what came out.
+ * outfeed.c - an outfeed queue: options and requests, the columns and taps that attach
+ * makes of them, and the table of a batch.
  *
- * In the table numbers have six decimals; NaN and infinities are " nan", " inf" and
- * "-inf" (four columns); a shape of one dimension is "(500,)".
+ * Numbers in the table have six decimals; NaN and infinities are " nan", " inf" and
+ * "-inf" (four characters); a shape of one dimension is "(500,)".
  */
 #include <sonde/log.h>
 #include <sonde/error.h>
@@ -47,7 +47,7 @@ static sonde_err check_options(const sonde_outfeed_options *options, sonde_diag 
     }
     if (options->one_thread && options->when_full == SONDE_OUTFEED_BLOCK) {
         return sonde__fail(diag, SONDE_EINVAL, "one_thread",
-                           "another when_full: nobody could make room",
+                           "another when_full: no other thread makes room",
                            "a queue of one thread that blocks when it is full");
     }
     return options->when != NULL ? sonde_schedule_check(options->when, diag) : SONDE_OK;

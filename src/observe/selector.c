@@ -32,9 +32,9 @@ enum { SONDE__ROLE_ALL = -1 };
 
 typedef struct sonde__observe_item {
     sonde__observe_item_kind kind;
-    char *text; /* without its prefix, commas plain */
-    size_t at;  /* where that begins in the selector's text */
-    int role;   /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
+    char *text;    /* without its prefix, commas plain */
+    size_t offset; /* where that begins in the selector's text */
+    int role;      /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
     pcre2_code *code;
 } sonde__observe_item;
 
@@ -119,11 +119,11 @@ static size_t source_offset(const sonde_selector *selector,
 static sonde_err read_glob(const sonde_selector *selector,
                            const sonde__observe_item *item, sonde_diag *diag)
 {
-    size_t at = 0;
-    const char *wrong = sonde__observe_glob_check(item->text, &at);
+    size_t offset = 0;
+    const char *wrong = sonde__observe_glob_check(item->text, &offset);
 
     return wrong == NULL ? SONDE_OK
-                         : fail_at(selector, source_offset(selector, item, at), wrong,
+                         : fail_at(selector, source_offset(selector, item, offset), wrong,
                                    "a glob of * ? [a-z] [!a-z]", diag);
 }
 
@@ -169,7 +169,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
                             sonde_diag *diag)
 {
     pcre2_compile_context *limits = NULL;
-    PCRE2_SIZE at = 0;
+    PCRE2_SIZE offset = 0;
     int code = 0;
 
     if (selector->memory == NULL) {
@@ -183,7 +183,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
     }
     (void)pcre2_set_max_pattern_length(limits, LONGEST_REGEX);
     item->code = pcre2_compile((PCRE2_SPTR)item->text, PCRE2_ZERO_TERMINATED,
-                               PCRE2_DOLLAR_ENDONLY, &code, &at, limits);
+                               PCRE2_DOLLAR_ENDONLY, &code, &offset, limits);
     pcre2_compile_context_free(limits);
     if (item->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
         return sonde__fail_nomem(diag, "a regular expression");
@@ -192,8 +192,8 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
         PCRE2_UCHAR wrong[128] = {0};
 
         (void)pcre2_get_error_message(code, wrong, sizeof wrong);
-        return fail_at(selector, source_offset(selector, item, at), (const char *)wrong,
-                       "a Perl-compatible regular expression", diag);
+        return fail_at(selector, source_offset(selector, item, offset),
+                       (const char *)wrong, "a Perl-compatible regular expression", diag);
     }
     return SONDE_OK;
 }
@@ -248,7 +248,7 @@ static char *copy_unescaped(const char *text, size_t length)
 
 /* Takes text, which may be NULL for want of memory. */
 static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kind,
-                          char *text, size_t at, sonde_diag *diag)
+                          char *text, size_t offset, sonde_diag *diag)
 {
     sonde__observe_item *added = NULL;
 
@@ -258,10 +258,10 @@ static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kin
         return sonde__fail_nomem(diag, "a selector");
     }
     added = &selector->items[selector->count++];
-    *added = (sonde__observe_item){.kind = kind, .text = text, .at = at};
+    *added = (sonde__observe_item){.kind = kind, .text = text, .at = offset};
     if (text[0] == '\0') {
-        return fail_at(selector, at, "nothing", "a name, pattern, collection or module",
-                       diag);
+        return fail_at(selector, offset, "nothing",
+                       "a name, pattern, collection or module", diag);
     }
     switch (kind) {
     case SONDE__ITEM_GLOB:
