@@ -249,7 +249,7 @@ static void put_records(trial_source *source, int64_t step)
         if (record->at.global_step < step || has_earlier(source, record)) {
             continue;
         }
-        seen.at.replica += record->worker * 1024;
+        seen.at.replica += record->worker * SONDE__RULES_WORKER;
         if (record->how & SONDE_HOW_RAW) {
             seen.view = &record->view;
             seen.hash = wants(source, record->id) & SONDE_HOW_HASH
