@@ -127,13 +127,13 @@ static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
 
 /* The held copy of this very value, or NULL. */
 static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
-                                   const sonde_coordinate *at)
+                                   const sonde_coordinate *place)
 {
     sonde__hook_holding *held = &hook->held;
     sonde__hook_held *last = held->count > 0 ? &held->items[held->count - 1] : NULL;
 
-    return last != NULL && last->id == id && last->at.micro_batch == at->micro_batch &&
-                   last->at.replica == at->replica
+    return last != NULL && last->id == id && last->at.micro_batch == place->micro_batch &&
+                   last->at.replica == place->replica
                ? last
                : NULL;
 }

@@ -84,7 +84,7 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     bool vitals = true;
     const struct {
         const char *key;
-        bool *to;
+        bool *flag;
     } flags[] = {{"save_all", &options->save_all},
                  {"dry_run", &options->dry_run},
                  {"vitals", &vitals},
@@ -99,7 +99,7 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
         return err;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(flags); i++) {
-        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
+        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].flag);
         if (err != SONDE_OK) {
             return err;
         }

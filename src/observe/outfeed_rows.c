@@ -465,16 +465,16 @@ static struct timespec deadline_in(double seconds)
 {
     const double most = 1e9; /* some thirty years */
     const double wait = seconds < most ? seconds : most;
-    struct timespec at = {0};
+    struct timespec end = {0};
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)floor(wait);
-    at.tv_nsec += (long)((wait - floor(wait)) * 1e9);
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_nsec -= 1000000000L;
-        at.tv_sec++;
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += (time_t)floor(wait);
+    end.tv_nsec += (long)((wait - floor(wait)) * 1e9);
+    if (end.tv_nsec >= 1000000000L) {
+        end.tv_nsec -= 1000000000L;
+        end.tv_sec++;
     }
-    return at;
+    return end;
 }
 
 sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows, double seconds)

@@ -176,7 +176,7 @@ size_t sonde__observe_cell_point(char *buf)
 static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dtype,
                           const void *element, char buf[SONDE__CELL])
 {
-    const double value = value_of(dtype, element);
+    const double value = real_value(dtype, element);
 
     if (!isfinite(value)) {
         const char *text = isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf";

@@ -105,7 +105,7 @@ static sonde_err fail_at(const sonde_selector *selector, size_t offset, const ch
 static size_t source_offset(const sonde_selector *selector,
                             const sonde__observe_item *item, size_t offset)
 {
-    const char *p = selector->text + item->at;
+    const char *p = selector->text + item->offset;
 
     for (size_t i = 0; i < offset && *p != '\0'; i++) {
         if (item->text[i] == ',' && *p == '\\') {
@@ -144,9 +144,9 @@ static sonde_err read_collection(const sonde_selector *selector,
                                      SONDE_COUNT_OF(collections), near,
                                      sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a collection such as %s", near);
-        return fail_at(selector, item->at, wrong, expected, diag);
+        return fail_at(selector, item->offset, wrong, expected, diag);
     }
-    return fail_at(selector, item->at, wrong,
+    return fail_at(selector, item->offset, wrong,
                    "all, weights, biases, buffers, gradients, updates, optimizer_state, "
                    "losses, inputs, outputs, activations, activation_gradients, scalars "
                    "or others",
@@ -258,7 +258,7 @@ static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kin
         return sonde__fail_nomem(diag, "a selector");
     }
     added = &selector->items[selector->count++];
-    *added = (sonde__observe_item){.kind = kind, .text = text, .at = offset};
+    *added = (sonde__observe_item){.kind = kind, .text = text, .offset = offset};
     if (text[0] == '\0') {
         return fail_at(selector, offset, "nothing",
                        "a name, pattern, collection or module", diag);

@@ -57,7 +57,7 @@ size_t sonde__observe_nearest_names(const char *name, const void *list,
     size_t rank[NEAREST] = {0}, held = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const char *candidate = offset(list, i);
+        const char *candidate = name_at(list, i);
         const size_t r = rank_of(name, candidate);
         size_t place = held;
         bool known = false;
