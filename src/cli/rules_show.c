@@ -6,11 +6,11 @@
 
 #include <sonde/rules.h>
 
+#include <string.h>
 #include <strings.h>
 
 typedef struct list_values {
     cli_list plugins;
-    bool looks;
 } list_values;
 
 static void print_row(const sonde_rule *rule)
@@ -66,9 +66,10 @@ static int run_list(const void *values, int argc, char **argv)
     const list_values *asked = values;
     const sonde_rule *rule = NULL;
 
-    (void)argc;
-    (void)argv;
-    if (asked->looks) {
+    if (argc > 0 && strcmp(argv[0], "looks") != 0) {
+        return cli_fail_text("rules list: an argument other than looks");
+    }
+    if (argc > 0) {
         print_looks();
         return CLI_OK;
     }
@@ -180,22 +181,21 @@ static int run_show(const void *values, int argc, char **argv)
 
 #define AT(field) offsetof(list_values, field)
 
-/* looks is for the list alone. */
 static const cli_option list_options[] = {
     {"plugin", 0, CLI_LIST, "FILE", "include the rules of this .so or .lua file",
      AT(plugins)},
-    {"looks", 0, CLI_FLAG, NULL, "when the default rules look, by role", AT(looks)},
 };
 
 const cli_command cli_rules_list = {
     .name = "rules list",
-    .arguments = "",
+    .arguments = "[looks]",
     .summary = "list the rules",
-    .details = "Prints one line for each rule: its name and what it looks for. --looks "
-               "prints instead how often the default rules need each form of evidence.",
+    .details = "Prints one line for each rule: its name and what it looks for. With the "
+               "argument looks: how often the default rules need each form of evidence, "
+               "by role.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
-    .most = 0,
+    .most = 1,
     .values_size = sizeof(list_values),
     .run = run_list,
 };
@@ -208,7 +208,7 @@ const cli_command cli_rules_show = {
                "its parameters with their defaults.",
     .examples = "sonde rules show VanishingGradient",
     .options = list_options,
-    .option_count = CLI_COUNT_OF(list_options) - 1,
+    .option_count = CLI_COUNT_OF(list_options),
     .least = 1,
     .most = 1,
     .values_size = sizeof(list_values),

@@ -185,7 +185,7 @@ static void options_that_cannot_be(void **state)
     bad.when_full = SONDE_OUTFEED_BLOCK;
     bad.one_thread = true;
     expect_options(bad, "one_thread: a queue of one thread that blocks when it is full "
-                        "(expected another when_full: nobody could make room)");
+                        "(expected another when_full: no other thread makes room)");
     bad = good;
     bad.when = &never;
     {
