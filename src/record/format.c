@@ -208,8 +208,9 @@ bool sonde__record_seal_broken(const char *text, size_t length)
         return false;
     }
     print_seal(text, n - SONDE__SEAL, seal);
-    if (memcmp(found, key, sizeof key - 1) != 0) { /* no seal, or its key is damaged */
-        return memcmp(found + sizeof key - 1, seal + sizeof key - 1, 8) == 0;
+    if (memcmp(found, key, sizeof key - 1) != 0) { /* no seal, or it is damaged */
+        return memcmp(found + sizeof key - 1, seal + sizeof key - 1, 8) == 0 ||
+               memmem(text, n, key, sizeof key - 1) != NULL;
     }
     return memcmp(found, seal, SONDE__SEAL) != 0;
 }

@@ -216,6 +216,19 @@ static void check_catalogue(sonde_trial *trial, const sonde__trial_worker *worke
     }
 }
 
+/* A writer that keeps a list seals these files; run.json may be of an older one. */
+static void check_seals(sonde_trial *trial, const sonde__trial_worker *worker)
+{
+    if (worker->generation_count == 0 && !trial->run_sealed &&
+        !sonde__trial_damage_has(&trial->damage, SONDE__RUN_FILE)) {
+        sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "its checksum is missing");
+    }
+    if (trial->ended && !trial->end_sealed &&
+        !sonde__trial_damage_has(&trial->damage, SONDE__END_FILE)) {
+        sonde__trial_damage(&trial->damage, SONDE__END_FILE, "its checksum is missing");
+    }
+}
+
 /* Once the worker writes no more. */
 static void check_list(sonde_trial *trial, sonde__trial_worker *worker)
 {
@@ -234,6 +247,7 @@ static void check_list(sonde_trial *trial, sonde__trial_worker *worker)
         }
         return;
     }
+    check_seals(trial, worker);
     /* In a store, state.json may be ahead of the other files. */
     if (worker->said_ended
             ? lines != (uint64_t)worker->file_count

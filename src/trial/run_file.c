@@ -117,6 +117,7 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
     } else {
         trial->world = (int)world;
     }
+    trial->run_sealed = json_object_get(run, "check") != NULL;
     if (!take_string(run, "id", &trial->id) ||
         !take_string(run, "program", &trial->program) ||
         !take_string(run, "model", &trial->model) ||
@@ -204,6 +205,7 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
         goto error;
     }
     (void)is_other_run(trial, end, SONDE__END_FILE);
+    trial->end_sealed = json_object_get(end, "check") != NULL;
     trial->ended = trial->changed = true; /* even if the file is damaged */
     trial->ended_at =
         sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));

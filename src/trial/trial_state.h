@@ -73,8 +73,9 @@ struct sonde_trial {
     int64_t begin, end;      /* global steps to read; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
-    int world;       /* from run.json; else 1 */
-    double ended_at; /* seconds since 1970; -1: not known */
+    int world;                   /* from run.json; else 1 */
+    bool run_sealed, end_sealed; /* run.json and end.json have a checksum */
+    double ended_at;             /* seconds since 1970; -1: not known */
     bool ended;
     sonde_run_status status;
     int64_t last_complete; /* global step */

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dirent.h>
+#include <sys/stat.h>
 
 enum { STEPS = 10, MOST_FILES = 64, MOST_BYTES = 1 << 17, STRIDE = 13 };
 
@@ -256,6 +257,32 @@ static void a_cut_or_zeroed_stretch_is_reported(void **state)
     forget_files();
 }
 
+/* JSON still, but without its checksum. */
+static void a_missing_checksum_is_reported(void **state)
+{
+    (void)state;
+    record(test_run, 0, 1, 0, STEPS);
+    assert_false(is_reported());
+    keep_files();
+    for (size_t i = 0; i < file_count; i++) {
+        const content *const file = &files[i];
+        const unsigned char *second = NULL;
+        char text[512];
+
+        if (strstr(file->path, ".json") == NULL || strstr(file->path, "jsonl") != NULL) {
+            continue;
+        }
+        second = memchr(file->bytes, ',', file->size);
+        assert_non_null(second);
+        (void)snprintf(text, sizeof text, "%.*s}\n", (int)(second - file->bytes),
+                       (const char *)file->bytes);
+        store(test_run, file->path, text, strlen(text));
+        read_everything();
+        expect_reported(file, "all but the first key gone", 0);
+    }
+    forget_files();
+}
+
 /* --- items ------------------------------------------------------------------------------ */
 
 /* Where the item begins that contains or follows a place; the size of the file: none. */
@@ -460,6 +487,29 @@ static void files_of_another_worker_are_reported(void **state)
     forget_files();
 }
 
+static void a_damaged_finding_is_reported(void **state)
+{
+    char text[128] = "{\"id\":\"0123456789abcdef\",\"rule\":\"NonFinite\"}\n";
+    const size_t size = sonde__record_seal(text, strlen(text));
+
+    (void)state;
+    with_two_sessions();
+    assert_int_equal(mkdir(in(test_run, "findings"), 0777), 0);
+    store(test_run, "findings/NonFinite.jsonl", text, size);
+    assert_false(is_reported());
+    for (size_t at = 0; at < size; at++) {
+        text[at] ^= 2;
+        store(test_run, "findings/NonFinite.jsonl", text, size);
+        if (!is_reported()) {
+            fail_msg("byte %zu of a finding is not reported", at);
+        }
+        text[at] ^= 2;
+    }
+    store(test_run, "findings/NonFinite.jsonl", text, size - 4);
+    assert_true(is_reported());
+    forget_files();
+}
+
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 int main(void)
@@ -467,12 +517,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_ITS_OWN(a_turned_bit_anywhere_is_reported),
         ON_ITS_OWN(a_cut_or_zeroed_stretch_is_reported),
+        ON_ITS_OWN(a_missing_checksum_is_reported),
         ON_ITS_OWN(moved_items_are_reported),
         ON_ITS_OWN(a_removed_file_is_reported),
         ON_ITS_OWN(an_additional_file_is_reported),
         ON_ITS_OWN(exchanged_files_are_reported),
         ON_ITS_OWN(files_of_another_run_are_reported),
         ON_ITS_OWN(files_of_another_worker_are_reported),
+        ON_ITS_OWN(a_damaged_finding_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
