@@ -39,9 +39,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(broadcast, patience, "2", 1, 1e9, "looks in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"inputs of the loss", SONDE_HOW_RAW, false, false},
-    {"targets", SONDE_HOW_RAW, false, false},
-    {"losses", SONDE_HOW_VITALS, false, false}};
+    {"inputs of the loss", SONDE_HOW_RAW, false, SONDE__ACTIVATIONS, SONDE__OFTEN},
+    {"targets", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -79,11 +79,11 @@ static const sonde_rule_param params[] = {
                  "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
-    {"inputs of activations", SONDE_HOW_VITALS, false, false},
-    {"losses", SONDE_HOW_VITALS, true, false},
-    {"gradients", SONDE_HOW_VITALS, true, false},
-    {"weights", SONDE_HOW_VITALS, true, false},
-    {"inputs", SONDE_HOW_VITALS, true, false}};
+    {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__OFTEN},
+    {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
 /* An input of the network that is not a target. */
 static bool is_data(const sonde_tensor_info *info)
