@@ -83,27 +83,25 @@ static void tap_one(sonde_observer *observer, const char *name, sonde_sink *sink
     tap_on(observer, name, sink, mode, how, sonde_schedule_every(interval));
 }
 
-/* As hook_taps.c does for a hook without options. */
+/* As hook_taps.c does for a hook without options; looks: of the tensor, by mode. */
 static void tap_defaults(sonde_observer *observer, const sonde_tensor_info *info,
-                         sonde_sink *sink)
+                         const sonde_rules_looks *looks, sonde_sink *sink)
 {
     const unsigned vital = sonde__observe_vital(info);
 
-    for (int mode = 0; mode < SONDE_MODE_PREDICT && (vital & SONDE__VITAL_ALWAYS);
-         mode++) {
-        tap_one(observer, info->name, sink, mode, SONDE_HOW_VITALS, 1);
-    }
-    if (vital & SONDE__VITAL_EVERY) {
-        tap_one(observer, info->name, sink, SONDE_MODE_TRAIN, SONDE_HOW_VITALS, 10);
-    }
     for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
-        if (vital & SONDE__VITAL_LOOKS) {
-            tap_on(observer, info->name, sink, mode, SONDE_HOW_VITALS,
-                   sonde__observe_looks());
+        const sonde_schedule values =
+            sonde_schedule_join(&looks[mode].values, &looks[mode].hash);
+
+        if (vital & SONDE__VITAL_ALWAYS) {
+            tap_one(observer, info->name, sink, mode, SONDE_HOW_VITALS, 1);
         }
-        if (vital & SONDE__VITAL_RAW) {
-            tap_on(observer, info->name, sink, mode, SONDE_HOW_RAW,
-                   sonde__observe_looks());
+        if ((vital & SONDE__VITAL_LOOKS) && looks[mode].vitals.every > 0) {
+            tap_on(observer, info->name, sink, mode, SONDE_HOW_VITALS,
+                   looks[mode].vitals);
+        }
+        if ((vital & SONDE__VITAL_RAW) && values.every > 0) {
+            tap_on(observer, info->name, sink, mode, SONDE_HOW_RAW, values);
         }
     }
     if (info->role <= SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_LOSS) {
@@ -116,16 +114,24 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
 {
     const sonde_recorder_options options = {.path = path,
                                             .when_full = SONDE_WHEN_FULL_WAIT};
+    sonde_rules_looks *looks = calloc(
+        (size_t)sonde_catalogue_count(catalogue) * SONDE_MODE_COUNT, sizeof *looks);
     sonde_recorder *recorder = NULL;
     sonde_diag diag = {0};
 
+    if (looks == NULL) {
+        (void)fprintf(stderr, "error: out of memory\n");
+        exit(2);
+    }
     faults_record_remove(path);
     bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    bench_check(sonde_rules_default_looks(catalogue, 0, NULL, looks, &diag), &diag);
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
 
         if (faults_record_defaults) {
-            tap_defaults(observer, info, sonde_recorder_sink(recorder));
+            tap_defaults(observer, info, &looks[(size_t)id * SONDE_MODE_COUNT],
+                         sonde_recorder_sink(recorder));
         }
         for (int mode = 0; mode < SONDE_MODE_PREDICT && !faults_record_defaults; mode++) {
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
@@ -134,6 +140,7 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
                     SONDE_HOW_RAW, at_each_step(info) ? 1 : 10);
         }
     }
+    free(looks);
     if (!faults_record_defaults) {
         bench_check(sonde_rules_write_to(rules, path, &diag), &diag);
         begin_live(path);

@@ -11,15 +11,13 @@
  * is saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of
  * their reductions.
  *
- * Vital signs are recorded as well, unless no_vitals: those of losses at every step,
- * those of weights, biases, gradients and updates at each training step that
- * vitals_every divides, and, in Sonde's engine, those of a gradient at any step at which
- * it is not finite.
- *
- * Unless vitals_every is given, a hook also records what the default rules need of every
- * tensor with a role: its vital signs, and its raw value if it is small and the program
- * does not say which values are saved, at the first 50 steps of training and of
- * evaluation, then at pairs of neighbouring steps (200, 201, 400, 401 ...).
+ * Vital signs are recorded as well, unless no_vitals: those of losses at every step, and
+ * what the default rules need of every tensor with a role, when they need it
+ * (sonde_rules_default_looks): its vital signs, and its raw value if it is small and the
+ * program does not say which values are saved. If vitals_every is given: instead, the
+ * vital signs of weights, biases, gradients and updates at each training step that it
+ * divides. And, in Sonde's engine, those of a gradient at any step at which it is not
+ * finite.
  *
  * One producing thread. Cost at a step: <sonde/observer.h>; a value that is recorded is
  * copied into the recorder's ring. when_nan costs, at every step, a pass over each

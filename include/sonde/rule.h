@@ -15,8 +15,8 @@
  *         step                      tensor->vitals points to the vital signs of this step
  *     finish, destroy
  *
- * Prefer vital signs to sketches, and sketches to raw values: the process that judges
- * itself observes raw values more seldom. A step costs each rule a loop over its own
+ * Prefer vital signs to sketches, and sketches to raw values, and look as seldom as the
+ * rule can: each need says how seldom. A step costs each rule a loop over its own
  * tensors.
  *
  * All pointers are borrowed for the call, except state and memory, which live as long as
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-enum { SONDE_RULE_ABI = 1 };
+enum { SONDE_RULE_ABI = 2 };
 
 /* How bad a finding is. */
 typedef enum sonde_severity {
@@ -71,10 +71,20 @@ typedef struct sonde_rule_need {
     const char *what; /* "gradients of weights" */
     unsigned how;     /* SONDE_HOW_ bits */
     bool optional;    /* the rule works without it */
-    bool
-        each_step; /* in the training process, raw values and hashes are needed at every observed
-                       step, not only at every tenth */
+    unsigned roles;   /* bit r: it is of tensors of role r; 0: of any role */
+    /* How seldom the rule may look: at the first steps of a mode, then at steps at most
+     * `every` apart, and in rows of neighbouring steps, if it compares a value with the
+     * one before. Zeroed: SONDE_RULE_LOOKS. In the training process a tensor is observed
+     * as often as its rules need together, and raw values, sketches and hashes are passed
+     * to a rule only at the steps of its own. */
+    sonde_schedule when;
 } sonde_rule_need;
+
+/* When a rule looks that does not say so. */
+#define SONDE_RULE_LOOKS                                                                 \
+    {                                                                                    \
+        .every = 10, .first = 20                                                         \
+    }
 
 /* A rule at work: the row with its state and its tensors. */
 typedef struct sonde_rule_run sonde_rule_run;

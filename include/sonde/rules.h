@@ -212,15 +212,41 @@ SONDE_API void sonde_rules_idle(sonde_rules *rules, double seconds);
 /* The run has ended: rules report what they can only know then. */
 SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
+/* --- when rules look ---------------------------------------------------------------- */
+
+/* When a tensor is looked at in a mode; a zeroed schedule: never. */
+typedef struct sonde_rules_looks {
+    sonde_schedule values, vitals, sketch, hash;
+} sonde_rules_looks;
+
+/*
+ * The schedule of a role: the needs of all rules (sonde_rule_need) that look at tensors
+ * of the role at steps of the mode, joined (sonde_schedule_join). A tensor is looked at as
+ * often as its role, or less often: not every rule wants every tensor. rules NULL: the
+ * default rules. Cost: one pass over the needs.
+ */
+SONDE_API sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules,
+                                                      sonde_role role, sonde_mode mode);
+/*
+ * The schedules of the default rules for the tensors first ... count - 1 of a catalogue:
+ * looks[(id - first) * SONDE_MODE_COUNT + mode]. A hook records this evidence by default.
+ * every: a program's own steps between looks, by role, as in sonde_watch_options; or
+ * NULL.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_default_looks(
+    const sonde_catalogue *catalogue, uint32_t first, const int64_t *every,
+    sonde_rules_looks *looks, sonde_diag *diag);
+
 /* --- evidence from this process ----------------------------------------------------- */
 
 /*
  * Before the observer is bound: adds the taps that the rules need. Losses come at every
- * step. Other vital signs come at the first 50 steps of a mode, at each step that `every`
- * divides (0: at all), and at a step whose loss is not finite (sonde_tap.when_bad). Raw
- * values, for rules that need them, come at each step that raw_every divides (0: ten
- * times `every`). Rules are evaluated when a step ends, before the next begins. A
- * recorded run gives the same findings if the same values were recorded.
+ * step. Other evidence of a tensor comes as often as the rules that look at it need it,
+ * if `every` is 0. Else vital signs come at the first 50 steps of a mode and at each step
+ * that `every` divides, and raw values, for rules that need them, at each step that
+ * raw_every divides (0: ten times `every`). Vital signs come as well at a step whose loss
+ * is not finite (sonde_tap.when_bad). Rules are evaluated when a step ends, before the
+ * next begins. A recorded run gives the same findings if the same values were recorded.
  *
  * May be called for several observers, of training and of evaluation, whose steps come
  * one after another: their tensors are one where their names are. catalogue is borrowed

@@ -2,10 +2,11 @@
  * schedule.h - when a tap is due.
  *
  *     due(s) = s in steps                                        if steps are given
- *            = start <= s < end and s mod every < together       otherwise
- *              or s < first
+ *            = s < first, or start <= s < end and                otherwise
+ *              (s mod every = 0 or s mod row_every < row)
  *
- * Steps count from 0 within a mode, and `every` is anchored at step 0, not at start.
+ * Steps count from 0 within a mode, and `every` and `row_every` are anchored at step 0,
+ * not at start.
  */
 #ifndef SONDE_SCHEDULE_H
 #define SONDE_SCHEDULE_H
@@ -28,20 +29,27 @@ typedef struct sonde_schedule {
     int64_t end;   /* exclusive; 0 with start 0: no end (SONDE_SCHEDULE_NEVER too) */
     const int64_t *steps; /* ascending; borrowed while checking, copied by an observer */
     size_t step_count;
-    int64_t first;    /* with every: each of the first steps, this many, as well */
-    int64_t together; /* with every: steps in a row; 0: 1 */
+    /* With every, as well: each of the first `first` steps, and `row` steps in a row at
+     * each step that row_every divides (0: no rows). */
+    int64_t first, row, row_every;
 } sonde_schedule;
 
 /* Every step. */
 SONDE_API sonde_schedule sonde_schedule_always(void);
 /* Steps 0, every, 2 every ... */
 SONDE_API sonde_schedule sonde_schedule_every(int64_t every);
-/* every < 1, end <= start, negative or unsorted steps: SONDE_EINVAL naming the key. */
+/* every < 1, end <= start, a row without row_every, negative or unsorted steps:
+ * SONDE_EINVAL naming the key. */
 SONDE_API SONDE_CHECKED sonde_err sonde_schedule_check(const sonde_schedule *schedule,
                                                        sonde_diag *diag);
 SONDE_API bool sonde_schedule_due(const sonde_schedule *schedule, int64_t step);
 /* The first due step >= step, or SONDE_SCHEDULE_NEVER. */
 SONDE_API int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step);
+/* The schedule whose first steps are as many, whose looks are as close together and whose
+ * rows are as long as those of both; for schedules without steps, start and end. A
+ * schedule that is never due adds nothing. */
+SONDE_API sonde_schedule sonde_schedule_join(const sonde_schedule *a,
+                                             const sonde_schedule *b);
 
 #ifdef __cplusplus
 }

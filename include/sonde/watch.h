@@ -26,6 +26,21 @@
  *     }
  *     err = sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag);
  *
+ * The watch decides what is due: the schedules of the hook and of the rules are joined,
+ * and by default both are what the rules need (sonde_rules_default_looks,
+ * docs/observing.md). A program for which a tensor is costly to get asks first:
+ *
+ *     sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag);
+ *     if (sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION) != 0) {
+ *         ... install what catches activations, or catch them
+ *     }
+ *     switch (sonde_watch_wants(watch, slot)) {       SONDE_HOW_ bits, a byte load
+ *     0:                         not due: no call of see is needed
+ *     only SONDE_HOW_VITALS:     its vital signs (sonde_watch_see_vitals takes them, if
+ *                                they were computed elsewhere)
+ *     with SONDE_HOW_RAW ...:    its values are read
+ *     }
+ *
  * Cost: a step with no active tap, one comparison and the recorder's end of step; a
  * tensor that is not due, one byte load and a branch (inline); one that is, its vital
  * signs (near the speed of memory for float32, slower for strided views) and some 100 ns
@@ -53,10 +68,17 @@ typedef struct sonde_watch_options {
     sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
     sonde_rules *rules; /* borrowed until close. NULL: none */
     /* Steps between the rules' looks at vital signs and at raw values, as in
-     * sonde_rules_attach; 0: 1, and ten times as many. Losses are judged at every step.
-     */
+     * sonde_rules_attach; 0: as often as the rules need, and ten times as many. Losses
+     * are judged at every step. */
     int64_t rules_every, rules_raw_every;
     int micro_batches, replicas; /* of a step, at most; 0: 1 */
+    /*
+     * By role, the program's own steps between looks, for rules and for what a hook
+     * records in any case: 0: as the rules need; below 0: never. Vital signs then come at
+     * the first 20 steps of a mode and at each step that it divides; raw values as often
+     * as rules need them, and not more often than that. Losses are not affected.
+     */
+    int64_t every[SONDE_ROLE_COUNT];
 } sonde_watch_options;
 
 /* options may be NULL: for taps of one's own. */
@@ -130,6 +152,17 @@ SONDE_API sonde_observer *sonde_watch_observer(sonde_watch *watch);
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_begin_step(sonde_watch *watch,
                                                          sonde_mode mode,
                                                          sonde_diag *diag);
+/* What is due of a slot at this step: SONDE_HOW_ bits; 0: nothing, or no step is on. */
+SONDE_API inline unsigned sonde_watch_wants(const sonde_watch *watch, uint32_t slot)
+{
+    return watch->wants[slot];
+}
+/*
+ * What is due at this step of any tensor of the role: SONDE_HOW_ bits of the slots that it
+ * has, or, while it has none, all bits if the rules' schedule for the role is due. Cost:
+ * the first call within a step looks at every slot, unless nothing is due.
+ */
+SONDE_API unsigned sonde_watch_wants_role(sonde_watch *watch, sonde_role role);
 /* The slow half of see. */
 SONDE_API void sonde_watch_see_due(sonde_watch *watch, uint32_t slot,
                                    const sonde_view *view);
@@ -153,6 +186,14 @@ SONDE_API void sonde_watch_see_replica(sonde_watch *watch, uint32_t slot,
  * step. A number that is not a slot is skipped. */
 SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,
                                    const sonde_view *views, size_t count);
+/*
+ * The vital signs of a slot at this step, computed by the program: on another device, for
+ * example. view gives dtype and shape; its data is not read, so use it only where
+ * sonde_watch_wants has no bit but SONDE_HOW_VITALS; it is ignored elsewhere. Not for
+ * the slot of an update.
+ */
+SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
+                                      const sonde_view *view, const sonde_vitals *vitals);
 /* As sonde_hook_scalar; without a hook, nothing. */
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_scalar(sonde_watch *watch, const char *name,
                                                      double value, sonde_diag *diag);

@@ -70,6 +70,7 @@ struct sonde_hook {
     bool open;
     bool resolved;                       /* the first tensors have their masks */
     bool watched;                        /* a watch counts its steps */
+    const int64_t *role_every;           /* of the watch; NULL: the rules' schedules */
     sonde__hook_attachment *attachments; /* newest first */
     char graph[SONDE__DIGEST];           /* of what was attached first; "" */
     /* steps */
@@ -99,9 +100,11 @@ sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag);
 /* --- hook_taps.c ------------------------------------------------------------------ */
 
 /* Attaches the hook to the observer of a watch, whose steps are of any mode; mode: of the
- * first. */
+ * first. role_every: the program's steps between looks, as in sonde_watch_options;
+ * borrowed until the last step; may be NULL. */
 sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
-                            sonde_mode mode, sonde_observer *observer, sonde_diag *diag);
+                            sonde_mode mode, const int64_t *role_every,
+                            sonde_observer *observer, sonde_diag *diag);
 /* Drops all held values at the end of a step. */
 void sonde__hook_drop_held(sonde_hook *hook);
 void sonde__hook_detach_all(sonde_hook *hook);

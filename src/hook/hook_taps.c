@@ -7,7 +7,8 @@
  *     watch    the tensors that its when_nan selects: vital signs at every step
  *     hold     its tensors, raw, at every step, if it has a when_nan
  *
- * Four more taps record what is recorded in any case. An observer hands a value to its
+ * More taps record what is recorded in any case: losses, and what the default rules need
+ * (sonde_rules_default_looks), or what vitals_every says. An observer hands a value to its
  * taps in the order in which they were added: save, watch, hold. A hold tap therefore
  * knows which parts of a value are already recorded. When a watch tap sees a NaN or an
  * infinity, it trips the collection: the recorder gets the values held for the
@@ -24,6 +25,7 @@
 #include "observe/tensor_names.h"
 
 #include <sonde/log.h>
+#include <sonde/rules.h>
 
 #include <string.h>
 
@@ -328,6 +330,7 @@ typedef struct attaching {
     sonde__hook_attachment *attachment;
     uint32_t first_id, count;       /* ids from ... count - 1 of the catalogue */
     sonde__observe_member *tensors; /* by the catalogue's ids */
+    sonde_rules_looks *looks;       /* (count - first_id, modes), of the default rules */
     uint32_t *ids;                  /* scratch */
     size_t next_end;                /* as many taps have been added */
     sonde_diag *diag;
@@ -368,8 +371,10 @@ static end *take_end(attaching *work, const plan *tap)
     return tap_end;
 }
 
-/* A tap on the first `count` ids of scratch, unless it is never due. */
-static sonde_err add_tap(attaching *work, size_t count, const plan *planned)
+/* A tap on the first `count` ids of scratch, unless it is never due. shared: the end of
+ * taps that differ in their schedules alone; NULL: one of its own. */
+static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
+                            end *shared)
 {
     sonde_tap tap = {.how = planned->asks, .when_bad = planned->when_bad};
     sonde_selector *what = NULL;
@@ -391,11 +396,16 @@ static sonde_err add_tap(attaching *work, size_t count, const plan *planned)
         return err;
     }
     tap.what = what;
-    tap.where = &take_end(work, planned)->sink;
+    tap.where = shared != NULL ? &shared->sink : &take_end(work, planned)->sink;
     err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids, count,
                                   work->diag);
     sonde_selector_destroy(what);
     return err;
+}
+
+static sonde_err add_tap(attaching *work, size_t count, const plan *planned)
+{
+    return add_tap_to(work, count, planned, NULL);
 }
 
 /* Lists in scratch the tensors whose masks have a bit; watch: of that mode. */
@@ -436,6 +446,60 @@ static sonde_err add_saves(attaching *work)
     return err;
 }
 
+/* When the default rules look at a tensor in each mode; rarely in mode predict, which is
+ * not recorded for them. Returns false for never. */
+static bool rules_look(const attaching *work, uint32_t id, bool raw,
+                       sonde_schedule when[SONDE_MODE_COUNT])
+{
+    const sonde_rules_looks *looks =
+        &work->looks[(size_t)(id - work->first_id) * SONDE_MODE_COUNT];
+    bool any = false;
+
+    memset(when, 0, SONDE_MODE_COUNT * sizeof *when);
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        const sonde_schedule values =
+            sonde_schedule_join(&looks[mode].values, &looks[mode].hash);
+
+        if (mode != SONDE_MODE_PREDICT) {
+            when[mode] = raw ? values : looks[mode].vitals;
+            any = any || when[mode].every > 0;
+        }
+    }
+    return any;
+}
+
+/* Records what the default rules need of the tensors with a bit of vital: a tap for each
+ * schedule. */
+static sonde_err add_looks(attaching *work, uint8_t vital, plan tap)
+{
+    const bool raw = tap.how == SONDE_HOW_RAW;
+    end *shared = take_end(work, &tap);
+
+    for (uint32_t id = work->first_id; id < work->count; id++) {
+        sonde_schedule when[SONDE_MODE_COUNT];
+        size_t n = 0;
+        sonde_err err = SONDE_OK;
+
+        if ((work->tensors[id].vital & vital) == 0 ||
+            !rules_look(work, id, raw, tap.when)) {
+            continue;
+        }
+        for (uint32_t other = id; other < work->count; other++) {
+            if ((work->tensors[other].vital & vital) != 0 &&
+                rules_look(work, other, raw, when) &&
+                memcmp(when, tap.when, sizeof when) == 0) {
+                work->ids[n++] = other;
+                work->tensors[other].vital &= (uint8_t)~vital; /* added */
+            }
+        }
+        err = add_tap_to(work, n, &tap, shared);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 static sonde_err add_vitals(attaching *work)
 {
     const int64_t every = work->hook->setup.vitals_every;
@@ -453,24 +517,20 @@ static sonde_err add_vitals(attaching *work)
     memset(tap.when, 0, sizeof tap.when);
     tap.name = "vital signs";
     tap.when_bad = every > 1;
-    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(every);
-    tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(every);
-    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
-    if (err != SONDE_OK) {
-        return err;
+    if (work->looks == NULL) {
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(every);
+        tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(every);
+        return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
     }
-    tap.when_bad = false;
-    tap.when[SONDE_MODE_TRAIN] = sonde__observe_looks();
-    tap.when[SONDE_MODE_EVAL] = sonde__observe_looks();
-    tap.when[SONDE_MODE_GLOBAL] = sonde__observe_looks();
-    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_LOOKS), &tap);
+    err = add_looks(work, SONDE__VITAL_LOOKS, tap);
     if (err != SONDE_OK) {
         return err;
     }
     tap.name = "small raw values";
+    tap.when_bad = false;
     tap.asks = SONDE_HOW_RAW;
     tap.how = SONDE_HOW_RAW;
-    return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_RAW), &tap);
+    return add_looks(work, SONDE__VITAL_RAW, tap);
 }
 
 static sonde_err add_watches(attaching *work, size_t i)
@@ -587,7 +647,14 @@ static sonde_err attach(attaching *work)
     }
     hook->resolved = true;
     err = map_tensors(work);
-    return err == SONDE_OK ? add_taps(work) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (work->looks != NULL) {
+        err = sonde_rules_default_looks(catalogue, work->first_id, hook->role_every,
+                                        work->looks, work->diag);
+    }
+    return err != SONDE_OK ? err : add_taps(work);
 }
 
 static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,
@@ -598,20 +665,27 @@ static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,
                       .first_id = first,
                       .count = sonde_catalogue_count(attachment->catalogue),
                       .diag = diag};
+    const bool looks = work.hook->setup.looks && !work.hook->setup.no_vitals;
     size_t capacity = attachment->mapped;
-    sonde_err err = SONDE_ENOMEM;
+    sonde_err err = SONDE_OK;
 
     work.tensors = sonde__calloc(work.count, sizeof *work.tensors);
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
-    if (work.tensors != NULL && work.ids != NULL &&
-        sonde__reserve(&attachment->map, &capacity, work.count,
-                       sizeof *attachment->map)) {
-        attachment->mapped = (uint32_t)capacity;
-        err = attach(&work);
-    } else {
-        err = sonde__fail_nomem(diag, "a hook's taps");
+    if (looks) {
+        work.looks = sonde__calloc((size_t)(work.count - first) * SONDE_MODE_COUNT,
+                                   sizeof *work.looks);
     }
+    if (work.tensors == NULL || work.ids == NULL || (looks && work.looks == NULL) ||
+        !sonde__reserve(&attachment->map, &capacity, work.count,
+                        sizeof *attachment->map)) {
+        err = sonde__fail_nomem(diag, "a hook's taps");
+        goto error;
+    }
+    attachment->mapped = (uint32_t)capacity;
+    err = attach(&work);
+error:
     sonde__free(work.tensors);
+    sonde__free(work.looks);
     sonde__free(work.ids);
     return err;
 }
@@ -661,7 +735,8 @@ sonde_err sonde_hook_attach(sonde_hook *hook, const sonde_catalogue *catalogue,
 }
 
 sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
-                            sonde_mode mode, sonde_observer *observer, sonde_diag *diag)
+                            sonde_mode mode, const int64_t *role_every,
+                            sonde_observer *observer, sonde_diag *diag)
 {
     if (hook->attachments != NULL && !hook->watched) {
         return sonde__fail(diag, SONDE_ESTATE, "hook",
@@ -669,6 +744,7 @@ sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
                            "a step of a hook whose steps a session counts");
     }
     hook->watched = true;
+    hook->role_every = role_every;
     if (mode != SONDE_MODE_GLOBAL && sonde__observe_says_global(&hook->setup)) {
         sonde_log(SONDE_LOG_WARNING, "hook",
                   "the schedule of mode global holds where the mode is global; steps are "

@@ -495,11 +495,6 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
 
 /* --- what is recorded in any case ------------------------------------------------- */
 
-sonde_schedule sonde__observe_looks(void)
-{
-    return (sonde_schedule){.every = 200, .together = 2, .first = 50};
-}
-
 /* Labels, tokens, predictions, weights and small gradients, which rules compare element
  * by element. */
 static bool is_small(const sonde_tensor_info *info)
@@ -545,13 +540,15 @@ unsigned sonde__observe_vital(const sonde_tensor_info *info)
 }
 
 /* An alias is recorded under the name of its tensor. */
-static uint8_t vital_of(const sonde__observe_setup *setup, const sonde_tensor_info *info,
-                        uint32_t id)
+static uint8_t tensor_vital(const sonde__observe_setup *setup,
+                            const sonde_tensor_info *info, uint32_t id)
 {
     unsigned vital = info->same_as == id ? sonde__observe_vital(info) : 0U;
 
     if (!setup->looks) {
         vital &= ~((unsigned)SONDE__VITAL_LOOKS | (unsigned)SONDE__VITAL_RAW);
+    } else if ((vital & SONDE__VITAL_LOOKS) != 0) {
+        vital &= ~(unsigned)SONDE__VITAL_EVERY;
     }
     return (uint8_t)(setup->configured ? vital & ~(unsigned)SONDE__VITAL_RAW : vital);
 }
@@ -582,7 +579,7 @@ sonde_err sonde__observe_members(sonde__observe_setup *setup,
         }
     }
     for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {
-        tensors[id].vital = vital_of(setup, sonde_catalogue_info(catalogue, id), id);
+        tensors[id].vital = tensor_vital(setup, sonde_catalogue_info(catalogue, id), id);
     }
     sonde__free(over.marks);
     sonde__free(over.chosen);

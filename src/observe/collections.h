@@ -32,8 +32,8 @@ enum {
     SONDE__DIGEST = 17,
     SONDE__VITAL_ALWAYS = 1, /* at every step */
     SONDE__VITAL_EVERY = 2,  /* at each step of training that vitals_every divides */
-    SONDE__VITAL_LOOKS = 4,  /* at the steps of sonde__observe_looks */
-    SONDE__VITAL_RAW = 8     /* the raw value at those steps as well */
+    SONDE__VITAL_LOOKS = 4,  /* when the default rules look */
+    SONDE__VITAL_RAW = 8     /* the raw value when they need it */
 };
 
 /* A selector of a collection, as the user gave it. */
@@ -81,7 +81,7 @@ typedef struct sonde__observe_setup {
     bool reduces;
     sonde_reduction_config reductions;
     int64_t vitals_every;
-    bool looks;      /* nothing was said about vital signs: sonde__observe_looks holds */
+    bool looks;      /* vitals_every is not given: the schedule of the default rules */
     bool configured; /* the user says which values are saved: no others are */
     bool no_vitals;
     bool settled;
@@ -156,13 +156,7 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
 sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
                                           sonde_diag *diag);
 
-/*
- * The steps of training and of evaluation at which the evidence of the default rules is
- * recorded unless vitals_every is given: the first ones, which show errors of the setup,
- * then pairs of neighbouring steps, for rules that compare a step with the one before.
- */
-SONDE_API sonde_schedule sonde__observe_looks(void);
-/* SONDE__VITAL_ bits of a tensor. */
+/* SONDE__VITAL_ bits of a tensor: EVERY holds if vitals_every is given, else LOOKS. */
 SONDE_API unsigned sonde__observe_vital(const sonde_tensor_info *info);
 
 /*

@@ -124,15 +124,11 @@ static json_t *tell_collection(const sonde__observe_setup *setup,
 char *sonde__observe_setup_json(const sonde__observe_setup *setup)
 {
     json_t *told = json_object(), *collections = json_object();
-    const sonde_schedule looks = sonde__observe_looks();
     const bool by_rules = !setup->no_vitals && setup->looks;
     const int64_t vitals = setup->no_vitals ? 0 : setup->vitals_every;
-    bool good =
-        told != NULL && collections != NULL &&
-        set(told, "vitals_every", json_integer(vitals)) &&
-        (!by_rules || (set(told, "looks_first", json_integer(looks.first)) &&
-                       set(told, "looks_every", json_integer(looks.every)) &&
-                       set(told, "looks_together", json_integer(looks.together))));
+    bool good = told != NULL && collections != NULL &&
+                set(told, "vitals_every", json_integer(vitals)) &&
+                (!by_rules || set(told, "looks", json_string("default rules")));
     char *text = NULL;
 
     for (size_t i = 0; i < setup->collection_count && good; i++) {

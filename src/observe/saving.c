@@ -88,6 +88,14 @@ static sonde_err copy_config(sonde__observe_save_layer *layer,
     return SONDE_OK;
 }
 
+/* Whether a config says anything. */
+static bool says_anything(const sonde_save_config *config)
+{
+    return config->every != SONDE_UNSET || config->start_step != SONDE_UNSET ||
+           config->end_step != SONDE_UNSET || config->save_steps != NULL ||
+           config->when_nan != NULL;
+}
+
 /* Overwrites a field with a value that is set. */
 static void set_field(int64_t *field, int64_t value)
 {
@@ -171,7 +179,7 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     if (err != SONDE_OK) {
         return err;
     }
-    setup->configured = true;
+    setup->configured = setup->configured || says_anything(config);
     if (mode < -1 || mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d",
                            mode);

@@ -66,9 +66,13 @@ sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, "first", "0 or more", "%lld",
                            (long long)schedule->first);
     }
-    if (schedule->together < 0) {
-        return sonde__fail(diag, SONDE_EINVAL, "together", "0 or more", "%lld",
-                           (long long)schedule->together);
+    if (schedule->row < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "row", "0 or more", "%lld",
+                           (long long)schedule->row);
+    }
+    if (schedule->row > 0 && schedule->row_every < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, "row_every", "1 or more, with row", "%lld",
+                           (long long)schedule->row_every);
     }
     if (end <= start && !(start == 0 && end == 0)) {
         return sonde__fail(diag, SONDE_EINVAL, "end", "a step behind start",
@@ -94,12 +98,23 @@ static size_t search(const sonde_schedule *schedule, int64_t step)
     return low;
 }
 
+/* The first step >= first, and below end, with step mod every < row. */
+static int64_t next_row(int64_t first, int64_t end, int64_t every, int64_t row)
+{
+    const int64_t beyond = first % every, left = every - beyond;
+
+    if (beyond < row) {
+        return first;
+    }
+    return first < end - left ? first + left : SONDE_SCHEDULE_NEVER;
+}
+
 int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
 {
     const int64_t first = SONDE_MAX(SONDE_MAX(step, schedule->start), 0);
     const int64_t end =
         schedule->end == 0 && schedule->start == 0 ? SONDE_SCHEDULE_NEVER : schedule->end;
-    int64_t beyond = 0;
+    int64_t next = 0;
 
     if (schedule->step_count > 0) {
         const size_t i = search(schedule, step);
@@ -112,15 +127,30 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
     if (schedule->every < 1 || first >= end) {
         return SONDE_SCHEDULE_NEVER;
     }
-    beyond = first % schedule->every;
-    if (beyond < SONDE_MAX(schedule->together, 1)) {
-        return first;
+    next = next_row(first, end, schedule->every, 1);
+    if (schedule->row > 0 && next > first) {
+        next = SONDE_MIN(next, next_row(first, end, schedule->row_every, schedule->row));
     }
-    beyond = schedule->every - beyond; /* steps still to go */
-    return first < end - beyond ? first + beyond : SONDE_SCHEDULE_NEVER;
+    return next;
 }
 
 bool sonde_schedule_due(const sonde_schedule *schedule, int64_t step)
 {
     return step != SONDE_SCHEDULE_NEVER && sonde_schedule_next(schedule, step) == step;
+}
+
+sonde_schedule sonde_schedule_join(const sonde_schedule *a, const sonde_schedule *b)
+{
+    sonde_schedule both = *a;
+
+    if (a->every < 1 || b->every < 1) {
+        return a->every < 1 ? *b : *a;
+    }
+    both.first = SONDE_MAX(a->first, b->first);
+    both.every = SONDE_MIN(a->every, b->every);
+    both.row = SONDE_MAX(a->row, b->row);
+    both.row_every = a->row < 1   ? b->row_every
+                     : b->row < 1 ? a->row_every
+                                  : SONDE_MIN(a->row_every, b->row_every);
+    return both;
 }

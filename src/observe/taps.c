@@ -151,7 +151,7 @@ static bool is_same_tap(const sonde_observer *observer, const sonde__observe_tap
         const sonde_schedule *a = &tap->when[mode], *b = &added->when[mode];
 
         same = a->every == b->every && a->start == b->start && a->end == b->end &&
-               a->first == b->first && a->together == b->together &&
+               a->first == b->first && a->row == b->row && a->row_every == b->row_every &&
                a->step_count == b->step_count &&
                (a->step_count == 0 ||
                 memcmp(a->steps, b->steps, a->step_count * sizeof *a->steps) == 0);

@@ -240,9 +240,21 @@ static unsigned read_how(lua_State *L)
     return how;
 }
 
+/* A number of steps; 0 if the field is missing. */
+static int64_t steps_field(lua_State *L, const char *what, const char *key)
+{
+    const double steps = number_field(L, what, key);
+
+    if (!(steps >= 0.0 && steps <= 1e15)) {
+        (void)luaL_error(L, "%s: %s is %f (expected steps, 0 or more)", what, key, steps);
+    }
+    return (int64_t)steps;
+}
+
 static void read_need(lua_State *L, sonde_rule_need *need, size_t i)
 {
-    static const char *const fields[] = {"what", "how", "optional", "each_step"};
+    static const char *const fields[] = {"what",  "how", "optional", "every",
+                                         "first", "row", "row_every"};
     char what[96];
 
     (void)snprintf(what, sizeof what, "needs[%zu]", i + 1);
@@ -252,7 +264,10 @@ static void read_need(lua_State *L, sonde_rule_need *need, size_t i)
     check_fields(L, what, fields, SONDE_COUNT_OF(fields));
     need->what = text_field(L, what, "what", true);
     need->optional = flag_field(L, what, "optional");
-    need->each_step = flag_field(L, what, "each_step");
+    need->when.every = steps_field(L, what, "every");
+    need->when.first = steps_field(L, what, "first");
+    need->when.row = steps_field(L, what, "row");
+    need->when.row_every = steps_field(L, what, "row_every");
     need->how = SONDE_HOW_VITALS;
     if (lua_getfield(L, -1, "how") != LUA_TNIL) {
         need->how = read_how(L);

@@ -193,6 +193,13 @@ static void hide_all(sonde_rules *rules)
 
 /* --- tensors ------------------------------------------------------------------------ */
 
+const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need)
+{
+    static const sonde_schedule usual = SONDE_RULE_LOOKS;
+
+    return need->when.every > 0 ? &need->when : &usual;
+}
+
 static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t tensor,
                           int need, sonde_diag *diag)
 {
@@ -211,7 +218,8 @@ static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t te
                         sizeof *slot->users)) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
-    slot->users[slot->user_count++] = (sonde__rule_user){run, tensor, how};
+    slot->users[slot->user_count++] = (sonde__rule_user){
+        run, tensor, how, sonde__rules_need_when(&run->rule->needs[need])};
     return SONDE_OK;
 }
 
@@ -426,7 +434,8 @@ static void pass(sonde_rule_run *run, sonde_rule_tensor *tensor,
     run->rule->observe(run, tensor, &judged);
 }
 
-void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
+/* mode_step: of the step for schedules; -1: every rule gets everything. */
+static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_step)
 {
     sonde__rule_slot *slot = NULL;
 
@@ -448,10 +457,22 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
                          ((user->how & SONDE_HOW_SKETCH) && seen->sketch != NULL) ||
                          ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
 
-        if (has && judges(user->run, seen->at.mode)) {
+        if (has && judges(user->run, seen->at.mode) &&
+            (mode_step < 0 || sonde_schedule_due(user->when, mode_step))) {
             pass(user->run, &user->run->tensors[user->tensor], seen);
         }
     }
+}
+
+void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
+{
+    put(rules, seen, -1);
+}
+
+void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *seen,
+                          int64_t mode_step)
+{
+    put(rules, seen, mode_step);
 }
 
 /* --- evaluating --------------------------------------------------------------------- */

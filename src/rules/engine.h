@@ -60,6 +60,7 @@ typedef struct sonde__rule_user {
     sonde_rule_run *run;
     size_t tensor; /* index into the run's tensors */
     unsigned how;
+    const sonde_schedule *when; /* of its need */
 } sonde__rule_user;
 
 /* A rule that looks at a tensor. */
@@ -133,6 +134,35 @@ extern const sonde_rule *const sonde__rule_builtins[];
 sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
+
+/* The schedules by bit of how. engine.c: the schedule of a need. */
+enum { SONDE__HOW_COUNT = 4 };
+static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
+{
+    return bit == 0   ? &looks->values
+           : bit == 1 ? &looks->vitals
+           : bit == 2 ? &looks->sketch
+                      : &looks->hash;
+}
+const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
+/* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */
+void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *slot,
+                            sonde_mode mode, sonde_rules_looks *looks);
+/* looks.c: whether two schedules of rules are the same. */
+bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
+/* looks.c: the schedule of a rule under a program's own steps between looks: 0 changes
+ * nothing, below 0 means never. Vital signs come as often as it says; the rest as often as
+ * rules need it, and not more often than it says. */
+void sonde__rules_thin(sonde_schedule *when, int64_t every, bool vitals);
+/* rules_sink.c: sonde_rules_attach; role_every: for sonde__rules_thin, by role, borrowed
+ * until the observer's last step; may be NULL. */
+sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
+                              sonde_observer *observer, int64_t every, int64_t raw_every,
+                              const int64_t *role_every, sonde_diag *diag);
+/* engine.c: sonde_rules_put, but raw values, sketches and hashes go only to the rules
+ * that look at this step of its mode. */
+void sonde__rules_put_due(sonde_rules *rules, const sonde_observation *seen,
+                          int64_t mode_step);
 
 /* params.c: stores the defaults, then "name=value,..." (may be NULL), in the state. */
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,

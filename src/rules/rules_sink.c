@@ -1,12 +1,11 @@
 /*
  * rules_sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
- * Tensors with the same needs share a tap, and each tap has a sink of its own, which
- * passes what its tap asked for. Losses come at every step, which also counts the steps.
- * The other evidence comes at each step that `every` divides, at the first steps, which
- * show errors of the setup, and at steps with a loss that is not finite; raw values and
- * other costly evidence come at each step that raw_every divides. All sinks have the
- * values of a step before the first one gets its end, at which the rules are evaluated.
+ * Each tensor has a schedule for each form of evidence (looks.c), or the one that the
+ * program gives. Tensors and forms with the same schedule share a tap; each combination of
+ * forms has a sink of its own, which passes what its taps asked for. Losses come at every
+ * step, which also counts the steps. All sinks have the values of a step before the first
+ * one gets its end, at which the rules are evaluated.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -18,8 +17,10 @@
 
 #include <string.h>
 
-enum { HOWS = 16, SLOWER = 10 };
-enum { CLOSELY = 50 }; /* steps at the beginning at which all evidence is observed */
+enum { HOWS = 1 << SONDE__HOW_COUNT, SLOWER = 10 };
+/* Steps at the beginning at which all vital signs are observed if the program says how
+ * often. */
+enum { CLOSELY = 50 };
 
 typedef struct rules_sink {
     sonde_sink sink; /* first */
@@ -32,7 +33,8 @@ struct sonde__rule_attached {
     sonde_rules *rules;
     const sonde_catalogue *catalogue;
     sonde_observer *observer;
-    int64_t every, raw_every;
+    int64_t every, raw_every;  /* 0: as the rules need */
+    const int64_t *role_every; /* by role, as in sonde_watch_options; or NULL */
     uint32_t *map;  /* ids of the attached catalogue -> ids of the rules' catalogue */
     int64_t offset; /* is added to its global steps */
     int64_t mode_offset[SONDE_MODE_COUNT];
@@ -72,7 +74,11 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
     part.info = sonde_catalogue_info(self->attached->rules->catalogue, part.id);
     part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
     part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
-    sonde_rules_put(self->attached->rules, &part);
+    if (self->attached->every > 0) {
+        sonde_rules_put(self->attached->rules, &part);
+    } else {
+        sonde__rules_put_due(self->attached->rules, &part, seen->at.mode_step);
+    }
 }
 
 static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
@@ -107,9 +113,9 @@ typedef struct attaching {
     sonde_rules *rules;
     sonde__rule_attached *attached;
     const sonde_catalogue *catalogue;
-    uint32_t first, count; /* of its tensors: from ... count - 1 */
-    uint8_t *hows; /* (3, count): at every step, where `every` divides, at others */
-    uint32_t *ids; /* scratch */
+    uint32_t first, count;    /* of its tensors: from ... count - 1 */
+    sonde_rules_looks *looks; /* by tensor from first on: of one mode */
+    uint32_t *ids;            /* scratch */
     sonde_diag *diag;
 } attaching;
 
@@ -139,40 +145,129 @@ static sonde_err map_tensors(attaching *work)
     return SONDE_OK;
 }
 
-/* Collects what rules need in a mode, by the ids of the catalogue. */
-static void collect(const attaching *work, int mode)
+/* The schedule for a need if the program says how often. A rule that compares
+ * neighbouring steps gets raw values as often as vital signs. */
+static sonde_schedule said_when(const sonde__rule_attached *attached,
+                                const sonde_schedule *own, int bit)
 {
-    const sonde_rules *rules = work->rules;
-    uint8_t *always = work->hows, *each = always + work->count,
-            *rest = each + work->count;
+    const bool often = (1U << bit) == SONDE_HOW_VITALS || own->every == 1 || own->row > 1;
 
-    memset(work->hows, 0, 3 * (size_t)work->count);
-    for (uint32_t id = work->first; id < work->count; id++) {
-        const sonde__rule_slot *slot = &rules->slots[work->attached->map[id]];
-        const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
-        const bool cheap = info->role == SONDE_ROLE_LOSS && info->rank == 0;
+    return (sonde_schedule){.every = often ? attached->every : attached->raw_every,
+                            .first = often ? CLOSELY : 0};
+}
 
-        for (size_t i = 0; i < slot->watch_count; i++) {
-            const sonde_rule *rule = slot->watch[i].run->rule;
-            const sonde_rule_need *need = &rule->needs[slot->watch[i].need];
-            const unsigned now =
-                need->how & (need->each_step ? ~0U : (unsigned)SONDE_HOW_VITALS);
+/* Replaces the schedules of rules by those of the program. */
+static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *looks)
+{
+    const sonde__rule_attached *attached = work->attached;
+    const sonde_role role = sonde_catalogue_info(work->catalogue, id)->role;
 
-            if (sonde__rules_judges(rules, rule, (sonde_mode)mode)) {
-                *(cheap ? &always[id] : &each[id]) |= (uint8_t)now;
-                rest[id] |= (uint8_t)(need->how & ~now);
-            }
+    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+        sonde_schedule *when = sonde__rules_look(looks, bit);
+
+        if (when->every > 0 && attached->every > 0) {
+            *when = said_when(attached, when, bit);
+        } else if (attached->role_every != NULL) {
+            sonde__rules_thin(when, attached->role_every[role],
+                              (1U << bit) == SONDE_HOW_VITALS);
         }
-        if (cheap && info->same_as == id) {
-            always[id] |= SONDE_HOW_VITALS; /* at least to count every step */
-        }
-        rest[id] &= (uint8_t) ~(each[id] | always[id]);
     }
 }
 
-/* Adds taps for the tensors whose hows are not 0. */
-static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_t every,
-                          bool when_bad)
+/* Collects when rules look at the tensors in a mode. */
+static void collect(const attaching *work, int mode)
+{
+    const sonde_rules *rules = work->rules;
+
+    for (uint32_t id = work->first; id < work->count; id++) {
+        const sonde__rule_slot *slot = &rules->slots[work->attached->map[id]];
+        const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
+        sonde_rules_looks *looks = &work->looks[id - work->first];
+
+        *looks = (sonde_rules_looks){0};
+        sonde__rules_add_looks(rules, slot, (sonde_mode)mode, looks);
+        if (info->role == SONDE_ROLE_LOSS && info->rank == 0) {
+            if (looks->vitals.every > 0 || info->same_as == id) {
+                looks->vitals = sonde_schedule_always(); /* to count every step, too */
+            }
+        } else {
+            apply_said(work, id, looks);
+        }
+    }
+}
+
+/* The forms of evidence with the schedule *when, as bits. If when->every is 0, *when
+ * becomes the first schedule that is left. */
+static unsigned find_forms(sonde_rules_looks *looks, sonde_schedule *when)
+{
+    unsigned how = 0;
+
+    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+        sonde_schedule *look = sonde__rules_look(looks, bit);
+
+        if (look->every > 0 && when->every == 0) {
+            *when = *look;
+        }
+        if (look->every > 0 && sonde__rules_same_when(look, when)) {
+            how |= 1U << bit;
+        }
+    }
+    return how;
+}
+
+static void drop_forms(sonde_rules_looks *looks, unsigned how)
+{
+    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+        if ((how >> bit & 1U) != 0) {
+            *sonde__rules_look(looks, bit) = (sonde_schedule){0};
+        }
+    }
+}
+
+/* Adds a tap for all tensors from `first` on that have these forms at this schedule. */
+static sonde_err add_tap(attaching *work, const sonde_selector *what, uint32_t first,
+                         int mode, unsigned how, sonde_schedule when)
+{
+    sonde_tap tap = {.what = what,
+                     .how = how,
+                     .where = &work->attached->sinks[how].sink,
+                     .when_bad = (how & SONDE_HOW_VITALS) != 0 && when.every > 1};
+    size_t n = 0;
+
+    for (uint32_t id = first; id < work->count; id++) {
+        sonde_rules_looks *looks = &work->looks[id - work->first];
+
+        if (find_forms(looks, &when) == how) {
+            work->ids[n++] = id;
+            drop_forms(looks, how);
+        }
+    }
+    tap.when[mode] = when;
+    return sonde__observer_add_ids(work->attached->observer, &tap, work->ids, n,
+                                   work->diag);
+}
+
+static sonde_err add_taps(attaching *work, const sonde_selector *what, int mode)
+{
+    for (uint32_t id = work->first; id < work->count; id++) {
+        for (;;) {
+            sonde_schedule when = {0};
+            const unsigned how = find_forms(&work->looks[id - work->first], &when);
+            sonde_err err = SONDE_OK;
+
+            if (how == 0) {
+                break;
+            }
+            err = add_tap(work, what, id, mode, how, when);
+            if (err != SONDE_OK) {
+                return err;
+            }
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err add_all_taps(attaching *work)
 {
     sonde_selector *what = NULL;
     sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
@@ -180,54 +275,15 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
     if (err != SONDE_OK) {
         return err;
     }
-    for (unsigned how = 1; how < HOWS; how++) {
-        sonde_tap tap = {.what = what,
-                         .how = how,
-                         .where = &work->attached->sinks[how].sink,
-                         .when_bad = when_bad};
-        size_t n = 0;
-
-        for (uint32_t id = work->first; id < work->count; id++) {
-            if (hows[id] == how) {
-                work->ids[n++] = id;
-            }
-        }
-        if (n > 0) {
-            tap.when[mode] = sonde_schedule_every(every);
-            tap.when[mode].first = when_bad ? CLOSELY : 0;
-            err = sonde__observer_add_ids(work->attached->observer, &tap, work->ids, n,
-                                          work->diag);
-            if (err != SONDE_OK) {
-                break;
-            }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        collect(work, mode);
+        err = add_taps(work, what, mode);
+        if (err != SONDE_OK) {
+            break;
         }
     }
     sonde_selector_destroy(what);
     return err;
-}
-
-static sonde_err add_all_taps(attaching *work)
-{
-    const sonde__rule_attached *attached = work->attached;
-    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        sonde_err err = SONDE_OK;
-
-        collect(work, mode);
-        err = add_taps(work, work->hows, mode, 1, false);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = add_taps(work, work->hows + work->count, mode, attached->every, true);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = add_taps(work, work->hows + 2 * (size_t)work->count, mode,
-                       attached->raw_every, false);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
 }
 
 /* Adds the tensors of an attachment, from an id on, to the rules' catalogue and as taps.
@@ -245,9 +301,9 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
     size_t capacity = first;
     sonde_err err = SONDE_ENOMEM;
 
-    work.hows = sonde__calloc(work.count, 3);
+    work.looks = sonde__calloc(work.count - first, sizeof *work.looks);
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
-    if (work.hows == NULL || work.ids == NULL ||
+    if (work.looks == NULL || work.ids == NULL ||
         !sonde__reserve(&attached->map, &capacity, work.count, sizeof *attached->map)) {
         err = sonde__fail_nomem(diag, "the taps of rules");
         goto done;
@@ -264,7 +320,7 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
     }
     err = add_all_taps(&work);
 done:
-    sonde__free(work.hows);
+    sonde__free(work.looks);
     sonde__free(work.ids);
     return err;
 }
@@ -274,11 +330,10 @@ static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
     return attach_from(user, first, diag);
 }
 
-sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
-                             sonde_observer *observer, int64_t every, int64_t raw_every,
-                             sonde_diag *diag)
+sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
+                              sonde_observer *observer, int64_t every, int64_t raw_every,
+                              const int64_t *role_every, sonde_diag *diag)
 {
-    const int64_t often = every > 0 ? every : 1;
     sonde__rule_attached *attached = NULL;
     sonde_err err = SONDE_OK;
 
@@ -302,8 +357,9 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
                                .rules = rules,
                                .catalogue = catalogue,
                                .observer = observer,
-                               .every = often,
-                               .raw_every = raw_every > 0 ? raw_every : SLOWER * often,
+                               .every = SONDE_MAX(every, 0),
+                               .raw_every = raw_every > 0 ? raw_every : SLOWER * every,
+                               .role_every = role_every,
                                .step = -1};
     for (unsigned how = 0; how < HOWS; how++) {
         attached->sinks[how] =
@@ -313,4 +369,11 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
     err = attach_from(attached, 0, diag);
     return err != SONDE_OK ? err
                            : sonde__observer_on_extend(observer, extend, attached, diag);
+}
+
+sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
+                             sonde_observer *observer, int64_t every, int64_t raw_every,
+                             sonde_diag *diag)
+{
+    return sonde__rules_attach(rules, catalogue, observer, every, raw_every, NULL, diag);
 }

@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "hook/hook_state.h"
+#include "rules/engine.h"
 #include "tensor/convert.h"
 
 #include <sonde/log.h>
@@ -42,7 +43,7 @@ typedef struct watch {
     sonde_watch face; /* first */
     sonde_hook *hook;
     sonde_rules *rules;
-    int64_t rules_every, rules_raw_every;
+    int64_t rules_every, rules_raw_every, every[SONDE_ROLE_COUNT];
     sonde_catalogue *catalogue;
     sonde_observer *observer;
     const sonde_observer_gate *gate;
@@ -57,6 +58,11 @@ typedef struct watch {
     bool stepping, due;
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
+    unsigned roles; /* bit r: there are slots of role r */
+    /* What is due of each role, for that many slots, at a global step; -1: not known. */
+    uint8_t role_wants[SONDE_ROLE_COUNT];
+    uint32_t role_slots;
+    int64_t role_step;
 } watch;
 
 static watch *self(sonde_watch *face)
@@ -105,7 +111,9 @@ sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **o
         return sonde__fail_nomem(diag, "a watch");
     }
     made->shape = (sonde_call_shape){1, 1, 1};
+    made->role_step = -1;
     if (options != NULL) {
+        memcpy(made->every, options->every, sizeof made->every);
         made->rules = options->rules;
         made->rules_every = options->rules_every;
         made->rules_raw_every = options->rules_raw_every;
@@ -238,6 +246,7 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
         }
     }
     on->slots[id].added = true;
+    on->roles |= 1U << own.role;
     *slot_out = id;
     return SONDE_OK;
 }
@@ -257,13 +266,15 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
 sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
                               size_t count, uint32_t *slots, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     SONDE__NEEDS(diag, face != NULL && (count == 0 || (infos != NULL && slots != NULL)));
-    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
-        err = sonde_watch_add(face, &infos[i], &slots[i], diag);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_err err = sonde_watch_add(face, &infos[i], &slots[i], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Whether a slot was added. */
@@ -294,11 +305,17 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
     info.name = name;
     info.same_as = named;
     err = declare(on, &info, &id, diag);
-    if (err == SONDE_OK && on->bound) {
-        err = extend(on, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    on->slots[id].added = err == SONDE_OK || on->slots[id].added;
-    return err;
+    if (on->bound) {
+        err = extend(on, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    on->slots[id].added = true;
+    return SONDE_OK;
 }
 
 static update *make_update(const sonde_tensor_info *info)
@@ -398,7 +415,7 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (!started->attached && started->hook != NULL) {
-        err = sonde__hook_watch(started->hook, started->catalogue, mode,
+        err = sonde__hook_watch(started->hook, started->catalogue, mode, started->every,
                                 started->observer, diag);
         if (err != SONDE_OK) {
             return err;
@@ -406,8 +423,9 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
     }
     started->attached = true;
     if (!started->ruled && started->rules != NULL) {
-        err = sonde_rules_attach(started->rules, started->catalogue, started->observer,
-                                 started->rules_every, started->rules_raw_every, diag);
+        err = sonde__rules_attach(started->rules, started->catalogue, started->observer,
+                                  started->rules_every, started->rules_raw_every,
+                                  started->every, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -421,9 +439,12 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
     }
     if (started->hook != NULL) {
         err = sonde_hook_open(started->hook, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    started->open = err == SONDE_OK;
-    return err;
+    started->open = true;
+    return SONDE_OK;
 }
 
 /* --- steps ------------------------------------------------------------------------ */
@@ -481,6 +502,71 @@ void sonde_watch_end_step(sonde_watch *face)
     on->stepping = false;
     on->due = false;
 }
+
+/* --- what is due ------------------------------------------------------------------ */
+
+static bool any_due(const sonde_rules_looks *looks, int64_t step)
+{
+    return sonde_schedule_due(&looks->vitals, step) ||
+           sonde_schedule_due(&looks->values, step) ||
+           sonde_schedule_due(&looks->sketch, step) ||
+           sonde_schedule_due(&looks->hash, step);
+}
+
+/* Whether a slot of a role that has none yet would be due. A hook with a configuration of
+ * its own, and taps of the program, may want it at any step. */
+static bool may_be_due(const watch *on, sonde_role role)
+{
+    const sonde__observe_setup *setup = on->hook != NULL ? &on->hook->setup : NULL;
+    const int64_t every = on->every[role], step = on->at.mode_step;
+    bool judged = on->rules != NULL, recorded = setup != NULL && !setup->no_vitals;
+    sonde_rules_looks looks;
+
+    if (on->calls || (setup != NULL && (setup->configured || !setup->looks))) {
+        return true;
+    }
+    if (every != 0) {
+        return every > 0 && (judged || recorded) && (step < 20 || step % every == 0);
+    }
+    looks = sonde_rules_looks_of_role(on->rules, role, on->at.mode);
+    if (judged && (on->rules_every > 0 ? step < 50 || step % on->rules_every == 0
+                                       : any_due(&looks, step))) {
+        return true;
+    }
+    looks = sonde_rules_looks_of_role(NULL, role, on->at.mode);
+    return recorded && any_due(&looks, step);
+}
+
+unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
+{
+    watch *on = self(face);
+    uint32_t count = 0;
+
+    if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !on->stepping) {
+        return 0;
+    }
+    if ((on->roles >> role & 1U) == 0) {
+        return may_be_due(on, role)
+                   ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
+                   : 0U;
+    }
+    if (!on->due) {
+        return 0;
+    }
+    count = sonde_catalogue_count(on->catalogue);
+    if (on->role_step != on->at.global_step || on->role_slots != count) {
+        memset(on->role_wants, 0, sizeof on->role_wants);
+        for (uint32_t id = 0; id < count; id++) {
+            on->role_wants[sonde_catalogue_info(on->catalogue, id)->role] |=
+                face->wants[id];
+        }
+        on->role_step = on->at.global_step;
+        on->role_slots = count;
+    }
+    return on->role_wants[role];
+}
+
+/* --- seeing ----------------------------------------------------------------------- */
 
 /* value = after - value, n elements. */
 static void subtract(sonde_dtype dtype, void *value, const void *after, int64_t n)
@@ -628,6 +714,28 @@ void sonde_watch_see_replica(sonde_watch *face, uint32_t id, const sonde_view *v
     see(on, id, view, micro_batch, replica);
 }
 
+void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *view,
+                            const sonde_vitals *vitals)
+{
+    watch *on = self(face);
+    const char *fault = NULL;
+
+    if (face == NULL || vitals == NULL || !is_slot(on, id) ||
+        face->wants[id] != SONDE_HOW_VITALS || on->slots[id].update != NULL) {
+        return;
+    }
+    fault = sonde__tensor_view_fault(view, false);
+    if (fault != NULL) {
+        refuse(on, id, fault);
+        return;
+    }
+    renew(on, &on->slots[id]);
+    on->slots[id].vitals = *vitals;
+    on->slots[id].known = true;
+    sonde_observer_observe(on->observer, id, view, vitals, on->slots[id].count++, 0);
+}
+
+extern inline unsigned sonde_watch_wants(const sonde_watch *watch, uint32_t slot);
 extern inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
                                    const sonde_view *view);
 

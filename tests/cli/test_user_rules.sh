@@ -55,7 +55,7 @@ check "LossJump: unknown parameter 'faktor' (expected factor)" run --rule ./loss
 check "./loss_jump.so: rule LossJump: another file has a rule of this name (expected a unique name)" \
     run --plugin ./loss_jump.lua --plugin ./loss_jump.so
 check "--rule-seconds: '0' (expected more than 0)" run --rule-seconds 0
-check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expected rule interface 1)" \
+check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expected rule interface 2)" \
     run --plugin "$SONDE_TEST_PLUGINS/bad_1.so"
 
 # --- a rule that goes wrong, and one that never ends, live --------------------------------

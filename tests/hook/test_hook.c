@@ -31,35 +31,61 @@ static void test_defaults(void **state)
     finish(hook);
 }
 
-/* The first steps, then pairs of neighbours, of every tensor that has a role; with the raw
- * values of small ones, unless the program says what is saved. */
+/* The steps below 402 at which a schedule is due, as assert_steps has them. */
+static const char *steps_of(sonde_schedule when, char *text)
+{
+    text[0] = '\0';
+    for (int step = 0; step < 402; step++) {
+        char number[16];
+
+        (void)snprintf(number, sizeof number, "%d ", step);
+        (void)strcat(text, sonde_schedule_due(&when, step) ? number : "");
+    }
+    return text;
+}
+
+/* What the default rules need of each tensor; with the raw values of small ones, unless
+ * the program says what is saved. A file that says nothing changes nothing. */
 static void test_what_rules_need(void **state)
 {
-    for (int says = 0; says < 2; says++) {
+    static const sonde_schedule seldom = {.first = 20, .every = 50};
+    enum { NOTHING, EMPTY_FILE, SAYS };
+
+    for (int says = NOTHING; says <= SAYS; says++) {
+        const sonde_hook_options options = {.dry_run = true};
         sonde_hook *hook = NULL;
-        char looks[1024] = "", tenths[1024] = "";
+        char text[2048];
         five net;
 
         (void)journal_reset(state);
-        hook = hook_of(NULL);
+        if (says == EMPTY_FILE) {
+            assert_int_equal(sonde_hook_parse("train: {}\npath: run\n", 20, "hook.yaml",
+                                              NULL, &options, &hook, NULL),
+                             SONDE_OK);
+            listen_to(hook);
+        } else {
+            hook = hook_of(NULL);
+        }
         net = declare_net(hook);
-        if (says) {
+        if (says == SAYS) {
             save(hook, NULL, -1, every(1000));
         }
         run_steps(hook, &net, 402);
-        for (int step = 0; step < 402; step++) {
-            const bool look = step < 50 || step % 200 < 2;
-            char number[16];
-
-            (void)snprintf(number, sizeof number, "%d ", step);
-            (void)strcat(looks, look ? number : "");
-            (void)strcat(tenths, look || step % 10 == 0 ? number : "");
-        }
-        assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, tenths);
-        assert_steps("gradient/fc1.weight", 'v', SONDE_MODE_TRAIN, tenths);
-        assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, looks);
-        assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, says ? "" : looks);
-        assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, says ? "0 " : looks);
+        assert_steps(
+            "fc1.weight", 'v', SONDE_MODE_TRAIN,
+            steps_of(
+                (sonde_schedule){.every = 10, .first = 50, .row = 6, .row_every = 100},
+                text));
+        assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, steps_of(seldom, text));
+        assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN,
+                     says == SAYS ? "" : steps_of(seldom, text));
+        assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN,
+                     says == SAYS
+                         ? "0 "
+                         : steps_of(
+                               (sonde_schedule){
+                                   .every = 10, .first = 50, .row = 2, .row_every = 100},
+                               text));
         finish(hook);
     }
 }

@@ -253,7 +253,7 @@ static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info 
                                       uint32_t),
                          unsigned modes)
 {
-    static const sonde_rule_need needs[] = {{"them", SONDE_HOW_VITALS, false, false}};
+    static const sonde_rule_need needs[] = {{.what = "them", .how = SONDE_HOW_VITALS}};
     const sonde_rule rule = {.abi = SONDE_RULE_ABI,
                              .name = "Visit",
                              .needs = needs,

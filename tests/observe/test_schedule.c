@@ -31,7 +31,7 @@ static bool due_by_definition(const sonde_schedule *s, int64_t step)
     return s->every >= 1 &&
            (step < s->first ||
             (s->start <= step && (step < s->end || (s->start == 0 && s->end == 0)) &&
-             step % s->every < (s->together > 1 ? s->together : 1)));
+             (step % s->every == 0 || (s->row > 0 && step % s->row_every < s->row))));
 }
 
 static void compare_with_definition(const sonde_schedule *s)
@@ -59,7 +59,8 @@ static void random_schedules_follow_the_definition(void **state)
         s.start = (int64_t)sonde__below(1, 1, n, 20);
         s.first =
             sonde__below(1, 20, n, 3) == 0 ? (int64_t)sonde__below(1, 21, n, 30) : 0;
-        s.together = (int64_t)sonde__below(1, 22, n, 4);
+        s.row = (int64_t)sonde__below(1, 22, n, 4);
+        s.row_every = 1 + (int64_t)sonde__below(1, 23, n, 20);
         s.end = sonde__below(1, 2, n, 2) ? (int64_t)sonde__below(1, 3, n, 50) : 0;
         s.step_count =
             sonde__below(1, 4, n, 3) == 0 ? (size_t)sonde__below(1, 5, n, 6) : 0;
@@ -101,6 +102,32 @@ static void worked_cases_come_out(void **state)
     assert_int_equal(count_due(sonde_schedule_always(), 7), 7);
     assert_int_equal(count_due(sonde_schedule_every(3), 7), 3);
     assert_int_equal(count_due((sonde_schedule){0}, 100), 0);
+}
+
+/* What two schedules of rules need together: as many first steps, looks as close, rows as
+ * long and as close; "never" adds nothing. */
+static void joined_schedules_serve_both(void **state)
+{
+    const sonde_schedule never = {0}, often = {.every = 10, .first = 20},
+                         pairs = {.every = 50, .row = 2, .row_every = 50},
+                         rows = {.every = 30, .first = 3, .row = 5, .row_every = 60};
+    sonde_schedule both = sonde_schedule_join(&often, &pairs);
+
+    (void)state;
+    assert_true(both.first == 20 && both.every == 10 && both.row == 2 &&
+                both.row_every == 50);
+    for (int64_t step = 0; step < 200; step++) {
+        assert_int_equal(sonde_schedule_due(&both, step),
+                         sonde_schedule_due(&often, step) ||
+                             sonde_schedule_due(&pairs, step));
+    }
+    both = sonde_schedule_join(&pairs, &rows);
+    assert_true(both.first == 3 && both.every == 30 && both.row == 5 &&
+                both.row_every == 50);
+    both = sonde_schedule_join(&never, &rows);
+    assert_memory_equal(&both, &rows, sizeof both);
+    both = sonde_schedule_join(&rows, &never);
+    assert_memory_equal(&both, &rows, sizeof both);
 }
 
 static void the_far_end_does_not_overflow(void **state)
@@ -149,6 +176,8 @@ static void bad_schedules_name_the_key(void **state)
                    "end: 5 with start 5 (expected a step behind start)");
     expect_refused((sonde_schedule){.every = 1, .start = 5},
                    "end: 0 with start 5 (expected a step behind start)");
+    expect_refused((sonde_schedule){.every = 5, .row = 2},
+                   "row_every: 0 (expected 1 or more, with row)");
     expect_refused((sonde_schedule){.steps = unsorted, .step_count = 3},
                    "steps: 3 follows 5 (expected ascending steps)");
     expect_refused((sonde_schedule){.steps = negative, .step_count = 2},
@@ -162,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_schedules_follow_the_definition),
         cmocka_unit_test(worked_cases_come_out),
+        cmocka_unit_test(joined_schedules_serve_both),
         cmocka_unit_test(the_far_end_does_not_overflow),
         cmocka_unit_test(bad_schedules_name_the_key),
     };

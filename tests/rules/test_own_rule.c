@@ -18,7 +18,7 @@ static const sonde_rule_param params[] = {
     {"limit", SONDE_RULE_REAL, "2", 0, 0, "largest mean", offsetof(own, limit), false},
     {"fail_at", SONDE_RULE_COUNT, "-1", 0, 0, "step", offsetof(own, fail_at), false},
 };
-static const sonde_rule_need needs[] = {{"weights", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{.what = "weights", .how = SONDE_HOW_VITALS}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -195,7 +195,7 @@ static void another_interface_is_refused(void **state)
     assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
     assert_int_equal(sonde_rules_add_rule(rules, &newer, NULL, &diag),
                      SONDE_EUNSUPPORTED);
-    assert_string_equal(diag.found, "rule interface 2, not 1");
+    assert_string_equal(diag.found, "rule interface 3, not 2");
     sonde_rules_destroy(rules);
 }
 

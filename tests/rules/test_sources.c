@@ -85,7 +85,7 @@ static void producer_open(producer *self, const char *path, sonde_rules *rules)
     ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
     if (rules != NULL) {
-        ok(sonde_rules_attach(rules, self->catalogue, self->observer, 0, 1, &diag),
+        ok(sonde_rules_attach(rules, self->catalogue, self->observer, 1, 1, &diag),
            &diag);
     }
     ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);

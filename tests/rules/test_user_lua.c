@@ -261,7 +261,7 @@ static const char everything[] =
     "            {name = 'which', help = 'h', default = '^w,^b', kind = 'regex'},\n"
     "            {name = 'nothing', help = 'h', kind = 'real'}},\n"
     "  needs = {{what = 'w'}, {what = 'b', how = {'values', 'sketch'}, optional = true,\n"
-    "           each_step = true}}, modes = {'train', 'eval'}}\n"
+    "           every = 1}}, modes = {'train', 'eval'}}\n"
     "local steps, order = 0, {}\n"
     "local function check(what, is, should)\n"
     "  if is ~= should then error(what .. ': ' .. tostring(is), 2) end\n"

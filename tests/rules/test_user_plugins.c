@@ -21,7 +21,7 @@ static void bad_tables_are_refused(void **state)
         const char *found;
     } cases[] = {
         {1, SONDE_EUNSUPPORTED,
-         "built for rule interface 99 (expected rule interface 1)"},
+         "built for rule interface 99 (expected rule interface 2)"},
         {2, SONDE_EUNSUPPORTED, "the size of its rows is 8 bytes (expected "},
         {3, SONDE_EFORMAT, "no symbol sonde_rule_plugin_table"},
         {4, SONDE_EINVAL, "rule ?: it has no name"},
@@ -38,7 +38,7 @@ static void bad_tables_are_refused(void **state)
         {14, SONDE_EINVAL,
          "rule ?: its name is invalid (expected a letter, then letters"},
         {15, SONDE_EINVAL, "it selects no tensors (expected a function wants)"},
-        {16, SONDE_EUNSUPPORTED, "rule 1 has rule interface 2 (expected .abi = "},
+        {16, SONDE_EUNSUPPORTED, "rule 1 has rule interface 3 (expected .abi = "},
         {17, SONDE_EFORMAT, "undefined symbol: nobody_has_this"},
         {18, SONDE_EINVAL, "parameter 'Limit' occurs twice"},
         {19, SONDE_EINVAL, "parameter 'limit' is invalid (expected an offset"},

@@ -29,7 +29,7 @@ static const char lua_rule[] =
     "local rule = {name = 'MirrorLua', summary = 's', condition = 'c', advice = 'a',\n"
     "  params = {{name = 'limit', help = 'h', default = 5.0}},\n"
     "  needs = {{what = 'values', how = {'vitals', 'values', 'sketch', 'hash'},\n"
-    "            each_step = true}}, modes = 'train'}\n"
+    "            every = 1}}, modes = 'train'}\n"
     "function rule.wants(ctx, t) return not t.same_as end\n"
     "function rule.observe(ctx, t, seen)\n"
     "  local sum = 0\n"
@@ -99,7 +99,7 @@ static void producer_open(producer *self, sonde_rules *inside)
     tap.where = sonde_recorder_sink(self->recorder);
     ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
-    ok(sonde_rules_attach(inside, self->catalogue, self->observer, 0, 1, &diag), &diag);
+    ok(sonde_rules_attach(inside, self->catalogue, self->observer, 1, 1, &diag), &diag);
     ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);
 }
 

@@ -52,7 +52,7 @@ static int remove_folder(void **state)
 
 static sonde_watch *watch_of(sonde_hook *hook, sonde_rules *rules)
 {
-    const sonde_watch_options options = {.hook = hook, .rules = rules};
+    const sonde_watch_options options = {.hook = hook, .rules = rules, .rules_every = 1};
     sonde_watch *watch = NULL;
 
     must(sonde_watch_create(&options, &watch, &diag));

@@ -2,7 +2,7 @@
 """Records the programs once, and judges the records with the rules as they are.
 
     run.py record [--cache DIR] [--jobs N] [--held-out]
-    run.py judge  [--cache DIR] [--jobs N] [--held-out] [--mode declared|named|hook]
+    run.py judge  [--cache DIR] [--jobs N] [--held-out] [--mode declared|named|scheduled|hook]
                   [--only PATTERN] [--verbose] [--markdown]
 
 Without --held-out neither command looks at the families that are held out; with it, at no other."""
@@ -119,7 +119,7 @@ def judge(task):
         findings = sonde.judge_recorded(
             trace, folder, '{"path": "PATH", "save_all": true, "every": 1, "vitals_every": 1}')
     else:
-        findings = sonde.judge(trace, named=mode == "named")
+        findings = sonde.judge(trace, named=mode == "named", every=int(mode != "scheduled"))
     facts = {k: trace.facts[k] for k in ("kind", "family", "rules", "where", "first", "visible")}
     if facts["kind"] != "healthy":
         import plants
@@ -184,7 +184,7 @@ def main():
     parser.add_argument("--cache", default="/tmp/sonde-faults")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--mode", choices=("declared", "named", "hook", "recorded"),
+    parser.add_argument("--mode", choices=("declared", "named", "scheduled", "hook", "recorded"),
                         default="declared")
     parser.add_argument("--only", default="*")
     parser.add_argument("--library", default="build/release/lib/libsonde.so")

@@ -19,7 +19,7 @@ class Info(ctypes.Structure):
 
 class WatchOptions(ctypes.Structure):
     _fields_ = [("hook", P), ("rules", P), ("rules_every", I64), ("rules_raw_every", I64),
-                ("more", I64 * 8)]
+                ("more", I64 * 16)]
 
 
 class Finding(ctypes.Structure):
@@ -87,10 +87,10 @@ class Sonde:
             self.lib.sonde_watch_end_step(watch)
         self.call("sonde_watch_close", watch, 0, None)
 
-    def judge(self, trace, named=False):
-        """In process, at every step."""
+    def judge(self, trace, named=False, every=1):
+        """In process, at every step, or (every 0) when the rules look."""
         rules = self.rules()
-        self.replay(trace, rules=rules, named=named)
+        self.replay(trace, rules=rules, named=named, every=every)
         return self.findings(rules)
 
     def judge_recorded(self, trace, folder, configuration="{}"):

@@ -1,9 +1,9 @@
 /*
  * judging.c - a trainer's rules, the actions on findings, and the verdict.
  *
- * Vital signs of everything make a small network's step a third to a half longer. Taken
- * every twentieth step, together with the losses of each, they cost about five percent
- * (bench_rules: usual).
+ * Vital signs of everything make a small network's step a third to a half longer. Rules
+ * look as seldom as they can (sonde_rules_looks_of_role), unless the program says how
+ * often.
  */
 #include "nn/train/train_state.h"
 #include "base/fail.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EVERY = 20, WAIT_SECONDS = 15 };
+enum { WAIT_SECONDS = 15 };
 
 /* --- findings ----------------------------------------------------------------------- */
 
@@ -129,7 +129,6 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
     if (err != SONDE_OK) {
         return err;
     }
-    trainer->rules_every = trainer->rules_every > 0 ? trainer->rules_every : EVERY;
     if (trainer->rules != NULL && path != NULL) {
         err = sonde_rules_write_to(trainer->rules, path, diag);
     }

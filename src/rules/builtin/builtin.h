@@ -46,6 +46,49 @@ enum { SONDE__TRAIN = 1U << SONDE_MODE_TRAIN };
 #define SONDE__COLLECTIONS(type, field, initial, help)                                   \
     SONDE__PARAM(type, field, SONDE_RULE_COLLECTIONS, initial, 0, 0, help)
 
+/* --- needs -------------------------------------------------------------------------- */
+
+/* Of sonde_rule_need.roles. */
+enum {
+    SONDE__WEIGHTS = 1U << SONDE_ROLE_WEIGHT,
+    SONDE__PARAMETERS = SONDE__WEIGHTS | 1U << SONDE_ROLE_BIAS,
+    SONDE__BUFFERS = 1U << SONDE_ROLE_BUFFER,
+    SONDE__GRADIENTS = 1U << SONDE_ROLE_GRADIENT,
+    SONDE__UPDATES = 1U << SONDE_ROLE_UPDATE,
+    SONDE__STATE = 1U << SONDE_ROLE_OPTIMIZER,
+    SONDE__LOSSES = 1U << SONDE_ROLE_LOSS,
+    SONDE__INPUTS = 1U << SONDE_ROLE_INPUT,
+    SONDE__OUTPUTS = 1U << SONDE_ROLE_OUTPUT,
+    SONDE__ACTIVATIONS = SONDE__INPUTS | SONDE__OUTPUTS | 1U << SONDE_ROLE_ACTIVATION,
+    SONDE__ANY = 0
+};
+
+/* Of sonde_rule_need.when. A look at every tensor costs about half a step: seldom is for
+ * what large tensors are examined for, often for parameters, gradients and few numbers. */
+#define SONDE__EACH_STEP                                                                 \
+    {                                                                                    \
+        .every = 1                                                                       \
+    }
+#define SONDE__OFTEN SONDE_RULE_LOOKS
+#define SONDE__SELDOM                                                                    \
+    {                                                                                    \
+        .first = 20, .every = 50                                                         \
+    }
+/* For rules that compare a step with the one before, and with those before that. */
+#define SONDE__IN_PAIRS                                                                  \
+    {                                                                                    \
+        .first = 20, .every = 100, .row = 2, .row_every = 100                            \
+    }
+/* For rules that count comparisons from the start of a run. */
+#define SONDE__CLOSELY                                                                   \
+    {                                                                                    \
+        .first = 50, .every = 10                                                         \
+    }
+#define SONDE__IN_ROWS                                                                   \
+    {                                                                                    \
+        .first = 20, .every = 100, .row = 6, .row_every = 100                            \
+    }
+
 /* --- tensors by what they are ------------------------------------------------------- */
 
 /* False for an alias: another name of a value that is declared under its own. */

@@ -20,7 +20,7 @@ static const sonde_rule_param params[] = {
                 "smallest percentage of zeros that counts"),
 };
 static const sonde_rule_need needs[] = {
-    {"the selected tensors", SONDE_HOW_VITALS, false, false}};
+    {"the selected tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__OFTEN}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

@@ -34,7 +34,8 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(images, channel, "1", 0, SONDE_MAX_DIMS - 1,
                  "dimension that holds the channels"),
 };
-static const sonde_rule_need needs[] = {{"images", SONDE_HOW_RAW, false, false}};
+static const sonde_rule_need needs[] = {
+    {"images", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__SELDOM}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -70,8 +70,9 @@ static const sonde_rule_param params[] = {
                 "accepted and ignored: the shape tells whether predictions are scores"),
     SONDE__SMDEBUG(imbalance),
 };
-static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
-                                        {"predictions", SONDE_HOW_RAW, true, false}};
+static const sonde_rule_need needs[] = {
+    {"labels", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__EACH_STEP},
+    {"predictions", SONDE_HOW_RAW, true, SONDE__ACTIVATIONS, SONDE__OFTEN}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

@@ -40,8 +40,9 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(confusion, max_off_diag, "0.1", 0, 1,
                 "largest acceptable share of a class that is predicted as another"),
 };
-static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
-                                        {"predictions", SONDE_HOW_RAW, false, true}};
+static const sonde_rule_need needs[] = {
+    {"labels", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__EACH_STEP},
+    {"predictions", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__EACH_STEP}};
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)

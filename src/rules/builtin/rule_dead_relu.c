@@ -46,8 +46,9 @@ static const sonde_rule_param params[] = {
                 "largest acceptable percentage of inactive units in a layer"),
     SONDE__COUNT(dead, patience, "3", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {
-    {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+static const sonde_rule_need needs[] = {{"outputs of ReLUs",
+                                         SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
+                                         SONDE__ACTIVATIONS, SONDE__SELDOM}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -10,7 +10,8 @@ typedef struct tensor_memory {
     bool has;
 } tensor_memory;
 
-static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_RAW, false, true}};
+static const sonde_rule_need needs[] = {
+    {"tensors", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__SELDOM}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

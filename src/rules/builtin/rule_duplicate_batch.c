@@ -22,8 +22,12 @@ typedef struct tensor_memory {
     int replica;
 } tensor_memory;
 
+#define BATCH_PAIRS                                                                      \
+    {                                                                                    \
+        .first = 50, .every = 20, .row = 2, .row_every = 20                              \
+    }
 static const sonde_rule_need needs[] = {
-    {"inputs", SONDE_HOW_VITALS | SONDE_HOW_HASH, false, true}};
+    {"inputs", SONDE_HOW_VITALS | SONDE_HOW_HASH, false, SONDE__INPUTS, BATCH_PAIRS}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

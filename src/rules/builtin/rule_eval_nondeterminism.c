@@ -39,9 +39,10 @@ typedef struct tensor_memory {
     bool has_before;
 } tensor_memory;
 
-static const sonde_rule_need needs[] = {{"inputs", SONDE_HOW_HASH, true, true},
-                                        {"outputs", SONDE_HOW_VITALS, true, false},
-                                        {"buffers", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"inputs", SONDE_HOW_HASH, true, SONDE__INPUTS, SONDE__EACH_STEP},
+    {"outputs", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__OFTEN},
+    {"buffers", SONDE_HOW_VITALS, true, SONDE__BUFFERS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -63,9 +63,9 @@ static const sonde_rule_param params[] = {
                  "comparisons in a row without any change, or without a gradient"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, false},
-    {"gradients", SONDE_HOW_VITALS, false, false},
-    {"optimiser values", SONDE_HOW_VITALS, true, false}};
+    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
+    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__CLOSELY},
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -37,8 +37,8 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, 32, "observed steps before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"gradients", SONDE_HOW_VITALS, false, false},
-    {"optimiser values", SONDE_HOW_VITALS, true, false}};
+    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -25,7 +25,8 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(range, threshold, "16", 0, 1e300, "largest acceptable root mean square"),
     SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {{"inputs", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"inputs", SONDE_HOW_VITALS, false, SONDE__INPUTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -91,10 +91,11 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(noise, samples, "2000", 0, 1e12,
                  "training samples before the rule can fire"),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
-                                        {"labels", SONDE_HOW_RAW, true, false},
-                                        {"gradients", SONDE_HOW_RAW, true, false},
-                                        {"targets", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
+    {"labels", SONDE_HOW_RAW, true, SONDE__INPUTS, SONDE__EACH_STEP},
+    {"gradients", SONDE_HOW_RAW, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
+    {"targets", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
 /* Targets of a regression, by their name. */
 static bool are_numbers(const sonde_tensor_info *info, uint32_t id)

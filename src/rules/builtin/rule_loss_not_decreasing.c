@@ -80,7 +80,8 @@ static const sonde_rule_param params[] = {
                 "(default: TRAIN; with smdebug: GLOBAL)"),
     SONDE__SMDEBUG(not_decreasing),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

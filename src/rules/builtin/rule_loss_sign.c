@@ -40,8 +40,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(loss_sign, patience, "3", 1, 1e9, "observed steps in a row"),
     SONDE__COUNT(loss_sign, window, "10", 1, 1e9, "observed steps that are averaged"),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
-                                        {"labels", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
+    {"labels", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -53,8 +53,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, BEFORE,
                  "observed steps that are needed before the jump"),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
-                                        {"weights", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
+    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

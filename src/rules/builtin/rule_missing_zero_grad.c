@@ -82,8 +82,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(zero_grad, patience, "4", 2, MOST_STEPS,
                  "steps that are judged together"),
 };
-static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_RAW, false, true},
-                                        {"parameters", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
+    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

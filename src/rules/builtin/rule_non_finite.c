@@ -22,7 +22,8 @@ typedef struct tensor_memory {
     bool masks; /* it had -Inf at a good step */
 } tensor_memory;
 
-static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__SELDOM}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

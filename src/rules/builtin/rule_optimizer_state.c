@@ -48,9 +48,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(optimizer_state, patience, "3", 1, 1e9, "steps in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, true, false},
-    {"gradients", SONDE_HOW_VITALS, true, false},
-    {"optimiser values", SONDE_HOW_VITALS, false, false}};
+    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
+    {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS}};
 
 static bool ends_in(const char *name, const char *end)
 {

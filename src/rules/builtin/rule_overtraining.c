@@ -33,7 +33,8 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(overtraining, delta, "0.01", 0, 1e9,
                 "smallest decrease that counts as an improvement"),
 };
-static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static void improve(double *best, int64_t *stale, double now, double delta, bool first)
 {

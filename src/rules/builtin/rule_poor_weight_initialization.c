@@ -63,9 +63,9 @@ static const sonde_rule_param params[] = {
                  "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
-    {"inputs of activations", SONDE_HOW_VITALS, false, false},
-    {"losses", SONDE_HOW_VITALS, true, false},
-    {"gradients", SONDE_HOW_VITALS, true, false}};
+    {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

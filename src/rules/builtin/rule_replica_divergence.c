@@ -21,8 +21,9 @@ typedef struct tensor_memory {
 
 enum { SMALL = 1024, WORKER = 1024 };
 
-static const sonde_rule_need needs[] = {{"small parameters", SONDE_HOW_HASH, true, true},
-                                        {"parameters", SONDE_HOW_HASH, true, false}};
+static const sonde_rule_need needs[] = {
+    {"small parameters", SONDE_HOW_HASH, true, SONDE__PARAMETERS, SONDE__OFTEN},
+    {"parameters", SONDE_HOW_HASH, true, SONDE__PARAMETERS, SONDE__SELDOM}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

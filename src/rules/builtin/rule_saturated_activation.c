@@ -71,9 +71,11 @@ static const sonde_rule_param params[] = {
                 "not check"),
     SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {
-    {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
-    {"outputs of tanh or sigmoid", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {{"inputs of tanh or sigmoid",
+                                         SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
+                                         SONDE__ACTIVATIONS, SONDE__SELDOM},
+                                        {"outputs of tanh or sigmoid", SONDE_HOW_VITALS,
+                                         true, SONDE__ACTIVATIONS, SONDE__SELDOM}};
 
 static bool is_output(const sonde_tensor_info *info)
 {

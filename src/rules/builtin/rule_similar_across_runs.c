@@ -31,7 +31,8 @@ static const sonde_rule_param params[] = {
      offsetof(similar, other_trial), true},
     SONDE__REAL(similar, rtol, "0", 0, 1e9, "largest acceptable relative difference"),
 };
-static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__OFTEN}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

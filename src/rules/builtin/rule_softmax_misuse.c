@@ -44,9 +44,10 @@ static const sonde_rule_param params[] = {
                  "regular expressions that select the input of the loss"),
     SONDE__COUNT(misuse, patience, "2", 1, 1e9, "steps in a row"),
 };
-static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
-                                        {"predictions", SONDE_HOW_RAW, false, false},
-                                        {"losses", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"labels", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__OFTEN},
+    {"predictions", SONDE_HOW_RAW, false, SONDE__ACTIVATIONS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -51,8 +51,8 @@ static const sonde_rule_param params[] = {
                  "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
-    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
-    {"gradients", SONDE_HOW_VITALS, true, false}};
+    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__SELDOM},
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

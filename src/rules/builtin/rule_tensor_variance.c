@@ -24,7 +24,7 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(variance_rule, min_threshold, NULL, 0, 0, "smallest acceptable variance"),
 };
 static const sonde_rule_need needs[] = {
-    {"the selected tensors", SONDE_HOW_VITALS, false, false}};
+    {"the selected tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__OFTEN}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

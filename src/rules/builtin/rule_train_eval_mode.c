@@ -47,9 +47,9 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(modes, patience, "3", 1, 1e9, "observed steps in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"outputs of dropout layers", SONDE_HOW_VITALS, true, false},
-    {"their inputs", SONDE_HOW_VITALS, true, false},
-    {"buffers", SONDE_HOW_VITALS, true, false}};
+    {"outputs of dropout layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM},
+    {"their inputs", SONDE_HOW_VITALS, true, SONDE__ACTIVATIONS, SONDE__SELDOM},
+    {"buffers", SONDE_HOW_VITALS, true, SONDE__BUFFERS, SONDE__OFTEN}};
 
 static bool is_dropout(const sonde_tensor_info *info)
 {

@@ -38,8 +38,9 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(unchanged, atol, "1e-8", 0, 1e30, "absolute tolerance"),
     SONDE__FLAG(unchanged, equal_nan, "false", "treat NaN as equal to NaN"),
 };
-static const sonde_rule_need needs[] = {
-    {"the selected tensors", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+static const sonde_rule_need needs[] = {{"the selected tensors",
+                                         SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
+                                         SONDE__ANY, SONDE__OFTEN}};
 
 static bool close_enough(const unchanged *state, double a, double b)
 {

@@ -37,8 +37,9 @@ static const sonde_rule_param params[] = {
                  "changes of a parameter that only looks frozen before the rule fires"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, false},
-    {"gradients or updates", SONDE_HOW_VITALS, true, false}};
+    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN},
+    {"gradients or updates", SONDE_HOW_VITALS, true,
+     SONDE__GRADIENTS | SONDE__UPDATES | SONDE__STATE, SONDE__OFTEN}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -41,7 +41,8 @@ static const sonde_rule_param params[] = {
                 "multiple of the median change of the largest magnitude"),
     SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before the rule can fire"),
 };
-static const sonde_rule_need needs[] = {{"parameters", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {
+    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN}};
 
 /* Steps that are too large, and what follows from them, move single elements as well. */
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,

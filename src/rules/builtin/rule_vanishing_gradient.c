@@ -70,8 +70,9 @@ static const sonde_rule_param params[] = {
     SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
     SONDE__SMDEBUG(vanishing),
 };
-static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_VITALS, false, false},
-                                        {"losses", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {
+    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

@@ -38,7 +38,8 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(weight_jump, least, "10", 1, 1e9,
                  "steps of a weight before it is judged"),
 };
-static const sonde_rule_need needs[] = {{"weights", SONDE_HOW_RAW, false, true}};
+static const sonde_rule_need needs[] = {
+    {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

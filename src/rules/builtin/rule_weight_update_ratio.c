@@ -53,9 +53,14 @@ static const sonde_rule_param params[] = {
                  "comparisons in a row below small_threshold"),
     SONDE__SMDEBUG(update_ratio),
 };
+/* update_slow.c judges the first 40 comparisons. */
+#define FIRST_AND_PAIRS                                                                  \
+    {                                                                                    \
+        .first = 50, .every = 100, .row = 2, .row_every = 100                            \
+    }
 static const sonde_rule_need needs[] = {
-    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, true},
-    {"losses", SONDE_HOW_VITALS, true, false}};
+    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, FIRST_AND_PAIRS},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

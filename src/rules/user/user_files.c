@@ -30,6 +30,14 @@ static void put_param(sonde__user_wire *wire, const sonde_rule_param *param)
     sonde__user_wire_put_u32(wire, param->required);
 }
 
+static void put_when(sonde__user_wire *wire, const sonde_schedule *when)
+{
+    sonde__user_wire_put_i64(wire, when->every);
+    sonde__user_wire_put_i64(wire, when->first);
+    sonde__user_wire_put_i64(wire, when->row);
+    sonde__user_wire_put_i64(wire, when->row_every);
+}
+
 void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule)
 {
     sonde__user_wire_put_text(wire, rule->name);
@@ -48,7 +56,8 @@ void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule)
         sonde__user_wire_put_text(wire, rule->needs[i].what);
         sonde__user_wire_put_u32(wire, rule->needs[i].how);
         sonde__user_wire_put_u32(wire, rule->needs[i].optional);
-        sonde__user_wire_put_u32(wire, rule->needs[i].each_step);
+        sonde__user_wire_put_u32(wire, rule->needs[i].roles);
+        put_when(wire, &rule->needs[i].when);
     }
 }
 
@@ -69,7 +78,11 @@ static void take_need(sonde__user_message *message, sonde_rule_need *need)
     need->what = sonde__user_need_text(message);
     need->how = sonde__user_take_u32(message);
     need->optional = sonde__user_take_u32(message) != 0;
-    need->each_step = sonde__user_take_u32(message) != 0;
+    need->roles = sonde__user_take_u32(message);
+    need->when.every = sonde__user_take_i64(message);
+    need->when.first = sonde__user_take_i64(message);
+    need->when.row = sonde__user_take_i64(message);
+    need->when.row_every = sonde__user_take_i64(message);
 }
 
 void sonde__user_hosted_fini(sonde__user_hosted *hosted)
@@ -211,6 +224,11 @@ static sonde_err check_need(const sonde_rule *rule, size_t i, const char *path,
     if ((need->how & ~(unsigned)SONDE_HOW_VITALS) != 0 && rule->observe == NULL) {
         return bad_row(diag, path, rule, "a function observe",
                        "it needs more than vital signs");
+    }
+    if (sonde_schedule_check(&need->when, NULL) != SONDE_OK ||
+        need->when.step_count > 0 || need->when.start != 0 || need->when.end != 0) {
+        return bad_row(diag, path, rule, "when with every, first, row and row_every",
+                       what);
     }
     return SONDE_OK;
 }

@@ -78,7 +78,7 @@ typedef struct last {
 static const sonde_rule_need rest_needs[] = {
     {.what = "values",
      .how = SONDE_HOW_RAW | SONDE_HOW_SKETCH | SONDE_HOW_HASH,
-     .each_step = true}};
+     .when = {.every = 1}}};
 
 static int wants_all(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

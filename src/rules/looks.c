@@ -1,0 +1,165 @@
+/*
+ * looks.c - when rules look: what they need, joined into one schedule for each tensor or
+ * role, mode and form of evidence.
+ *
+ * Everything that observes for rules takes its schedule here: rules in the process that
+ * they judge (rules_sink.c), the defaults of a hook and of a watch, and the table in the
+ * documentation.
+ */
+#include "rules/engine.h"
+#include "base/fail.h"
+#include "base/macros.h"
+
+#include <string.h>
+
+static void join(sonde_rules_looks *looks, const sonde_rule_need *need)
+{
+    for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+        sonde_schedule *when = sonde__rules_look(looks, bit);
+
+        if ((need->how >> bit & 1U) != 0) {
+            *when = sonde_schedule_join(when, sonde__rules_need_when(need));
+        }
+    }
+}
+
+void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *slot,
+                            sonde_mode mode, sonde_rules_looks *looks)
+{
+    for (size_t i = 0; i < slot->watch_count; i++) {
+        const sonde_rule *rule = slot->watch[i].run->rule;
+
+        if (sonde__rules_judges(rules, rule, mode)) {
+            join(looks, &rule->needs[slot->watch[i].need]);
+        }
+    }
+}
+
+bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b)
+{
+    return a->every == b->every && a->first == b->first && a->row == b->row &&
+           a->row_every == b->row_every;
+}
+
+void sonde__rules_thin(sonde_schedule *when, int64_t every, bool vitals)
+{
+    enum { CLOSELY = 20 }; /* first steps that show errors of the setup */
+
+    if (every < 0) {
+        *when = (sonde_schedule){0};
+    } else if (every > 0 && vitals) {
+        *when = (sonde_schedule){.every = every, .first = CLOSELY};
+    } else if (every > 0 && when->every > 0) {
+        when->every = SONDE_MAX(when->every, every);
+        when->row_every = SONDE_MAX(when->row_every, every);
+        when->first = SONDE_MIN(when->first, (int64_t)CLOSELY);
+    }
+}
+
+/* --- roles -------------------------------------------------------------------------- */
+
+static void join_role(sonde_rules_looks *looks, const sonde_rule *rule, sonde_role role,
+                      sonde_mode mode)
+{
+    const sonde_mode judged = mode == SONDE_MODE_GLOBAL ? SONDE_MODE_TRAIN : mode;
+
+    if (rule->modes != 0 && (rule->modes >> judged & 1U) == 0) {
+        return;
+    }
+    for (size_t i = 0; i < rule->need_count; i++) {
+        if (rule->needs[i].roles == 0 || (rule->needs[i].roles >> role & 1U) != 0) {
+            join(looks, &rule->needs[i]);
+        }
+    }
+}
+
+sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules, sonde_role role,
+                                            sonde_mode mode)
+{
+    sonde_rules_looks looks = {0};
+
+    for (size_t i = 0; rules != NULL && i < rules->count; i++) {
+        join_role(&looks, rules->runs[i]->rule, role, mode);
+    }
+    for (size_t i = 0; rules == NULL && sonde__rule_builtins[i] != NULL; i++) {
+        if (!sonde__rule_builtins[i]->by_name_only) {
+            join_role(&looks, sonde__rule_builtins[i], role, mode);
+        }
+    }
+    return looks;
+}
+
+/* --- tensors ------------------------------------------------------------------------ */
+
+/* Adds what a rule needs of a tensor, if it wants it. */
+static void add_wanted(sonde_rule_run *run, uint32_t id, sonde_rules_looks *looks)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(run->rules->catalogue, id);
+    const int need = run->rule->wants(run, info, id);
+
+    if (need < 0 || (size_t)need >= run->rule->need_count) {
+        return;
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        if (sonde__rules_judges(run->rules, run->rule, (sonde_mode)mode)) {
+            join(&looks[mode], &run->rule->needs[need]);
+        }
+    }
+}
+
+static void thin_all(sonde_rules_looks *looks, int64_t every)
+{
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
+            sonde__rules_thin(sonde__rules_look(&looks[mode], bit), every,
+                              (1U << bit) == SONDE_HOW_VITALS);
+        }
+    }
+}
+
+/* Makes the looks of the tensors from `first` on from the rules' wants. */
+static sonde_err fill(sonde_rules *rules, uint32_t first, sonde_rules_looks *looks,
+                      sonde_diag *diag)
+{
+    const uint32_t count = sonde_catalogue_count(rules->catalogue);
+
+    for (size_t i = 0; i < rules->count; i++) {
+        const sonde_err err = sonde__rule_mark(rules->runs[i], 0, count, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        for (uint32_t id = first; id < count; id++) {
+            add_wanted(rules->runs[i], id,
+                       &looks[(size_t)(id - first) * SONDE_MODE_COUNT]);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_rules_default_looks(const sonde_catalogue *catalogue, uint32_t first,
+                                    const int64_t *every, sonde_rules_looks *looks,
+                                    sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, catalogue != NULL && looks != NULL);
+    const uint32_t count = sonde_catalogue_count(catalogue);
+    sonde_rules *rules = NULL;
+    sonde_err err = sonde_rules_create(&rules, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_rules_add_defaults(rules, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    rules->catalogue = catalogue;
+    err = fill(rules, first, looks, diag);
+    for (uint32_t id = first; every != NULL && id < count; id++) {
+        thin_all(&looks[(size_t)(id - first) * SONDE_MODE_COUNT],
+                 every[sonde_catalogue_info(catalogue, id)->role]);
+    }
+error:
+    sonde_rules_destroy(rules);
+    return err;
+}

@@ -1,0 +1,303 @@
+/*
+ * When a watch wants its slots: as the rules need, as the program says, for roles without
+ * slots; vital signs that the program computes; replicas, aliases and late slots under
+ * rules.
+ */
+#include "cmocka_all.h"
+
+#include "base/macros.h"
+
+#include <sonde/error.h>
+#include <sonde/watch.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WEIGHT, GRADIENT, LOSS, OUTPUT, SLOTS };
+
+static const struct {
+    const char *name;
+    sonde_role role;
+} tensors[SLOTS] = {{"fc1.weight", SONDE_ROLE_WEIGHT},
+                    {"gradient/fc1.weight", SONDE_ROLE_GRADIENT},
+                    {"loss", SONDE_ROLE_LOSS},
+                    {"fc1_output_0", SONDE_ROLE_OUTPUT}};
+
+static sonde_diag diag;
+static float values[64];
+
+static void must(sonde_err err)
+{
+    char line[SONDE_DIAG_LINE];
+
+    if (err != SONDE_OK) {
+        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
+    }
+}
+
+static sonde_view view_of_slot(int slot)
+{
+    static const int64_t shape[2] = {8, 8};
+
+    return sonde_view_of(SONDE_F32, slot == LOSS ? 0 : 2, shape, values);
+}
+
+static sonde_rules *rules_of(const char *list)
+{
+    sonde_rules *rules = NULL;
+
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add_list(rules, list, &diag));
+    return rules;
+}
+
+static sonde_watch *watch_of(const sonde_watch_options *options)
+{
+    sonde_watch *watch = NULL;
+
+    must(sonde_watch_create(options, &watch, &diag));
+    for (int i = 0; i < SLOTS; i++) {
+        const sonde_view view = view_of_slot(i);
+        sonde_tensor_info info = {.name = tensors[i].name,
+                                  .role = tensors[i].role,
+                                  .dtype = view.dtype,
+                                  .rank = view.rank};
+        uint32_t slot = 0;
+
+        memcpy(info.shape, view.shape, sizeof info.shape);
+        must(sonde_watch_add(watch, &info, &slot, &diag));
+        assert_int_equal(slot, i);
+    }
+    return watch;
+}
+
+static void begin(sonde_watch *watch, sonde_mode mode)
+{
+    must(sonde_watch_begin_step(watch, mode, &diag));
+}
+
+static void close_watch(sonde_watch *watch, sonde_rules *rules)
+{
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    sonde_rules_destroy(rules);
+}
+
+/* A slot is wanted exactly when its role's schedule says so, which only these rules
+ * fill. */
+static void slots_are_due_as_rules_need(void **state)
+{
+    sonde_rules *rules = rules_of("WeightUpdateRatio,NonFinite,LossSpike");
+    sonde_watch *watch = watch_of(&(sonde_watch_options){.rules = rules});
+    sonde_rules_looks looks[SLOTS];
+
+    (void)state;
+    for (int i = 0; i < SLOTS; i++) {
+        looks[i] = sonde_rules_looks_of_role(rules, tensors[i].role, SONDE_MODE_TRAIN);
+    }
+    assert_int_equal(sonde_watch_wants_role(watch, SONDE_ROLE_LOSS), 0); /* no step */
+    for (int64_t step = 0; step < 320; step++) {
+        begin(watch, SONDE_MODE_TRAIN);
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            const bool vitals = sonde_schedule_due(&looks[i].vitals, step),
+                       raw = sonde_schedule_due(&looks[i].values, step);
+            const unsigned wanted =
+                (vitals ? SONDE_HOW_VITALS : 0U) | (raw ? SONDE_HOW_RAW : 0U);
+
+            assert_int_equal(sonde_watch_wants(watch, i), wanted);
+            assert_int_equal(sonde_watch_wants_role(watch, tensors[i].role), wanted);
+        }
+        assert_int_equal(sonde_watch_wants(watch, GRADIENT) & SONDE_HOW_RAW, 0);
+        sonde_watch_end_step(watch);
+        assert_int_equal(sonde_watch_wants(watch, LOSS), 0);
+    }
+    close_watch(watch, rules);
+}
+
+/* The program's own steps win: 0 is as the rules need, below 0 never. Raw values come no
+ * more often than it says; losses at every step. */
+static void the_program_says_how_often(void **state)
+{
+    sonde_rules *rules = rules_of("default");
+    sonde_watch_options options = {.rules = rules};
+    sonde_watch *watch = NULL;
+
+    (void)state;
+    options.every[SONDE_ROLE_WEIGHT] = 300;
+    options.every[SONDE_ROLE_GRADIENT] = 1;
+    options.every[SONDE_ROLE_OUTPUT] = -1;
+    options.every[SONDE_ROLE_ACTIVATION] = -1;
+    options.every[SONDE_ROLE_LOSS] = 100;
+    watch = watch_of(&options);
+    for (int64_t step = 0; step < 650; step++) {
+        const bool first = step < 20;
+        unsigned weight = 0;
+
+        begin(watch, SONDE_MODE_TRAIN);
+        weight = sonde_watch_wants(watch, WEIGHT);
+        assert_int_equal((weight & SONDE_HOW_VITALS) != 0, first || step % 300 == 0);
+        assert_int_equal((weight & SONDE_HOW_RAW) != 0, first || step % 300 < 2);
+        assert_true((sonde_watch_wants(watch, GRADIENT) & SONDE_HOW_VITALS) != 0);
+        assert_int_equal((sonde_watch_wants(watch, GRADIENT) & SONDE_HOW_RAW) != 0,
+                         first || step % 100 < 6);
+        assert_true((sonde_watch_wants(watch, LOSS) & SONDE_HOW_VITALS) != 0);
+        assert_int_equal(sonde_watch_wants(watch, OUTPUT), 0);
+        assert_int_equal(sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION), 0);
+    }
+    close_watch(watch, rules);
+}
+
+/* A role without slots is asked of the schedule, so that a program can decide whether to
+ * catch its tensors at all; a slot that is added then is seen at once. */
+static void a_role_without_slots_can_be_asked(void **state)
+{
+    sonde_rules *rules = rules_of("NonFinite,DeadRelu");
+    sonde_watch *watch = watch_of(&(sonde_watch_options){.rules = rules});
+    sonde_tensor_info info = {.name = "relu_output_0",
+                              .role = SONDE_ROLE_ACTIVATION,
+                              .dtype = SONDE_F32,
+                              .rank = 1,
+                              .shape = {64}};
+    uint32_t slot = 0;
+
+    (void)state;
+    for (int64_t step = 0; step < 101; step++) {
+        begin(watch, SONDE_MODE_TRAIN);
+        assert_int_equal(sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION) != 0,
+                         step < 20 || step % 50 == 0);
+        sonde_watch_end_step(watch);
+    }
+    begin(watch, SONDE_MODE_TRAIN);
+    assert_int_equal(sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION), 0);
+    sonde_watch_end_step(watch);
+    for (int64_t step = 102; step <= 150; step++) {
+        begin(watch, SONDE_MODE_TRAIN);
+    }
+    must(sonde_watch_add(watch, &info, &slot, &diag));
+    assert_true((sonde_watch_wants(watch, slot) & SONDE_HOW_VITALS) != 0);
+    assert_int_equal(sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION),
+                     sonde_watch_wants(watch, slot));
+    close_watch(watch, rules);
+}
+
+/* Vital signs of the program reach the rules where they are all that is wanted. */
+static void vital_signs_may_be_given(void **state)
+{
+    sonde_rules *rules = rules_of("NonFinite");
+    sonde_watch *watch = watch_of(&(sonde_watch_options){.rules = rules});
+    sonde_view view = view_of_slot(OUTPUT);
+    sonde_vitals vitals, back;
+    size_t count = 0;
+
+    (void)state;
+    values[3] = (float)(0.0 / (double)values[0]); /* values are 0: a NaN */
+    sonde_vitals_of(&view, &vitals);
+    values[3] = 0.0F;
+    view.data = NULL;
+    begin(watch, SONDE_MODE_TRAIN);
+    sonde_watch_see_vitals(watch, OUTPUT, &view, &vitals);
+    sonde_watch_see_vitals(watch, SLOTS, &view, &vitals);
+    sonde_watch_see_vitals(watch, OUTPUT, &view, NULL);
+    sonde_watch_see_vitals(NULL, OUTPUT, &view, &vitals);
+    assert_true(sonde_watch_vitals(watch, OUTPUT, &back));
+    assert_memory_equal(&vitals, &back, sizeof back);
+    sonde_watch_end_step(watch);
+    assert_string_equal(sonde_rules_findings(rules, &count)[0].tensor, "fc1_output_0");
+    assert_int_equal(count, 1);
+    close_watch(watch, rules);
+}
+
+/* Two replicas whose weights part at step 3; a second name of the weight, and one that
+ * comes late, are judged as well. */
+static void replicas_that_part_are_found(void **state)
+{
+    sonde_rules *rules = rules_of("ReplicaDivergence,NonFinite");
+    sonde_watch *watch = watch_of(&(sonde_watch_options){.rules = rules, .replicas = 2});
+    const sonde_finding *found = NULL;
+    sonde_view view = view_of_slot(WEIGHT);
+    uint32_t late = 0;
+    size_t count = 0;
+
+    (void)state;
+    must(sonde_watch_add_alias(watch, WEIGHT, "tied.weight", &diag));
+    for (int step = 0; step < 6; step++) {
+        begin(watch, SONDE_MODE_TRAIN);
+        if (step == 2) {
+            must(sonde_watch_add_view(watch, "late.weight", &view, &late, &diag));
+        }
+        for (int replica = 0; replica < 2; replica++) {
+            values[0] = step >= 3 ? (float)replica : 0.0F;
+            sonde_watch_see_replica(watch, WEIGHT, &view, 0, replica);
+            values[0] = step >= 4 ? (float)replica : 0.0F;
+            if (step >= 2) {
+                sonde_watch_see_replica(watch, late, &view, 0, replica);
+            }
+        }
+        values[0] = 0.0F;
+        sonde_watch_end_step(watch);
+    }
+    found = sonde_rules_findings(rules, &count);
+    assert_int_equal(count, 2);
+    assert_string_equal(found[0].rule, "ReplicaDivergence");
+    assert_string_equal(found[0].tensor, "fc1.weight");
+    assert_string_equal(found[0].message, "Replicas 0 and 1 have different values.");
+    assert_int_equal(found[0].step, 3);
+    assert_string_equal(found[1].tensor, "late.weight");
+    assert_int_equal(found[1].step, 4);
+    close_watch(watch, rules);
+}
+
+/* Every default rule declares the roles of the tensors that it wants. */
+static void needs_declare_their_roles(void **state)
+{
+    static const char *const names[] = {"fc1.weight",     "fc1.bias",       "labels",
+                                        "relu1_input_0",  "relu1_output_0", "loss",
+                                        "tanh1_output_0", "loss_input_0",   "targets"};
+
+    (void)state;
+    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
+        for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+            for (int whole = 0; whole < 2; whole++) {
+                const sonde_tensor_info info = {.name = names[i],
+                                                .role = (sonde_role)role,
+                                                .dtype = whole ? SONDE_I64 : SONDE_F32,
+                                                .rank = 1 + (int)(i % 2),
+                                                .shape = {64, 8},
+                                                .same_as = SONDE_NO_TENSOR};
+                sonde_rules_looks looks[SONDE_MODE_COUNT] = {0};
+                sonde_catalogue *catalogue = NULL;
+                uint32_t id = 0;
+
+                must(sonde_catalogue_create(&catalogue, &diag));
+                must(sonde_catalogue_declare(catalogue, &info, &id, &diag));
+                must(sonde_rules_default_looks(catalogue, 0, NULL, looks, &diag));
+                for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+                    sonde_rules_looks all = sonde_rules_looks_of_role(
+                        NULL, (sonde_role)role, (sonde_mode)mode);
+                    sonde_schedule *of_role = &all.values, *own = &looks[mode].values;
+
+                    for (int bit = 0; bit < 4; bit++) {
+                        const sonde_schedule both =
+                            sonde_schedule_join(&of_role[bit], &own[bit]);
+
+                        assert_memory_equal(&both, &of_role[bit], sizeof both);
+                    }
+                }
+                sonde_catalogue_destroy(catalogue);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slots_are_due_as_rules_need),
+        cmocka_unit_test(the_program_says_how_often),
+        cmocka_unit_test(a_role_without_slots_can_be_asked),
+        cmocka_unit_test(vital_signs_may_be_given),
+        cmocka_unit_test(replicas_that_part_are_found),
+        cmocka_unit_test(needs_declare_their_roles),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
