@@ -2,7 +2,7 @@
  * bench_hostile.c - recording on disks that fail and in programs that die.
  *
  *     bench_hostile [--calls 500] [--kills 200] [--faults 50] [--exits 50]
- *                   [--corruptions 1000] [--dir FOLDER]
+ *                   [--corruptions 1000] [--seed 7] [--dir FOLDER]
  *
  * Each case is a child that records a small run. Rows:
  *
@@ -12,12 +12,12 @@
  *     hostile_kills, hostile_faults, hostile_exits
  *                             children that were killed, died of SIGSEGV, exited without close
  *     hostile_..._lost        steps that had ended and that a trial does not show
- *     hostile_corruptions     files of a run damaged at random places, one in each case
+ *     hostile_corruptions     files of a run damaged at random places, one in each case: a
+ *                             bit, zeros, a cut, bytes removed, repeated or overwritten by
+ *                             others of the file, or all of the file of another run
  *     hostile_crashes, hostile_hangs
  *                             of a verification and a reading of the whole run
- *     hostile_silent          damage in values, statistics, sketches, steps and their indexes
- *                             that verify does not report
- *     hostile_silent_other    likewise in files without checksums
+ *     hostile_silent          damage that verify does not report
  */
 #include "support.h"
 
@@ -46,6 +46,7 @@ enum { TENSORS = 3, FLOATS = 2000, STEPS = 56, PATH = 1024, SECONDS = 30 };
 static const uint64_t RECORDS = 2 * TENSORS + 1; /* a step: values, rows, a sketch */
 
 static const char *folder = "/tmp";
+static uint64_t base_seed = 7;
 static int has_missed;
 static const char *self;
 
@@ -294,8 +295,8 @@ static void bench_deaths(const char *name, death how, long count)
 
     must(ended != MAP_FAILED, "mmap");
     for (long i = 0; i < count; i++) {
-        const uint64_t chance = sonde__below(7, (uint64_t)how, (uint64_t)i, 1 << 20);
-        const struct timespec wait = {.tv_nsec = (long)(chance % 50000000)};
+        const uint64_t lot = sonde__below(base_seed, (uint64_t)how, (uint64_t)i, 1 << 20);
+        const struct timespec wait = {.tv_nsec = (long)(lot % 50000000)};
         uint64_t lost_here = 0;
         int status = 0;
         pid_t child = 0;
@@ -305,7 +306,7 @@ static void bench_deaths(const char *name, death how, long count)
         child = fork();
         must(child >= 0, "fork");
         if (child == 0) {
-            record_until_death(path, how, (int64_t)(chance % 300), ended);
+            record_until_death(path, how, (int64_t)(lot % 300), ended);
         }
         if (how == DEATH_KILL) {
             while (*ended == 0 && waitpid(child, &status, WNOHANG) == 0) {
@@ -350,33 +351,84 @@ static int note(const char *path, const struct stat *about, int kind, struct FTW
     return 0;
 }
 
-/* Flips a byte, zeroes some, or cuts the end off. True if the file is another one now. */
-static bool damage(const char *path, uint64_t seed)
-{
-    static unsigned char bytes[1 << 20], before[1 << 20];
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
-    const ssize_t n = read(fd, bytes, sizeof bytes);
-    size_t at = 0, size = 0;
+enum { MOST = 1 << 20 };
+typedef struct bytes {
+    unsigned char data[2 * MOST];
+    size_t size;
+} bytes;
 
-    must(fd >= 0 && n > 0, path);
-    memcpy(before, bytes, (size_t)n);
-    at = (size_t)sonde__below(11, 1, seed, (uint64_t)n);
-    size = SONDE_MIN((size_t)n - at, 1 + (size_t)sonde__below(11, 2, seed, 64));
-    switch (seed % 3) {
+static void load(const char *path, bytes *to)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = read(fd, to->data, MOST);
+
+    must(fd >= 0 && n > 0 && n < MOST, path);
+    to->size = (size_t)n;
+    (void)close(fd);
+}
+
+static uint64_t chance(uint64_t number, uint64_t which, uint64_t most)
+{
+    return sonde__below(base_seed + 4, which, number, most);
+}
+
+/* Damages the bytes of a file; other: those of another run, or empty. */
+static void damage_bytes(bytes *file, const bytes *other, uint64_t number)
+{
+    const size_t at = (size_t)chance(number, 1, file->size);
+    const size_t size = SONDE_MIN(file->size - at, 1 + (size_t)chance(number, 2, 200));
+    const size_t from = (size_t)chance(number, 4, file->size - size + 1);
+
+    switch (chance(number, 5, 7)) {
     case 0:
-        bytes[at] ^= (unsigned char)(1U << sonde__below(11, 3, seed, 8));
+        file->data[at] ^= (unsigned char)(1U << chance(number, 3, 8));
         break;
     case 1:
-        memset(bytes + at, 0, size);
+        memset(file->data + at, 0, size);
+        break;
+    case 2:
+        file->size = at;
+        break;
+    case 3: /* removed */
+        memmove(file->data + at, file->data + at + size, file->size - at - size);
+        file->size -= size;
+        break;
+    case 4: /* repeated */
+        memmove(file->data + at + size, file->data + at, file->size - at);
+        file->size += size;
+        break;
+    case 5: /* over others */
+        memmove(file->data + at, file->data + from, size);
         break;
     default:
-        must(ftruncate(fd, (off_t)at) == 0, path);
-        (void)close(fd);
-        return true;
+        if (other->size > 0) {
+            memcpy(file->data, other->data, other->size);
+            file->size = other->size;
+        }
+        break;
     }
-    must(pwrite(fd, bytes, (size_t)n, 0) == n, path);
+}
+
+/* True if the file is another one now. */
+static bool damage(const char *path, const char *other_path, uint64_t number)
+{
+    static bytes file, before, other;
+    int fd = -1;
+
+    load(path, &file);
+    before = file;
+    other.size = 0;
+    if (access(other_path, F_OK) == 0) {
+        load(other_path, &other);
+    }
+    damage_bytes(&file, &other, number);
+    if (file.size == before.size && memcmp(file.data, before.data, file.size) == 0) {
+        return false;
+    }
+    fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    must(fd >= 0 && write(fd, file.data, file.size) == (ssize_t)file.size, path);
     (void)close(fd);
-    return memcmp(before, bytes, (size_t)n) != 0;
+    return true;
 }
 
 /* In a child: 0 damage was reported, 1 it was not, 2 a signal, 3 no end. */
@@ -401,49 +453,45 @@ static int examine(const char *path)
     return WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status) == SIGALRM ? 3 : 2;
 }
 
-static bool has_checksums(const char *name)
-{
-    return strstr(name, "seg-") != NULL || strstr(name, "stats-") != NULL ||
-           strstr(name, "steps-") != NULL || strstr(name, "sketch-") != NULL;
-}
-
 static void bench_corruptions(long count)
 {
-    char path[PATH], copy[PATH + 8], file[PATH + 80], command[4 * PATH];
-    uint64_t results[4] = {0}, other = 0, changed = 0;
+    char path[PATH], copy[PATH + 8], another[PATH + 8], file[PATH + 80];
+    char other[PATH + 80], command[4 * PATH];
+    uint64_t results[4] = {0}, changed = 0;
 
+    (void)run_failing(run_path(path), 0);
+    (void)snprintf(another, sizeof another, "%s.another", path);
+    (void)nftw(another, drop, 16, FTW_DEPTH | FTW_PHYS);
+    must(rename(path, another) == 0, path);
     (void)run_failing(run_path(path), 0);
     seen.count = 0;
     (void)nftw(path, note, 16, FTW_PHYS);
     (void)snprintf(copy, sizeof copy, "%s.copy", path);
     for (long i = 0; i < count; i++) {
-        const char *const name = seen.names[sonde__below(11, 0, (uint64_t)i, seen.count)];
+        const char *const name = seen.names[chance((uint64_t)i, 0, seen.count)];
         int result = 0;
 
         (void)snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", copy,
                        path, copy);
         must(system(command) == 0, command);
         (void)snprintf(file, sizeof file, "%s/%s", copy, name);
-        if (!damage(file, (uint64_t)i)) {
+        (void)snprintf(other, sizeof other, "%s/%s", another, name);
+        if (!damage(file, other, (uint64_t)i)) {
             continue;
         }
         changed++;
         result = examine(copy);
-        if (result == 1 && !has_checksums(name)) {
-            other++;
-            continue;
-        }
         results[result & 3]++;
         if (result > 0) {
             (void)fprintf(stderr, "corruption %ld of %s: %d\n", i, name, result);
         }
     }
     (void)nftw(copy, drop, 16, FTW_DEPTH | FTW_PHYS);
+    (void)nftw(another, drop, 16, FTW_DEPTH | FTW_PHYS);
     bench_row("hostile_corruptions", (double)changed, "files", "");
     row_of_none("hostile_crashes", results[2], "files");
     row_of_none("hostile_hangs", results[3], "files");
     row_of_none("hostile_silent", results[1], "files");
-    bench_row("hostile_silent_other", (double)other, "files", "");
 }
 
 int main(int argc, char **argv)
@@ -465,6 +513,8 @@ int main(int argc, char **argv)
             counts[k] = strcmp(argv[i], names[k]) == 0 ? atol(argv[i + 1]) : counts[k];
         }
         folder = strcmp(argv[i], "--dir") == 0 ? argv[i + 1] : folder;
+        base_seed =
+            strcmp(argv[i], "--seed") == 0 ? strtoull(argv[i + 1], NULL, 10) : base_seed;
     }
     bench_header();
     bench_calls(counts[0]);

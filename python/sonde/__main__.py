@@ -1,4 +1,5 @@
-"""python -m sonde: the command; and `python -m sonde run`, for programs written for smdebug."""
+"""python -m sonde: the command; and `python -m sonde run`, for programs written for smdebug or
+poptorch."""
 
 import os
 import runpy
@@ -8,7 +9,7 @@ import sys
 _USAGE = """Usage: python -m sonde run SCRIPT [ARGUMENT]...
        python -m sonde run -m MODULE [ARGUMENT]...
 
-runs a program in Python in which the name smdebug is Sonde's (docs/smdebug.md)"""
+runs a program in Python in which the names smdebug and poptorch are Sonde's"""
 
 
 def run_command(arguments: list[str]) -> None:

@@ -85,9 +85,14 @@ sonde_err sonde__folder_beside(const char *path, char **out, sonde_diag *diag)
 sonde_err sonde__check_home(const char *path, sonde_diag *diag)
 {
     if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
-        return sonde__fail(diag, SONDE_EINVAL, path,
-                           "the whole path, or ./~ for a folder of that name",
-                           "'~' is not expanded");
+        const char *home = getenv("HOME");
+        char expected[256];
+
+        (void)snprintf(expected, sizeof expected,
+                       "%.80s%.60s, or ./%.60s for a folder of that name",
+                       home != NULL && home[0] == '/' ? home : "your home folder and ",
+                       path + 1, path);
+        return sonde__fail(diag, SONDE_EINVAL, path, expected, "'~' is not expanded");
     }
     return SONDE_OK;
 }

@@ -178,10 +178,14 @@ void cli_print_verdict(const sonde_nn_trainer *trainer, bool json)
         const sonde_finding *worst = verdict.worst;
 
         print_counts(&verdict);
-        (void)printf(": %s at step %" PRId64 "%s%s: %.*s; sonde rules show %s\n",
-                     worst->rule, worst->step, worst->tensor[0] != '\0' ? " in " : "",
-                     worst->tensor, cli_sentence(worst->message), worst->message,
-                     worst->rule);
+        (void)printf(": %s at step %" PRId64, worst->rule, worst->step);
+        if (worst->mode != SONDE_MODE_GLOBAL && worst->mode_step != worst->step) {
+            (void)printf(" (%s %" PRId64 ")", sonde_mode_name(worst->mode),
+                         worst->mode_step);
+        }
+        (void)printf("%s%s: %.*s; sonde rules show %s\n",
+                     worst->tensor[0] != '\0' ? " in " : "", worst->tensor,
+                     cli_sentence(worst->message), worst->message, worst->rule);
     }
     (void)fflush(stdout);
 }

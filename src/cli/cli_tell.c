@@ -29,15 +29,34 @@ int cli_fail(const sonde_diag *diag)
     return cli_fail_text("%s", sonde_diag_line(diag, line, sizeof line));
 }
 
+/* One line: a newline in a name is escaped as cli_terminal.c escapes other controls. */
+static void put_line(const char *kind, const char *fmt, va_list args)
+    __attribute__((format(printf, 2, 0)));
+static void put_line(const char *kind, const char *fmt, va_list args)
+{
+    char text[2 * SONDE_DIAG_LINE];
+    const char *piece = text;
+
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)fputs(kind, stderr);
+    for (size_t length = 0; *piece != '\0'; piece += length) {
+        length = strcspn(piece, "\n");
+        (void)fwrite(piece, 1, length, stderr);
+        if (piece[length] == '\n') {
+            (void)fputs("\\x0a", stderr);
+            length++;
+        }
+    }
+    (void)fputc('\n', stderr);
+}
+
 int cli_fail_text(const char *fmt, ...)
 {
     va_list args;
 
-    (void)fputs("sonde: error: ", stderr);
     va_start(args, fmt);
-    (void)vfprintf(stderr, fmt, args);
+    put_line("sonde: error: ", fmt, args);
     va_end(args);
-    (void)fputc('\n', stderr);
     return CLI_ERROR;
 }
 
@@ -45,11 +64,9 @@ void cli_warn(const char *fmt, ...)
 {
     va_list args;
 
-    (void)fputs("sonde: warning: ", stderr);
     va_start(args, fmt);
-    (void)vfprintf(stderr, fmt, args);
+    put_line("sonde: warning: ", fmt, args);
     va_end(args);
-    (void)fputc('\n', stderr);
 }
 
 /* --- the log ---------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 enum { PATH_SIZE = 3072, SHOWN = 3 };
 
 typedef struct demo_values {
-    const char *record, *output_uri, *rule_type, *data, *rules;
+    const char *record, *output_uri, *rule_type, *hook_type, *data, *rules;
     int64_t seed, threads;
     double learning_rate;
     bool fixed, quiet;
@@ -25,9 +25,11 @@ typedef struct showing {
     const sonde_nn_demo *demo;
     char run[PATH_SIZE], other[PATH_SIZE + 8]; /* other: the second of a pair */
     sonde_rules *rules;                        /* NULL: no judging */
+    sonde_trial *trial;                        /* judged after training; NULL: none */
     cli_finding_log printed;
     size_t findings;
     bool as_expected; /* the rules found what the demo is for */
+    bool lacked;      /* its rule lacked data */
 } showing;
 
 /* --- which, and where to ---------------------------------------------------------- */
@@ -196,11 +198,45 @@ static void print_others(const sonde_nn_demo *demo, const sonde_finding *all,
     }
 }
 
+/* Whether the record has the tensor that the demo names; true without --hook-type. */
+static bool has_tensor(const showing *show)
+{
+    uint32_t id = 0;
+
+    return show->trial == NULL ||
+           sonde_catalogue_find(sonde_trial_catalogue(show->trial), show->demo->tensor,
+                                &id, NULL) == SONDE_OK;
+}
+
+/* Why the demo's rule found nothing in the record of a hook type. */
+static void print_lacked(showing *show)
+{
+    for (size_t i = 0; i < sonde_rules_count(show->rules); i++) {
+        sonde_rule_account account;
+
+        sonde_rules_account(show->rules, i, &account);
+        if (strcmp(account.rule->name, show->demo->rule) != 0) {
+            continue;
+        }
+        show->lacked = true;
+        if (account.judged) {
+            (void)printf("%s judged %zu tensors at %llu steps; '--hook-type %s' records "
+                         "too little of them.\n",
+                         account.rule->name, account.tensors,
+                         (unsigned long long)account.steps, show->asked->hook_type);
+        } else {
+            (void)printf("%s did not judge (%s): '--hook-type %s' does not record what "
+                         "it needs.\n",
+                         account.rule->name, account.lacked, show->asked->hook_type);
+        }
+    }
+}
+
 static void print_findings(showing *show, const sonde_finding *all, size_t count)
 {
     const bool healthy = show->demo->rule == NULL || show->asked->fixed;
     size_t shown = 0, about = 0;
-    bool named = show->demo->tensor == NULL;
+    bool named = show->demo->tensor == NULL || !has_tensor(show);
 
     for (size_t i = 0; i < count; i++) {
         if (is_about(show->demo, &all[i]) || healthy) {
@@ -214,6 +250,12 @@ static void print_findings(showing *show, const sonde_finding *all, size_t count
                            : about == 0 ? "The rules did not find the expected fault."
                            : about == 1 ? "The rules found it."
                                         : "The rules found it, in several tensors:");
+    if (about == 0 && !healthy && show->trial != NULL) {
+        print_lacked(show);
+    } else if (!healthy && show->demo->tensor != NULL && !has_tensor(show)) {
+        (void)printf("'--hook-type %s' does not record %s: the findings are of others.\n",
+                     show->asked->hook_type, show->demo->tensor);
+    }
     for (size_t i = 0; i < count && shown < SHOWN; i++) {
         if (is_about(show->demo, &all[i]) || healthy) {
             print_finding(&all[i]);
@@ -328,6 +370,7 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
     cli_demo_options options = {.run = show->run,
                                 .data = asked->data,
                                 .fixed = asked->fixed,
+                                .hook_type = asked->hook_type,
                                 .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
                                 .threads = asked->threads,
                                 .learning_rate = asked->learning_rate,
@@ -354,13 +397,32 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
     }
     if (!asked->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
-                     judged ? ", judged as it goes" : "", show->run);
+                     show->rules == NULL        ? ""
+                     : asked->hook_type != NULL ? ", judged afterwards"
+                                                : ", judged as it goes",
+                     show->run);
         (void)fflush(stdout);
     }
-    options.rules = show->rules;
+    options.rules = asked->hook_type == NULL ? show->rules : NULL;
     options.on_finding = on_finding;
     options.user = show;
     return cli_demo_train(show->file, &options, diag);
+}
+
+/* Rules see what the hook recorded. */
+static sonde_err judge_record(showing *show, sonde_diag *diag)
+{
+    const sonde_rules_pace pace = {0};
+    sonde_err err = sonde_trial_open(show->run, NULL, &show->trial, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_rules_write_to(show->rules, show->run, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_rules_judge(show->rules, show->trial, &pace, diag);
 }
 
 static void conclude(showing *show)
@@ -391,7 +453,11 @@ static int run_demo(const void *values, int argc, char **argv)
         return fail_name(name);
     }
     cli_catch_interrupt();
-    err = cli_demo_open(show.file, asked->fixed, &show.job, &diag);
+    err = cli_demo_check_hook(asked->hook_type, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    err = cli_demo_open(show.file, asked->fixed, asked->hook_type, &show.job, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
@@ -405,6 +471,12 @@ static int run_demo(const void *values, int argc, char **argv)
     if (err != SONDE_OK) {
         goto done;
     }
+    if (judged && asked->hook_type != NULL) {
+        err = judge_record(&show, &diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+    }
     if (judged) {
         conclude(&show);
     }
@@ -412,11 +484,12 @@ static int run_demo(const void *values, int argc, char **argv)
 
 done:
     sonde_rules_destroy(show.rules);
+    sonde_trial_close(show.trial);
     sonde_nn_job_destroy(show.job);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
-    return show.as_expected ? CLI_OK : CLI_VERDICT;
+    return show.as_expected ? CLI_OK : show.lacked ? CLI_LACKED : CLI_VERDICT;
 }
 
 static int run_list(const void *values, int argc, char **argv)
@@ -429,7 +502,7 @@ static int run_list(const void *values, int argc, char **argv)
     for (size_t i = 0; cli_demo_files[i].name != NULL; i++) {
         sonde_nn_job *job = NULL;
 
-        if (cli_demo_open(&cli_demo_files[i], false, &job, &diag) != SONDE_OK) {
+        if (cli_demo_open(&cli_demo_files[i], false, NULL, &job, &diag) != SONDE_OK) {
             return cli_fail(&diag);
         }
         (void)printf("%-24s %s\n", cli_demo_files[i].name,
@@ -448,6 +521,9 @@ static const cli_option demo_options_table[] = {
     OPTION("fixed", 'f', CLI_FLAG, NULL, fixed, "train the repaired network"),
     OPTION("record", 'o', CLI_TEXT, "RUN", record,
            "the new folder to record in (sonde-demo/NAME)"),
+    OPTION(
+        "hook-type", 0, CLI_TEXT, "TYPE", hook_type,
+        "weights-bias-gradients, module-input-output or saveall: judge only what this records"),
     OPTION("rules", 'r', CLI_TEXT, "default|none", rules,
            "judge by the default rules, or not at all"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
@@ -466,7 +542,8 @@ const cli_command cli_demo = {
     .summary = "train a network that goes wrong, and see the rules find it",
     .details = "Each demo takes seconds and needs neither network nor data. The run\n"
                "is kept; the last lines show how to look at it. The exit code is 0 if\n"
-               "the rules found the expected fault and, with --fixed, nothing.",
+               "the rules found the expected fault and, with --fixed, nothing; 3 if\n"
+               "--hook-type records too little for the rule of the demo.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"
                 "  sonde demo vanishing_grad --fixed",

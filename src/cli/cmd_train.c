@@ -611,20 +611,22 @@ const cli_command cli_train = {
     .name = "train",
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "train a network, evaluate it, judge it and draw pictures of it",
-    .details = "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small;\n"
-               "JOB.yaml describes any other network. Flags replace the values of the\n"
-               "job.\n"
-               "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130.\n"
-               "--resume continues to the same bits as an uninterrupted run; steps\n"
-               "recorded after the checkpoint are replaced.\n"
-               "Every epoch ends with an evaluation on the test set, which does not\n"
-               "change training. If you tune on these scores, hold out samples\n"
-               "(--validation). The final score covers the whole test set.\n"
-               "Rules check the run while it trains ('sonde rules list'). A finding\n"
-               "is printed at once and, in a recorded run, kept in RUN/findings; a\n"
-               "line at the end sums up. A finding matched by --stop-on stops\n"
-               "training after that step; the final evaluation is skipped and the\n"
-               "exit code is 1.",
+    .details =
+        "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small;\n"
+        "JOB.yaml describes any other network. Flags replace the values of the\n"
+        "job.\n"
+        "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130.\n"
+        "--resume continues to the same bits as an uninterrupted run; steps\n"
+        "recorded after the checkpoint are replaced. Without --resume, results of\n"
+        "an earlier training in --out are kept as model.1.safetensors and so on.\n"
+        "Every epoch ends with an evaluation on the test set, which does not\n"
+        "change training. If you tune on these scores, hold out samples\n"
+        "(--validation). The final score covers the whole test set.\n"
+        "Rules check the run while it trains ('sonde rules list'). A finding\n"
+        "is printed at once and, in a recorded run, kept in RUN/findings; a\n"
+        "line at the end sums up. A finding matched by --stop-on stops\n"
+        "training after that step; the final evaluation is skipped and the\n"
+        "exit code is 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
                 "  sonde train --record runs/first --save-every 100\n"

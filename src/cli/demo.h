@@ -22,12 +22,13 @@ extern const cli_demo_file cli_demo_files[]; /* ends with a name NULL */
 
 /* As the command line has it. */
 typedef struct cli_demo_options {
-    const char *run;      /* where it is recorded: a new folder */
-    const char *data;     /* NULL: drawn */
-    bool fixed;           /* trains the repaired job */
-    int64_t seed;         /* added to the job's */
-    int64_t threads;      /* CLI_NOT_GIVEN: the job's */
-    double learning_rate; /* NAN: the job's */
+    const char *run;       /* where it is recorded: a new folder */
+    const char *data;      /* NULL: drawn */
+    bool fixed;            /* trains the repaired job */
+    const char *hook_type; /* NULL: records what the rules need */
+    int64_t seed;          /* added to the job's */
+    int64_t threads;       /* CLI_NOT_GIVEN: the job's */
+    double learning_rate;  /* NAN: the job's */
     bool quiet;
     sonde_rules *rules; /* NULL: no judging */
     /* For each finding; epoch 0: the demo has no evaluations. */
@@ -36,8 +37,10 @@ typedef struct cli_demo_options {
 } cli_demo_options;
 
 /* The job of a demo, with the recording that makes judging it again find the same. */
-sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **out,
-                        sonde_diag *diag);
+sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_type,
+                        sonde_nn_job **out, sonde_diag *diag);
+/* Fails unless the type is NULL or one of those that the table of demo_run.c has. */
+sonde_err cli_demo_check_hook(const char *type, sonde_diag *diag);
 /* Trains a demo, records it and has it judged. Prints the loss unless quiet. */
 sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *options,
                          sonde_diag *diag);

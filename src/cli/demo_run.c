@@ -15,20 +15,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char recording[] =
-    "record:\n"
-    "  every: 20\n" /* RAW_EVERY */
-    "  vitals_every: 1\n"
-    "  compress: true\n"
-    "  collections:\n"
-    "    inputs: {every: 1, reductions: [mean]}\n"
-    "    outputs: {every: 1, reductions: [mean]}\n"
-    "    activations: {every: 1, reductions: [mean]}\n"
-    "    activation_gradients: {every: 1, reductions: [mean]}\n"
-    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', every: 1,"
+/* Raw values are those of RAW_EVERY. */
+#define UNITS                                                                            \
+    "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n"
+#define USUAL                                                                            \
+    "record:\n"                                                                          \
+    "  every: 20\n"                                                                      \
+    "  vitals_every: 1\n"                                                                \
+    "  compress: true\n"                                                                 \
+    "  collections:\n"                                                                   \
+    "    inputs: {every: 1, reductions: [mean]}\n"                                       \
+    "    outputs: {every: 1, reductions: [mean]}\n"                                      \
+    "    activations: {every: 1, reductions: [mean]}\n"                                  \
+    "    activation_gradients: {every: 1, reductions: [mean]}\n"                         \
+    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', every: 1,"               \
+    " reductions: [mean]}\n"                                                             \
+    "    labels: {include: 'input/1', every: 1}\n" UNITS
+/* Weights, biases, gradients and losses, and no other tensor. */
+#define PARAMETERS                                                                       \
+    "record:\n"                                                                          \
+    "  every: 20\n"                                                                      \
+    "  vitals: false\n"                                                                  \
+    "  compress: true\n"                                                                 \
+    "  collections:\n"                                                                   \
+    "    signs: {include: ['@weights', '@biases', '@gradients', '@losses'], every: 1,"   \
     " reductions: [mean]}\n"
-    "    labels: {include: 'input/1', every: 1}\n"
-    "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n";
+
+/* A way of recording. The first one is the usual one; the others have the seeds' names. */
+static const struct {
+    const char *name, *text;
+} recordings[] = {
+    {"", USUAL},
+    {"weights-bias-gradients", PARAMETERS},
+    {"module-input-output",
+     PARAMETERS "    modules: {include: ['@inputs', 're:_(input|output)_[0-9]+$'],"
+                " exclude: 'Gradient___*', every: 1, reductions: [mean]}\n" UNITS},
+    {"saveall", USUAL "    all: {every: 100}\n"},
+};
 enum { RAW_EVERY = 20, PRINT_EVERY = 20 };
 
 typedef struct running {
@@ -49,10 +72,35 @@ typedef struct running {
 
 /* --- the job ---------------------------------------------------------------------- */
 
-static sonde_err parse(const char *name, const char *text, const char *more,
-                       sonde_nn_job **out, sonde_diag *diag)
+sonde_err cli_demo_check_hook(const char *type, sonde_diag *diag)
 {
-    const size_t size = strlen(text) + sizeof recording + strlen(more) + 8;
+    for (size_t i = 0; type != NULL && i < CLI_COUNT_OF(recordings); i++) {
+        if (i > 0 && strcmp(type, recordings[i].name) == 0) {
+            return SONDE_OK;
+        }
+    }
+    return type == NULL
+               ? SONDE_OK
+               : sonde_diag_set(diag, SONDE_EINVAL, "--hook-type",
+                                "weights-bias-gradients, module-input-output or saveall",
+                                "'%s'", type);
+}
+
+/* NULL: the usual one. */
+static const char *recording_of(const char *type)
+{
+    for (size_t i = 1; type != NULL && i < CLI_COUNT_OF(recordings); i++) {
+        if (strcmp(type, recordings[i].name) == 0) {
+            return recordings[i].text;
+        }
+    }
+    return recordings[0].text;
+}
+
+static sonde_err parse(const char *name, const char *text, const char *recording,
+                       const char *more, sonde_nn_job **out, sonde_diag *diag)
+{
+    const size_t size = strlen(text) + strlen(recording) + strlen(more) + 8;
     char *whole = malloc(size);
     sonde_err err = SONDE_OK;
 
@@ -66,18 +114,22 @@ static sonde_err parse(const char *name, const char *text, const char *more,
     return err;
 }
 
-sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **out,
-                        sonde_diag *diag)
+sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_type,
+                        sonde_nn_job **out, sonde_diag *diag)
 {
+    const char *recording = recording_of(hook_type);
     sonde_nn_job *job = NULL, *plain = NULL;
     const char *more = NULL;
-    sonde_err err = parse(file->name, file->text, "", &plain, diag);
+    sonde_err err = parse(file->name, file->text, recording, "", &plain, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
     more = sonde_nn_job_get_demo(plain)->collections;
-    err = parse(file->name, file->text, more != NULL ? more : "", &job, diag);
+    if (more == NULL || strncmp(recording, USUAL, strlen(USUAL)) != 0) {
+        more = "";
+    }
+    err = parse(file->name, file->text, recording, more, &job, diag);
     sonde_nn_job_destroy(plain);
     if (err != SONDE_OK) {
         return err;
@@ -304,7 +356,8 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
 
 static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *diag)
 {
-    sonde_err err = cli_demo_open(file, run->asked->fixed, &run->job, diag);
+    sonde_err err =
+        cli_demo_open(file, run->asked->fixed, run->asked->hook_type, &run->job, diag);
 
     if (err != SONDE_OK) {
         return err;

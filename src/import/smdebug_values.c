@@ -4,8 +4,8 @@
  *
  * Saved reductions are numbers, one a record. As vital signs they have gaps: what was not
  * saved is NaN, except where it follows (a largest magnitude of 0 means zeros only). The
- * number of elements is that of the shape; if no shape was saved, it is 1, and l1 is then
- * the mean magnitude where that was saved.
+ * number of elements is that of the shape; if no shape was saved, that which a sum and a
+ * mean imply; else it is 1, and l1 is then the mean magnitude where that was saved.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -229,6 +229,27 @@ static double first_of(const double *saved, const bool *has, int a, int b)
     return has[a] ? saved[a] : has[b] ? saved[b] : (double)NAN;
 }
 
+/* The number of elements that sums and means imply; 0: they do not. smdebug drops the
+ * shape of a tensor of which it saves reductions alone. */
+static uint64_t implied_count(const double *saved, const bool *has)
+{
+    static const struct {
+        int sum, mean;
+    } pairs[] = {{L1, ABS_MEAN}, {ABS_SUM, ABS_MEAN}, {ABS_L1, ABS_MEAN}, {SUM, MEAN}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(pairs); i++) {
+        const double n = has[pairs[i].sum] && has[pairs[i].mean]
+                             ? saved[pairs[i].sum] / saved[pairs[i].mean]
+                             : 0.0;
+
+        /* rounded sums of both signs may cancel: then the quotient is no whole number */
+        if (n > 0.5 && n < 1e15 && fabs(n - floor(n + 0.5)) < 0.1) {
+            return (uint64_t)floor(n + 0.5);
+        }
+    }
+    return 0;
+}
+
 static bool all_zero(const double *saved, const bool *has)
 {
     static const int magnitudes[] = {ABS_MAX, ABS_MEAN, ABS_SUM, L1, L2, ABS_L1, ABS_L2};
@@ -296,6 +317,7 @@ sonde_err sonde__import_row(sonde_trial *trial, sonde__trial_worker *worker, uin
     const sonde__import_group *group = &smdebug->groups[row];
     double saved[SONDE__IMPORT_REDUCTIONS] = {0};
     bool has[SONDE__IMPORT_REDUCTIONS] = {false};
+    uint64_t count = 0;
 
     smdebug->row = (sonde__record_stats_row){.tensor = group->tensor};
     for (uint32_t i = 0; i < group->count; i++) {
@@ -309,7 +331,8 @@ sonde_err sonde__import_row(sonde_trial *trial, sonde__trial_worker *worker, uin
         has[record->reduction] = true;
         count_non_finite(saved[record->reduction], &smdebug->row);
     }
-    fill_row(saved, has, elements_of(info_of(trial, group->tensor)), &smdebug->row);
+    count = elements_of(info_of(trial, group->tensor));
+    fill_row(saved, has, count > 0 ? count : implied_count(saved, has), &smdebug->row);
     *out = &smdebug->row;
     return SONDE_OK;
 }

@@ -3,6 +3,10 @@
  */
 #include "python/python_api.h"
 
+#include <sonde/print.h>
+
+#include <string.h>
+
 PyDoc_STRVAR(vitals_doc, "vitals_of(tensor)\n--\n\n"
                          "The vital signs of a tensor or array, as a tuple.");
 
@@ -20,8 +24,81 @@ static PyObject *vitals_of(PyObject *module, PyObject *tensor)
     return sonde__python_vitals(&vitals);
 }
 
-static PyMethodDef functions[] = {{"vitals_of", vitals_of, METH_O, vitals_doc},
-                                  {NULL, NULL, 0, NULL}};
+PyDoc_STRVAR(format_doc, "format_tensor(tensor, column, summarise_threshold, edge_items, "
+                         "max_line_width, digits, float_format, separator, open_bracket, "
+                         "close_bracket)\n--\n\n"
+                         "A tensor as text, the first line of which starts at a column.");
+
+static bool set_bracket(char *out, size_t size, const char *text, const char *name)
+{
+    if (strlen(text) >= size) {
+        (void)sonde__python_bad_value(name, "at most 7 bytes", text);
+        return false;
+    }
+    (void)PyOS_snprintf(out, size, "%s", text);
+    return true;
+}
+
+static bool read_format(PyObject *arguments, PyObject **tensor, Py_ssize_t *column,
+                        sonde_print_options *options)
+{
+    const char *format = NULL, *separator = NULL, *open = NULL, *close = NULL;
+    long long threshold = 0;
+    sonde_diag diag = {0};
+
+    *options = sonde_print_options_default();
+    if (!PyArg_ParseTuple(arguments, "OnLiiissss", tensor, column, &threshold,
+                          &options->edge_items, &options->max_line_width,
+                          &options->digits, &format, &separator, &open, &close)) {
+        return false;
+    }
+    options->summarise_threshold = threshold;
+    if (!set_bracket(options->separator, sizeof options->separator, separator,
+                     "separator") ||
+        !set_bracket(options->open_bracket, sizeof options->open_bracket, open,
+                     "open_bracket") ||
+        !set_bracket(options->close_bracket, sizeof options->close_bracket, close,
+                     "close_bracket")) {
+        return false;
+    }
+    if (sonde_float_format_parse(format, &options->float_format, &diag) != SONDE_OK ||
+        sonde_print_options_check(options, &diag) != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+        return false;
+    }
+    return true;
+}
+
+static PyObject *format_tensor(PyObject *module, PyObject *arguments)
+{
+    sonde_print_options options;
+    PyObject *tensor = NULL, *result = NULL;
+    Py_ssize_t column = 0;
+    sonde_view view;
+    sonde_text text = {0};
+
+    (void)module;
+    if (!read_format(arguments, &tensor, &column, &options)) {
+        return NULL;
+    }
+    if (!sonde__python_view(tensor, &view)) {
+        return sonde__python_bad_value("format_tensor",
+                                       "a tensor in this process's memory",
+                                       "an object without readable elements");
+    }
+    if (sonde_format_tensor(&view, &options, (size_t)column, &text) != SONDE_OK) {
+        result = PyErr_NoMemory();
+    } else {
+        result = PyUnicode_FromStringAndSize(text.data, (Py_ssize_t)text.length);
+    }
+    sonde_text_fini(&text);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"vitals_of", vitals_of, METH_O, vitals_doc},
+    {"format_tensor", format_tensor, METH_VARARGS, format_doc},
+    {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -86,6 +86,7 @@ struct sonde__record_file {
     const sonde__record_backend_ops *ops;
     uint64_t end; /* settled bytes */
     bool in_bulk; /* a hint of the writer: a large amount follows */
+    bool small;   /* lines beside the data: has_room (below) is not asked */
 };
 
 /* True if failed is an error that may pass (EIO and its like), after a wait of 1, 2, 4

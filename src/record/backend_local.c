@@ -518,7 +518,8 @@ static int append(sonde__record_file *base, const void *bytes, size_t size)
     if (size == 0) {
         return 0;
     }
-    if (file->home->has_room != NULL && !file->home->has_room(file->home->room_user)) {
+    if (!base->small && file->home->has_room != NULL &&
+        !file->home->has_room(file->home->room_user)) {
         return ENOSPC;
     }
     if (!file->bulk && base->in_bulk && file->count == 0) {

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,8 +208,9 @@ bool sonde__record_seal_broken(const char *text, size_t length)
         return false;
     }
     print_seal(text, n - SONDE__SEAL, seal);
-    if (memcmp(found, key, sizeof key - 1) != 0) { /* no seal, or its key is damaged */
-        return memcmp(found + sizeof key - 1, seal + sizeof key - 1, 8) == 0;
+    if (memcmp(found, key, sizeof key - 1) != 0) { /* no seal, or it is damaged */
+        return memcmp(found + sizeof key - 1, seal + sizeof key - 1, 8) == 0 ||
+               memmem(text, n, key, sizeof key - 1) != NULL;
     }
     return memcmp(found, seal, SONDE__SEAL) != 0;
 }
@@ -446,6 +448,81 @@ int64_t sonde__record_generation_limit(const sonde__record_generation *generatio
         limit = SONDE_MIN(limit, generations[i - 1].step);
     }
     return limit;
+}
+
+/* --- the list of files ------------------------------------------------------------ */
+
+size_t sonde__record_listed_print(const sonde__record_listed *line, char *text)
+{
+    char *out = print_text(print_text(text, "{\"file\":\""), line->name);
+
+    out = print_unsigned(print_text(out, "\",\"size\":"), line->size);
+    out = print_unsigned(print_text(out, ",\"covered\":"), line->covered);
+    out = print_hash(print_text(out, ",\"hash\":\""), line->hash);
+    out = print_text(out, "\"}\n");
+    return sonde__record_seal(text, (size_t)(out - text));
+}
+
+static bool is_listed_name(const char *name)
+{
+    uint64_t number = 0;
+    bool part = false;
+
+    return strcmp(name, SONDE__CATALOGUE_FILE) == 0 ||
+           strcmp(name, SONDE__GENERATIONS_FILE) == 0 ||
+           (sonde__record_file_parse(name, &number, &part) != SONDE__FILE_OTHER && !part);
+}
+
+static bool take_name(rest *input, char name[SONDE__FILE_NAME])
+{
+    const size_t left = (size_t)(input->end - input->next);
+    const char *const quote = memchr(input->next, '"', left);
+    const size_t length = quote != NULL ? (size_t)(quote - input->next) : left;
+
+    if (quote == NULL || length >= SONDE__FILE_NAME) {
+        return false;
+    }
+    memcpy(name, input->next, length);
+    name[length] = '\0';
+    input->next = quote;
+    return is_listed_name(name);
+}
+
+bool sonde__record_listed_parse(const char *text, size_t length,
+                                sonde__record_listed *line)
+{
+    rest input = {text, text + length};
+
+    return take_text(&input, "{\"file\":\"") && take_name(&input, line->name) &&
+           take_text(&input, "\",\"size\":") &&
+           take_unsigned(&input, INT64_MAX, &line->size) &&
+           take_text(&input, ",\"covered\":") &&
+           take_unsigned(&input, line->size, &line->covered) &&
+           take_text(&input, ",\"hash\":\"") && take_hash(&input, &line->hash) &&
+           take_text(&input, "\"") && take_seal(&input, text) && take_text(&input, "}") &&
+           input.next == input.end;
+}
+
+int sonde__record_listed_hash(sonde__record_read_fn *read, void *user, uint64_t covered,
+                              void *piece, size_t room, uint64_t *hash)
+{
+    XXH3_state_t state;
+
+    XXH3_INITSTATE(&state);
+    (void)XXH3_64bits_reset(&state);
+    for (uint64_t at = 0; at < covered;) {
+        const size_t size = (size_t)SONDE_MIN(covered - at, (uint64_t)room);
+        size_t got = 0;
+        const int failed = read(user, at, piece, size, &got);
+
+        if (failed != 0 || got < size) {
+            return failed != 0 ? failed : ENODATA;
+        }
+        (void)XXH3_64bits_update(&state, piece, size);
+        at += size;
+    }
+    *hash = XXH3_64bits_digest(&state);
+    return 0;
 }
 
 /* --- heads ------------------------------------------------------------------------ */

@@ -20,6 +20,7 @@
 /* In a worker's folder. */
 #define SONDE__CATALOGUE_FILE "catalogue.jsonl"
 #define SONDE__STATE_FILE "state.json"
+#define SONDE__FILES_FILE "files.jsonl"             /* one line per closed file */
 #define SONDE__GENERATIONS_FILE "generations.jsonl" /* after the first resume */
 #define SONDE__LOCK_FILE "lock"                     /* flock by the writing process */
 #define SONDE__RING_FILE "ring"                     /* of a writer that runs, or died */
@@ -171,6 +172,31 @@ SONDE_API size_t sonde__record_generation_print(const sonde__record_generation *
 SONDE_API int64_t
 sonde__record_generation_limit(const sonde__record_generation *generations, size_t count,
                                sonde__record_file_kind kind, uint64_t number);
+
+/* --- the list of files ------------------------------------------------------------ */
+
+/* A line of files.jsonl. */
+typedef struct sonde__record_listed {
+    char name[SONDE__FILE_NAME];
+    uint64_t size;    /* bytes of the file */
+    uint64_t covered; /* bytes from its start on that hash covers */
+    uint64_t hash;
+} sonde__record_listed;
+
+enum { SONDE__LISTED_ROOM = 192 }; /* no line is longer */
+/* Parse and print a line with its checksum, as for the index. The name is that of a
+ * closed file, of the catalogue or of the generations. */
+SONDE_API bool sonde__record_listed_parse(const char *text, size_t length,
+                                          sonde__record_listed *line);
+SONDE_API size_t sonde__record_listed_print(const sonde__record_listed *line, char *text);
+/* Reads size bytes, or fewer at the end of the file. Returns an errno. */
+typedef int sonde__record_read_fn(void *user, uint64_t offset, void *bytes, size_t size,
+                                  size_t *got);
+/* The hash of a file's first covered bytes, read piece by piece into room bytes at piece.
+ * Returns an errno; ENODATA if the file is shorter. */
+SONDE_API int sonde__record_listed_hash(sonde__record_read_fn *read, void *user,
+                                        uint64_t covered, void *piece, size_t room,
+                                        uint64_t *hash);
 
 /* --- sketches --------------------------------------------------------------------- */
 

@@ -458,33 +458,71 @@ bool sonde__record_drop_next(sonde__record_writer *writer)
 
 /* --- closing files ---------------------------------------------------------------- */
 
-/* Closes every file if all, else old and full ones. */
-int sonde__record_rotate(sonde__record_writer *writer, bool all, double now)
+static int rotate_streams(sonde__record_writer *writer, bool all, double old, bool *any)
 {
-    sonde__record_segment *const segment = &writer->segment;
-    const double old = now - writer->segment_seconds;
     sonde__record_stream *const streams[] = {&writer->stats, &writer->sketches,
                                              &writer->steps};
-    bool any = false;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(streams); i++) {
+        sonde__record_stream *const stream = streams[i];
+        sonde__record_listed line;
+        int failed = 0;
+
+        if (stream->file == NULL ||
+            !(all || stream->opened <= old || stream->end >= writer->segment_bytes)) {
+            continue;
+        }
+        if (!sonde__record_file_list_reserve(&writer->files, 1)) {
+            return ENOMEM;
+        }
+        failed = sonde__record_stream_close(stream, &line);
+        if (failed != 0) {
+            return failed;
+        }
+        sonde__record_file_list_put(&writer->files, &line);
+        *any = true;
+    }
+    return 0;
+}
+
+static int rotate_segment(sonde__record_writer *writer, bool all, double old, bool *any)
+{
+    sonde__record_segment *const segment = &writer->segment;
+    sonde__record_listed data, index;
     int failed = 0;
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(streams) && failed == 0; i++) {
-        sonde__record_stream *const stream = streams[i];
+    if (!sonde__record_segment_is_open(segment) ||
+        !(all || writer->rotating || segment->opened <= old)) {
+        return 0;
+    }
+    if (!sonde__record_file_list_reserve(&writer->files, 2)) {
+        return ENOMEM;
+    }
+    failed = sonde__record_segment_close(segment, &data, &index);
+    if (failed != 0) {
+        return failed;
+    }
+    sonde__record_file_list_put(&writer->files, &data);
+    sonde__record_file_list_put(&writer->files, &index);
+    *any = true;
+    return 0;
+}
 
-        if (stream->file != NULL &&
-            (all || stream->opened <= old || stream->end >= writer->segment_bytes)) {
-            failed = sonde__record_stream_close(stream);
-            any = true;
-        }
-    }
-    if (failed == 0 && sonde__record_segment_is_open(segment) &&
-        (all || writer->rotating || segment->opened <= old)) {
-        failed = sonde__record_segment_close(segment);
-        any = true;
-    }
+int sonde__record_rotate(sonde__record_writer *writer, bool all, double now)
+{
+    const double old = now - writer->segment_seconds;
+    bool any = false;
+    int failed = rotate_streams(writer, all, old, &any);
+
     if (failed == 0) {
-        writer->rotating = false;
+        failed = rotate_segment(writer, all, old, &any);
     }
+    if (failed != 0) {
+        return failed;
+    }
+    writer->rotating = false;
+    failed = all ? sonde__record_file_list_end(&writer->files)
+                 : sonde__record_file_list_commit(&writer->files);
     if (failed == 0 && any) {
         writer->changed = true;
         writer->look_at = SONDE_MIN(writer->look_at, now + SOON);

@@ -30,7 +30,7 @@ int sonde__record_work(sonde__record_writer *writer, double now, bool *any);
 void sonde__record_drop_batch(sonde__record_writer *writer);
 /* Loses the next message; false if there is none. No batch may be pending. */
 bool sonde__record_drop_next(sonde__record_writer *writer);
-/* Closes every file if all, else old and full ones. Returns an errno. */
+/* Closes every file if all, else old and full ones, and lists them. Returns an errno. */
 int sonde__record_rotate(sonde__record_writer *writer, bool all, double now);
 /* Notes in the ring's file how far the files have come; before each release of the ring.
  */

@@ -75,10 +75,12 @@ static sonde_err read_generations(history *past)
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
     for (char *line = text;
-         err == SONDE_OK &&
          (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
          line = end + 1) {
         err = take_generation(past, line, (size_t)(end - line));
+        if (err != SONDE_OK) {
+            break;
+        }
         sonde_text_put(&past->lines, line, (size_t)(end + 1 - line));
     }
     sonde__free(text);
@@ -228,11 +230,14 @@ sonde_err sonde__record_run_resume(sonde__record_writer *writer,
 
     int64_t begin = 0;
 
-    for (uint64_t n = 0; n < writer->steps.number && err == SONDE_OK; n++) {
-        err = read_steps(&past, n);
-    }
     if (err != SONDE_OK) {
         goto error;
+    }
+    for (uint64_t n = 0; n < writer->steps.number; n++) {
+        err = read_steps(&past, n);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     begin = find_begin(&past, options);
     count_modes(&past, options, begin);

@@ -180,6 +180,9 @@ static void print_state(const sonde__record_writer *writer, bool running,
     sonde_json_uint(&json, "stats", writer->stats.number);
     sonde_json_uint(&json, "sketch", writer->sketches.number);
     sonde_json_uint(&json, "steps", writer->steps.number);
+    sonde_json_uint(&json, "files", writer->files.count);
+    sonde_json_string(&json, "run", writer->id);
+    sonde_json_int(&json, "worker", writer->segment.rank);
     sonde_json_uint(&json, "generation", writer->generation);
     sonde_json_uint(&json, "records", both(&now->records, &before->records));
     sonde_json_uint(&json, "bytes", both(&now->bytes, &before->bytes));
@@ -339,16 +342,91 @@ static void restore_losses(sonde__record_writer *writer)
         atomic_load(&writer->before.rows) + atomic_load(&writer->before.sketches);
 }
 
-/* Closes the files of a dead writer, and writes what it left in its ring. */
-static sonde_err recover(sonde__record_writer *writer, const char *where,
+/* Writes the end.json that a writer owed when it died while it closed the run. */
+static sonde_err end_for(sonde__record_writer *writer,
+                         const sonde_recorder_options *options, uint32_t reason,
                          sonde_diag *diag)
 {
+    char *text = NULL;
+    size_t size = 0;
+    int failed = 0;
+
+    if (!writer->ends || writer->backend->ops->load(writer->backend, SONDE__END_FILE,
+                                                    &text, &size) != ENOENT) {
+        sonde__free(text);
+        return SONDE_OK;
+    }
+    writer->reason = (sonde_run_end)reason;
+    failed = sonde__record_run_end(writer);
+    return failed == 0 ? SONDE_OK
+                       : fail(diag, options, failed, "end.json cannot be written");
+}
+
+static sonde_err restore_list(sonde__record_writer *writer,
+                              const sonde_recorder_options *options, sonde_diag *diag)
+{
+    int failed = 0, attempts = 0;
+
+    do {
+        sonde__record_file_list_fini(&writer->files);
+        sonde__record_file_list_init(&writer->files, writer->backend, writer->folder);
+        failed = sonde__record_file_list_restore(&writer->files);
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed == 0 ? SONDE_OK
+                       : fail(diag, options, failed,
+                              "the list of its files (" SONDE__FILES_FILE ")");
+}
+
+static int add_closed(sonde__record_writer *writer)
+{
+    const struct {
+        sonde__record_file_kind kind;
+        uint64_t end;
+    } kinds[] = {{SONDE__FILE_SEGMENT, writer->segment.number},
+                 {SONDE__FILE_INDEX, writer->segment.number},
+                 {SONDE__FILE_STATS, writer->stats.number},
+                 {SONDE__FILE_SKETCH, writer->sketches.number},
+                 {SONDE__FILE_STEPS, writer->steps.number}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        const int failed =
+            sonde__record_file_list_add(&writer->files, kinds[i].kind, kinds[i].end);
+
+        if (failed != 0) {
+            return failed;
+        }
+    }
+    return sonde__record_file_list_commit(&writer->files);
+}
+
+static sonde_err list_closed(sonde__record_writer *writer,
+                             const sonde_recorder_options *options, sonde_diag *diag)
+{
+    int failed = 0, attempts = 0;
+
+    do {
+        failed = add_closed(writer);
+    } while (sonde__record_try_again(&attempts, failed));
+    return failed == 0 ? SONDE_OK
+                       : fail(diag, options, failed,
+                              "the list of its files (" SONDE__FILES_FILE ")");
+}
+
+/* Closes the files of a dead writer, and writes what it left in its ring. */
+static sonde_err recover(sonde__record_writer *writer,
+                         const sonde_recorder_options *options, sonde_diag *diag)
+{
+    const char *const where = options->path;
     sonde_err err = sonde__record_salvage_find(writer, where, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
     err = sonde__record_run_recover(writer, where, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = list_closed(writer, options, diag); /* before the files that follow */
     if (err != SONDE_OK) {
         return err;
     }
@@ -383,7 +461,11 @@ static sonde_err with_old_ring(
     if (err != SONDE_OK) {
         goto error;
     }
-    err = recover(writer, options->path, diag);
+    err = restore_list(writer, options, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = recover(writer, options, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -397,6 +479,12 @@ static sonde_err with_old_ring(
     if (failed != 0) {
         err = fail(diag, options, failed, "state.json cannot be written");
         goto error;
+    }
+    if (!running) {
+        err = end_for(writer, options, atomic_load(&old.shared->reason), diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     sonde__record_ring_remove(&old);
 
@@ -567,6 +655,7 @@ int sonde__record_run_end(sonde__record_writer *writer)
     sonde_json_int(
         &json, "last_step",
         SONDE_MAX(atomic_load(&now->last_step), atomic_load(&before->last_step)));
+    sonde_json_string(&json, "run", writer->id);
     sonde_json_end(&json);
     seal(&end);
     if (!end.failed) {

@@ -19,7 +19,8 @@ void sonde__record_tensors_init(sonde__record_tensors *tensors,
 {
     *tensors = (sonde__record_tensors){0};
     sonde__names_init(&tensors->names);
-    sonde__record_stream_init(&tensors->catalogue, backend, folder, SONDE__FILE_OTHER);
+    sonde__record_stream_init_lines(&tensors->catalogue, backend, folder,
+                                    SONDE__CATALOGUE_FILE);
 }
 
 void sonde__record_tensors_fini(sonde__record_tensors *tensors)
@@ -268,6 +269,7 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
     if (failed != 0) {
         goto error;
     }
+    stream->file->small = true;
     stream->end = tensors->lines.length;
     do {
         failed = ops->truncate(stream->file, stream->end);

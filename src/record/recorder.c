@@ -182,6 +182,7 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                               SONDE__FILE_SKETCH);
     sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
                               SONDE__FILE_STEPS);
+    sonde__record_file_list_init(&writer->files, writer->backend, writer->folder);
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
     if (writer->scratch.start == NULL ||
@@ -322,26 +323,32 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     sonde_recorder *recorder = NULL;
     sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     local.segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
-    if (err == SONDE_OK) {
-        err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
-    }
-    if (err == SONDE_OK) {
-        sonde__record_backend_limit(backend, has_room, spool);
-        err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__store_spool_start(spool, diag);
-    }
+    err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
     if (err != SONDE_OK) {
-        (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
-        sonde__store_spool_close(spool);
-        return err;
+        goto error;
+    }
+    sonde__record_backend_limit(backend, has_room, spool);
+    err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__store_spool_start(spool, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     recorder->spool = spool;
     *out = recorder;
     return SONDE_OK;
+
+error:
+    (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
+    sonde__store_spool_close(spool);
+    return err;
 }
 
 sonde_err sonde_recorder_create(const sonde_recorder_options *options,
@@ -479,9 +486,9 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
     destroy(recorder);
     if (spool != NULL) {
         const sonde_err sent =
-            sonde__store_spool_finish(spool, err == SONDE_OK ? diag : NULL);
+            sonde__store_spool_finish(spool, err != SONDE_OK ? NULL : diag);
 
-        err = err == SONDE_OK ? sent : err;
+        err = err != SONDE_OK ? err : sent;
         sonde__store_spool_close(spool);
     }
     return err;

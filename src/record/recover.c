@@ -266,10 +266,8 @@ static sonde_err close_segment(recovery *r, uint64_t number, sonde__record_file 
     sonde_err err = sonde__record_header_init(&header, 4);
     int failed = 0;
 
-    if (err == SONDE_OK) {
-        err = sonde__record_header_begin(&header, room, r->writer->segment.rank);
-    }
-    if (err != SONDE_OK) {
+    if (err != SONDE_OK ||
+        sonde__record_header_begin(&header, room, r->writer->segment.rank) != SONDE_OK) {
         sonde__record_header_fini(&header);
         return fail(r, ENOMEM, "");
     }
@@ -499,16 +497,17 @@ sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *wh
         err = recover_all(&r, &seen);
     }
     sonde__free(seen.files);
-    if (err == SONDE_OK) {
-        writer->segment.number = r.next[SONDE__FILE_SEGMENT];
-        writer->stats.number = r.next[SONDE__FILE_STATS];
-        writer->sketches.number = r.next[SONDE__FILE_SKETCH];
-        writer->steps.number = r.next[SONDE__FILE_STEPS];
-        memcpy(writer->beyond, r.beyond, sizeof writer->beyond);
-        atomic_init(&writer->before.records, r.records);
-        atomic_init(&writer->before.bytes, r.bytes);
-        atomic_init(&writer->before.rows, r.items[SONDE__FILE_STATS]);
-        atomic_init(&writer->before.sketches, r.items[SONDE__FILE_SKETCH]);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    writer->segment.number = r.next[SONDE__FILE_SEGMENT];
+    writer->stats.number = r.next[SONDE__FILE_STATS];
+    writer->sketches.number = r.next[SONDE__FILE_SKETCH];
+    writer->steps.number = r.next[SONDE__FILE_STEPS];
+    memcpy(writer->beyond, r.beyond, sizeof writer->beyond);
+    atomic_init(&writer->before.records, r.records);
+    atomic_init(&writer->before.bytes, r.bytes);
+    atomic_init(&writer->before.rows, r.items[SONDE__FILE_STATS]);
+    atomic_init(&writer->before.sketches, r.items[SONDE__FILE_SKETCH]);
+    return SONDE_OK;
 }

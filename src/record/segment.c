@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/measure.h"
 #include "tensor/convert.h"
 
 #include <stdbool.h>
@@ -594,7 +595,9 @@ static void learn(sonde__record_segment *segment)
     }
 }
 
-int sonde__record_segment_close(sonde__record_segment *segment)
+int sonde__record_segment_close(sonde__record_segment *segment,
+                                sonde__record_listed *data_line,
+                                sonde__record_listed *index_line)
 {
     sonde__record_file *data = segment->data;
     const sonde__record_backend_ops *ops = data->ops;
@@ -612,6 +615,15 @@ int sonde__record_segment_close(sonde__record_segment *segment)
         return failed;
     }
     failed = ops->sync(segment->index);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = sonde__record_measure(data, SONDE__FILE_SEGMENT, segment->number, data_line);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = sonde__record_measure(segment->index, SONDE__FILE_INDEX, segment->number,
+                                   index_line);
     if (failed != 0) {
         return failed;
     }

@@ -149,8 +149,10 @@ int sonde__record_segment_commit(sonde__record_segment *segment,
 /* Discards values that are not in the files; returns how many. */
 uint64_t sonde__record_segment_drop(sonde__record_segment *segment);
 /* Writes the header, syncs and renames. No batch may be open. May be repeated after a
- * failure. */
-int sonde__record_segment_close(sonde__record_segment *segment);
+ * failure. The lines describe the files. */
+int sonde__record_segment_close(sonde__record_segment *segment,
+                                sonde__record_listed *data_line,
+                                sonde__record_listed *index_line);
 /* Forgets files that have been removed; the next number is the same. */
 void sonde__record_segment_abandon(sonde__record_segment *segment);
 

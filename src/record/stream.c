@@ -4,6 +4,7 @@
 #include "record/stream.h"
 
 #include "base/clock.h"
+#include "record/measure.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +19,14 @@ void sonde__record_stream_init(sonde__record_stream *stream,
 {
     *stream = (sonde__record_stream){.backend = backend, .kind = kind};
     (void)snprintf(stream->folder, sizeof stream->folder, "%s", folder);
+}
+
+void sonde__record_stream_init_lines(sonde__record_stream *stream,
+                                     sonde__record_backend *backend, const char *folder,
+                                     const char *name)
+{
+    sonde__record_stream_init(stream, backend, folder, SONDE__FILE_OTHER);
+    stream->name = name;
 }
 
 void sonde__record_stream_fini(sonde__record_stream *stream)
@@ -39,12 +48,13 @@ bool sonde__record_stream_add(sonde__record_stream *stream, const void *item, si
 static const char *file_name(const sonde__record_stream *stream, bool part, char *path,
                              size_t size)
 {
-    char name[SONDE__FILE_NAME] = SONDE__CATALOGUE_FILE;
+    char name[SONDE__FILE_NAME];
 
     if (stream->kind != SONDE__FILE_OTHER) {
         sonde__record_file_name(name, stream->kind, stream->number, part);
     }
-    (void)snprintf(path, size, "%s/%s", stream->folder, name);
+    (void)snprintf(path, size, "%s/%s", stream->folder,
+                   stream->kind != SONDE__FILE_OTHER ? name : stream->name);
     return path;
 }
 
@@ -60,6 +70,7 @@ static int open_file(sonde__record_stream *stream)
     if (failed != 0) {
         return failed;
     }
+    stream->file->small = stream->kind == SONDE__FILE_OTHER;
     failed = ops->append(stream->file, head, size);
     if (failed == 0) {
         failed = ops->settle(stream->file);
@@ -158,7 +169,7 @@ uint64_t sonde__record_stream_drop(sonde__record_stream *stream)
     return items;
 }
 
-int sonde__record_stream_close(sonde__record_stream *stream)
+int sonde__record_stream_close(sonde__record_stream *stream, sonde__record_listed *line)
 {
     const sonde__record_backend_ops *ops = stream->backend->ops;
     char part_path[SONDE__FILE_NAME * 2], path[SONDE__FILE_NAME * 2],
@@ -177,13 +188,15 @@ int sonde__record_stream_close(sonde__record_stream *stream)
     if (failed != 0) {
         return failed;
     }
-    if (stream->kind != SONDE__FILE_OTHER) {
-        failed = ops->publish(stream->file,
-                              file_name(stream, true, part_path, sizeof part_path),
-                              file_name(stream, false, path, sizeof path));
-        if (failed != 0) {
-            return failed;
-        }
+    failed = sonde__record_measure(stream->file, stream->kind, stream->number, line);
+    if (failed != 0) {
+        return failed;
+    }
+    failed =
+        ops->publish(stream->file, file_name(stream, true, part_path, sizeof part_path),
+                     file_name(stream, false, path, sizeof path));
+    if (failed != 0) {
+        return failed;
     }
     sonde__record_stream_abandon(stream);
     stream->number++;

@@ -36,6 +36,7 @@ void sonde__record_writer_fini(sonde__record_writer *writer)
     sonde__record_stream_fini(&writer->stats);
     sonde__record_stream_fini(&writer->sketches);
     sonde__record_stream_fini(&writer->steps);
+    sonde__record_file_list_fini(&writer->files);
     sonde__record_tensors_fini(&writer->tensors);
     sonde__record_compressor_fini(&writer->compressor);
     sonde__free(writer->scratch.start);
@@ -87,6 +88,10 @@ static void look_for_files(sonde__record_writer *writer)
     }
     if (is_lost(writer->tensors.catalogue.file)) {
         sonde__record_tensors_abandon(&writer->tensors);
+        writer->lost_files = true;
+    }
+    if (is_lost(writer->files.lines.file)) {
+        sonde__record_stream_abandon(&writer->files.lines);
         writer->lost_files = true;
     }
 }

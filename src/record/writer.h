@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "record/compress.h"
+#include "record/file_list.h"
 #include "record/segment.h"
 
 #include <sonde/recorder.h>
@@ -49,6 +50,7 @@ typedef struct sonde__record_writer {
     sonde__record_tensors tensors;
     sonde__record_segment segment;
     sonde__record_stream stats, sketches, steps;
+    sonde__record_file_list files;
     int64_t newest; /* the newest step in the stream; -1: none */
     sonde__record_scratch scratch;
     sonde__record_compressor compressor;

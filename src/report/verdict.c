@@ -129,6 +129,10 @@ static void draw_wrong(sonde__report *report, const tally *all)
                       classes[worst], heads[worst]);
     sonde_text_format(page, "Look first at step ");
     sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->first, 0));
+    if (first->mode != SONDE_MODE_GLOBAL && first->mode_step != first->step) {
+        sonde_text_format(page, " (%s %lld)", sonde_mode_name(first->mode),
+                          (long long)first->mode_step);
+    }
     if (first->tensor[0] != '\0') {
         sonde_text_format(page, ", <code>");
         sonde__report_html_text(page, first->tensor);

@@ -24,7 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SONDE__MESSAGE = 512 };
+enum {
+    SONDE__MESSAGE = 512,
+    SONDE__RULES_WORKER = 1024 /* the replicas of worker w count from w times this */
+};
 
 /* A finding with the memory of its texts. */
 typedef struct sonde__rule_found {

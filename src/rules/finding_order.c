@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAUSE, BREAK, CONSEQUENCE, HARDWARE };
+/* EVENT: a BREAK if it comes before all causes and breaks, else a CONSEQUENCE. */
+enum { CAUSE, BREAK, EVENT, CONSEQUENCE, HARDWARE };
 
 /* apart: it judges the data or the process. A rule that is not here breaks. */
 typedef struct standing {
@@ -47,10 +48,10 @@ static const standing standings[] = {
     {"WeightUpdateRatio", CAUSE, false},
     {"UpdateSpike", HARDWARE, false},
     {"ExplodingTensor", CONSEQUENCE, false},
-    {"GradientSpike", CONSEQUENCE, false},
+    {"GradientSpike", EVENT, false},
     {"LabelNoise", CONSEQUENCE, false},
     {"LossNotDecreasing", CONSEQUENCE, false},
-    {"LossSpike", CONSEQUENCE, false},
+    {"LossSpike", EVENT, false},
     {"Overfit", CONSEQUENCE, false},
     {"Overtraining", CONSEQUENCE, false},
 };
@@ -96,7 +97,7 @@ static bool follows(const sonde_finding *finding, const sonde_finding *source)
     const standing kind = standing_of(finding->rule);
 
     return !kind.apart && !is_source(finding) && !is_own_failure(finding) &&
-           (finding->step > source->step || kind.rank >= CONSEQUENCE);
+           (finding->step > source->step || kind.rank >= EVENT);
 }
 
 /* Puts the new findings without a cause first; leaves the order if memory runs out. */
@@ -172,10 +173,27 @@ typedef struct placed {
     size_t place; /* in the order found */
 } placed;
 
-static placed place(const sonde_finding *finding, size_t i)
+/* The step of the first cause or break that is no note; INT64_MAX: there is none. */
+static int64_t first_break(const sonde_finding *findings, size_t count)
 {
-    const int rank = standing_of(finding->rule).rank;
+    int64_t first = INT64_MAX;
 
+    for (size_t i = 0; i < count; i++) {
+        if (findings[i].because_of == 0 && findings[i].severity > SONDE_SEVERITY_NOTE &&
+            standing_of(findings[i].rule).rank <= BREAK) {
+            first = SONDE_MIN(first, findings[i].step);
+        }
+    }
+    return first;
+}
+
+static placed place(const sonde_finding *finding, size_t i, int64_t first)
+{
+    int rank = standing_of(finding->rule).rank;
+
+    if (rank == EVENT) {
+        rank = finding->step < first ? BREAK : CONSEQUENCE;
+    }
     return (placed){*finding,
                     finding->because_of != 0 ? SONDE_MAX(rank, CONSEQUENCE) : rank, i};
 }
@@ -207,6 +225,7 @@ static int compare_items(const void *a, const void *b)
 
 bool sonde_findings_sort(sonde_finding *findings, size_t count)
 {
+    const int64_t first = first_break(findings, count);
     placed *items = NULL;
 
     if (count < 2) {
@@ -217,7 +236,7 @@ bool sonde_findings_sort(sonde_finding *findings, size_t count)
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        items[i] = place(&findings[i], i);
+        items[i] = place(&findings[i], i, first);
     }
     qsort(items, count, sizeof *items, compare_items);
     for (size_t i = 0; i < count; i++) {
@@ -229,10 +248,12 @@ bool sonde_findings_sort(sonde_finding *findings, size_t count)
 
 size_t sonde_findings_first(const sonde_finding *findings, size_t count)
 {
+    const int64_t first = first_break(findings, count);
     size_t best = 0;
 
     for (size_t i = 1; i < count; i++) {
-        const placed a = place(&findings[i], i), b = place(&findings[best], best);
+        const placed a = place(&findings[i], i, first);
+        const placed b = place(&findings[best], best, first);
 
         best = compare(&a, &b) < 0 ? i : best;
     }

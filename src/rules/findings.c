@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/format.h"
 #include "store/store.h"
 
 #include <sonde/json.h>
@@ -344,14 +345,16 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
 static void write_line(sonde_rules *rules, const sonde_finding *finding)
 {
     char line[8192];
-    size_t length = sonde_finding_json(finding, line, sizeof line - 1);
+    const size_t most = sizeof line - SONDE__SEAL - 1;
+    size_t length = sonde_finding_json(finding, line, most);
 
-    if (length == 0 || length >= sizeof line - 1) {
+    if (length == 0 || length >= most) {
         sonde_log(SONDE_LOG_WARNING, "rules", "a finding of %s cannot be written: %s",
                   finding->rule, length == 0 ? "out of memory" : "it is too long");
         return;
     }
     line[length++] = '\n';
+    length = sonde__record_seal(line, length);
     if (!append(rules->folder, finding, line, length) && !rules->folder_failed) {
         rules->folder_failed = true;
         sonde_log(SONDE_LOG_WARNING, "rules", "%s: findings cannot be written: %s",

@@ -249,7 +249,7 @@ static void put_records(trial_source *source, int64_t step)
         if (record->at.global_step < step || has_earlier(source, record)) {
             continue;
         }
-        seen.at.replica += record->worker * 1024;
+        seen.at.replica += record->worker * SONDE__RULES_WORKER;
         if (record->how & SONDE_HOW_RAW) {
             seen.view = &record->view;
             seen.hash = wants(source, record->id) & SONDE_HOW_HASH
@@ -354,6 +354,27 @@ static sonde_err fail_stalled(const trial_source *source, double limit, sonde_di
                        (long long)info.last_step);
 }
 
+/* Whether nothing more comes. smdebug leaves no sign of its writer: a limit that the
+ * caller gives counts for more than the guess that it has gone. */
+static bool is_over(const trial_source *source, const sonde_run_info *info)
+{
+    return info->status == SONDE_RUN_ENDED ||
+           (info->status == SONDE_RUN_CRASHED &&
+            !(info->foreign && source->pace->stall > 0));
+}
+
+/* A run without an end whose writer may live has stalled since its last step. */
+static void count_silence(const trial_source *source, const sonde_run_info *info)
+{
+    struct timespec now = {0};
+
+    if (info->foreign && info->status == SONDE_RUN_CRASHED && info->last_time > 0) {
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+        sonde_rules_idle(source->rules,
+                         (double)now.tv_sec - 1e-9 * (double)info->last_time);
+    }
+}
+
 static sonde_err follow(trial_source *source, sonde_diag *diag)
 {
     const double limit = source->pace->stall > 0 ? source->pace->stall : STALL_SECONDS;
@@ -375,8 +396,9 @@ static sonde_err follow(trial_source *source, sonde_diag *diag)
         }
         grown = any ? sonde__now() : grown;
         sonde_trial_describe(source->trial, &info);
-        if ((info.status != SONDE_RUN_RUNNING && !any) ||
+        if ((is_over(source, &info) && !any) ||
             (source->pace->end > 0 && source->next >= source->pace->end)) {
+            count_silence(source, &info);
             return SONDE_OK;
         }
         if (stopped(source)) {

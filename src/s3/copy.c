@@ -474,13 +474,17 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
     /* an index refers to its segment, a row of a step to all other files */
     static bool (*const order[])(const sonde__s3_copied *) = {is_segment, is_not_steps,
                                                               is_steps};
-    held state = {0};
+    held state = {0}, list = {0};
     sonde_err err = hold(copy, worker, "state.json", &state, diag);
 
     if (err != SONDE_OK) {
         goto done;
     }
     if (state.here || !copy->opened || sonde__s3_copy_find(copy, state.name) == NULL) {
+        err = hold(copy, worker, "files.jsonl", &list, diag); /* before what it lists */
+        if (err != SONDE_OK) {
+            goto done;
+        }
         err = list_worker(copy, worker, diag);
     }
     if (err != SONDE_OK) {
@@ -492,9 +496,14 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
             goto done;
         }
     }
+    err = put_in_place(copy, &list, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
     err = put_in_place(copy, &state, diag);
 
 done:
+    sonde_text_fini(&list.body);
     sonde_text_fini(&state.body);
     return err;
 }

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { MOST_IN_FILE = 5, MOST = 256, TEXT = 512 };
 
@@ -67,6 +68,19 @@ void sonde__trial_torn(sonde__trial_damage_list *list, const char *where,
     va_start(args, found);
     note(list, where, found, args);
     va_end(args);
+}
+
+bool sonde__trial_damage_has(const sonde__trial_damage_list *list, const char *where)
+{
+    const size_t length = strlen(where);
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (strncmp(list->lines[i], where, length) == 0 &&
+            list->lines[i][length] == ':') {
+            return true;
+        }
+    }
+    return false;
 }
 
 void sonde__trial_damage_in(sonde__trial_damage_list *list, uint32_t *bad,

@@ -11,6 +11,7 @@
 
 #include <sonde/error.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,8 @@ void sonde__trial_damage(sonde__trial_damage_list *list, const char *where,
 /* Notes the torn end of a file. */
 void sonde__trial_torn(sonde__trial_damage_list *list, const char *where,
                        const char *found, ...) SONDE_PRINTF(3, 4);
+/* Whether damage was noted there. Costs a look at each note kept. */
+bool sonde__trial_damage_has(const sonde__trial_damage_list *list, const char *where);
 /* Notes one of possibly very many defects in a file. *bad counts them; the flush
  * afterwards notes how many were not kept and sets it to 0. */
 void sonde__trial_damage_in(sonde__trial_damage_list *list, uint32_t *bad,

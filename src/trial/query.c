@@ -615,7 +615,6 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
         const int64_t value =
             walk->mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
         const uint32_t count = count_step(walk, which);
-        sonde_err err = SONDE_OK;
 
         if (walk->mode == SONDE_MODE_GLOBAL && walk->end != 0 && value >= walk->end) {
             break;
@@ -624,17 +623,15 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
             value >= walk->begin && (walk->end == 0 || value < walk->end) &&
             step->global != last) {
             sonde_diag why = {0};
+            const sonde_err err = take_step(walk, which, count, value, &why);
 
-            err = take_step(walk, which, count, value, &why);
-            last = err == SONDE_OK ? step->global : last;
-            if (leave_out(walk, which, err, &why)) {
-                err = SONDE_OK;
-            } else if (err != SONDE_OK && diag != NULL) {
-                *diag = why;
+            last = err != SONDE_OK ? last : step->global;
+            if (err != SONDE_OK && !leave_out(walk, which, err, &why)) {
+                if (diag != NULL) {
+                    *diag = why;
+                }
+                return err;
             }
-        }
-        if (err != SONDE_OK) {
-            return err;
         }
         walk->place[which] += count;
     }

@@ -43,8 +43,13 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
         return SONDE_OK;
     }
     *object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
-    if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size)) {
+    if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size) ||
+        (json_object_get(*object, "run") != NULL && /* of the writers that seal */
+         json_object_get(*object, "check") == NULL)) {
         sonde__trial_damage(&trial->damage, where, "it does not match its checksum");
+    } else if (size > 0 && trial->buffer.bytes[size - 1] != '\n' &&
+               json_object_get(*object, "check") != NULL) {
+        sonde__trial_damage(&trial->damage, where, "its last newline is missing");
     }
     if (!json_is_object(*object)) {
         sonde__trial_damage(&trial->damage, where, "not a JSON object: %s",
@@ -112,6 +117,7 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
     } else {
         trial->world = (int)world;
     }
+    trial->run_sealed = json_object_get(run, "check") != NULL;
     if (!take_string(run, "id", &trial->id) ||
         !take_string(run, "program", &trial->program) ||
         !take_string(run, "model", &trial->model) ||
@@ -160,6 +166,18 @@ double sonde__trial_seconds(const char *text)
 
 /* --- end.json --------------------------------------------------------------------- */
 
+/* Notes a file that another run has left here. */
+static bool is_other_run(sonde_trial *trial, const json_t *object, const char *where)
+{
+    const char *const run = json_string_value(json_object_get(object, "run"));
+
+    if (run == NULL || trial->id == NULL || strcmp(run, trial->id) == 0) {
+        return false;
+    }
+    sonde__trial_damage(&trial->damage, where, "of another run (%.64s)", run);
+    return true;
+}
+
 sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
 {
     char path[SONDE__PATH];
@@ -186,6 +204,8 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
         err = sonde__fail_nomem(diag, path);
         goto error;
     }
+    (void)is_other_run(trial, end, SONDE__END_FILE);
+    trial->end_sealed = json_object_get(end, "check") != NULL;
     trial->ended = trial->changed = true; /* even if the file is damaged */
     trial->ended_at =
         sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
@@ -313,6 +333,46 @@ static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool h
     return err == SONDE_OK;
 }
 
+static void check_owner(sonde_trial *trial, sonde__trial_worker *worker,
+                        const json_t *state)
+{
+    char where[SONDE__PATH];
+    const int64_t rank = take_integer(state, "worker", worker->rank);
+
+    (void)sonde__trial_path(worker->name, SONDE__STATE_FILE, where);
+    if (worker->no_match) {
+        return;
+    }
+    worker->no_match = is_other_run(trial, state, where);
+    if (!worker->no_match && rank != worker->rank) {
+        worker->no_match = true;
+        sonde__trial_damage(&trial->damage, where, "of another worker (%lld)",
+                            (long long)rank);
+    }
+}
+
+/* end.json is written right after the last state.json of worker 0. */
+static void check_end(sonde_trial *trial, sonde__trial_worker *worker,
+                      const json_t *state)
+{
+    const double beat =
+        sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
+    const bool has_left =
+        is_here(trial, state)
+            ? is_released(worker) || !has_process(take_integer(state, "pid", 0))
+            : now_seconds() - beat > SONDE__CRASHED_AFTER;
+    char path[SONDE__PATH];
+
+    if (trial->ended || worker->rank != 0 || !worker->said_ended ||
+        worker->file_count < 0 || worker->no_end || !has_left ||
+        access(sonde__trial_path(trial->path, SONDE__END_FILE, path), F_OK) == 0) {
+        return;
+    }
+    worker->no_end = true;
+    sonde__trial_torn(&trial->damage, SONDE__END_FILE,
+                      "missing, though worker 0 has ended");
+}
+
 static void take_state(sonde_trial *trial, sonde__trial_worker *worker,
                        const json_t *state)
 {
@@ -322,6 +382,10 @@ static void take_state(sonde_trial *trial, sonde__trial_worker *worker,
     worker->crashed = !worker->said_ended && is_crashed(trial, worker, state);
     worker->lost = count_lost(state);
     worker->put = take_integer(state, "put", -1);
+    worker->file_count = take_integer(state, "files", -1);
+    worker->generation = take_integer(state, "generation", 0);
+    check_owner(trial, worker, state);
+    check_end(trial, worker, state);
 }
 
 sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worker,

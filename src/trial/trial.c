@@ -9,6 +9,7 @@
 #include "trial/foreign.h"
 #include "trial/generations.h"
 #include "trial/index_file.h"
+#include "trial/listed_files.h"
 #include "trial/row_files.h"
 #include "trial/run_file.h"
 #include "trial/trial_catalogue.h"
@@ -76,6 +77,7 @@ static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
         sonde__trial_catalogue_read, sonde__trial_generations_read,
         sonde__trial_step_rows_read, sonde__trial_index_read,
         sonde__trial_stats_read,     sonde__trial_sketches_read,
+        sonde__trial_listed_read,
     };
     sonde_err err = SONDE_OK;
 
@@ -110,6 +112,13 @@ static void note_ends(sonde_trial *trial, sonde__trial_worker *worker)
     sonde__trial_progress_end(
         &trial->damage, &worker->catalogue,
         sonde__trial_path(worker->name, SONDE__CATALOGUE_FILE, where));
+    if (worker->listed.size > worker->listed.offset && !worker->listed.end_reported) {
+        sonde__trial_torn(
+            &trial->damage, sonde__trial_path(worker->name, SONDE__FILES_FILE, where),
+            "the last %llu bytes are torn",
+            (unsigned long long)(worker->listed.size - worker->listed.offset));
+        worker->listed.end_reported = true;
+    }
 }
 
 static void sort_all(sonde_trial *trial)
@@ -328,6 +337,11 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
     }
     if (trial->worker_count == 0) {
         return fail_not_a_run(trial, diag);
+    }
+    /* It comes before the workers: it may be here by now. */
+    err = sonde__trial_run_read(trial, &found, diag);
+    if (err != SONDE_OK || found) {
+        return err;
     }
     sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "missing");
     return SONDE_OK;

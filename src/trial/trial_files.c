@@ -272,6 +272,10 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
     return SONDE_OK;
 
 error:
+    if (err == SONDE_EBUSY) {
+        progress->size = progress->offset;
+        return SONDE_OK;
+    }
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(diag, path);
     }

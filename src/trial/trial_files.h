@@ -55,7 +55,7 @@ typedef struct sonde__trial_progress {
 void sonde__trial_progress_fini(sonde__trial_progress *progress);
 
 /* Called with each complete line, without its newline; it may change the text. Any error
- * stops reading, and the line is read again the next time. */
+ * stops reading, and the line is read again the next time; SONDE_EBUSY is not noted. */
 typedef sonde_err sonde__trial_line_fn(void *user, char *text, size_t length);
 /* Reads the lines that were appended to a file since the last call. *found: the file
  * exists. A file that cannot be read is noted as damage; the only error is

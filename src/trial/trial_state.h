@@ -31,6 +31,14 @@ typedef struct sonde__trial_worker {
     sonde__trial_file_list files[SONDE__FILE_OTHER];   /* by kind; of indexes: none */
     sonde__trial_progress progress[SONDE__FILE_OTHER]; /* of segments: only listed */
     sonde__trial_progress catalogue, resumes;
+    sonde__trial_progress listed;            /* files.jsonl (listed_files.h) */
+    uint64_t listed_next[SONDE__FILE_OTHER]; /* by kind: after the last number in it */
+    uint64_t listed_catalogue, listed_generations; /* bytes; 0: not in it */
+    int64_t file_count; /* lines of it, as state.json counts; -1: there is no list */
+    int64_t generation; /* of the writer, as state.json says */
+    bool list_checked;
+    bool no_end;   /* that end.json is missing was noted */
+    bool no_match; /* that its state.json is of another run was noted */
     uint32_t *ids; /* by the worker's id: the trial's id */
     size_t id_count, id_capacity;
     uint32_t *layouts; /* by the trial's id: layout of the last value */
@@ -65,8 +73,9 @@ struct sonde_trial {
     int64_t begin, end;      /* global steps to read; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
-    int world;       /* from run.json; else 1 */
-    double ended_at; /* seconds since 1970; -1: not known */
+    int world;                   /* from run.json; else 1 */
+    bool run_sealed, end_sealed; /* run.json and end.json have a checksum */
+    double ended_at;             /* seconds since 1970; -1: not known */
     bool ended;
     sonde_run_status status;
     int64_t last_complete; /* global step */

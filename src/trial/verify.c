@@ -11,6 +11,8 @@
 
 #include <sonde/safetensors.h>
 
+#include <dirent.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,6 +172,74 @@ static sonde_err check_statistics(sonde_trial *trial, sonde__trial_worker *worke
     return SONDE_OK;
 }
 
+/* A line that is cut or does not match its checksum; lines of other programs have none. */
+static void check_line(sonde_trial *trial, const char *where, size_t number,
+                       const char *text, size_t length)
+{
+    json_t *const object = json_loadb(text, length, 0, NULL);
+
+    if (!json_is_object(object)) {
+        sonde__trial_damage(&trial->damage, where, "line %zu: not a JSON object", number);
+    } else if (sonde__record_seal_broken(text, length)) {
+        sonde__trial_damage(&trial->damage, where, "line %zu does not match its checksum",
+                            number);
+    }
+    json_decref(object);
+}
+
+static sonde_err check_lines(sonde_trial *trial, const char *where, sonde_diag *diag)
+{
+    char path[SONDE__PATH];
+    sonde_diag why = {0};
+    size_t size = 0, number = 0;
+    const char *next = NULL, *end = NULL;
+    const sonde_err err = sonde__trial_read_small(
+        &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
+
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
+    }
+    if (err != SONDE_OK) {
+        if (err != SONDE_ENOTFOUND) {
+            sonde__trial_damage(&trial->damage, where, "%s", why.found);
+        }
+        return SONDE_OK;
+    }
+    next = (const char *)trial->buffer.bytes;
+    for (const char *newline = NULL; (newline = memchr(next, '\n', size)) != NULL;
+         next = newline + 1) {
+        size -= (size_t)(newline + 1 - next);
+        check_line(trial, where, ++number, next, (size_t)(newline - next));
+    }
+    end = next + size;
+    if (end > next) {
+        sonde__trial_torn(&trial->damage, where, "the last %zu bytes are torn", size);
+    }
+    return SONDE_OK;
+}
+
+/* The findings of all rules, and the requests. */
+static sonde_err check_findings(sonde_trial *trial, sonde_diag *diag)
+{
+    char path[SONDE__PATH], where[SONDE__PATH];
+    const struct dirent *entry = NULL;
+    DIR *const folder = opendir(sonde__trial_path(trial->path, "findings", path));
+    sonde_err err = check_lines(trial, "control.jsonl", diag);
+
+    while (folder != NULL && err == SONDE_OK && (entry = readdir(folder)) != NULL) {
+        const size_t length = strlen(entry->d_name);
+
+        if (length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0) {
+            err = check_lines(trial, sonde__trial_path("findings", entry->d_name, where),
+                              diag);
+        }
+    }
+    if (folder != NULL) {
+        (void)closedir(folder);
+    }
+    return err;
+}
+
 /* What the writer counted against what there is. */
 static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
 {
@@ -224,6 +294,12 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         sum.lost += worker->lost;
         sum.superseded += worker->superseded;
         sum.resumed = sum.resumed || worker->generation_count > 0;
+    }
+    if (trial->format == NULL) {
+        err = check_findings(trial, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     sum.damaged = trial->damage.damaged;
     sum.torn = trial->damage.torn;

@@ -94,6 +94,7 @@ static sonde_err create(sonde_trial *trial, int rank, const char *name,
     worker->rank = rank;
     worker->last_ended = -1;
     worker->put = -1;
+    worker->file_count = -1;
     worker->limit = INT64_MAX;
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__trial_items_init(&worker->items[kind], (sonde__trial_kind)kind);
@@ -153,6 +154,7 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
     }
     sonde__trial_progress_fini(&worker->catalogue);
     sonde__trial_progress_fini(&worker->resumes);
+    sonde__trial_progress_fini(&worker->listed);
     sonde__free(worker->generations);
     sonde__free(worker->ids);
     sonde__free(worker->layouts);

@@ -24,6 +24,8 @@ run 0 "$sonde" ls evil
 grep -qF 'fc1\x1b]0;owned\x07\x9b31m.weight' "$out" || fail "not escaped: $(cat "$out")"
 "$sonde" ls "$(printf 'no\033[31mrun')" 2>"$err" && fail "no run"
 grep -qF 'no\x1b[31mrun' "$err" || fail "a path is not escaped: $(cat "$err")"
+"$sonde" ls "$(printf 'no\nrun')" 2>"$err" && fail "no run"
+grep -qF 'sonde: error: no\x0arun: ' "$err" || fail "a newline is not escaped: $(cat "$err")"
 run 0 "$sonde" ls evil --json
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$out" || fail "JSON"
 
@@ -53,8 +55,10 @@ run 0 "$sonde" verify "$runs/smdebug" --json
 grep -q '"unchecked": true' "$out" || fail "verify --json: $(cat "$out")"
 
 # --- a path that only a shell expands ----------------------------------------------------
-run 2 "$sonde" ls "~/run"
-grep -q "'~' is not expanded" "$err" || fail "ls ~/run: $(cat "$err")"
+HOME=$work run 2 "$sonde" ls "~/run"
+stderr_is "sonde: error: ~/run: '~' is not expanded (expected $work/run, or ./~/run for a folder of that name)"
+run 2 "$sonde" rules --trial-dir "~/run" --rule-name NonFinite
+grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "--trial-dir ~/run: $(cat "$err")"
 run 2 "$sonde" export "$runs/v1" "~/out.csv" --to csv
 run 2 "$sonde" train mnist_mlp_small --epochs 1 --no-eval --record "~/run"
 grep -q "'~' is not expanded" "$err" || fail "--record ~/run: $(cat "$err")"
@@ -78,5 +82,10 @@ run 0 "$sonde" ls unended
 grep -q '^status    no end was written; last change 3 d 2 h ago$' "$out" || fail "$(cat "$out")"
 run 0 "$sonde" verify unended
 tail -1 "$out" | grep -q '^no end was written; last change 3 d 2 h ago$' || fail "$(cat "$out")"
+run 1 "$sonde" rules --follow unended --rule StalledTraining
+grep -q 'StalledTraining: The run has had no new step for 2664[0-9][0-9] s' "$out" || fail "$(cat "$out")"
+grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"
+run 2 "$sonde" rules --follow --stall 1 unended --rule NonFinite
+grep -q 'no new step for 1 s' "$err" || fail "$(cat "$err")"
 run 1 "$sonde" tail --follow unended
 grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"

@@ -101,7 +101,7 @@ assert json.load(open("finding.json"))["rule"] == "NonFinite"
 END
 ls job-run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint"
 grep -q '\[actions\] \[info\] stop requested: ' "$err" || fail "actions say nothing: $(cat "$err")"
-train 0 job.yaml --out job --rules none --quiet --learning-rate 1e6
+train 0 job.yaml --out job-quiet --rules none --quiet --learning-rate 1e6
 [ ! -s "$err" ] || fail "--rules does not win over the job: $(cat "$err")"
 
 # requests from outside
@@ -123,6 +123,26 @@ ended() { # CODE
     wait "$child" || code=$?
     [ "$code" -eq "$1" ] || fail "status $code, not $1: $(cat "$err")"
 }
+# --- a run that stalls, and the parameters that stop it -------------------------------------
+stall() { # PREFIX
+    run 2 "$sonde" rules run --follow --stall 2 --no-save \
+        --rule "StalledTraining:threshold=1,stop_training_on_fire=True,training_job_name_prefix=$1"
+    grep -q 'StalledTraining' "$out" || fail "$(cat "$out" "$err")"
+}
+"$SONDE_BIN/tests_export" test_export make run pause=2000 >/dev/null 2>&1 &
+staller=$!
+for _ in $(seq 500); do
+    [ "$(wc -l 2>/dev/null <run/w0000/seg-00000000.jsonl || echo 0)" -ge 1 ] && break
+    sleep 0.02
+done
+stall other
+[ ! -s run/control.jsonl ] || fail "asked to stop a job of another name: $(cat run/control.jsonl)"
+stall ru
+grep -q '"stop"' run/control.jsonl || fail "no request: $(cat run/control.jsonl)"
+kill "$staller"
+wait "$staller" || true
+rm -r run
+
 start run
 "$sonde" checkpoint run >/dev/null || fail "checkpoint"
 for _ in $(seq 500); do

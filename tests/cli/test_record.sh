@@ -96,6 +96,10 @@ rm -r by-smdebug
 SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
 [ -e by-smdebug/end.json ] || fail "SMDEBUG_CONFIG_FILE_PATH is not understood"
 rm -r by-smdebug
+sed 's|"by-smdebug"|"~/run"|' smdebug.json >home.json
+run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out debugged --hook-config home.json --no-eval
+grep -q "'~' is not expanded (expected $HOME/run, or " "$err" || fail "LocalPath ~/run: $(cat "$err")"
+[ ! -e "~" ] || fail "a folder called ~"
 USE_SMDEBUG=0 SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
 [ ! -e by-smdebug ] || fail "USE_SMDEBUG=0 is not understood"
 

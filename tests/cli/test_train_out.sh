@@ -44,6 +44,21 @@ same before <(cksum full/model.safetensors)
 run 0 "${train[@]}" --out fresh --epochs 0
 grep -qx "Saved to fresh: model.safetensors" "$out" || fail "$(cat "$out")"
 
+# another training renames what is there; a resumed one does not
+cp -r full/checkpoint.safetensors other.safetensors
+mkdir full/checkpoints
+run 0 "${train[@]}" --out full --epochs 1 --seed 3
+stderr_is "sonde: warning: full: results of an earlier training are kept: model.safetensors as model.1.safetensors, checkpoint.safetensors as checkpoint.1.safetensors, checkpoints as checkpoints.1"
+same before <(cksum full/model.1.safetensors | sed 's/model.1/model/')
+cmp other.safetensors full/checkpoint.1.safetensors || fail "the checkpoint is another"
+! cmp -s full/model.safetensors full/model.1.safetensors || fail "the second model is the first one"
+run 0 "${train[@]}" --out full --epochs 2 --seed 3 --resume
+stderr_is ""
+[ ! -e full/model.2.safetensors ] || fail "a resumed training keeps its own model"
+run 0 "${train[@]}" --out full --epochs 2 --resume other.safetensors
+grep -q 'checkpoint.safetensors as checkpoint.2.safetensors$' "$err" || fail "$(cat "$err")"
+[ -s full/model.2.safetensors ] && [ -s full/model.safetensors ] || fail "no second model is kept"
+
 # a disk with room for the model (417 kB), not for the checkpoint (833 kB)
 (
     trap '' XFSZ

@@ -62,6 +62,16 @@ check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expecte
 run 1 "$sonde" rules run --rule "$SONDE_TEST_PLUGINS/faulty.so:at=10" --rule ./loss_jump.lua --json
 grep -q '"rule":"Faulty".*"step":10.*it crashed with signal 11 (Segmentation fault) at step 10' \
     "$out" || fail "$(cat "$out")"
+# what a rule prints goes to stderr: stdout has findings alone
+sed 's/^static void step(sonde_rule_run \*run)$/#include <stdio.h>\n&/; s/^    size_t count = 0;$/&\n    (void)puts("noise");\n    (void)fflush(stdout);/' \
+    loss_jump.c >noisy.c
+grep -q noise noisy.c || fail "$(cat loss_jump.c)"
+run 0 sh -c "cc -shared -fPIC -o noisy.so noisy.c \$(pkg-config --cflags sonde)"
+run 1 "$sonde" rules run --rule ./noisy.so:factor=0.5 --json --no-save
+grep -q '"rule":"LossJump"' "$out" || fail "$(cat "$out")"
+! grep -qv '^{"id":' "$out" || fail "stdout has more than findings: $(cat "$out")"
+grep -q '^noise$' "$err" || fail "what the rule prints is lost: $(cat "$err")"
+
 "$SONDE_BIN/tests_export" test_export make live pause=10 &
 for _ in $(seq 100); do [ ! -f live/run.json ] || break; sleep 0.05; done
 sleep 0.1

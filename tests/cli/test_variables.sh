@@ -46,8 +46,17 @@ run 0 env SONDE_OUTPUT_MODE=all SONDE_DEVICE_ITERATIONS=5 "${train[@]}" --out al
 all=$(loss)
 run 0 "${train[@]}" --out each --no-eval
 [ "$all" = "$(loss)" ] || fail "the mean of all losses is $all, not $(loss)"
-run 0 env SONDE_OUTPUT_MODE=sum SONDE_DEVICE_ITERATIONS=5 "${train[@]}" --out sum --no-eval
-[ "$all" = "$(loss)" ] || fail "with SONDE_OUTPUT_MODE=sum the loss is $(loss), not $all"
+for mode in final mean sum; do
+    run 0 env SONDE_OUTPUT_MODE=$mode SONDE_DEVICE_ITERATIONS=5 "${train[@]}" --out $mode --no-eval
+    [ "$all" = "$(loss)" ] || fail "with SONDE_OUTPUT_MODE=$mode the loss is $(loss), not $all"
+    cmp each/model.safetensors $mode/model.safetensors || fail "SONDE_OUTPUT_MODE=$mode changes weights"
+done
+accumulated=
+for mode in all final mean sum; do
+    run 0 env SONDE_OUTPUT_MODE=$mode SONDE_GRADIENT_ACCUMULATION=4 "${train[@]}" --out $mode --no-eval
+    [ "${accumulated:=$(loss)}" = "$(loss)" ] ||
+        fail "with SONDE_OUTPUT_MODE=$mode the loss is $(loss), not $accumulated"
+done
 
 # mistakes are found before the first step
 for mistake in SONDE_OUTPUT_MODE=last SONDE_BATCH_SIZE=many SONDE_ISA=bogus; do

@@ -1,4 +1,4 @@
-"""Writes the golden runs smdebug-reductions and smdebug-collections with smdebug itself.
+"""Writes the golden runs smdebug-reductions, -norms and -collections with smdebug itself.
 
     python make_smdebug.py tests/golden/runs
 
@@ -50,6 +50,22 @@ def write_reductions(folder):
     hook.close()
 
 
+def write_norms(folder):
+    """Norms and a mean of magnitudes, without shapes: they imply the number of elements."""
+    torch.manual_seed(3)
+    net, loss = Net(), torch.nn.CrossEntropyLoss()
+    hook = Hook(
+        out_dir=folder,
+        include_collections=["weights"],
+        save_config=SaveConfig(save_interval=1),
+        reduction_config=ReductionConfig(norms=["l1", "l2"], abs_reductions=["mean"]),
+    )
+    hook.register_module(net)
+    hook.register_loss(loss)
+    loss(net(torch.randn(2, 3)), torch.tensor([0, 2])).backward()
+    hook.close()
+
+
 def write_collections(folder):
     rng = np.random.default_rng(0)
     importance = {"f0": 40.0, "f1": 30.0, "f2": 25.0, "f3": 3.0, "f4": 2.0}
@@ -89,4 +105,5 @@ def write_collections(folder):
 if __name__ == "__main__":
     os.environ.setdefault("SMDEBUG_LOG_LEVEL", "error")
     write_reductions(os.path.join(sys.argv[1], "smdebug-reductions"))
+    write_norms(os.path.join(sys.argv[1], "smdebug-norms"))
     write_collections(os.path.join(sys.argv[1], "smdebug-collections"))

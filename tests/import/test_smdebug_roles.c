@@ -12,7 +12,10 @@
 #include <string.h>
 
 #define REDUCTIONS SONDE_TEST_DIR "/golden/runs/smdebug-reductions"
+#define NORMS SONDE_TEST_DIR "/golden/runs/smdebug-norms"
 #define COLLECTIONS SONDE_TEST_DIR "/golden/runs/smdebug-collections"
+
+enum { NORMS_ELEMENTS = 12 };
 
 static const sonde_tensor_info *info_of(const sonde_trial *trial, const char *name)
 {
@@ -59,6 +62,26 @@ static void reductions_are_statistics_of_their_tensor(void **state)
     sonde_trial_describe(trial, &info);
     assert_int_equal(info.rows, 6);
     assert_null(sonde_trial_damage(trial, 0));
+    sonde_trial_close(trial);
+}
+
+/* A sum and a mean imply the number of elements, which smdebug does not save. */
+static void norms_and_a_mean_give_the_number_of_elements(void **state)
+{
+    sonde_trial *trial = trial_opened(NORMS);
+    const sonde_trial_at where = step_at(0);
+    sonde_vitals vitals;
+
+    (void)state;
+    assert_int_equal(sonde_trial_vitals(trial, trial_id(trial, "Net_fc.weight"), &where,
+                                        &vitals, NULL),
+                     SONDE_OK);
+    assert_int_equal(vitals.count, NORMS_ELEMENTS);
+    assert_true(fabs(sonde_vitals_get(&vitals, SONDE_STAT_L1) /
+                         sonde_vitals_get(&vitals, SONDE_STAT_ABS_MEAN) -
+                     NORMS_ELEMENTS) < 1e-4);
+    assert_true(sonde_vitals_get(&vitals, SONDE_STAT_L2) >
+                sonde_vitals_get(&vitals, SONDE_STAT_ABS_MEAN));
     sonde_trial_close(trial);
 }
 
@@ -138,6 +161,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions_are_statistics_of_their_tensor),
+        cmocka_unit_test(norms_and_a_mean_give_the_number_of_elements),
         cmocka_unit_test(statistics_have_series),
         cmocka_unit_test(collections_give_roles),
         cmocka_unit_test(a_relu_without_a_name_is_known_by_its_values),

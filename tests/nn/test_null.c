@@ -169,6 +169,7 @@ static void functions_without_a_session_fail(void **state)
     sonde_nn_session_info info;
     sonde_nn_options options;
     sonde_view view;
+    double loss = 0.0;
     engine_sink sink;
 
     (void)state;
@@ -193,6 +194,7 @@ static void functions_without_a_session_fail(void **state)
     refused(sonde_nn_session_run(NULL, NULL, 0, &engine_diag));
     assert_int_equal(sonde_nn_session_output_count(NULL), 0);
     refused(sonde_nn_session_output(NULL, 0, &view, &engine_diag));
+    refused(sonde_nn_session_loss(NULL, &loss, &engine_diag));
     refused(sonde_nn_session_anchored(NULL, "a", &view, &engine_diag));
     refused(sonde_nn_session_heed(NULL, &engine_diag));
     assert_null(sonde_nn_session_stopped(NULL));
@@ -246,6 +248,7 @@ static void inputs_without_data_are_refused(void **state)
     engine_net net;
     engine_batch batch;
     sonde_view view;
+    double loss = 0.0;
 
     (void)state;
     engine_mlp(&net, 3);
@@ -269,6 +272,8 @@ static void inputs_without_data_are_refused(void **state)
     }
     assert_int_equal(sonde_nn_session_step(session), 0);
     refused(sonde_nn_session_output(session, 0, NULL, &engine_diag));
+    refused(sonde_nn_session_loss(session, NULL, &engine_diag));
+    expect_err(SONDE_ESTATE, sonde_nn_session_loss(session, &loss, &engine_diag));
     refused(sonde_nn_session_anchored(session, NULL, &view, &engine_diag));
     refused(sonde_nn_session_anchored(session, "a", NULL, &engine_diag));
     refused(sonde_nn_session_describe(session, NULL, &engine_diag));

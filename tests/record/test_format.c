@@ -387,12 +387,43 @@ static void seals_find_damage(void **state)
         assert_true(sonde__record_seal_broken(text, n) || i + 3 > n - 1);
         text[i] ^= 1;
     }
+    memcpy(text + n - 5, "\"}\n", 4); /* a shorter checksum, still JSON */
+    assert_true(sonde__record_seal_broken(text, n - 2));
+}
+
+static void listed_files_come_back(void **state)
+{
+    static const char *const wrong[] = {"../../etc/passwd", "seg-00000001.part", "", "x"};
+    const sonde__record_listed wanted = {
+        .name = "seg-00000012.safetensors", .size = 4096, .covered = 512, .hash = 77};
+    sonde__record_listed line = {0};
+    char text[SONDE__LISTED_ROOM];
+    const size_t n = sonde__record_listed_print(&wanted, text);
+
+    (void)state;
+    assert_true(n < sizeof text && text[n - 1] == '\n');
+    assert_true(sonde__record_listed_parse(text, n - 1, &line));
+    assert_string_equal(line.name, wanted.name);
+    assert_true(line.size == 4096 && line.covered == 512 && line.hash == 77);
+    for (size_t i = 0; i < n - 1; i++) {
+        text[i] ^= 1;
+        assert_false(sonde__record_listed_parse(text, n - 1, &line));
+        text[i] ^= 1;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(wrong); i++) {
+        sonde__record_listed other = wanted;
+
+        (void)snprintf(other.name, sizeof other.name, "%s", wrong[i]);
+        assert_false(sonde__record_listed_parse(
+            text, sonde__record_listed_print(&other, text) - 1, &line));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seals_find_damage),
+        cmocka_unit_test(listed_files_come_back),
         cmocka_unit_test(the_lines_of_the_page_are_read_and_written),
         cmocka_unit_test(lines_come_back),
         cmocka_unit_test(spoilt_lines_are_refused_or_mean_what_they_say),

@@ -31,6 +31,22 @@ static void causes_come_before_consequences(void **state)
     }
 }
 
+/* A jump before all else is what broke first; one that comes later is a consequence. */
+static void a_jump_that_comes_first_broke_first(void **state)
+{
+    (void)state;
+    for (int64_t step = 100; step <= 300; step += 200) {
+        sonde_finding all[] = {
+            make("SaturatedActivation", SONDE_SEVERITY_ERROR, 200),
+            make("LossNotDecreasing", SONDE_SEVERITY_WARNING, 50),
+            make("LossSpike", SONDE_SEVERITY_ERROR, step),
+        };
+
+        assert_string_equal(all[sonde_findings_first(all, SONDE_COUNT_OF(all))].rule,
+                            step < 200 ? "LossSpike" : "SaturatedActivation");
+    }
+}
+
 /* What follows from another finding is no cause, whatever its rule. */
 static void what_follows_comes_after_its_cause(void **state)
 {
@@ -159,6 +175,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(causes_come_before_consequences),
+        cmocka_unit_test(a_jump_that_comes_first_broke_first),
         cmocka_unit_test(what_follows_comes_after_its_cause),
         cmocka_unit_test(findings_name_the_source_of_a_nan),
         cmocka_unit_test(a_nan_that_has_gone_is_no_cause),

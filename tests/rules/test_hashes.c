@@ -125,6 +125,44 @@ static void replicas_that_part_are_found(void **state)
     }
 }
 
+/* Replicas of worker w count from 1024 w: people read the number of the worker. */
+static void workers_are_named_as_workers(void **state)
+{
+    static const struct {
+        int a, b;
+        const char *batch, *weight;
+    } cases[] = {
+        {0, 3, "Replicas 0 and 3 have the same batch.",
+         "Replicas 0 and 3 have different values."},
+        {0, 1024, "Workers 0 and 1 have the same batch.",
+         "Workers 0 and 1 have different values."},
+        {2049, 2051, "Replicas 1 and 3 have the same batch.",
+         "Replicas 1 and 3 have different values."},
+        {1, 1024, "Replica 1 of worker 0 and replica 0 of worker 1 have the same batch.",
+         "Replica 1 of worker 0 and replica 0 of worker 1 have different values."},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        stream s;
+        uint32_t input = 0, weight = 0;
+
+        stream_open(&s, "DuplicateBatch");
+        assert_int_equal(sonde_rules_add(s.rules, "ReplicaDivergence", NULL), SONDE_OK);
+        input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 8, 8);
+        stream_begin(&s);
+        put_hash(&s, input, 5, cases[i].a);
+        put_hash(&s, input, 5, cases[i].b);
+        put_hash(&s, weight, 6, cases[i].a);
+        put_hash(&s, weight, 7, cases[i].b);
+        stream_end(&s);
+        assert_string_equal(stream_found(&s, "input")->message, cases[i].batch);
+        assert_string_equal(stream_found(&s, "fc.weight")->message, cases[i].weight);
+        stream_close(&s);
+    }
+}
+
 /* Two evaluations after each other; training between them makes other outputs right. */
 static void outputs_that_change_in_evaluation_are_found(void **state)
 {
@@ -244,6 +282,7 @@ int main(void)
         cmocka_unit_test(steps_between_are_not_forgotten),
         cmocka_unit_test(a_batch_on_two_replicas_is_found),
         cmocka_unit_test(replicas_that_part_are_found),
+        cmocka_unit_test(workers_are_named_as_workers),
         cmocka_unit_test(outputs_that_change_in_evaluation_are_found),
         cmocka_unit_test(buffers_that_learn_in_evaluation_are_found),
         cmocka_unit_test(another_dtype_is_found),

@@ -127,6 +127,43 @@ static void an_element_that_jumps_is_found(void **state)
     }
 }
 
+/* After an error that may explain it a jump is a note, and names that error. */
+static void a_jump_with_a_cause_is_a_note(void **state)
+{
+    (void)state;
+    for (int caused = 0; caused < 2; caused++) {
+        const sonde_finding *jump = NULL;
+        stream s;
+        uint32_t weight = 0, output = 0;
+        float w[N];
+
+        stream_open(&s, "UpdateSpike");
+        assert_int_equal(sonde_rules_add(s.rules, "ExplodingTensor", NULL), SONDE_OK);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+        output = stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 4, 0);
+        stream_begin(&s);
+        for (int i = 0; i < N; i++) {
+            w[i] = 0.1F * stream_normal(&s);
+        }
+        for (int step = 0; step < STEPS; step++) {
+            for (int i = 0; i < N; i++) {
+                w[i] += 0.001F * stream_normal(&s);
+            }
+            w[9] = step == AT ? 1.5F : w[9];
+            stream_put(&s, weight, w);
+            stream_put_all(&s, output, caused && step == AT - 1 ? INFINITY : 1.0F);
+            stream_end(&s);
+        }
+        jump = stream_found(&s, "fc.weight");
+        assert_non_null(jump);
+        assert_int_equal(jump->severity,
+                         caused ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+        assert_true(jump->because_of ==
+                    (caused ? stream_found(&s, "fc_output_0")->id : 0));
+        stream_close(&s);
+    }
+}
+
 /* Of 20 steps at once a drift is 20 times as large, and no jump; a flipped bit still is.
  */
 static void steps_between_count(void **state)
@@ -165,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_found),
         cmocka_unit_test(an_element_that_jumps_is_found),
+        cmocka_unit_test(a_jump_with_a_cause_is_a_note),
         cmocka_unit_test(steps_between_count),
     };
 

@@ -183,12 +183,47 @@ static void gradients_that_add_up_are_found(void **state)
     }
 }
 
+/* Gradients that no longer change look like sums: after such an error it is a note. */
+static void sums_with_a_cause_are_a_note(void **state)
+{
+    (void)state;
+    for (int caused = 0; caused < 2; caused++) {
+        const sonde_finding *sums = NULL;
+        stream s;
+        uint32_t gradient = 0, weight = 0, output = 0;
+        float g[N] = {0};
+
+        stream_open(&s, "MissingZeroGrad");
+        assert_int_equal(sonde_rules_add(s.rules, "NonFinite", NULL), SONDE_OK);
+        gradient = stream_declare(&s, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, ROWS,
+                                  COLUMNS);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
+        output = stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 4, 0);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            next(&s, NOT_CLEARED, step, g);
+            stream_put_all(&s, weight, (float)step);
+            stream_put_all(&s, output, caused && step == 1 ? NAN : 1.0F);
+            stream_put(&s, gradient, g);
+            stream_end(&s);
+        }
+        sums = stream_found(&s, "");
+        assert_non_null(sums);
+        assert_int_equal(sums->severity,
+                         caused ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+        assert_true(sums->because_of ==
+                    (caused ? stream_found(&s, "fc_output_0")->id : 0));
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_that_are_alike_are_found),
         cmocka_unit_test(zeros_are_judged_by_their_gradients),
         cmocka_unit_test(gradients_that_add_up_are_found),
+        cmocka_unit_test(sums_with_a_cause_are_a_note),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

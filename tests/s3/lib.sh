@@ -16,8 +16,8 @@ ldconfig -p 2>/dev/null | grep -q 'libcurl\(-gnutls\)\?\.so\.4' || exit 77
 python3 "$(dirname "$0")/server.py" "$work/port" &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$work"' EXIT
-for _ in $(seq 100); do
-    [ -f "$work/port" ] && break
+for _ in $(seq 600); do
+    [ -s "$work/port" ] && break
     sleep 0.05
 done
 export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port")

@@ -10,7 +10,7 @@ train s3://bucket/runs/first --out out2 "${options[@]}"
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
 same <(cksum <out1/model.safetensors) <(cksum <out2/model.safetensors)
 store GET keys >keys
-same keys <(printf 'runs/first/%s\n' end.json run.json w0000/catalogue.jsonl w0000/seg-00000000.jsonl \
+same keys <(printf 'runs/first/%s\n' end.json run.json w0000/catalogue.jsonl w0000/files.jsonl w0000/seg-00000000.jsonl \
     w0000/seg-00000000.safetensors w0000/state.json w0000/stats-00000000.npy w0000/steps-00000000.npy)
 [ -z "$(find .cache/s3-spool -type f)" ] || fail "the spool is not empty: $(find .cache/s3-spool)"
 store GET log >log

@@ -151,6 +151,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);
+/* The mean loss of all steps and micro-batches of the last call of run, whatever the
+ * output mode. SONDE_ESTATE: before the first call, and in a session for inference. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_loss(const sonde_nn_session *session,
+                                                        double *loss, sonde_diag *diag);
 /* Serves requests without a call of run, for loops that must react at once. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
                                                         sonde_diag *diag);

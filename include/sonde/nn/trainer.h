@@ -21,7 +21,9 @@
  * A resumed run ends with the same bits as an uninterrupted one; a checkpoint of another
  * batch size, D, G or seed is refused. A checkpoint between epochs that cannot be saved
  * is a warning: training continues and tries again after the next epoch. The folder `out`
- * is locked: a second trainer in it is refused. The library prints
+ * is locked: a second trainer in it is refused. Results of an earlier training in `out`
+ * are renamed after the first call (model.1.safetensors, ...), which is a warning; a
+ * training resumed from the checkpoint in `out` replaces them. The library prints
  * nothing: events report what happens. One thread at a time.
  */
 #ifndef SONDE_NN_TRAINER_H
@@ -75,8 +77,8 @@ typedef struct sonde_nn_step {
     int64_t call;    /* of the training session's run, from 0 */
     int64_t step;    /* steps done, D for each call */
     int64_t samples; /* of the epoch that are done */
-    double loss;     /* of the call */
-    double mean;     /* loss of the epoch so far */
+    double loss;     /* mean of the call's steps and micro-batches */
+    double mean;     /* mean of the epoch so far */
 } sonde_nn_step;
 
 typedef struct sonde_nn_epoch {

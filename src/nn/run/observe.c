@@ -161,6 +161,8 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
 
 void sonde__session_outputs_begin_call(sonde_nn_session *session)
 {
+    session->loss_sum = 0.0;
+    session->loss_count = 0;
     sonde_observer_begin_call(session->output_observer);
 }
 
@@ -184,6 +186,14 @@ void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinat
 
         sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
                                place->micro_batch, place->replica);
+    }
+    if (session->training) { /* the loss is the last output */
+        const sonde__plan_returned *loss = &plan->outputs[plan->output_count - 1];
+        const float *value = sonde__session_buffer_data(
+            session, &plan->buffers[loss->buffer], place, inputs);
+
+        session->loss_sum += (double)*value;
+        session->loss_count++;
     }
 }
 
@@ -220,6 +230,26 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
     }
     (void)snprintf(name, sizeof name, "%zu", i);
     return sonde_anchors_get(session->outputs, name, view, diag);
+}
+
+sonde_err sonde_nn_session_loss(const sonde_nn_session *session, double *loss,
+                                sonde_diag *diag)
+{
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (loss == NULL) {
+        return sonde__graph_expect(NULL, "loss", diag);
+    }
+    if (session->loss_count == 0) {
+        return sonde__fail(diag, SONDE_ESTATE, "loss", "a call of run before",
+                           session->training ? "no step has run"
+                                             : "a session for inference has no loss");
+    }
+    *loss = session->loss_sum / (double)session->loss_count;
+    return SONDE_OK;
 }
 
 /* --- prints ------------------------------------------------------------------------- */

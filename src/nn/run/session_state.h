@@ -66,7 +66,9 @@ struct sonde_nn_session {
     size_t input_count;
     double compile_seconds;
 
-    int64_t step; /* the next one's number */
+    int64_t step;    /* the next one's number */
+    double loss_sum; /* of the last call's micro-batches, in a session for training */
+    int64_t loss_count;
 };
 
 /* The environment's values override the options'. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <stdarg.h>
 
@@ -174,6 +175,93 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
                           sonde_diag_line(&lost, line, sizeof line));
     }
     trainer->hook = NULL;
+}
+
+/* --- results of an earlier training ------------------------------------------------- */
+
+enum { RESULTS = 3, NAME_SIZE = 48 };
+
+static const struct {
+    const char *name, *suffix;
+} results[RESULTS] = {
+    {"model", ".safetensors"}, {"checkpoint", ".safetensors"}, {"checkpoints", ""}};
+
+/* Whether the folder has the result; number 0: that of the last training. */
+static bool has_result(const char *folder, int i, int number, char name[NAME_SIZE],
+                       char path[SONDE__TRAIN_PATH])
+{
+    char middle[16] = "";
+
+    if (number > 0) {
+        (void)snprintf(middle, sizeof middle, ".%d", number);
+    }
+    (void)snprintf(name, NAME_SIZE, "%s%s%s", results[i].name, middle, results[i].suffix);
+    return sonde__train_path(folder, name, path, NULL) == SONDE_OK &&
+           access(path, F_OK) == 0;
+}
+
+/* The first number that no kept result has. */
+static int free_number(const char *folder)
+{
+    char name[NAME_SIZE], path[SONDE__TRAIN_PATH];
+    int number = 1;
+
+    for (int i = 0; i < RESULTS; i++) {
+        while (has_result(folder, i, number, name, path)) {
+            number++;
+            i = 0;
+        }
+    }
+    return number;
+}
+
+static bool continues(const sonde_nn_trainer *trainer)
+{
+    char path[SONDE__TRAIN_PATH];
+    struct stat resumed, present;
+
+    return trainer->resume[0] != '\0' &&
+           sonde__train_path(trainer->options.out, "checkpoint.safetensors", path,
+                             NULL) == SONDE_OK &&
+           stat(trainer->resume, &resumed) == 0 && stat(path, &present) == 0 &&
+           resumed.st_dev == present.st_dev && resumed.st_ino == present.st_ino;
+}
+
+sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const char *out = trainer->options.out;
+    char renamed[4 * NAME_SIZE * RESULTS] = "";
+    size_t used = 0;
+    int number = 0;
+
+    if (trainer->former_kept || out == NULL) {
+        return SONDE_OK;
+    }
+    trainer->former_kept = continues(trainer); /* its own results */
+    if (trainer->former_kept) {
+        return SONDE_OK;
+    }
+    number = free_number(out);
+    for (int i = 0; i < RESULTS; i++) {
+        char name[NAME_SIZE], kept[NAME_SIZE];
+        char path[SONDE__TRAIN_PATH], kept_path[SONDE__TRAIN_PATH];
+
+        if (!has_result(out, i, 0, name, path)) {
+            continue;
+        }
+        (void)has_result(out, i, number, kept, kept_path);
+        if (rename(path, kept_path) != 0) {
+            return sonde__fail_errno(diag, path, "cannot be renamed to keep it");
+        }
+        used += (size_t)snprintf(renamed + used, sizeof renamed - used, "%s%s as %s",
+                                 used > 0 ? ", " : "", name, kept);
+    }
+    if (used > 0) {
+        sonde__train_warn(trainer, "%s: results of an earlier training are kept: %s", out,
+                          renamed);
+    }
+    trainer->former_kept = true;
+    return SONDE_OK;
 }
 
 /* --- resuming ----------------------------------------------------------------------- */

@@ -46,6 +46,7 @@ struct sonde_nn_trainer {
     int64_t first_step;               /* of this run */
     int64_t saved_step;               /* of the last checkpoint; -1: none */
     bool unsaved;                     /* a later one could not be saved */
+    bool former_kept;                 /* results of an earlier training are renamed */
     int lock;                         /* of the folder out; -1: none */
     int epoch;                        /* being trained, from 1; 0: none yet */
     const sonde_request *stopped;     /* NULL: no request stopped it */
@@ -75,6 +76,9 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
 /* Ends the recording by err (with *diag), or by the request that stopped training. */
 void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
                              const sonde_diag *diag);
+/* At the first call: renames what an earlier training saved in options.out, unless this
+ * one continues from the checkpoint there. */
+sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag);
 /* Finds the checkpoint that options.resume names, and reads what it says. */
 sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag);
 /* Loads it into the compiled session, if there is one with the same settings. */

@@ -77,33 +77,9 @@ static void announce(const sonde_nn_trainer *trainer)
 
 /* --- training ----------------------------------------------------------------------- */
 
-/* The loss of the call that has just run: the mean of the session's last output, which
- * the output mode makes one value, a sum over micro-batches, or several values. */
-static sonde_err read_loss(const sonde_nn_trainer *trainer, double *loss,
-                           sonde_diag *diag)
-{
-    const size_t last = sonde_nn_session_output_count(trainer->session) - 1;
-    double total = 0.0, count = 0.0;
-    sonde_view view;
-    const sonde_err err = sonde_nn_session_output(trainer->session, last, &view, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (int64_t i = 0; i < sonde_view_count(&view); i++) {
-        total += (double)((const float *)view.data)[i];
-    }
-    count = trainer->plan.output_mode == SONDE_ANCHOR_SUM
-                ? (double)trainer->plan.device_iterations *
-                      (double)trainer->plan.gradient_accumulation
-                : (double)sonde_view_count(&view);
-    *loss = total / count;
-    return SONDE_OK;
-}
-
-static sonde_err train_batch(const sonde_nn_trainer *trainer,
-                             const sonde_nn_feed_batch *batch, sonde_nn_step *step,
-                             sonde_nn_running_mean *mean, sonde_diag *diag)
+static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batch *batch,
+                             sonde_nn_step *step, sonde_nn_running_mean *mean,
+                             sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     sonde_err err =
@@ -112,7 +88,11 @@ static sonde_err train_batch(const sonde_nn_trainer *trainer,
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_loss(trainer, &step->loss, diag);
+    err = sonde__train_keep_former(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_session_loss(trainer->session, &step->loss, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -247,3 +247,21 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
     sonde_trial_free(vitals);
     return was;
 }
+
+void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what)
+{
+    enum { WORKER = SONDE__RULES_WORKER };
+
+    if (a / WORKER == b / WORKER) {
+        sonde_rule_say(run, NULL, "Replicas %d and %d have %s.", a % WORKER, b % WORKER,
+                       what);
+    } else if (a % WORKER == 0 && b % WORKER == 0) {
+        sonde_rule_say(run, NULL, "Workers %d and %d have %s.", a / WORKER, b / WORKER,
+                       what);
+    } else {
+        sonde_rule_say(run, NULL,
+                       "Replica %d of worker %d and replica %d of worker %d "
+                       "have %s.",
+                       a % WORKER, a / WORKER, b % WORKER, b / WORKER, what);
+    }
+}

@@ -225,6 +225,9 @@ static inline int64_t sonde__builtin_steps_since(const sonde_rule_run *run, int6
     return since;
 }
 
+/* "Workers 0 and 1 have the same batch.", or of replicas of one worker or of two. */
+void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what);
+
 /* Ascending. */
 void sonde__builtin_sort(double *values, size_t count);
 

@@ -7,7 +7,7 @@
  * a constant input, is intended. Inputs of fewer than 32 elements and of bools are
  * ignored too: they can be equal by chance. So can integers, such as positions: they
  * count only where every input of the step that has ever changed is the same. Evidence:
- * hashes of inputs, else their vital signs.
+ * hashes of inputs at both steps, else their vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -15,6 +15,7 @@
 typedef struct tensor_memory {
     sonde_vitals before;
     bool changed, hashed;
+    bool had_hash, had_vitals; /* at the step before */
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
     int64_t hash_step, last;
@@ -62,8 +63,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                seen->at.replica != memory->replica && seen->hash == memory->hash &&
                sonde_rule_found(run, sonde__builtin_index(run, tensor),
                                 SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-        sonde_rule_say(run, NULL, "Replicas %d and %d have the same batch.",
-                       memory->replica, seen->at.replica);
+        sonde__builtin_say_replicas(run, memory->replica, seen->at.replica,
+                                    "the same batch");
     }
 }
 
@@ -73,14 +74,20 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     const int64_t now = sonde_rule_at(run)->global_step;
     tensor_memory *memory = tensor->memory;
     const sonde_vitals *v = tensor->vitals;
-    const bool by_hash = memory->hashed && memory->hash_step == now;
-    const bool by_vitals = !memory->hashed && v != NULL;
+    const bool has_hash = memory->hashed && memory->hash_step == now;
+    const bool by_hash = has_hash && memory->had_hash;
+    const bool by_vitals = v != NULL && memory->had_vitals;
+    const bool next =
+        (has_hash || v != NULL) && sonde__builtin_steps_since(run, &memory->last) == 1;
 
-    memory->compared =
-        (by_hash || by_vitals) && sonde__builtin_steps_since(run, &memory->last) == 1;
+    memory->compared = next && (by_hash || by_vitals);
     memory->same =
         memory->compared && (by_hash ? memory->hash == memory->hash_before
                                      : sonde__builtin_same_vitals(v, &memory->before));
+    if (has_hash || v != NULL) {
+        memory->had_hash = has_hash;
+        memory->had_vitals = v != NULL;
+    }
 }
 
 static void step(sonde_rule_run *run)

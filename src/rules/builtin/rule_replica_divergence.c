@@ -19,7 +19,7 @@ typedef struct tensor_memory {
     bool hashed;
 } tensor_memory;
 
-enum { SMALL = 1024, WORKER = 1024 };
+enum { SMALL = 1024 };
 
 static const sonde_rule_need needs[] = {
     {"small parameters", SONDE_HOW_HASH, true, SONDE__PARAMETERS, SONDE__OFTEN},
@@ -40,23 +40,6 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return count > SMALL ? 1 : 0;
 }
 
-/* Replicas of worker w count from 1024 w. */
-static void say_different(sonde_rule_run *run, int a, int b)
-{
-    if (a % WORKER == 0 && b % WORKER == 0) {
-        sonde_rule_say(run, NULL, "Workers %d and %d have different values.", a / WORKER,
-                       b / WORKER);
-    } else if (a / WORKER == b / WORKER) {
-        sonde_rule_say(run, NULL, "Replicas %d and %d have different values.", a % WORKER,
-                       b % WORKER);
-    } else {
-        sonde_rule_say(run, NULL,
-                       "Replica %d of worker %d and replica %d of worker %d have "
-                       "different values.",
-                       a % WORKER, a / WORKER, b % WORKER, b / WORKER);
-    }
-}
-
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
@@ -75,7 +58,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (seen->hash != memory->hash &&
         sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_ERROR,
                          "hash", 1.0, 0.0)) {
-        say_different(run, memory->replica, seen->at.replica);
+        sonde__builtin_say_replicas(run, memory->replica, seen->at.replica,
+                                    "different values");
     }
 }
 

@@ -56,6 +56,10 @@ def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors_in(part)
 
 
+def _ignore(finding: Any) -> None:
+    """There are no rules, and so no findings."""
+
+
 class _Callback:
     """A method of a hook that PyTorch calls. A copy of the module does not save."""
 
@@ -306,9 +310,12 @@ class Hook:
         except Exception as problem:
             if self.step < 0:
                 raise
-            self.faults += 1
-            if self.faults == 1:
-                _log.error("not saved: %s: %s", type(problem).__name__, problem)
+            self._fault(problem)
+
+    def _fault(self, problem: BaseException) -> None:
+        self.faults += 1
+        if self.faults == 1:
+            _log.error("not saved: %s: %s", type(problem).__name__, problem)
 
     @staticmethod
     def _distributed() -> bool:
@@ -330,7 +337,8 @@ class Hook:
         try:
             self._core = _sonde.Watch(
                 path, json.dumps(whole) if path is not None else None, None,
-                rank if every else 0, world if every else 1, None, 1, 10, watching._unwrap, None)
+                rank if every else 0, world if every else 1, None, (1,) * len(watching._ROLES),
+                watching._unwrap, _ignore, self._fault)
         except sonde.SondeError as problem:
             raise SMDebugRuntimeError(str(problem)) from problem
         watching._open.append(self)
@@ -346,7 +354,8 @@ class Hook:
     def _before_root(self, module: torch.nn.Module, inputs: Any) -> None:
         if self._core is None:
             self._open()
-        self.mode_steps[self.mode] = self._core.begin(_MODES[self.mode])
+        self._core.begin(_MODES[self.mode])
+        self.mode_steps[self.mode] = self._core.where()[2]
         self.step += 1
         self._seen.clear()
         for name, owner, key in self._parameters:
@@ -397,8 +406,7 @@ class Hook:
             self._slots[name] = self._declare(name, role, value, when)
         slot = self._slots[name]
         if slot is not None:
-            self._core.see(slot, value if hasattr(value, "shape") else torch.as_tensor(value),
-                           True)
+            self._core.see(slot, value if hasattr(value, "shape") else torch.as_tensor(value))
 
     # --- the end --------------------------------------------------------------------------
 

@@ -1,0 +1,485 @@
+"""trainingModel and inferenceModel: a model that is called with all batches of a device's loop.
+
+A call splits its arguments into D updates x G micro-batches x R replicas, runs them one after
+another on PyTorch, and returns what the output mode asks for. Parameters are the module's own: the
+weights on the host are always those of the last call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import ops
+from .anchors import STATE, Collector, Observer, plain, shown, unknown
+from .enums import OutputMode, ReductionType
+from .options import Options
+
+_log = logging.getLogger("poptorch")
+_LEVELS = {"TRACE_ALL": 10, "TRACE": 10, "DEBUG_IR": 10, "DEBUG": 10, "INFO": 20, "WARN": 30,
+           "ERR": 40, "OFF": 60}
+
+
+class Error(Exception):
+    """A model that cannot be run."""
+
+
+def setLogLevel(level: str) -> None:
+    """TRACE, DEBUG, INFO, WARN, ERR or OFF."""
+    if level not in _LEVELS:
+        raise ValueError(f"setLogLevel: {level!r} (expected one of {', '.join(_LEVELS)})")
+    _log.setLevel(_LEVELS[level])
+
+
+class PoplarExecutor:
+    """A wrapped model. Attributes that it lacks are the model's."""
+
+    def __init__(self, model: torch.nn.Module, options: Options | None, training: bool,
+                 optimizer: torch.optim.Optimizer | None):
+        kind = "trainingModel" if training else "inferenceModel"
+        if isinstance(model, PoplarExecutor):
+            model = model._model
+        if not isinstance(model, torch.nn.Module):
+            raise ValueError(f"model: {type(model).__name__} (expected a torch.nn.Module)")
+        self._model, self._training = model, training
+        self._options = (options if options is not None else Options()).clone()
+        self._options._freeze()
+        options_ = self._options
+        if options is not None:
+            options._freeze()
+        # an anchor that is added later is there from the next call on
+        self._anchors = (options if options is not None else self._options).anchored_tensors
+        if not training and options_.Training.gradient_accumulation != 1:
+            raise ValueError("You must set poptorch.Options().Training.gradientAccumulation to 1 "
+                             "for inference")
+        if options_.random_seed is not None:
+            torch.manual_seed(options_.random_seed)
+        self._optimizer = optimizer
+        if training and optimizer is None and any(True for _ in model.parameters()):
+            self._optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        self._counts = (options_.device_iterations, options_.Training.gradient_accumulation,
+                        options_.replication_factor)
+        self._modes = {module: module.training for module in model.modules()}
+        self._spec: tuple[Any, list[Any]] | None = None
+        self._names: list[str] | None = None
+        self._known: set[str] = set()
+        self._anchored: dict[str, torch.Tensor] = {}
+        self._attached = False
+        _log.info("%s runs on PyTorch", kind)
+
+    # --- compiling ------------------------------------------------------------------------
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Runs a micro-batch of the arguments on a copy of the model to learn the names of its
+        tensors. The model, its optimiser and random numbers stay as they are."""
+        if self._names is not None:
+            _log.warning("Call to compile() ignored: model already compiled. ")
+            return
+        tree, leaves = self._leaves(args, kwargs)
+        arguments = self._micro(leaves, 0)
+        trial = copy.deepcopy(self._model)
+        with torch.random.fork_rng(devices=[]), _running_as(trial, list(self._modes.values())), \
+                ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
+                torch.set_grad_enabled(self._training):
+            observer.begin(0, [leaf for leaf in arguments if isinstance(leaf, torch.Tensor)])
+            trial_args, trial_kwargs = pytree.tree_unflatten(arguments, tree)
+            output = trial(*trial_args, **trial_kwargs)
+            if self._training:
+                _loss_of(output, marked).backward()
+        self._names = self._listed(list(observer.names), trial)
+        self._spec = (tree, [_kind(leaf) for leaf in leaves])
+        self._attached = True
+        self._known = {plain(name) for name in self._names}
+        self._check_anchors()
+
+    def _check_anchors(self) -> None:
+        for long_name, _, _ in self._anchors.values():
+            if plain(long_name) not in self._known:
+                raise Error(unknown(long_name, self.getTensorNames()))
+
+    def _listed(self, seen: list[str], trial: torch.nn.Module) -> list[str]:
+        names = [name for name in seen if not name.startswith("Gradient___")]
+        tensors = dict(self._model.named_parameters())
+        names += [*tensors, *dict(self._model.named_buffers())]
+        if not self._training:
+            return names
+        trained = [name for name, value in trial.named_parameters() if value.grad is not None]
+        names += [name for name in seen if name.startswith("Gradient___")]
+        for name in trained:
+            names += [f"Gradient___{name}", f"UpdatedVar___{name}"]
+            if self._counts[1] > 1:
+                names.append(f"Accum___{name}")
+            names += [f"{key}___{name}" for key in self._state_keys()]
+        inside = {*tensors, *dict(self._model.named_buffers())}
+        return [shown(name, inside) for name in names]
+
+    def _state_keys(self) -> list[str]:
+        group = self._optimizer.param_groups[0] if self._optimizer is not None else {}
+        if "betas" in group:
+            return ["Accl1", "Accl2", "Step"]
+        return ["Accl1"] if group.get("momentum") or "alpha" in group else []
+
+    def isCompiled(self) -> bool:
+        return self._names is not None
+
+    def getTensorNames(self) -> list[str]:
+        """The names of all tensors that can be anchored."""
+        if self._names is None:
+            raise AssertionError("Model must be compiled before calling getTensorNames")
+        return list(self._names)
+
+    def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
+        """The anchored values of the last call."""
+        if short_name not in self._anchored:
+            raise AssertionError(f"No tensor with name {short_name} found.")
+        return self._anchored[short_name]
+
+    # --- arguments ------------------------------------------------------------------------
+
+    def _leaves(self, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+        """All arguments, flattened."""
+        leaves, tree = pytree.tree_flatten((args, kwargs))
+        if self._spec is not None:
+            self._check_arguments(tree, leaves, args)
+        d, g, r = self._counts
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                size = leaf.shape[0] if leaf.dim() else 1
+                if size % (d * g * r):
+                    raise AssertionError(
+                        f"Invalid batch dimension: In the input {tuple(leaf.shape)}, the batch "
+                        f"dimension ({size}) must be a multiple of Options.deviceIterations({d}) "
+                        f"* Options.replicationFactor({r}) * "
+                        f"Options.Training.gradientAccumulation({g}) = {d * g * r}")
+        return tree, leaves
+
+    def _check_arguments(self, tree: Any, leaves: list[Any], args: Any) -> None:
+        assert self._spec is not None
+        expected_tree, kinds = self._spec
+        if tree != expected_tree:
+            raise ValueError(f"Number of positional arguments mismatch or other nesting: expected "
+                             f"{expected_tree} but got {tree}. Wrap the model again, or call "
+                             "destroy(), to change it")
+        names = _names_of(self._model, args, len(leaves))
+        for name, leaf, kind in zip(names, leaves, kinds):
+            if isinstance(leaf, torch.Tensor) and isinstance(kind, tuple):
+                if leaf.dtype != kind[0]:
+                    raise ValueError(f"Data type mismatch for {name}: expected {kind[0]} but got "
+                                     f"{leaf.dtype}. Wrap the model again, or call destroy(), to "
+                                     "change it")
+                if tuple(leaf.shape) != kind[1]:
+                    raise ValueError(f"Shape mismatch for {name}: expected {kind[1]} but got "
+                                     f"{tuple(leaf.shape)}. Wrap the model again, or call "
+                                     "destroy(), to change it")
+            elif leaf is not kind and leaf != kind:
+                raise ValueError(f"Value mismatch for {name}: expected {kind} but got {leaf}. "
+                                 "Wrap the model again, or call destroy(), to change it")
+
+    def _micro(self, leaves: list[Any], k: int) -> list[Any]:
+        """The arguments of micro-batch k."""
+        count = self._counts[0] * self._counts[1] * self._counts[2]
+        parts = []
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor) and leaf.dim() > 0:
+                size = leaf.shape[0] // count
+                leaf = leaf[k * size:(k + 1) * size]
+            parts.append(leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
+        return parts
+
+    # --- running --------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs D updates, or forward passes, on the arguments. Returns the outputs of the model,
+        in its own nesting, of the micro-batches that the output mode names."""
+        if self._names is None:
+            self.compile(*args, **kwargs)
+        self._attached = True
+        tree, leaves = self._leaves(args, kwargs)
+        self._check_anchors()
+        d, _, r = self._counts
+        mode, period = self._options._resolved(self._training)
+        _check_period(mode, period, d)
+        wanted = {}
+        for long_name, own, own_period in self._anchors.values():
+            how = (mode, period) if own is None else (own, own_period)
+            _check_period(*how, d)
+            wanted[(plain(long_name), *how)] = Collector(*how, r)
+        run = _Call(self, tree, leaves, _Shared(wanted))
+        outputs = run.run(Collector(mode, period, r))
+        self._anchored = {}
+        for short, (long_name, own, own_period) in self._anchors.items():
+            how = (mode, period) if own is None else (own, own_period)
+            value = wanted[(plain(long_name), *how)].result()
+            if value is not None:
+                self._anchored[short] = value
+        return outputs
+
+    # --- the optimiser --------------------------------------------------------------------
+
+    def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Takes the hyper-parameters of an optimiser from the next call on; state is kept."""
+        if self._optimizer is not None and optimizer is not self._optimizer and \
+                type(optimizer) is type(self._optimizer):
+            for weight, state in self._optimizer.state.items():
+                if weight not in optimizer.state:
+                    optimizer.state[weight] = state
+        self._optimizer = optimizer
+
+    # --- the device -----------------------------------------------------------------------
+
+    def isAttachedToDevice(self) -> bool:
+        return self._attached
+
+    def detachFromDevice(self) -> None:
+        """Weights and optimiser state stay with the module and the optimiser."""
+        if not self._attached:
+            raise Error("Device is not attached")
+        self._attached = False
+
+    def attachToDevice(self) -> None:
+        if self._attached:
+            raise Error("Device is already attached")
+        if self._names is None:
+            raise Error("Model has not been compiled or has been destroyed.")
+        self._attached = True
+
+    def destroy(self) -> None:
+        """Forgets what was compiled."""
+        self._names, self._spec, self._attached = None, None, False
+        self._anchored = {}
+
+    def copyWeightsToHost(self) -> None:
+        """The weights are the module's own: nothing to do."""
+
+    def copyWeightsToDevice(self) -> None:
+        """The weights are the module's own: nothing to do."""
+
+    def copyNamedBuffersToDevice(self) -> None:
+        """The buffers are the module's own: nothing to do."""
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        return False
+
+    # --- the model ------------------------------------------------------------------------
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return self._model
+
+    @property
+    def options(self) -> Options:
+        return self._options
+
+    def train(self, mode: bool = True) -> "PoplarExecutor":
+        self._modes = dict.fromkeys(self._model.modules(), mode)
+        return self
+
+    def eval(self) -> "PoplarExecutor":
+        return self.train(False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    def __repr__(self) -> str:
+        return f"{'trainingModel' if self._training else 'inferenceModel'}({self._model!r})"
+
+
+class _Shared(dict[str, Any]):
+    """Collectors by name: the same tensor may be anchored in several modes."""
+
+    def __init__(self, wanted: dict[tuple[str, OutputMode, int], Collector]):
+        super().__init__()
+        for (name, _, _), collector in wanted.items():
+            self.setdefault(name, _Several()).parts.append(collector)
+
+
+class _Several:
+    def __init__(self) -> None:
+        self.parts: list[Collector] = []
+
+    def add(self, replica: int, value: torch.Tensor) -> None:
+        for part in self.parts:
+            part.add(replica, value)
+
+
+class _Call:
+    """One call: D x G x R micro-batches."""
+
+    def __init__(self, executor: PoplarExecutor, tree: Any, leaves: list[Any], wanted: Any):
+        self.executor, self.tree, self.leaves = executor, tree, leaves
+        self.model, self.optimizer = executor._model, executor._optimizer
+        self.observer = Observer(self.model, wanted)
+        self.parameters = dict(self.model.named_parameters())
+        self.scaling = getattr(self.optimizer, "loss_scaling", 1.0)
+        self.collectors: list[Collector | None] = []
+        self.nesting: Any = None
+
+    def run(self, like: Collector) -> Any:
+        executor = self.executor
+        with _running_as(self.model, [executor._modes.get(module, module.training)
+                                      for module in self.model.modules()]), \
+                ops.running() as marked, self.observer:
+            for d in range(executor._counts[0]):
+                if executor._training:
+                    self.update(d, like, marked)
+                else:
+                    with torch.no_grad():
+                        self.forward_all(d, like)
+        values = [value.result() if isinstance(value, Collector) else value
+                  for value in self.collectors]
+        return pytree.tree_unflatten(values, self.nesting)
+
+    def forward(self, k: int, replica: int, like: Collector) -> Any:
+        arguments = self.executor._micro(self.leaves, k)
+        self.observer.begin(replica, [leaf for leaf in arguments
+                                      if isinstance(leaf, torch.Tensor)])
+        args, kwargs = pytree.tree_unflatten(arguments, self.tree)
+        output = self.model(*args, **kwargs)
+        leaves, self.nesting = pytree.tree_flatten(output)
+        if not self.collectors:
+            self.collectors = [Collector(like.mode, like.period, like.replicas)
+                               if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        for collector, leaf in zip(self.collectors, leaves):
+            if isinstance(collector, Collector):
+                collector.add(replica, leaf)
+        return output
+
+    def forward_all(self, d: int, like: Collector) -> None:
+        replicas = self.executor._counts[2]
+        for r in range(replicas):
+            self.forward(d * replicas + r, r, like)
+            self.see_tensors(self.model.named_parameters())
+            self.see_tensors(self.model.named_buffers())
+
+    def update(self, d: int, like: Collector, marked: list[torch.Tensor]) -> None:
+        """The micro-batches of an update, and the update."""
+        _, accumulation, replicas = self.executor._counts
+        count = accumulation * replicas
+        sums: dict[str, torch.Tensor] = {}
+        for g in range(accumulation):
+            for r in range(replicas):
+                self.optimizer.zero_grad(set_to_none=True)
+                marked.clear()
+                output = self.forward((d * accumulation + g) * replicas + r, r, like)
+                loss = _loss_of(output, marked)
+                (loss if self.scaling == 1.0 else loss * self.scaling).backward()
+                self.gather(sums, count, accumulation)
+        self.set_gradients(sums, count)
+        limit = getattr(self.optimizer, "max_grad_norm", float("inf"))
+        if limit != float("inf"):
+            torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit)
+        self.optimizer.step()
+        self.see_updated(accumulation, replicas)
+
+    def gather(self, sums: dict[str, torch.Tensor], count: int, accumulation: int) -> None:
+        """Observes a micro-batch's gradients and adds them up."""
+        for name, weight in self.parameters.items():
+            if weight.grad is None:
+                continue
+            self.observer.see("Gradient___" + name, weight.grad)
+            if count > 1:
+                sums[name] = weight.grad if name not in sums else sums[name] + weight.grad
+                self.observer.see("Accum___" + name, sums[name])
+        if accumulation > 1:
+            self.see_tensors(self.parameters.items())
+        self.see_tensors(self.model.named_buffers())
+
+    def set_gradients(self, sums: dict[str, torch.Tensor], count: int) -> None:
+        mean = self.executor._options.Training._value_reduction is ReductionType.Mean
+        divisor = self.scaling * (count if mean else 1)
+        for name, total in sums.items():
+            self.parameters[name].grad = total
+        if divisor != 1.0:
+            for weight in self.parameters.values():
+                if weight.grad is not None:
+                    weight.grad = weight.grad / divisor
+
+    def see_tensors(self, tensors: Any) -> None:
+        for name, value in tensors:
+            self.observer.see(name, value)
+
+    def see_updated(self, accumulation: int, replicas: int) -> None:
+        """What the update changed, for each of its micro-batches."""
+        for _ in range(accumulation):
+            for r in range(replicas):
+                self.observer.replica = r
+                for name, weight in self.parameters.items():
+                    self.observer.see("UpdatedVar___" + name, weight)
+                    for key, value in self.optimizer.state.get(weight, {}).items():
+                        if key in STATE:
+                            self.observer.see(f"{STATE[key]}___{name}", torch.as_tensor(value))
+                if accumulation == 1:
+                    self.see_tensors(self.parameters.items())
+        if accumulation > 1:
+            self.replace_final()
+
+    def replace_final(self) -> None:
+        """A parameter's final value is the one after the last update."""
+        for name, weight in self.parameters.items():
+            several = self.observer.wanted.get(name) if self.observer.wanted else None
+            for part in several.parts if several is not None else ():
+                if part.mode is OutputMode.Final:
+                    part.kept = [weight.detach().clone() for _ in part.kept]
+
+
+@contextlib.contextmanager
+def _running_as(model: torch.nn.Module, modes: list[bool]) -> Iterator[None]:
+    """With training flags of the modules as they were when the model was wrapped."""
+    modules = list(model.modules())
+    before = [module.training for module in modules]
+    try:
+        for module, mode in zip(modules, modes):
+            module.training = mode
+        yield
+    finally:
+        for module, mode in zip(modules, before):
+            module.training = mode
+
+
+def _loss_of(output: Any, marked: list[torch.Tensor]) -> torch.Tensor:
+    """The loss of a micro-batch: what identity_loss marked last, or the last number of the
+    output that has a gradient."""
+    if marked:
+        return marked[-1]
+    found = [leaf for leaf in pytree.tree_flatten(output)[0]
+             if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.numel() == 1]
+    if not found:
+        raise Error("Couldn't find a loss in graph! (expected that forward returns it, a number)")
+    return found[-1]
+
+
+def _check_period(mode: OutputMode, period: int, iterations: int) -> None:
+    if mode is OutputMode.EveryN and iterations % period:
+        raise Error(f"EveryN {period}: it does not divide Options.deviceIterations({iterations})")
+
+
+def _kind(leaf: Any) -> Any:
+    return (leaf.dtype, tuple(leaf.shape)) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _names_of(model: torch.nn.Module, args: Any, count: int) -> list[str]:
+    """Names of the arguments of forward, for messages."""
+    names = list(inspect.signature(model.forward).parameters)
+    if all(not isinstance(arg, (list, tuple, dict)) for arg in args) and len(names) >= count:
+        return names[:count]
+    return [f"argument {i}" for i in range(count)]
+
+
+def trainingModel(model: torch.nn.Module, options: Options | None = None,
+                  optimizer: torch.optim.Optimizer | None = None) -> PoplarExecutor:
+    """Wraps a model whose forward returns its loss. Optimizer None: SGD with lr 0.01."""
+    return PoplarExecutor(model, options, True, optimizer)
+
+
+def inferenceModel(model: torch.nn.Module, options: Options | None = None) -> PoplarExecutor:
+    """Wraps a model for forward passes without gradients."""
+    return PoplarExecutor(model, options, False, None)

@@ -1,0 +1,85 @@
+"""DataLoader: PyTorch's, with batches large enough for a call of the model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .enums import DataLoaderMode
+from .options import Options
+
+_log = logging.getLogger("poptorch")
+
+
+class DataLoader(torch.utils.data.DataLoader):
+    """Batches of batch_size * device iterations * replicas * gradient accumulation samples.
+    The options freeze. Asynchronous modes load ahead in num_workers processes (at least one)."""
+
+    def __init__(self, options: Options, dataset: Any, batch_size: int | None = 1,
+                 shuffle: bool = False, num_workers: int = 0, drop_last: bool = True,
+                 persistent_workers: bool | None = None,
+                 auto_distributed_partitioning: bool = True,
+                 mode: DataLoaderMode = DataLoaderMode.Sync,
+                 async_options: dict[str, Any] | None = None,
+                 rebatched_worker_size: int | None = None, batch_sampler: Any = None,
+                 **kwargs: Any):
+        if not isinstance(options, Options):
+            raise ValueError(f"options: {options!r} (expected poptorch.Options)")
+        options._freeze()
+        self.options, self.mode = options, mode
+        calls = options.device_iterations * options.replication_factor * \
+            options.Training.gradient_accumulation
+        self._combined = None if batch_size is None else batch_size * calls
+        if mode is not DataLoaderMode.Sync:
+            num_workers = max(num_workers, 1)
+        if batch_sampler is not None:
+            if batch_size not in (None, 1) or shuffle:
+                raise ValueError("batch_sampler: given with batch_size or shuffle (expected one "
+                                 "of them)")
+            kwargs["batch_sampler"] = _Joined(batch_sampler, calls)
+        else:
+            kwargs.update(batch_size=self._combined, shuffle=shuffle, drop_last=drop_last and
+                          batch_size is not None)
+            if not drop_last:
+                _log.warning("drop_last=False: a last batch of another size does not fit the "
+                             "model that was compiled")
+        super().__init__(dataset, num_workers=num_workers,
+                         persistent_workers=num_workers > 0 if persistent_workers is None
+                         else persistent_workers, **kwargs)
+
+    @property
+    def combinedBatchSize(self) -> int | None:
+        """Samples of one call."""
+        return self._combined
+
+    def terminate(self) -> None:
+        """Ends the processes that load ahead."""
+        self._iterator = None
+
+    def __enter__(self) -> "DataLoader":
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.terminate()
+
+
+class _Joined:
+    """Batches of a sampler, several of them as one."""
+
+    def __init__(self, sampler: Any, count: int):
+        self.sampler, self.count = sampler, count
+
+    def __iter__(self) -> Iterator[list[int]]:
+        joined: list[int] = []
+        held = 0
+        for batch in self.sampler:
+            joined, held = joined + list(batch), held + 1
+            if held == self.count:
+                yield joined
+                joined, held = [], 0
+
+    def __len__(self) -> int:
+        return len(self.sampler) // self.count

@@ -1,0 +1,139 @@
+"""Functions that a model calls in forward."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from sonde import _sonde, watching
+
+_FORMATS = ("auto", "fixed", "scientific", "none")
+_running = False  # a wrapped model is being called
+_quiet = False  # while a model is compiled
+_losses: list[torch.Tensor] = []  # of identity_loss, in this micro-batch
+_prints = 0
+
+
+@contextlib.contextmanager
+def running(quiet: bool = False) -> Iterator[list[torch.Tensor]]:
+    """While a wrapped model is called; yields the losses that identity_loss marks. quiet:
+    nothing is printed."""
+    global _running, _quiet, _prints
+    before = (_running, _quiet)
+    _running, _quiet = True, quiet
+    _losses.clear()
+    _prints = 0
+    try:
+        yield _losses
+    finally:
+        _running, _quiet = before
+
+
+def isRunningOnIpu() -> bool:
+    """Whether a wrapped model is being called."""
+    return _running
+
+
+def identity_loss(x: torch.Tensor, reduction: str | int) -> torch.Tensor:
+    """Marks a tensor as the loss, after a reduction: "sum" (0), "mean" (1) or "none" (2)."""
+    name = {0: "sum", 1: "mean", 2: "none"}.get(reduction, reduction)
+    if name not in ("sum", "mean", "none"):
+        raise ValueError(f"reduction: {reduction!r} (expected 'sum', 'mean' or 'none')")
+    loss = x if name == "none" else getattr(x, str(name))()
+    if _running:
+        _losses.append(loss)
+    return loss
+
+
+def ipu_print_tensor(tensor: torch.Tensor, title: str = "", print_gradient: bool = True,
+                     summarise_threshold: int = 1000, edge_items: int = 3,
+                     max_line_width: int = 80, digits: int = 4, float_format: str = "auto",
+                     separator: str = ", ", open_bracket: str = "(", close_bracket: str = ")"
+                     ) -> torch.Tensor:
+    """Prints `title: value` to standard error, and in the backward pass the gradient as
+    `title_gradient`. Returns the tensor."""
+    global _prints
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError("ipu print tensor must take a torch.tensor argument.")
+    if _quiet:
+        return tensor
+    _prints += 1
+    name = title or f"print:{_prints - 1}"
+    layout = (summarise_threshold, edge_items, max_line_width, digits,
+              _FORMATS[float_format] if isinstance(float_format, int) else float_format,
+              separator, open_bracket, close_bracket)
+
+    def show(label: str, value: torch.Tensor) -> None:
+        plain = watching._unwrap(value)
+        text = _sonde.format_tensor(plain, len(label) + 2, *layout)
+        print(f"{label}: {text}", file=sys.stderr, flush=True)
+
+    show(name, tensor)
+    if print_gradient and tensor.requires_grad:
+        label = f"{title}_gradient" if title else f"Gradient___{name}"
+
+        def on_gradient(gradient: torch.Tensor) -> None:
+            show(label, gradient)
+
+        tensor.register_hook(on_gradient)
+    return tensor
+
+
+def nop(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def recomputationCheckpoint(*tensors: torch.Tensor) -> Any:
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def serializedMatMul(lhs: torch.Tensor, rhs: torch.Tensor, mode: Any = None, factor: int = 0,
+                     keep_precision: bool = False) -> torch.Tensor:
+    return lhs @ rhs
+
+
+def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float
+                         ) -> torch.Tensor:
+    return tensor
+
+
+class Block:
+    """A part of the model: one device runs all of them here."""
+
+    def __init__(self, user_id: str | None = None, ipu_id: int | None = None):
+        self.user_id, self.ipu_id = user_id, ipu_id
+
+    def __enter__(self) -> "Block":
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        pass
+
+    @staticmethod
+    def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
+        pass
+
+    @staticmethod
+    def useAutoId() -> None:
+        pass
+
+
+def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Callable[[Any], Any]:
+    def decorate(function: Any) -> Any:
+        return function
+    return decorate
+
+
+def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | None = None) -> Any:
+    if getattr(layer_to_call, "_poptorch_block", False):
+        raise ValueError("module has already been assigned to a block.")
+    layer_to_call._poptorch_block = True
+    return layer_to_call
+
+
+def removeBlocks(module: torch.nn.Module) -> None:
+    for inner in module.modules():
+        inner.__dict__.pop("_poptorch_block", None)

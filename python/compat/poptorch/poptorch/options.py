@@ -1,0 +1,313 @@
+"""Options: chained setters, which freeze when a loader or a model takes them.
+
+Those that place a program on a device, or set its memory, are accepted and have no effect here;
+the first of each says so in the log.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from . import enums
+from .enums import MeanReductionStrategy, OutputMode, ReductionType
+
+_log = logging.getLogger("poptorch")
+
+
+class ConfigFileError(Exception):
+    """A line of an options file that cannot be read."""
+
+
+def _whole(name: str, value: Any, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name}: {value!r} (expected a whole number, {least} or more)")
+    return value
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}: {value!r} (expected True or False)")
+    return value
+
+
+def _one_of(name: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{name}: {value!r} (expected one of "
+                         f"{', '.join(f'{kind.__name__}.{one.name}' for one in kind)})")
+    return value
+
+
+class _Group:
+    """A set of options. `_inert` names setters that are accepted without effect."""
+
+    _inert: tuple[str, ...] = ()
+    _said: set[str] = set()
+
+    def __init__(self) -> None:
+        self._frozen = False
+
+    def _set(self, **values: Any) -> "_Group":
+        if self._frozen:
+            raise AttributeError("Can't modify frozen Options")
+        self.__dict__.update(values)
+        return self
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in type(self)._inert:
+            raise AttributeError(f"there is no option '{name}' (expected one of "
+                                 f"{', '.join(sorted(self._names()))})")
+
+        def accept(*values: Any, **more: Any) -> "_Group":
+            if name not in _Group._said:
+                _Group._said.add(name)
+                _log.info("option %s has no effect here", name)
+            return self._set(**{"_given_" + name: (values, more)})
+
+        return accept
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [*cls._inert, *(name for name in vars(cls)
+                               if not name.startswith("_") and callable(getattr(cls, name)))]
+
+    def __deepcopy__(self, memo: Any) -> "_Group":
+        made = type(self).__new__(type(self))
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        made.__dict__["_frozen"] = False
+        return made
+
+    def _shown(self, prefix: str = "") -> list[str]:
+        lines = []
+        for name, value in self.__dict__.items():
+            if isinstance(value, _Group):
+                lines += value._shown(f"{prefix}{name}.")
+            elif name.startswith("_value_"):
+                lines.append(f"{prefix}{name.removeprefix('_value_')}={value}")
+        return lines
+
+
+class Training(_Group):
+    """Options of training: options.Training."""
+
+    _inert = ("setAutomaticLossScaling", "setConvolutionDithering")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value_gradient_accumulation = 1
+        self._value_reduction = ReductionType.Mean
+        self._value_strategy = MeanReductionStrategy.Post
+
+    @property
+    def gradient_accumulation(self) -> int:
+        return self._value_gradient_accumulation
+
+    def gradientAccumulation(self, gradient_accumulation: int) -> "Training":
+        """Micro-batches of an update."""
+        return self._set(_value_gradient_accumulation=_whole("gradientAccumulation",
+                                                             gradient_accumulation))
+
+    def accumulationAndReplicationReductionType(self, reduction_type: ReductionType
+                                                ) -> "Training":
+        """Whether the gradients of micro-batches and replicas are averaged or added."""
+        return self._set(_value_reduction=_one_of("accumulationAndReplicationReductionType",
+                                                  reduction_type, ReductionType))
+
+    def setMeanAccumulationAndReplicationReductionStrategy(
+            self, mean_reduction_strategy: MeanReductionStrategy) -> "Training":
+        """When a mean divides: the same numbers, to rounding."""
+        return self._set(_value_strategy=_one_of(
+            "setMeanAccumulationAndReplicationReductionStrategy", mean_reduction_strategy,
+            MeanReductionStrategy))
+
+
+class Precision(_Group):
+    _inert = ("enableFloatingPointExceptions", "enableStochasticRounding", "setPartialsType",
+              "halfFloatCasting", "runningStatisticsAlwaysFloat", "autocast",
+              "autocastEnabled", "autocastPolicy")
+
+
+class Distributed(_Group):
+    _inert = ("configureProcessId", "setEnvVarNames", "disable")
+    processId, numProcesses = 0, 1
+
+
+class TensorLocations(_Group):
+    _inert = ("setActivationLocation", "setWeightLocation", "setOptimizerLocation",
+              "setAccumulatorLocation", "numIOTiles")
+
+
+class Jit(_Group):
+    _inert = ("traceModel",)
+
+
+class Popart(_Group):
+    _inert = ("set", "setEngineOptions", "setPatterns")
+
+
+class Options(_Group):
+    """What a loader and a model are made with."""
+
+    _inert = ("autoRoundNumIPUs", "useIpuModel", "useIpuId", "useOfflineIpuTarget",
+              "syncPattern", "setAvailableMemoryProportion", "connectionType",
+              "setExecutionStrategy", "relaxOptimizerAttributesChecks", "logCycleCount",
+              "enableStableNorm", "enableProfiling", "enableExecutableCaching", "modelName",
+              "logDir", "maxRepeatLogs", "sourceLocationExcludes", "appendToLocationExcludes",
+              "showCompilationProgressBar", "updatableNamedBuffers", "disableModuleNamescope",
+              "broadcastBuffers", "inputReplicaGrouping", "enableSyntheticData",
+              "addCallback")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.Training, self.Precision, self.Distributed = Training(), Precision(), Distributed()
+        self.TensorLocations, self.Jit, self._Popart = TensorLocations(), Jit(), Popart()
+        self._value_device_iterations = 1
+        self._value_replication_factor = 1
+        self._value_output_mode = OutputMode.Default
+        self._value_output_return_period = 1
+        self._value_random_seed: int | None = None
+        self._value_anchored_tensors: dict[str, tuple[str, OutputMode | None, int]] = {}
+        given = os.environ.get("POPTORCH_DEFAULT_OPTIONS")
+        if given:
+            self.from_json(given)
+
+    @property
+    def device_iterations(self) -> int:
+        return self._value_device_iterations
+
+    @property
+    def replication_factor(self) -> int:
+        return self._value_replication_factor
+
+    @property
+    def output_mode(self) -> OutputMode:
+        return self._value_output_mode
+
+    @property
+    def random_seed(self) -> int | None:
+        return self._value_random_seed
+
+    @property
+    def anchored_tensors(self) -> dict[str, tuple[str, OutputMode | None, int]]:
+        """{short name: (long name, mode or None for the outputs', period)}."""
+        return self._value_anchored_tensors
+
+    def deviceIterations(self, device_iterations: int) -> "Options":
+        """Updates in training, or forward passes in inference, of one call."""
+        return self._set(_value_device_iterations=_whole("deviceIterations",
+                                                         device_iterations))
+
+    def replicationFactor(self, replication_factor: int) -> "Options":
+        """Copies of the model, each with its own part of the batch; run one after another."""
+        return self._set(_value_replication_factor=_whole("replicationFactor",
+                                                          replication_factor))
+
+    def randomSeed(self, random_seed: int) -> "Options":
+        """Seeds torch when a model takes the options."""
+        return self._set(_value_random_seed=_whole("randomSeed", random_seed, 0))
+
+    def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None
+                   ) -> "Options":
+        """Which micro-batches the outputs of a call hold."""
+        mode = _one_of("outputMode", output_mode, OutputMode)
+        return self._set(_value_output_mode=mode, _value_output_return_period=_period(
+            mode, output_return_period))
+
+    def defaultOutputMode(self) -> bool:
+        return self._value_output_mode is OutputMode.Default
+
+    def anchorTensor(self, short_name: str, long_name: str,
+                     output_mode: OutputMode | None = None,
+                     output_return_period: int | None = None,
+                     anchor_mode: OutputMode | None = None,
+                     anchor_return_period: int | None = None) -> None:
+        """Makes a tensor available to getAnchoredTensor(short_name) after each call. Mode None:
+        that of the outputs."""
+        mode = output_mode if output_mode is not None else anchor_mode
+        period = output_return_period if output_return_period is not None else \
+            anchor_return_period
+        if mode is not None:
+            period = _period(_one_of("anchorTensor", mode, OutputMode), period)
+        self._value_anchored_tensors[short_name] = (long_name, mode, period or 1)
+
+    def clone(self) -> "Options":
+        """A copy that can be changed."""
+        return copy.deepcopy(self)
+
+    def _freeze(self) -> None:
+        for part in (self, *self.__dict__.values()):
+            if isinstance(part, _Group):
+                part.__dict__["_frozen"] = True
+
+    def _resolved(self, training: bool) -> tuple[OutputMode, int]:
+        """The mode of the outputs, and its period."""
+        if self._value_output_mode is OutputMode.Default:
+            return (OutputMode.Final if training else OutputMode.All), 1
+        return self._value_output_mode, self._value_output_return_period
+
+    def _apply(self, path: str, values: list[Any], named: dict[str, Any]) -> None:
+        target: Any = self
+        *groups, setter = path.split(".")
+        for group in groups:
+            target = getattr(target, group)
+        getattr(target, setter)(*values, **named)
+
+    def from_json(self, text: str) -> "Options":
+        """Calls setters: {"deviceIterations": 4, "Training.gradientAccumulation": 8,
+        "outputMode": ["OutputMode.EveryN", 2]}."""
+        for path, given in json.loads(text).items():
+            values = given if isinstance(given, list) else [given]
+            self._apply(path, [_constant(value) if isinstance(value, str) else value
+                               for value in values], {})
+        return self
+
+    def loadFromFile(self, filepath: str) -> "Options":
+        """Calls setters, one a line: Training.gradientAccumulation(8)."""
+        with open(filepath, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip() and not line.lstrip().startswith("#"):
+                    self._call_line(filepath, number, line.strip())
+        return self
+
+    def _call_line(self, path: str, number: int, line: str) -> None:
+        try:
+            call = ast.parse(line, mode="eval").body
+            if not isinstance(call, ast.Call):
+                raise ValueError("expected a call such as deviceIterations(4)")
+            self._apply(ast.unparse(call.func).removeprefix("options."),
+                        [_literal(value) for value in call.args],
+                        {word.arg or "": _literal(word.value) for word in call.keywords})
+        except (SyntaxError, ValueError, AttributeError, TypeError) as problem:
+            raise ConfigFileError(f"{type(problem).__name__} at line {number} of {path}: "
+                                  f"{problem}\n> {line}") from problem
+
+    def __repr__(self) -> str:
+        return "Options(" + ", ".join(self._shown()) + ")"
+
+    def toDict(self) -> dict[str, Any]:
+        return dict(line.split("=", 1) for line in self._shown())
+
+
+def _period(mode: OutputMode, period: int | None) -> int:
+    if mode is OutputMode.EveryN and (not isinstance(period, int) or period < 1):
+        raise AssertionError("EveryN needs output_return_period (expected a whole number, 1 or "
+                             "more)")
+    return period if mode is OutputMode.EveryN and period is not None else 1
+
+
+def _constant(text: str) -> Any:
+    """A member of an enumeration by its name, or the text."""
+    kind, _, member = text.removeprefix("poptorch.").partition(".")
+    found = getattr(enums, kind, None)
+    return getattr(found, member) if found is not None and hasattr(found, member) else text
+
+
+def _literal(node: ast.expr) -> Any:
+    if isinstance(node, ast.Attribute):
+        return _constant(ast.unparse(node))
+    return ast.literal_eval(node)

@@ -1,0 +1,1 @@
+"""Where programs import parts of the configuration from."""

@@ -1,0 +1,3 @@
+"""Collection and CollectionKeys."""
+
+from ..collection import Collection, CollectionKeys  # noqa: F401

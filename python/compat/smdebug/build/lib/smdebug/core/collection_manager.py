@@ -1,0 +1,3 @@
+"""CollectionManager."""
+
+from ..collection import CollectionManager  # noqa: F401

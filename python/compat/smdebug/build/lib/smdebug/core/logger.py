@@ -1,0 +1,7 @@
+"""smdebug's logger."""
+
+import logging
+
+
+def get_logger(name: str = "smdebug") -> logging.Logger:
+    return logging.getLogger(name)

@@ -1,0 +1,3 @@
+"""ModeKeys."""
+
+from ..modes import ModeKeys  # noqa: F401

@@ -1,0 +1,3 @@
+"""ReductionConfig."""
+
+from ..config import ReductionConfig  # noqa: F401

@@ -1,0 +1,3 @@
+"""SaveConfig and SaveConfigMode."""
+
+from ..config import SaveConfig, SaveConfigMode  # noqa: F401

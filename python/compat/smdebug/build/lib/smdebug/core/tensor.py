@@ -1,0 +1,3 @@
+"""StepState and Tensor."""
+
+from ..trials import StepState, Tensor  # noqa: F401
