@@ -29,6 +29,45 @@ grep -qF 'sonde: error: no\x0arun: ' "$err" || fail "a newline is not escaped: $
 run 0 "$sonde" ls evil --json
 python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$out" || fail "JSON"
 
+# --- JSON of names that are no words ------------------------------------------------------
+# quotes, a backslash, a newline, an escape and a byte that is not UTF-8
+hostile=$(printf 'a"b\\c\nd\033e\377f')
+mkdir "$hostile"
+cp -r evil "$hostile/run"
+is_json() {
+    python3 - "$out" <<'END' || fail "$*: no JSON: $(cat -v "$out")"
+import json, sys
+text = open(sys.argv[1], "rb").read().decode("utf-8")
+try:
+    json.loads(text)
+except ValueError:
+    for line in text.splitlines():
+        json.loads(line)
+END
+}
+for command in "ls" "show fc1.bias --step 0" "tail @weights" "query @weights --format json" "rules --no-save --rule TensorVariance:max_threshold=0" verify; do
+    set -f
+    # shellcheck disable=SC2086
+    set -- $command
+    set +f
+    case $1 in query) json=() ;; *) json=(--json) ;; esac
+    "$sonde" "$1" "$hostile/run" "${@:2}" "${json[@]}" >"$out" 2>"$err"
+    [ -s "$out" ] || fail "$command prints nothing: $(cat "$err")"
+    is_json "$command"
+done
+run 0 "$sonde" ls "$hostile" --json
+is_json "ls of a folder"
+run 0 "$sonde" data synth --folder "$hostile/data" --train 64 --test 32 --quiet
+run 0 "$sonde" train mnist_mlp_small --epochs 1 --data "$hostile/data" --out "$hostile/out" \
+    --record "$hostile/trained" --json
+is_json train
+run 0 "$sonde" eval "$hostile/out/model.safetensors" -m mnist_mlp_small --data "$hostile/data" --json
+is_json eval
+cp "$images/trousers.jpg" "$hostile/t.jpg"
+run 2 "$sonde" predict -m mnist_mlp_small -w "$hostile/out/model.safetensors" --json "$hostile/t.jpg" "$hostile/none.jpg"
+is_json predict
+[ "$(wc -l <"$err")" -eq 1 ] || fail "an error of several lines: $(cat "$err")"
+
 # --- a crash that is followed ------------------------------------------------------------
 run 0 "${make[@]}" crashed crash=1
 run 1 "$sonde" tail crashed --follow -n 1

@@ -26,6 +26,24 @@ as_flag SONDE_SEED=7 --seed 7
 as_flag SONDE_RANDOM_SEED=7 --seed 7
 ! cmp -s flag/model.safetensors plain/model.safetensors || fail "the seed changes nothing"
 
+# the later wins: job file, flag, environment
+cat >job.yaml <<'END'
+model: fashion_cnn
+options: {batch_size: 20, epochs: 1}
+END
+same_weights() { cmp "$1/model.safetensors" "$2/model.safetensors" || fail "$1 and $2 differ"; }
+batch() { run 0 "${train[@]}" --no-eval --out "batch$1" --batch-size "$1"; }
+batch 20
+batch 40
+batch 64
+plain=("$sonde" train job.yaml --data data --no-pictures --no-eval --json)
+run 0 "${plain[@]}" --out job
+same_weights job batch20
+run 0 "${plain[@]}" --out job-flag --batch-size 40
+same_weights job-flag batch40
+run 0 env SONDE_BATCH_SIZE=64 "${plain[@]}" --out job-variable --batch-size 40
+same_weights job-variable batch64
+
 # options of training leave the sessions of other commands alone; a demo takes them
 for setting in SONDE_DEVICE_ITERATIONS=5 SONDE_BATCH_SIZE=64 SONDE_GRADIENT_ACCUMULATION=4 \
     SONDE_OUTPUT_MODE=sum SONDE_RANDOM_SEED=7 SONDE_THREADS=1; do

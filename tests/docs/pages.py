@@ -275,11 +275,36 @@ def bad_names(page, text, options, commands, sources):
             yield f"{page}: nothing has the name {name}"
 
 
+def first_words(sonde, *command):
+    return {line.split()[0] for line in
+            subprocess.run([sonde, *command], capture_output=True, text=True,
+                           check=True).stdout.splitlines()}
+
+
+def bad_counts(sonde):
+    """Numbers and tables that repeat what the command lists."""
+    rules = len(first_words(sonde, "rules", "list"))
+    readme = read("README.md")
+    counts = re.findall(r"(\d+) rules\b", readme) + re.findall(r"\| built-in rules \| (\d+)", readme)
+    if len(counts) < 4:
+        yield f"README.md: the number of rules stands in {len(counts)} places"
+    for count in counts:
+        if int(count) != rules:
+            yield f"README.md: {count} rules, but the command has {rules}"
+    described = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/demos.md"), re.M))
+    for name in sorted(described ^ first_words(sonde, "demo", "list")):
+        yield f"docs/demos.md: its table and 'sonde demo list' differ in {name}"
+    for page in all_pages():
+        if page.startswith("docs/") and page != "docs/index.md" and \
+                f"({page[5:]}" not in read("docs/index.md"):
+            yield f"docs/index.md: no link to {page}"
+
+
 def check(sonde):
     options, commands = options_of(sonde)
     headers = text_below("include")
     sources = (headers, headers + text_below("src", "cmake", "bench", "tools"))
-    bad = []
+    bad = list(bad_counts(sonde))
     for page in all_pages():
         text = read(page)
         bad += bad_links(page, text)
