@@ -6,6 +6,7 @@
 
 #include <sonde/rules.h>
 
+#include <string.h>
 #include <strings.h>
 
 typedef struct list_values {
@@ -18,13 +19,60 @@ static void print_row(const sonde_rule *rule)
                  rule->by_name_only ? " (opt-in: --rule NAME)" : "");
 }
 
+/* "each of the first 50 steps, every 10th step, 2 in a row at every 100th". */
+static void print_when(const sonde_schedule *when)
+{
+    if (when->every == 1) {
+        (void)printf("every step");
+        return;
+    }
+    if (when->first > 0) {
+        (void)printf("each of the first %lld steps, ", (long long)when->first);
+    }
+    (void)printf("every %lldth step", (long long)when->every);
+    if (when->row > 1) {
+        (void)printf(", %lld in a row at every %lldth", (long long)when->row,
+                     (long long)when->row_every);
+    }
+}
+
+/* When the default rules look at tensors of each role in training. */
+static void print_looks(void)
+{
+    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
+        const sonde_rules_looks looks =
+            sonde_rules_looks_of_role(NULL, (sonde_role)role, SONDE_MODE_TRAIN);
+        const struct {
+            const char *form;
+            const sonde_schedule *when;
+        } forms[] = {{"vital signs", &looks.vitals},
+                     {"raw values", &looks.values},
+                     {"sketch", &looks.sketch},
+                     {"hash", &looks.hash}};
+
+        for (size_t i = 0; i < CLI_COUNT_OF(forms); i++) {
+            if (forms[i].when->every > 0) {
+                (void)printf("%-20s %-12s ", sonde_role_name((sonde_role)role),
+                             forms[i].form);
+                print_when(forms[i].when);
+                (void)printf("\n");
+            }
+        }
+    }
+}
+
 static int run_list(const void *values, int argc, char **argv)
 {
     const list_values *asked = values;
     const sonde_rule *rule = NULL;
 
-    (void)argc;
-    (void)argv;
+    if (argc > 0 && strcmp(argv[0], "looks") != 0) {
+        return cli_fail_text("rules list: an argument other than looks");
+    }
+    if (argc > 0) {
+        print_looks();
+        return CLI_OK;
+    }
     for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
         print_row(rule);
     }
@@ -65,6 +113,8 @@ static void print_how(unsigned how)
 
 static void show(const sonde_rule *rule)
 {
+    static const sonde_schedule usual = SONDE_RULE_LOOKS;
+
     (void)printf("%s - %s%s\n\n", rule->name, rule->summary,
                  rule->by_name_only ? " (opt-in: use --rule NAME)" : "");
     (void)printf("Fires when:  %s\nWhat to do:  %s\n\n", rule->condition, rule->advice);
@@ -72,6 +122,8 @@ static void show(const sonde_rule *rule)
         (void)printf("%s    %s (", rule->needs[i].optional ? "may use " : "needs   ",
                      rule->needs[i].what);
         print_how(rule->needs[i].how);
+        (void)printf("; ");
+        print_when(rule->needs[i].when.every > 0 ? &rule->needs[i].when : &usual);
         (void)printf(")\n");
     }
     for (size_t i = 0; i < rule->param_count; i++) {
@@ -136,12 +188,14 @@ static const cli_option list_options[] = {
 
 const cli_command cli_rules_list = {
     .name = "rules list",
-    .arguments = "",
+    .arguments = "[looks]",
     .summary = "list the rules",
-    .details = "Prints one line for each rule: its name and what it looks for.",
+    .details = "Prints one line for each rule: its name and what it looks for. With the "
+               "argument looks: how often the default rules need each form of evidence, "
+               "by role.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
-    .most = 0,
+    .most = 1,
     .values_size = sizeof(list_values),
     .run = run_list,
 };

@@ -57,14 +57,20 @@ static sonde_err add_defaults(sonde_hook *hook, sonde_diag *diag)
     sonde__observe_setup *setup = &hook->setup;
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(names) && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         err = sonde__observe_add(setup, names[i], false, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && hook->options.save_all) {
+    if (hook->options.save_all) {
         err = sonde__observe_add(setup, "all", true, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err != SONDE_OK || hook->options.include == NULL) {
-        return err;
+    if (hook->options.include == NULL) {
+        return SONDE_OK;
     }
     err = sonde__observe_add(setup, "default", true, diag);
     if (err != SONDE_OK) {
@@ -233,12 +239,12 @@ sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
 uint32_t sonde__hook_tensor_named(const sonde_hook *hook, const char *name)
 {
     uint32_t id = 0;
-    const sonde_err err = sonde_catalogue_find(hook->catalogue, name, &id, NULL);
 
-    return err == SONDE_OK &&
-                   strcmp(sonde_catalogue_info(hook->catalogue, id)->name, name) == 0
-               ? id
-               : SONDE_NO_TENSOR;
+    if (sonde_catalogue_find(hook->catalogue, name, &id, NULL) != SONDE_OK ||
+        strcmp(sonde_catalogue_info(hook->catalogue, id)->name, name) != 0) {
+        return SONDE_NO_TENSOR;
+    }
+    return id;
 }
 
 /* Prepares the sink for a tensor, and gives the recorder its collections. */
@@ -254,13 +260,16 @@ static sonde_err prepare_tensor(sonde_hook *hook, uint32_t id, sonde_diag *diag)
         err = hook->sink->sink.prepare(&hook->sink->sink, id,
                                        sonde_catalogue_info(hook->catalogue, id),
                                        SONDE_HOW_RAW, &shape, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     for (uint64_t sets = in->member; sets != 0; sets &= sets - 1) {
         names[count++] = hook->setup.collections[__builtin_ctzll(sets)].name;
     }
-    return err == SONDE_OK && count > 0 && hook->recorder != NULL
+    return count > 0 && hook->recorder != NULL
                ? sonde__recorder_collections(hook->recorder, id, names, count, diag)
-               : err;
+               : SONDE_OK;
 }
 
 sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info,
@@ -327,13 +336,17 @@ static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
     if (members == NULL) {
         return sonde__fail_nomem(diag, "the scalars of a hook");
     }
-    for (size_t i = 0; i < hook->early_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < hook->early_count; i++) {
         const uint32_t id = hook->early[i].id;
 
         err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
                                      members, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
         hook->tensors[id].in = members[id];
     }
+error:
     sonde__free(members);
     return err;
 }
@@ -363,12 +376,14 @@ sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
     hook->sink = hook->recorder != NULL
                      ? (sonde__record_sink *)(void *)sonde_recorder_sink(hook->recorder)
                      : &hook->dry;
-    for (uint32_t id = 0; err == SONDE_OK && id < sonde_catalogue_count(hook->catalogue);
-         id++) {
+    for (uint32_t id = 0; id < sonde_catalogue_count(hook->catalogue); id++) {
         err = prepare_tensor(hook, id, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    hook->open = err == SONDE_OK;
-    return err;
+    hook->open = true;
+    return SONDE_OK;
 }
 
 sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason, const char *text,
@@ -497,11 +512,14 @@ static sonde_err join_scalar(sonde_hook *hook, uint32_t id, sonde_diag *diag)
     }
     err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
                                  members, diag);
-    if (err == SONDE_OK) {
-        hook->tensors[id].in = members[id];
+    if (err != SONDE_OK) {
+        goto error;
     }
+    hook->tensors[id].in = members[id];
+    err = prepare_tensor(hook, id, diag);
+error:
     sonde__free(members);
-    return err == SONDE_OK ? prepare_tensor(hook, id, diag) : err;
+    return err;
 }
 
 /* Declares a scalar. Its collections are known once configuration has ended. */

@@ -154,12 +154,16 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (list != NULL) {
         err = sonde__observe_read_steps(file->reader, list, &steps,
                                         &config.save_step_count);
+        if (err != SONDE_OK) {
+            goto error;
+        }
         config.save_steps = steps;
     }
-    if (err == SONDE_OK) {
-        err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
-        err = err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, map, &inner);
+    err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
+    if (err != SONDE_OK) {
+        err = sonde__observe_fail_at(file->reader, map, &inner);
     }
+error:
     sonde__free(when_nan);
     sonde__free(steps);
     return err;
@@ -170,10 +174,13 @@ static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
 {
     sonde_err err = SONDE_OK;
 
-    for (int mode = -1; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+    for (int mode = -1; mode < SONDE_MODE_COUNT; mode++) {
         err = read_schedule(file, map, collection, mode);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
@@ -198,9 +205,9 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
         }
     }
     err = sonde_hook_reduce(file->hook, collection, &config, &inner);
-    return err == SONDE_OK
-               ? err
-               : sonde__observe_fail_at(file->reader, list != NULL ? list : map, &inner);
+    return err != SONDE_OK
+               ? sonde__observe_fail_at(file->reader, list != NULL ? list : map, &inner)
+               : SONDE_OK;
 }
 
 /* "a,b": regular expressions, each found anywhere in a name. */
@@ -333,15 +340,18 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
                                 "CollectionConfigurations is a %s",
                                 list->kind == SONDE__YAML_MAP ? "map" : "text");
     }
-    for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         if (list->children[i]->kind != SONDE__YAML_MAP) {
             return sonde__yaml_fail(file->reader, list->children[i], SONDE_EINVAL,
                                     "CollectionName and CollectionParameters",
                                     "an entry of CollectionConfigurations is no map");
         }
         err = read_collection(file, list->children[i]);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err read_parameters(const reading *file, const sonde__yaml *parameters)
@@ -383,10 +393,13 @@ static sonde_err leave_losses(sonde_hook *hook, sonde_diag *diag)
     static const char *const names[] = {"weights", "biases", "gradients"};
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(names) && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         err = sonde_hook_remove_collection(hook, names[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,

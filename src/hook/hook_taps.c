@@ -127,13 +127,13 @@ static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
 
 /* The held copy of this very value, or NULL. */
 static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
-                                   const sonde_coordinate *at)
+                                   const sonde_coordinate *place)
 {
     sonde__hook_holding *held = &hook->held;
     sonde__hook_held *last = held->count > 0 ? &held->items[held->count - 1] : NULL;
 
-    return last != NULL && last->id == id && last->at.micro_batch == at->micro_batch &&
-                   last->at.replica == at->replica
+    return last != NULL && last->id == id && last->at.micro_batch == place->micro_batch &&
+                   last->at.replica == place->replica
                ? last
                : NULL;
 }
@@ -430,7 +430,7 @@ static sonde_err add_saves(attaching *work)
     const sonde__observe_setup *setup = &work->hook->setup;
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < setup->collection_count; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
         plan tap = {.name = collection->name,
                     .kind = SAVE,
@@ -441,9 +441,12 @@ static sonde_err add_saves(attaching *work)
         memcpy(tap.when, collection->when, sizeof tap.when);
         if (collection->saved) {
             err = add_tap(work, list(work, tap.set, 0, 0, 0), &tap);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* When the default rules look at a tensor in each mode; rarely in mode predict, which is
@@ -539,7 +542,7 @@ static sonde_err add_watches(attaching *work, size_t i)
     const uint64_t set = UINT64_C(1) << i;
     sonde_err err = SONDE_OK;
 
-    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         plan tap = {.name = setup->collections[i].name,
                     .kind = WATCH,
                     .set = set,
@@ -548,9 +551,12 @@ static sonde_err add_watches(attaching *work, size_t i)
         if ((setup->nan_sets[mode] & set) != 0) {
             tap.when[mode] = sonde_schedule_always();
             err = add_tap(work, list(work, 0, set, mode, 0), &tap);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err add_holds(attaching *work, size_t i)
@@ -579,13 +585,22 @@ static sonde_err add_taps(attaching *work)
         return err;
     }
     err = add_vitals(work);
-    for (size_t i = 0; i < collections && err == SONDE_OK; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < collections; i++) {
         err = add_watches(work, i);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; i < collections && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < collections; i++) {
         err = add_holds(work, i);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Maps a tensor to an id of the hook; declares an alias after its tensor. */
@@ -623,12 +638,15 @@ static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
 
-    for (uint32_t id = work->first_id; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first_id; id < work->count; id++) {
         if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
             err = map_tensor(work, id);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err attach(attaching *work)
@@ -717,10 +735,14 @@ static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, i
     attachment->mode = mode;
     attachment->ends = sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 4,
                                      sizeof *attachment->ends);
-    err = attachment->ends != NULL ? attach_from(attachment, 0, diag)
-                                   : sonde__fail_nomem(diag, "a hook's taps");
-    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, attachment, diag)
-                           : err;
+    if (attachment->ends == NULL) {
+        return sonde__fail_nomem(diag, "a hook's taps");
+    }
+    err = attach_from(attachment, 0, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__observer_on_extend(observer, extend, attachment, diag);
 }
 
 sonde_err sonde_hook_attach(sonde_hook *hook, const sonde_catalogue *catalogue,

@@ -84,21 +84,25 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     bool vitals = true;
     const struct {
         const char *key;
-        bool *to;
+        bool *flag;
     } flags[] = {{"save_all", &options->save_all},
                  {"dry_run", &options->dry_run},
                  {"vitals", &vitals},
                  {"compress", &options->record.compress}};
     sonde_err err = sonde__yaml_text(reader, root, "path", &options->record.path);
 
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, root, "resume", &options->record.resume);
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(flags) && err == SONDE_OK; i++) {
-        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    err = sonde__yaml_text(reader, root, "resume", &options->record.resume);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(flags); i++) {
+        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].flag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     err = sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
                           &options->vitals_every);
@@ -187,19 +191,21 @@ sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
     text = sonde__malloc(LARGEST_FILE + 1);
     if (text == NULL) {
         err = sonde__fail_nomem(diag, "a hook's configuration");
-    } else {
-        size = fread(text, 1, LARGEST_FILE + 1, stream);
-        if (ferror(stream)) {
-            err = sonde__fail_errno(diag, file, "cannot read the hook's configuration");
-        } else if (size > LARGEST_FILE) {
-            err = sonde__fail(diag, SONDE_EINVAL, file, "at most 1 MiB",
-                              "the configuration is too long");
-        }
+        goto error;
     }
+    size = fread(text, 1, LARGEST_FILE + 1, stream);
+    if (ferror(stream)) {
+        err = sonde__fail_errno(diag, file, "cannot read the hook's configuration");
+        goto error;
+    }
+    if (size > LARGEST_FILE) {
+        err = sonde__fail(diag, SONDE_EINVAL, file, "at most 1 MiB",
+                          "the configuration is too long");
+        goto error;
+    }
+    err = sonde_hook_parse(text, size, file, NULL, options, out, diag);
+error:
     (void)fclose(stream);
-    if (err == SONDE_OK) {
-        err = sonde_hook_parse(text, size, file, NULL, options, out, diag);
-    }
     sonde__free(text);
     return err;
 }

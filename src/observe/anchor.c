@@ -416,10 +416,11 @@ static sonde_err find_tensor(const sonde_catalogue *catalogue, anchor_slot *slot
     const sonde_err err =
         sonde_catalogue_find(catalogue, slot->tensor, &slot->id, &found);
 
-    return err == SONDE_OK
-               ? SONDE_OK
-               : sonde__fail(diag, err, anchor_where(slot->name, where, sizeof where),
-                             found.expected, "%s", found.found);
+    if (err != SONDE_OK) {
+        return sonde__fail(diag, err, anchor_where(slot->name, where, sizeof where),
+                           found.expected, "%s", found.found);
+    }
+    return SONDE_OK;
 }
 
 sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *catalogue,
@@ -432,11 +433,11 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
         return sonde__fail(diag, SONDE_ESTATE, "anchors", "one attach",
                            "attached already");
     }
-    for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < anchors->count; i++) {
         err = find_tensor(catalogue, &anchors->slots[i], diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     anchors->by_id = sonde__calloc(declared, sizeof *anchors->by_id);
     if (anchors->by_id == NULL) {
@@ -445,7 +446,7 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
     for (size_t id = 0; id < declared; id++) {
         anchors->by_id[id] = NO_SLOT;
     }
-    for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < anchors->count; i++) {
         anchor_slot *slot = &anchors->slots[i];
         const bool first = anchors->by_id[slot->id] == NO_SLOT;
 
@@ -454,9 +455,12 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
         if (first) {
             err = add_tap(anchors, sonde_catalogue_info(catalogue, slot->id)->name,
                           observer, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- as a sink -------------------------------------------------------------------- */
@@ -468,11 +472,13 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     sonde_err err = SONDE_OK;
 
     (void)how;
-    for (size_t i = anchors->by_id[id]; i != NO_SLOT && err == SONDE_OK;
-         i = anchors->slots[i].next) {
+    for (size_t i = anchors->by_id[id]; i != NO_SLOT; i = anchors->slots[i].next) {
         err = prepare_slot(&anchors->slots[i], info, anchors->options.axes, shape, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static void begin_call(sonde_sink *sink)

@@ -1,5 +1,5 @@
 /*
- * collections.c - collections: their selectors, and the tensors that these select.
+ * collections.c - collections: their selectors, and the tensors that they select.
  */
 #include <sonde/log.h>
 
@@ -208,7 +208,7 @@ sonde_err sonde__observe_add_asked(sonde__observe_setup *setup, const char *name
 {
     const sonde_err err = sonde__observe_check_open(setup, name, diag);
 
-    return err == SONDE_OK ? sonde__observe_add(setup, name, true, diag) : err;
+    return err != SONDE_OK ? err : sonde__observe_add(setup, name, true, diag);
 }
 
 sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const char *name,
@@ -324,7 +324,7 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
     }
     err = sonde_selector_create_regex(pattern, &what, diag);
     sonde__free(pattern);
-    return err == SONDE_OK ? add_choice(found, what, module, false, diag) : err;
+    return err != SONDE_OK ? err : add_choice(found, what, module, false, diag);
 }
 
 /* One pass over the tensors of a catalogue from an id on. */
@@ -337,7 +337,7 @@ typedef struct pass {
     sonde_diag *diag;
 } pass;
 
-/* Marks what a choice selects; whether that is anything goes to the choice. */
+/* Marks the tensors that a choice selects; sets choice->matched if there are any. */
 static sonde_err mark(pass *over, sonde__observe_choice *choice)
 {
     sonde_err err = SONDE_OK;
@@ -345,10 +345,13 @@ static sonde_err mark(pass *over, sonde__observe_choice *choice)
     memset(over->marks, 0, sonde_catalogue_count(over->catalogue));
     err = sonde__selector_mark(choice->what, over->catalogue, over->first_id,
                                !over->first, over->marks, over->diag);
-    for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (uint32_t id = over->first_id; id < over->count; id++) {
         choice->matched = choice->matched || over->marks[id] != 0;
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err fail_module(const pass *over,
@@ -365,19 +368,24 @@ static sonde_err fail_module(const pass *over,
     }
     (void)snprintf(text, sizeof text, "module:%.480s", choice->module);
     err = sonde_selector_create(text, &what, over->diag);
-    if (err == SONDE_OK) { /* fails, with the modules that are nearest */
-        err = sonde__selector_mark(what, over->catalogue, 0, false, over->marks,
-                                   over->diag);
-        sonde_selector_destroy(what);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err != SONDE_OK && over->diag != NULL) {
+    /* Fails, and names the nearest modules. */
+    err = sonde__selector_mark(what, over->catalogue, 0, false, over->marks, over->diag);
+    sonde_selector_destroy(what);
+    if (err == SONDE_OK) {
+        return SONDE_OK;
+    }
+error:
+    if (over->diag != NULL) {
         (void)snprintf(over->diag->where, sizeof over->diag->where, "collection '%.200s'",
                        collection->name);
     }
     return err;
 }
 
-static const char *key_of(const sonde__observe_choice *choice)
+static const char *choice_key(const sonde__observe_choice *choice)
 {
     return choice->module != NULL ? "module" : choice->exclude ? "exclude" : "include";
 }
@@ -386,10 +394,10 @@ static const char *key_of(const sonde__observe_choice *choice)
 static void warn(const sonde__observe_collection *collection,
                  sonde__observe_choice *choice, const char *key)
 {
-    if (!collection->asked || choice->matched || choice->told) {
+    if (!collection->asked || choice->matched || choice->warned) {
         return;
     }
-    choice->told = true;
+    choice->warned = true;
     sonde_log(SONDE_LOG_WARNING, "hook", "collection '%s': %s '%s' matches no tensor",
               collection->name, key,
               choice->module != NULL ? choice->module
@@ -403,7 +411,7 @@ void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
 
         for (size_t k = 0; collection->saved && k < collection->choices.count; k++) {
             warn(collection, &collection->choices.items[k],
-                 key_of(&collection->choices.items[k]));
+                 choice_key(&collection->choices.items[k]));
         }
         for (int mode = 0; collection->saved && mode < SONDE_MODE_COUNT; mode++) {
             if (collection->when_nan[mode].what != NULL &&
@@ -440,7 +448,7 @@ static sonde_err apply_choices(pass *over, sonde__observe_collection *collection
 {
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < collection->choices.count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < collection->choices.count; i++) {
         sonde__observe_choice *choice = &collection->choices.items[i];
 
         if (choice->exclude != excludes) {
@@ -455,9 +463,12 @@ static sonde_err apply_choices(pass *over, sonde__observe_collection *collection
                 over->chosen[id] = !excludes;
             }
         }
-        err = judge(over, collection, choice, key_of(choice));
+        err = judge(over, collection, choice, choice_key(choice));
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Bit i of the masks: the tensors of collection i, and those its when_nan looks at. */
@@ -473,24 +484,31 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
         return err;
     }
     err = apply_choices(over, collection, true);
-    for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (uint32_t id = over->first_id; id < over->count; id++) {
         over->tensors[id].member |= over->chosen[id] != 0 ? bit : 0U;
     }
-    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__observe_choice *choice = &collection->when_nan[mode];
 
         if (choice->what == NULL) {
             continue;
         }
         err = mark(over, choice);
-        for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        for (uint32_t id = over->first_id; id < over->count; id++) {
             over->tensors[id].watch[mode] |= over->marks[id] != 0 ? bit : 0U;
         }
-        if (err == SONDE_OK) {
-            err = judge(over, collection, choice, "when_nan");
+        err = judge(over, collection, choice, "when_nan");
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- what is recorded in any case ------------------------------------------------- */
@@ -569,18 +587,21 @@ sonde_err sonde__observe_members(sonde__observe_setup *setup,
     sonde_err err = SONDE_OK;
 
     if (over.marks == NULL || over.chosen == NULL) {
-        sonde__free(over.marks);
-        sonde__free(over.chosen);
-        return sonde__fail_nomem(diag, "a selection");
+        err = sonde__fail_nomem(diag, "a selection");
+        goto error;
     }
-    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < setup->collection_count; i++) {
         if (setup->collections[i].saved) {
             err = mark_collection(&over, &setup->collections[i], i);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
     }
     for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {
         tensors[id].vital = tensor_vital(setup, sonde_catalogue_info(catalogue, id), id);
     }
+error:
     sonde__free(over.marks);
     sonde__free(over.chosen);
     return err;

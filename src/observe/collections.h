@@ -1,14 +1,14 @@
 /*
- * collections.h - a configuration: collections of tensors, and when and how each is
- * saved.
+ * collections.h - a configuration: collections of tensors, with the schedule and the
+ * reductions of each.
  *
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
  *     collections_file.c  a configuration from a tree of YAML or JSON
  *     collections_json.c  a configuration as JSON
  *
- * Order of calls: init; add, include, save and so on; settle; members for each catalogue;
- * fini. A hook (hook/) makes taps of it. A collection is a bit of a mask:
+ * Order of calls: add, include, save and so on; settle; members for each catalogue;
+ * forget. A hook (hook/) makes taps of it. Each collection is a bit of these masks:
  *
  *     member    collections that the tensor is in
  *     watch[m]  collections whose when_nan looks at the tensor in mode m
@@ -42,7 +42,7 @@ typedef struct sonde__observe_choice {
     char *module; /* whose inputs or outputs it selects; NULL: no module */
     bool exclude;
     bool matched; /* ever */
-    bool told;    /* the user was warned that it matches nothing */
+    bool warned;  /* the user was warned that it matches nothing */
 } sonde__observe_choice;
 
 typedef struct sonde__observe_choices {
@@ -50,7 +50,7 @@ typedef struct sonde__observe_choices {
     size_t count, capacity;
 } sonde__observe_choices;
 
-/* A sonde_save_config of our own: its steps are ascending, its pointers ours. */
+/* A copy of a sonde_save_config: ascending steps, memory of its own. */
 typedef struct sonde__observe_save_layer {
     sonde_save_config config;
     int64_t *steps;
@@ -63,7 +63,7 @@ typedef sonde__observe_save_layer sonde__observe_save_layers[1 + SONDE_MODE_COUN
 typedef struct sonde__observe_collection {
     char *name;
     bool saved;
-    bool asked; /* by the user, not by default: an empty one gives a warning */
+    bool asked; /* the user added it: an empty one gives a warning */
     bool reduces;
     sonde_reduction_config reductions;
     sonde__observe_choices choices;
@@ -82,7 +82,7 @@ typedef struct sonde__observe_setup {
     sonde_reduction_config reductions;
     int64_t vitals_every;
     bool looks;      /* vitals_every is not given: the schedule of the default rules */
-    bool configured; /* the user says which values are saved: no others are */
+    bool configured; /* the user chose the values to save; no others are saved */
     bool no_vitals;
     bool settled;
     uint64_t nan_sets[SONDE_MODE_COUNT]; /* collections with a when_nan in the mode */
@@ -147,13 +147,14 @@ sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
 /* Whether any schedule was given for mode global. */
 bool sonde__observe_says_global(const sonde__observe_setup *setup);
 /*
- * Adds what a name of a reduction asks for: those of <sonde/reduction.h>, and histogram
- * and quantiles, which are the sketch. Unknown: SONDE_EINVAL with the nearest.
+ * Adds a reduction by name: those of <sonde/reduction.h>, and histogram and quantiles,
+ * which need the sketch. An unknown name: SONDE_EINVAL with the nearest one.
  */
-sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *to,
+sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *config,
                                        sonde_diag *diag);
-/* The same of a list with commas. */
-sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
+/* The same for a comma-separated list. */
+sonde_err sonde__observe_reductions_parse(const char *text,
+                                          sonde_reduction_config *config,
                                           sonde_diag *diag);
 
 /* SONDE__VITAL_ bits of a tensor: EVERY holds if vitals_every is given, else LOOKS. */

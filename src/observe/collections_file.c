@@ -38,11 +38,11 @@ sonde_err sonde__observe_fail_at(const sonde__yaml_reader *reader,
                             inner->found);
 }
 
-/* Adds the node's line to the error of a call. */
-static sonde_err told_at(const reading *file, const sonde__yaml *node, sonde_err err,
-                         const sonde_diag *inner)
+/* The error of a call, with the node's line. */
+static sonde_err add_line(const reading *file, const sonde__yaml *node, sonde_err err,
+                          const sonde_diag *inner)
 {
-    return err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, node, inner);
+    return err != SONDE_OK ? sonde__observe_fail_at(file->reader, node, inner) : SONDE_OK;
 }
 
 static bool is_null(const sonde__yaml *node)
@@ -123,17 +123,20 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
     if (node->kind == SONDE__YAML_SCALAR) {
         return read_listed(reader, node, *steps, count);
     }
-    for (size_t i = 0; i < *count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < *count; i++) {
         const sonde__yaml *child = node->children[i];
         const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
 
         err = read_step(reader, child, &text, &(*steps)[i]);
-        if (err == SONDE_OK && *text != '\0') {
-            err = sonde__yaml_fail(reader, child, SONDE_EINVAL, "a step",
-                                   "save_steps has '%s'", child->text);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (*text != '\0') {
+            return sonde__yaml_fail(reader, child, SONDE_EINVAL, "a step",
+                                    "save_steps has '%s'", child->text);
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- selectors -------------------------------------------------------------------- */
@@ -220,19 +223,22 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (list != NULL) {
         err = sonde__observe_read_steps(file->reader, list, &steps,
                                         &config.save_step_count);
+        if (err != SONDE_OK) {
+            goto error;
+        }
         config.save_steps = steps;
     }
-    if (err == SONDE_OK && config.start_step != SONDE_UNSET && config.start_step > 0 &&
+    if (config.start_step != SONDE_UNSET && config.start_step > 0 &&
         config.end_step != SONDE_UNSET && config.end_step <= config.start_step) {
         err = sonde__yaml_fail(file->reader, sonde__yaml_get(map, "end_step"),
                                SONDE_EINVAL, "a step behind start_step",
                                "end_step is %lld with start_step %lld",
                                (long long)config.end_step, (long long)config.start_step);
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = sonde__observe_save(file->setup, collection, mode, &config, &inner);
-        err = told_at(file, map, err, &inner);
-    }
+    err = sonde__observe_save(file->setup, collection, mode, &config, &inner);
+    err = add_line(file, map, err, &inner);
+error:
     sonde__free(when_nan);
     sonde__free(steps);
     return err;
@@ -245,18 +251,25 @@ static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
     static const char *const keys[] = {SCHEDULE_KEYS};
     sonde_err err = read_schedule(file, map, collection, -1);
 
-    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const sonde__yaml *node = sonde__yaml_get(map, sonde_mode_name((sonde_mode)mode));
 
         if (node == NULL) {
             continue;
         }
         err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-        if (err == SONDE_OK) {
-            err = read_schedule(file, node, collection, mode);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        err = read_schedule(file, node, collection, mode);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- reductions ------------------------------------------------------------------- */
@@ -274,19 +287,19 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
         return SONDE_OK;
     }
     if (list != NULL && list->kind == SONDE__YAML_SCALAR) {
-        err =
-            told_at(file, list,
-                    sonde__observe_reductions_parse(list->text, &config, &inner), &inner);
+        err = sonde__observe_reductions_parse(list->text, &config, &inner);
+        if (err != SONDE_OK) {
+            return add_line(file, list, err, &inner);
+        }
     }
-    for (size_t i = 0; list != NULL && i < list->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; list != NULL && i < list->count; i++) {
         const sonde__yaml *child = list->children[i];
         const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
 
-        err = told_at(file, child, sonde__observe_reduction_add(text, &config, &inner),
-                      &inner);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        err = sonde__observe_reduction_add(text, &config, &inner);
+        if (err != SONDE_OK) {
+            return add_line(file, child, err, &inner);
+        }
     }
     err = sonde__yaml_bool(file->reader, map, "histogram", &config.histogram);
     if (err != SONDE_OK) {
@@ -301,7 +314,7 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
         return err;
     }
     err = sonde__observe_reduce(file->setup, collection, &config, &inner);
-    return told_at(file, map, err, &inner);
+    return add_line(file, map, err, &inner);
 }
 
 /* --- collections ------------------------------------------------------------------ */
@@ -323,9 +336,7 @@ static sonde_err read_selectors(const reading *file, const sonde__yaml *map,
         return sonde__yaml_fail(file->reader, list, SONDE_EINVAL, "a selector or a list",
                                 "%s is a map", key);
     }
-    for (size_t i = 0;
-         err == SONDE_OK && i < (list->kind == SONDE__YAML_SCALAR ? 1 : list->count);
-         i++) {
+    for (size_t i = 0; i < (list->kind == SONDE__YAML_SCALAR ? 1 : list->count); i++) {
         const sonde__yaml *node =
             list->kind == SONDE__YAML_SCALAR ? list : list->children[i];
         sonde_diag inner = {0};
@@ -334,10 +345,12 @@ static sonde_err read_selectors(const reading *file, const sonde__yaml *map,
             return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a selector",
                                     "an entry of %s is none", key);
         }
-        err =
-            told_at(file, node, add(file->setup, collection, node->text, &inner), &inner);
+        err = add(file->setup, collection, node->text, &inner);
+        if (err != SONDE_OK) {
+            return add_line(file, node, err, &inner);
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* "fc1", or {name: fc1, inputs: true, outputs: false}. */
@@ -374,7 +387,7 @@ static sonde_err read_module(const reading *file, const sonde__yaml *node,
     }
     err =
         sonde__observe_add_module(file->setup, collection, name, inputs, outputs, &inner);
-    return told_at(file, node, err, &inner);
+    return add_line(file, node, err, &inner);
 }
 
 static sonde_err read_modules(const reading *file, const sonde__yaml *map,
@@ -389,10 +402,13 @@ static sonde_err read_modules(const reading *file, const sonde__yaml *map,
     if (list->kind != SONDE__YAML_LIST) {
         return read_module(file, list, collection);
     }
-    for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         err = read_module(file, list->children[i], collection);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err read_collection(const reading *file, const sonde__yaml *node,
@@ -403,7 +419,7 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *node,
     bool saved = true;
     sonde_diag inner = {0};
     sonde_err err =
-        told_at(file, node, sonde__observe_add_asked(file->setup, name, &inner), &inner);
+        add_line(file, node, sonde__observe_add_asked(file->setup, name, &inner), &inner);
 
     if (err != SONDE_OK || is_null(node)) {
         return err;
@@ -437,7 +453,20 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *node,
         return err;
     }
     err = sonde__observe_remove_collection(file->setup, name, &inner);
-    return told_at(file, node, err, &inner);
+    return add_line(file, node, err, &inner);
+}
+
+static sonde_err read_name(const reading *file, const sonde__yaml *node)
+{
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (node->kind != SONDE__YAML_SCALAR) {
+        return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a name",
+                                "an entry of collections is none");
+    }
+    err = sonde__observe_add_asked(file->setup, node->text, &inner);
+    return add_line(file, node, err, &inner);
 }
 
 /* A map by name, or a list of names. */
@@ -454,22 +483,15 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
                                 "collections by name, or a list of names",
                                 "collections is '%s'", section->text);
     }
-    for (size_t i = 0; i < section->count && err == SONDE_OK; i++) {
-        const sonde__yaml *node = section->children[i];
-        sonde_diag inner = {0};
-
-        if (section->kind == SONDE__YAML_MAP) {
-            err = read_collection(file, node, node->key);
-        } else if (node->kind == SONDE__YAML_SCALAR) {
-            err = told_at(file, node,
-                          sonde__observe_add_asked(file->setup, node->text, &inner),
-                          &inner);
-        } else {
-            err = sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a name",
-                                   "an entry of collections is none");
+    for (size_t i = 0; i < section->count; i++) {
+        err = section->kind == SONDE__YAML_MAP
+                  ? read_collection(file, section->children[i], section->children[i]->key)
+                  : read_name(file, section->children[i]);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- the whole -------------------------------------------------------------------- */
@@ -498,7 +520,7 @@ static sonde_err check(const reading *file, const sonde__yaml *root)
     if (wrong != NULL && section != NULL) {
         node = sonde__yaml_get(section, wrong->name);
     }
-    return told_at(file, node != NULL ? node : root, err, &inner);
+    return add_line(file, node != NULL ? node : root, err, &inner);
 }
 
 sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yaml *root,

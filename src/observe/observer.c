@@ -112,38 +112,39 @@ void sonde_observer_begin_call(sonde_observer *observer)
 }
 
 /* The next step of this mode at which anything is due, as far as it can be known now. */
-static void set_next(sonde_observer *observer, const sonde_coordinate *at)
+static void set_next(sonde_observer *observer, const sonde_coordinate *place)
 {
-    int64_t next = first_due(observer, (int)at->mode, at->mode_step + 1, false);
+    int64_t next = first_due(observer, (int)place->mode, place->mode_step + 1, false);
 
     if (observer->global) {
         const int64_t global =
-            first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1, true);
+            first_due(observer, SONDE_MODE_GLOBAL, place->global_step + 1, true);
         int64_t same = 0; /* the step of this mode that this is, if no other runs */
 
         if (global != SONDE_SCHEDULE_NEVER &&
-            !__builtin_add_overflow(at->mode_step, global - at->global_step, &same)) {
+            !__builtin_add_overflow(place->mode_step, global - place->global_step,
+                                    &same)) {
             next = SONDE_MIN(next, same);
         }
     }
     look_again(observer);
-    observer->gate.next_due[at->mode] = next;
+    observer->gate.next_due[place->mode] = next;
 }
 
-bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *at)
+bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *place)
 {
     bool any = false;
 
-    assert((int)at->mode < SONDE_MODE_COUNT);
+    assert((int)place->mode < SONDE_MODE_COUNT);
     close_step(observer);
-    observer->at = *at;
+    observer->at = *place;
     for (size_t i = 0; i < observer->tap_count; i++) {
         sonde__observe_tap *tap = &observer->taps[i];
 
         tap->due = tap->count > 0 &&
-                   (sonde_schedule_due(&tap->when[at->mode], at->mode_step) ||
-                    (!tap->apart &&
-                     sonde_schedule_due(&tap->when[SONDE_MODE_GLOBAL], at->global_step)));
+                   (sonde_schedule_due(&tap->when[place->mode], place->mode_step) ||
+                    (!tap->apart && sonde_schedule_due(&tap->when[SONDE_MODE_GLOBAL],
+                                                       place->global_step)));
         if (!tap->due) {
             continue;
         }
@@ -155,7 +156,7 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
     }
     observer->stepping = any;
     if (!any) {
-        set_next(observer, at);
+        set_next(observer, place);
     }
     return any;
 }
@@ -172,20 +173,20 @@ static void set_due(sonde_observer *observer, sonde__observe_tap *tap, bool due)
 }
 
 /* A tap that looks at bad steps of this mode and would not have seen this one. */
-static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *at)
+static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *place)
 {
     return tap->when_bad && !tap->due && !tap->waits && tap->count > 0 &&
-           (sonde_schedule_next(&tap->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
+           (sonde_schedule_next(&tap->when[place->mode], 0) != SONDE_SCHEDULE_NEVER ||
             (!tap->apart && sonde_schedule_next(&tap->when[SONDE_MODE_GLOBAL], 0) !=
                                 SONDE_SCHEDULE_NEVER));
 }
 
-bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *at)
+bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *place)
 {
     bool any = false;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
-        any = any || looks_again(&observer->taps[i], at);
+        any = any || looks_again(&observer->taps[i], place);
     }
     if (!any) {
         return false;
@@ -201,12 +202,12 @@ bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate 
     for (size_t i = 0; i < observer->tap_count; i++) {
         sonde__observe_tap *tap = &observer->taps[i];
 
-        if (looks_again(tap, at)) {
+        if (looks_again(tap, place)) {
             set_due(observer, tap, true);
             observer->sink_due[tap->sink] = 1;
         }
     }
-    observer->at = *at;
+    observer->at = *place;
     observer->stepping = true;
     return true;
 }
@@ -297,23 +298,23 @@ bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
     return false;
 }
 
-void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate *at,
+void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate *place,
                                 uint32_t id, const sonde_view *view,
                                 const sonde_vitals *vitals)
 {
     sonde_observation seen = {
-        .at = *at, .how = SONDE_HOW_VITALS, .view = view, .vitals = vitals};
+        .at = *place, .how = SONDE_HOW_VITALS, .view = view, .vitals = vitals};
 
     if (!sonde_observer_when_bad(observer, id)) {
         return;
     }
-    observer->at = *at;
+    observer->at = *place;
     observer->stepping = true;
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
         const sonde__observe_entry *entry = &observer->entries[i];
         const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
-        if (looks_again(tap, at) && (tap->how & SONDE_HOW_VITALS) != 0) {
+        if (looks_again(tap, place) && (tap->how & SONDE_HOW_VITALS) != 0) {
             seen.id = entry->id;
             seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
             observer->sink_due[tap->sink] = 1;

@@ -1,16 +1,17 @@
 /*
- * observer_state.h - an observer from inside: taps.c fills it, observer.c works on it.
+ * observer_state.h - the internals of an observer: taps.c adds taps, observer.c runs
+ * them.
  *
- * At bind, the tensors that taps selected become one list sorted by tensor:
+ * Bind makes one list of all tensors that taps selected, sorted by tensor:
  *
  *     first[t] ... first[t + 1]   entries of tensor t: (tap, id as selected), in the
  *                                 order in which taps were added, aliases ascending
  *     wants[t]                    union of how over the taps due now; 0 between steps
  *
- * extend appends the ids of new tensors to the taps and makes the list again. Taps with a
- * selector of their own are resolved by the observer. The owners of the others (a hook,
- * rules) are called and add their taps once more, for the new ids: a tap with the same
- * sink, schedules and how takes them up.
+ * extend appends the ids of new tensors to the taps and makes the list again. The
+ * observer resolves taps that have a selector of their own. It calls the owners of the
+ * other taps (a hook, rules), which add their taps again for the new ids: a tap with the
+ * same sink, schedules and how gets them.
  */
 #ifndef SONDE_OBSERVE_OBSERVER_STATE_H
 #define SONDE_OBSERVE_OBSERVER_STATE_H
@@ -20,15 +21,15 @@
 typedef struct sonde__observe_tap {
     sonde_selector *what; /* NULL: its ids were given */
     uint32_t *ids;        /* as selected, ascending */
-    uint32_t *tensors;    /* for each the tensor that it, perhaps an alias, stands for */
+    uint32_t *tensors;    /* by index of ids: the tensor; for an alias, its own */
     size_t count, capacity;
-    size_t listed; /* of them, in the observer's lists */
+    size_t listed; /* of these, in the observer's lists */
     sonde_schedule when[SONDE_MODE_COUNT];
     int64_t *steps[SONDE_MODE_COUNT]; /* the steps of the schedules, owned */
     unsigned how;
     uint32_t sink; /* index */
-    bool due;      /* at the step that is on */
-    bool waits;    /* due there, but for what is repeated just now */
+    bool due;      /* at the current step */
+    bool waits;    /* due, except while a step is computed again */
     bool when_bad;
     bool apart; /* its global schedule holds only at steps of mode global */
 } sonde__observe_tap;
@@ -59,21 +60,21 @@ struct sonde_observer {
     sonde__observe_entry *entries;
     uint8_t *sink_due;
     sonde_sketch *sketch; /* if any tap asks for one */
-    sonde_coordinate at;  /* of the step that is on */
+    sonde_coordinate at;  /* of the current step */
     sonde_call_shape shape;
     bool bound, stepping, global, extending;
-    bool complained; /* of an invalid view */
+    bool complained; /* about an invalid view */
 };
 
-/* sonde_observer_add of ids that were selected already: ascending, each once, copied; may
- * be none. The tap's selector only names it in errors. Its global schedule holds at steps
- * of mode global alone. */
+/* sonde_observer_add for given ids: ascending, without duplicates, copied; the list may
+ * be empty. The tap's selector only names it in errors. Its global schedule holds only at
+ * steps of mode global. */
 SONDE_API sonde_err sonde__observer_add_ids(sonde_observer *observer,
                                             const sonde_tap *tap, const uint32_t *ids,
                                             size_t count, sonde_diag *diag);
 
-/* extend is called by sonde_observer_extend with the first new id. It adds the taps for
- * the new ids as it did before bind. */
+/* sonde_observer_extend calls extend with the first new id. It adds the taps for the new
+ * ids as before bind. */
 sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                     sonde_err (*extend)(void *user, uint32_t first_id,
                                                         sonde_diag *diag),

@@ -1,9 +1,9 @@
 /*
- * outfeed.c - an outfeed queue beside its rows: options and requests, the columns and
- * taps that attach makes of them, and the table of what came out.
+ * outfeed.c - an outfeed queue: options and requests, the columns and taps that attach
+ * makes of them, and the table of a batch.
  *
- * In the table numbers have six decimals; NaN and infinities are " nan", " inf" and
- * "-inf" (four columns); a shape of one dimension is "(500,)".
+ * Numbers in the table have six decimals; NaN and infinities are " nan", " inf" and
+ * "-inf" (four characters); a shape of one dimension is "(500,)".
  */
 #include <sonde/log.h>
 #include <sonde/error.h>
@@ -47,7 +47,7 @@ static sonde_err check_options(const sonde_outfeed_options *options, sonde_diag 
     }
     if (options->one_thread && options->when_full == SONDE_OUTFEED_BLOCK) {
         return sonde__fail(diag, SONDE_EINVAL, "one_thread",
-                           "another when_full: nobody could make room",
+                           "another when_full: no other thread makes room",
                            "a queue of one thread that blocks when it is full");
     }
     return options->when != NULL ? sonde_schedule_check(options->when, diag) : SONDE_OK;
@@ -435,7 +435,10 @@ static sonde_err resolve_gradients(sonde_outfeed *queue, const sonde_catalogue *
     char where[256];
     sonde_err err = index_names(catalogue, &names, diag);
 
-    for (uint32_t p = sonde_catalogue_count(catalogue); p-- > 0 && err == SONDE_OK;) {
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (uint32_t p = sonde_catalogue_count(catalogue); p-- > 0;) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, p);
         const uint32_t id = is_parameter(info, p)
                                 ? find_gradient(&names, info->name, mode)
@@ -444,18 +447,19 @@ static sonde_err resolve_gradients(sonde_outfeed *queue, const sonde_catalogue *
         if (id != SONDE_NO_TENSOR) {
             found++;
             err = admit(queue, id, sonde_catalogue_info(catalogue, id), NULL, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
         }
     }
-    sonde__names_fini(&names);
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (found == 0) {
-        return sonde__fail(diag, SONDE_ENOTFOUND,
-                           sonde__outfeed_where(queue, where, sizeof where),
-                           "what trains", "no parameter has a gradient");
+        err = sonde__fail(diag, SONDE_ENOTFOUND,
+                          sonde__outfeed_where(queue, where, sizeof where),
+                          "parameters that are trained", "no parameter has a gradient");
     }
-    return SONDE_OK;
+error:
+    sonde__names_fini(&names);
+    return err;
 }
 
 static sonde_err resolve_tensor(sonde_outfeed *queue, const sonde_catalogue *catalogue,
@@ -498,25 +502,32 @@ sonde_err sonde_outfeed_attach(sonde_outfeed *queue, const sonde_catalogue *cata
     sonde_err err = SONDE_OK;
 
     sonde__outfeed_clear(queue);
-    for (size_t i = 0; i < queue->request_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < queue->request_count; i++) {
         const sonde__outfeed_request *request = &queue->requests[i];
 
         err = request->tensor != NULL
                   ? resolve_tensor(queue, catalogue, request, diag)
                   : resolve_gradients(queue, catalogue, request->gradients, diag);
-    }
-    for (size_t i = 0; i < queue->column_count && err == SONDE_OK; i++) {
-        if (queue->columns[i].next == SONDE__NO_COLUMN) { /* each tensor once */
-            err = add_tap(queue, queue->columns[i].tensor, observer, diag);
+        if (err != SONDE_OK) {
+            goto error;
         }
     }
-    if (err == SONDE_OK && queue->request_count > 0 && queue->column_count == 0) {
+    for (size_t i = 0; i < queue->column_count; i++) {
+        if (queue->columns[i].next == SONDE__NO_COLUMN) { /* each tensor once */
+            err = add_tap(queue, queue->columns[i].tensor, observer, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
+        }
+    }
+    if (queue->request_count > 0 && queue->column_count == 0) {
         sonde_log(SONDE_LOG_WARNING, "observe", "outfeed '%s': no key passes its filters",
                   queue->name);
     }
-    if (err != SONDE_OK) {
-        sonde__outfeed_clear(queue);
-    }
+    return SONDE_OK;
+
+error:
+    sonde__outfeed_clear(queue);
     return err;
 }
 
@@ -572,7 +583,7 @@ static sonde_err append_keys(const sonde_outfeed_batch *batch, sonde_text *text)
 {
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < batch->count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < batch->count; i++) {
         const sonde_view *value = &batch->entries[i].value;
         char shape[192];
 
@@ -581,8 +592,11 @@ static sonde_err append_keys(const sonde_outfeed_batch *batch, sonde_text *text)
             (void)snprintf(shape, sizeof shape, "(%lld,)", (long long)value->shape[0]);
         }
         err = append(text, "key: %s shape: %s\n", batch->entries[i].key, shape);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 typedef char number[48];
@@ -609,13 +623,16 @@ static sonde_err append_row(size_t index, const sonde_outfed *entry, int name_wi
     number buf;
     sonde_err err = append(text, "%-5zu %s%*s", index, entry->key, blanks, "");
 
-    sonde_vitals_of(&entry->value, &vitals);
-    for (size_t i = 0; i < SONDE_COUNT_OF(columns) && err == SONDE_OK; i++) {
-        err = append(text, " %-12s",
-                     number_text(sonde_vitals_get(&vitals, columns[i]), buf));
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    sonde_vitals_of(&entry->value, &vitals);
+    for (size_t i = 0; i < SONDE_COUNT_OF(columns); i++) {
+        err = append(text, " %-12s",
+                     number_text(sonde_vitals_get(&vitals, columns[i]), buf));
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     return append(text, " %-7s %-7s\n", vitals.nan > 0 ? "True" : "False",
                   vitals.pos_inf + vitals.neg_inf > 0 ? "True" : "False");
@@ -642,8 +659,14 @@ sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch, const char *titl
                  "%-5s %-*s %-12s %-12s %-12s %-12s %-7s %-7s\n",
                  epoch, "Index", name_width, "Name", "Mean", "Std", "Minimum", "Maximum",
                  "NaNs", "infs");
-    for (size_t i = 0; i < batch->count && err == SONDE_OK; i++) {
-        err = append_row(i, &batch->entries[i], name_width, text);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    for (size_t i = 0; i < batch->count; i++) {
+        err = append_row(i, &batch->entries[i], name_width, text);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
 }

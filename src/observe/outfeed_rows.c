@@ -1,9 +1,9 @@
 /*
- * outfeed_rows.c - the rows of an outfeed queue: the producer's side, which makes them,
- * and the consumer's, which takes them, waits and closes.
+ * outfeed_rows.c - the rows of an outfeed queue: the producer makes them; the consumer
+ * takes them, waits for them and closes the queue.
  *
- * The lock is taken when a row begins, to find its place, and when it is whole, to add
- * it to the others. Values are copied outside of the lock.
+ * The producer holds the lock when a row begins, to find its slot, and when a row is
+ * complete, to publish it. It copies values without the lock.
  */
 #include <sonde/log.h>
 
@@ -124,7 +124,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
 
     if (err != SONDE_OK || id >= queue->id_capacity ||
         queue->by_id[id] == SONDE__NO_COLUMN) {
-        return err; /* or no filter lets it in */
+        return err; /* or no filter accepts it */
     }
     if ((how & SONDE_HOW_RAW) == 0) {
         return sonde__fail(diag, SONDE_EINVAL,
@@ -132,10 +132,16 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                            "a tap of raw values", "'%.200s' without", info->name);
     }
     err = check_column(queue, info, shape, diag);
-    for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN && err == SONDE_OK;
-         i = queue->columns[i].next) {
-        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN; i = queue->columns[i].next) {
+        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+error:
     (void)pthread_mutex_lock(&queue->lock);
     queue->shape = *shape;
     queue->row.open = false;
@@ -147,8 +153,8 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
 
 /* --- a row ------------------------------------------------------------------------ */
 
-static void tell_loss(const sonde_outfeed *queue, uint64_t before, sonde_log_level level,
-                      const char *what)
+static void report_loss(const sonde_outfeed *queue, uint64_t before,
+                        sonde_log_level level, const char *what)
 {
     if (before == 0) {
         sonde_log(level, "observe", "outfeed '%s': %s", queue->name, what);
@@ -163,8 +169,8 @@ static void lose_partial(sonde_outfeed *queue)
     (void)pthread_mutex_lock(&queue->lock);
     before = queue->counts.partial++;
     (void)pthread_mutex_unlock(&queue->lock);
-    tell_loss(queue, before, SONDE_LOG_ERROR,
-              "a row is lost: not all of its tensors came in their shapes");
+    report_loss(queue, before, SONDE_LOG_ERROR,
+                "a row is lost: not all of its tensors came in their shapes");
 }
 
 /* Counts a refused row. The caller holds the lock. Returns the previous count. */
@@ -176,22 +182,22 @@ static uint64_t refuse(sonde_outfeed *queue)
 }
 
 /* The micro-batch of a row; 0 if the queue has one row a step. */
-static int part_of(const sonde_outfeed *queue, const sonde_coordinate *at)
+static int part_of(const sonde_outfeed *queue, const sonde_coordinate *place)
 {
-    return queue->options.per == SONDE_OUTFEED_STEP ? 0 : at->micro_batch;
+    return queue->options.per == SONDE_OUTFEED_STEP ? 0 : place->micro_batch;
 }
 
 /* Finds the place of a new row, and waits for one if the queue is set to wait. */
-static void begin_row(sonde_outfeed *queue, const sonde_coordinate *at)
+static void begin_row(sonde_outfeed *queue, const sonde_coordinate *place)
 {
     const sonde_outfeed_full when_full = queue->options.when_full;
     sonde__outfeed_row *row = &queue->row;
     uint64_t before = 1;
 
     row->open = true;
-    row->mode = at->mode;
-    row->step = at->mode_step;
-    row->part = part_of(queue, at);
+    row->mode = place->mode;
+    row->step = place->mode_step;
+    row->part = part_of(queue, place);
     row->number++;
     row->arrived = 0;
     (void)pthread_mutex_lock(&queue->lock);
@@ -208,7 +214,8 @@ static void begin_row(sonde_outfeed *queue, const sonde_coordinate *at)
     row->slot = queue->count;
     (void)pthread_mutex_unlock(&queue->lock);
     if (row->refused) {
-        tell_loss(queue, before, SONDE_LOG_ERROR, "a row is lost: it is full or closed");
+        report_loss(queue, before, SONDE_LOG_ERROR,
+                    "a row is lost: it is full or closed");
     }
 }
 
@@ -271,9 +278,9 @@ static void end_row(sonde_outfeed *queue)
     (void)pthread_cond_signal(&queue->filled);
     (void)pthread_mutex_unlock(&queue->lock);
     if (!placed) {
-        tell_loss(queue, before, SONDE_LOG_ERROR, "a row is lost: it is closed");
+        report_loss(queue, before, SONDE_LOG_ERROR, "a row is lost: it is closed");
     } else if (dropped) {
-        tell_loss(queue, 0, SONDE_LOG_WARNING, "it is full: the oldest row is dropped");
+        report_loss(queue, 0, SONDE_LOG_WARNING, "it is full: the oldest row is dropped");
     }
 }
 
@@ -290,18 +297,18 @@ static void begin_call(sonde_sink *sink)
 }
 
 /* Ends the row of another micro-batch, begins one where there is none. */
-static void turn_to(sonde_outfeed *queue, const sonde_coordinate *at)
+static void turn_to(sonde_outfeed *queue, const sonde_coordinate *place)
 {
     sonde__outfeed_row *row = &queue->row;
 
-    if (row->open && (row->mode != at->mode || row->step != at->mode_step)) {
+    if (row->open && (row->mode != place->mode || row->step != place->mode_step)) {
         lose_partial(queue); /* of a step that was broken off */
     }
-    if (row->open && row->part != part_of(queue, at)) {
+    if (row->open && row->part != part_of(queue, place)) {
         end_row(queue);
     }
     if (!row->open) {
-        begin_row(queue, at);
+        begin_row(queue, place);
     }
 }
 
@@ -349,9 +356,9 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
     }
 }
 
-static void end_step(sonde_sink *sink, const sonde_coordinate *at)
+static void end_step(sonde_sink *sink, const sonde_coordinate *place)
 {
-    (void)at;
+    (void)place;
     end_row((sonde_outfeed *)sink);
 }
 
@@ -458,16 +465,16 @@ static struct timespec deadline_in(double seconds)
 {
     const double most = 1e9; /* some thirty years */
     const double wait = seconds < most ? seconds : most;
-    struct timespec at = {0};
+    struct timespec end = {0};
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)floor(wait);
-    at.tv_nsec += (long)((wait - floor(wait)) * 1e9);
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_nsec -= 1000000000L;
-        at.tv_sec++;
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += (time_t)floor(wait);
+    end.tv_nsec += (long)((wait - floor(wait)) * 1e9);
+    if (end.tv_nsec >= 1000000000L) {
+        end.tv_nsec -= 1000000000L;
+        end.tv_sec++;
     }
-    return at;
+    return end;
 }
 
 sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows, double seconds)

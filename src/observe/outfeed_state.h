@@ -1,18 +1,19 @@
 /*
- * outfeed_state.h - an outfeed queue from inside: outfeed.c and outfeed_attach.c say
- * what it carries, outfeed_rows.c and outfeed_dequeue.c carry it.
+ * outfeed_state.h - the internals of an outfeed queue: outfeed.c chooses its columns,
+ * outfeed_rows.c fills and empties them.
  *
- * A key has a column of its own in each bank, `rows` slots of one row each; all columns
- * of a bank share head and count:
+ * Each key has a column in each bank: `rows` slots of one row each. All columns of a bank
+ * share head and count:
  *
- *     bank 0   | row | row | row |     free     |      filled by the producer (active)
- *     bank 1   | row | row | row | row |              read by who dequeued last
+ *     bank 0   | row | row | row |     free     |      active: the producer fills it
+ *     bank 1   | row | row | row | row |              the result of the last dequeue
  *
- * Dequeue hands the active bank to the consumer and makes the other active. The row that
- * is being made lies behind the rows of the bank that was active when it began, where it
- * is in nobody's way; if that is no longer its place when it is whole, it is copied.
- * Where the oldest row is dropped a bank is a ring, which dequeue turns until it begins
- * at slot 0; so that the row being made is not turned with it, it is staged outside.
+ * Dequeue returns the active bank to the consumer and activates the other. The row that
+ * is being made is written to the slot after the last row of the bank that was active
+ * when the row began. If another slot is the next one when the row is complete, the row
+ * is copied there. If the oldest row is dropped when a bank is full, the bank is a ring,
+ * which dequeue rotates until it begins at slot 0; the row that is being made is then
+ * staged in memory of its own.
  */
 #ifndef SONDE_OBSERVE_OUTFEED_STATE_H
 #define SONDE_OBSERVE_OUTFEED_STATE_H
@@ -34,11 +35,11 @@ typedef struct sonde__outfeed_column {
     uint32_t id;
     size_t next;        /* another column of this tensor, or SONDE__NO_COLUMN */
     sonde_view value;   /* of one observation; no data */
-    size_t value_bytes; /* of it, */
-    size_t row_bytes;   /* and of all replicas */
+    size_t value_bytes; /* of one replica */
+    size_t row_bytes;   /* of all replicas */
     bool prepared;
     unsigned char *bank[2]; /* rows * row_bytes; [1] NULL with one_thread */
-    unsigned char *staged;  /* row_bytes; NULL but where the oldest is dropped */
+    unsigned char *staged;  /* row_bytes; NULL unless the oldest row is dropped */
     uint64_t *arrived;      /* by replica: the last row that it came in */
 } sonde__outfeed_column;
 
@@ -48,30 +49,30 @@ typedef struct sonde__outfeed_request {
     sonde_outfeed_gradients gradients;
 } sonde__outfeed_request;
 
-/* The row that is being made; the producer's own. */
+/* The row that is being made; only the producer uses it. */
 typedef struct sonde__outfeed_row {
     bool open, refused;
     sonde_mode mode;
     int64_t step;
-    int part;        /* the micro-batch, where there is a row for each */
+    int part;        /* the micro-batch, if each has a row */
     uint64_t number; /* counts all rows begun, from 1 */
     size_t arrived;  /* values */
-    int bank;        /* where it lies; -1: staged */
+    int bank;        /* that holds it; -1: staged */
     int64_t slot;
 } sonde__outfeed_row;
 
 struct sonde_outfeed {
     sonde_sink sink; /* first */
     char *name;
-    sonde_outfeed_options options; /* name and filters are not to be used */
+    sonde_outfeed_options options; /* except name and filters, which are below */
     sonde_schedule when;
     char **filters;
     size_t filter_count;
     sonde__outfeed_request *requests;
     size_t request_count, request_capacity;
 
-    /* From attach, or from the first prepare, on: */
-    sonde__names keys; /* of column i the text with id i */
+    /* After attach, or after the first prepare: */
+    sonde__names keys; /* id i: the key of column i */
     sonde__outfeed_column *columns;
     size_t column_count, column_capacity;
     size_t *by_id; /* first column of each tensor */
@@ -84,23 +85,23 @@ struct sonde_outfeed {
     sonde__outfeed_row row;
 
     pthread_mutex_t lock;
-    pthread_cond_t room, filled; /* waited for in put, and in wait */
+    pthread_cond_t room, filled; /* put waits for room, wait for filled */
     /* Under the lock: */
     int active;          /* bank */
     int64_t head, count; /* of its rows */
     bool closed;
-    uint64_t overflowed; /* rows refused since a dequeue told of it */
+    uint64_t overflowed; /* rows refused since a dequeue reported it */
     sonde_outfeed_counts counts;
 };
 
 /* "outfeed 'name'". Returns buf. */
 const char *sonde__outfeed_where(const sonde_outfeed *queue, char *buf, size_t size);
 
-/* Without columns, as after create. */
+/* Removes all columns. */
 void sonde__outfeed_clear(sonde_outfeed *queue);
 
-/* outfeed_attach.c: the column of a tapped tensor that attach did not add, if the
- * filters let it in. */
+/* outfeed.c: adds the column of a tapped tensor that attach did not add, if the filters
+ * accept it. */
 sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
                                const sonde_tensor_info *info, sonde_diag *diag);
 

@@ -1,13 +1,13 @@
 /*
- * print_format.c - tensors as text: single numbers; brackets, rows, wrapping, leaving
- * out.
+ * print_format.c - tensors as text: single numbers; brackets, rows, line breaks,
+ * ellipses.
  *
- * Exponents are read off printf's own rounding, so 9.9996 with four digits counts as 10.
- * A point is written as the decimal point, whatever the locale has.
+ * The exponent of a number is that of printf's rounded text, so 9.9996 with four digits
+ * counts as 10. The decimal point is a point in every locale.
  *
- * Three walks over the elements that are shown: how large they are, which decides how to
- * write them; how wide they get; and writing. Text grows in one place, append, which
- * remembers a failure and skips the rest, so the walks need no error paths.
+ * The printed elements are visited three times: to find their magnitudes, which decide
+ * the format; to find the widest text; and to write. append alone extends the text; after
+ * a failure it does nothing, so the three passes need no error paths.
  */
 #include <sonde/error.h>
 #include <sonde/print.h>
@@ -29,8 +29,8 @@
 
 /* --- deciding --------------------------------------------------------------------- */
 
-/* The element, a real one, in memory that is aligned for it. */
-static double value_of(sonde_dtype dtype, const void *element)
+/* The value of a real element, which need not be aligned. */
+static double real_value(sonde_dtype dtype, const void *element)
 {
     uint64_t room = 0;
 
@@ -38,7 +38,7 @@ static double value_of(sonde_dtype dtype, const void *element)
     return sonde_element_get(dtype, &room);
 }
 
-static void look_at(sonde__observe_cell_survey *survey, double magnitude)
+static void add_magnitude(sonde__observe_cell_survey *survey, double magnitude)
 {
     if (!isfinite(magnitude) || magnitude == 0.0) {
         return;
@@ -54,15 +54,15 @@ void sonde__observe_cell_look(sonde__observe_cell_survey *survey, sonde_dtype dt
 {
     const sonde_dtype part = sonde__dtype_part(dtype);
 
-    look_at(survey, fabs(value_of(part, element)));
+    add_magnitude(survey, fabs(real_value(part, element)));
     if (part != dtype) {
-        look_at(survey, fabs(value_of(part, (const unsigned char *)element +
-                                                sonde_dtype_size(part))));
+        add_magnitude(survey, fabs(real_value(part, (const unsigned char *)element +
+                                                        sonde_dtype_size(part))));
     }
 }
 
 /* The decimal exponent of a number rounded to so many digits; 0 has exponent 0. */
-static int exponent_of(double magnitude, int digits)
+static int decimal_exponent(double magnitude, int digits)
 {
     char buf[64];
     const char *e = NULL;
@@ -87,10 +87,10 @@ sonde__observe_cell_decide(const sonde__observe_cell_survey *survey, sonde_dtype
         style.format == SONDE_FLOAT_NONE) {
         return style;
     }
-    largest = exponent_of(survey->largest, style.digits);
+    largest = decimal_exponent(survey->largest, style.digits);
     style.decimals = SONDE_MAX(0, style.digits - 1 - largest);
     if (style.format == SONDE_FLOAT_AUTO) {
-        const int smallest = exponent_of(survey->smallest, style.digits);
+        const int smallest = decimal_exponent(survey->smallest, style.digits);
         const bool fits = largest < style.digits && largest >= -4 &&
                           (survey->smallest == 0.0 || smallest >= -style.decimals);
 
@@ -148,7 +148,7 @@ static void write_shortest(sonde_dtype dtype, double value, char *buf)
 {
     for (int digits = begin_search(dtype, value, buf); digits <= 17; digits++) {
         if (write_digits(dtype, value, digits, buf)) {
-            const int exponent = exponent_of(fabs(value), digits);
+            const int exponent = decimal_exponent(fabs(value), digits);
 
             if (exponent >= digits && exponent < PLAIN) { /* 100, not 1e+02 */
                 (void)snprintf(buf, SONDE__CELL, "%.*g", exponent + 1, value);
@@ -176,7 +176,7 @@ size_t sonde__observe_cell_point(char *buf)
 static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dtype,
                           const void *element, char buf[SONDE__CELL])
 {
-    const double value = value_of(dtype, element);
+    const double value = real_value(dtype, element);
 
     if (!isfinite(value)) {
         const char *text = isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf";
@@ -386,14 +386,16 @@ static void append(layout *out, const char *bytes, size_t length)
 {
     sonde_text *text = out->text;
 
-    if (out->err == SONDE_OK) {
-        out->err = sonde_text_reserve(text, text->length + length);
+    if (out->err != SONDE_OK) {
+        return;
     }
-    if (out->err == SONDE_OK) {
-        memcpy(text->data + text->length, bytes, length);
-        text->length += length;
-        text->data[text->length] = '\0';
+    out->err = sonde_text_reserve(text, text->length + length);
+    if (out->err != SONDE_OK) {
+        return;
     }
+    memcpy(text->data + text->length, bytes, length);
+    text->length += length;
+    text->data[text->length] = '\0';
 }
 
 static void append_blanks(layout *out, size_t count)
@@ -414,14 +416,15 @@ static void append_line(layout *out, size_t indent)
 typedef void visit_function(layout *out, const unsigned char *element);
 
 /* Every element that is shown, in row-major order. */
-static void visit(layout *out, int d, const unsigned char *at, visit_function *function)
+static void visit(layout *out, int d, const unsigned char *element,
+                  visit_function *function)
 {
     const sonde_view *view = out->view;
     const int64_t edge = out->options->edge_items;
     int64_t n = 0, step = 0;
 
     if (d >= view->rank || d >= SONDE_MAX_DIMS) {
-        function(out, at);
+        function(out, element);
         return;
     }
     n = view->shape[d];
@@ -431,7 +434,7 @@ static void visit(layout *out, int d, const unsigned char *at, visit_function *f
             i = n - edge;
         }
         if (i < n) {
-            visit(out, d + 1, at + i * step, function);
+            visit(out, d + 1, element + i * step, function);
         }
     }
 }
@@ -476,7 +479,7 @@ static void append_item(layout *out, int depth, const unsigned char *element, bo
     append(out, buf, length);
 }
 
-static void append_row(layout *out, int depth, const unsigned char *at)
+static void append_row(layout *out, int depth, const unsigned char *element)
 {
     const sonde_view *view = out->view;
     const int64_t n = view->shape[depth], edge = out->options->edge_items;
@@ -489,20 +492,20 @@ static void append_row(layout *out, int depth, const unsigned char *at)
             i = n - edge;
         }
         if (i < n) {
-            append_item(out, depth, at + i * step, i == 0, i + 1 == n);
+            append_item(out, depth, element + i * step, i == 0, i + 1 == n);
         }
     }
     append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
-static void append_block(layout *out, int depth, const unsigned char *at)
+static void append_block(layout *out, int depth, const unsigned char *element)
 {
     const sonde_view *view = out->view;
     const int64_t n = view->shape[depth], edge = out->options->edge_items;
     const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
 
     if (depth == view->rank - 1) {
-        append_row(out, depth, at);
+        append_row(out, depth, element);
         return;
     }
     append(out, out->options->open_bracket, strlen(out->options->open_bracket));
@@ -512,7 +515,7 @@ static void append_block(layout *out, int depth, const unsigned char *at)
             append(out, ellipsis, sizeof ellipsis - 1);
             i = n - edge - 1;
         } else {
-            append_block(out, depth + 1, at + i * step);
+            append_block(out, depth + 1, element + i * step);
         }
     }
     if (n > 0) {

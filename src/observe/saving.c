@@ -173,11 +173,14 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     sonde__observe_collection *found = NULL;
     sonde_err err = sonde__observe_check_open(setup, where, diag);
 
-    if (err == SONDE_OK && collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &found, diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    if (collection != NULL) {
+        err = sonde__observe_find_open(setup, collection, &found, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     setup->configured = setup->configured || says_anything(config);
     if (mode < -1 || mode >= SONDE_MODE_COUNT) {
@@ -185,14 +188,17 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
                            mode);
     }
     err = check_config(config, where, diag);
-    if (err == SONDE_OK && config->when_nan != NULL && config->when_nan[0] != '\0') {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (config->when_nan != NULL && config->when_nan[0] != '\0') {
         sonde_selector *what = NULL;
 
         err = sonde_selector_create(config->when_nan, &what, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
         sonde_selector_destroy(what);
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     layer = found != NULL ? &found->layers[1 + mode] : &setup->layers[1 + mode];
     err = copy_config(layer, config, diag);
@@ -207,12 +213,12 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
 
 bool sonde__observe_says_global(const sonde__observe_setup *setup)
 {
-    const size_t at = 1 + SONDE_MODE_GLOBAL;
+    const size_t layer = 1 + SONDE_MODE_GLOBAL;
     sonde_save_config said = sonde_save_config_unset();
 
-    merge_config(&said, &setup->layers[at].config);
+    merge_config(&said, &setup->layers[layer].config);
     for (size_t i = 0; i < setup->collection_count; i++) {
-        merge_config(&said, &setup->collections[i].layers[at].config);
+        merge_config(&said, &setup->collections[i].layers[layer].config);
     }
     return said.every != SONDE_UNSET || said.start_step != SONDE_UNSET ||
            said.end_step != SONDE_UNSET || said.save_steps != NULL;
@@ -225,11 +231,14 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
     sonde__observe_collection *found = NULL;
     sonde_err err = sonde__observe_check_open(setup, where, diag);
 
-    if (err == SONDE_OK && collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &found, diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    if (collection != NULL) {
+        err = sonde__observe_find_open(setup, collection, &found, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     setup->configured = true;
     if (config->stats >> SONDE_STAT_ENTRIES != 0) {
@@ -278,21 +287,23 @@ sonde_err sonde__observe_reductions_parse(const char *text,
                                           sonde_reduction_config *config,
                                           sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    while (err == SONDE_OK && *text != '\0') {
+    while (*text != '\0') {
         const size_t blank = strspn(text, " \t,");
         const size_t length = strcspn(text + blank, ", \t");
         char name[LONGEST];
+        sonde_err err = SONDE_OK;
 
         if (length > 0) {
             (void)snprintf(name, sizeof name, "%.*s",
                            (int)SONDE_MIN(length, (size_t)LONGEST), text + blank);
             err = sonde__observe_reduction_add(name, config, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
         text += blank + length;
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- settling --------------------------------------------------------------------- */
@@ -347,37 +358,41 @@ static sonde_err check_collection(const sonde__observe_setup *setup,
                                   const sonde__observe_collection *collection,
                                   bool filled, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (filled && !has_include(collection)) {
         return sonde__fail(diag, SONDE_EINVAL, collection->name,
                            "a selector or a module to include, or a built-in name",
                            "the collection includes nothing");
     }
-    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const sonde_save_config config = effective(setup, collection, mode);
+        const sonde_err err = check_effective(collection, mode, &config, diag);
 
-        err = check_effective(collection, mode, &config, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
                                const sonde__observe_collection **wrong, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < setup->collection_count; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
+        sonde_err err = SONDE_OK;
 
-        if (collection->saved) {
-            err = check_collection(setup, collection, filled, diag);
+        if (!collection->saved) {
+            continue;
         }
-        if (err != SONDE_OK && wrong != NULL) {
-            *wrong = collection;
+        err = check_collection(setup, collection, filled, diag);
+        if (err != SONDE_OK) {
+            if (wrong != NULL) {
+                *wrong = collection;
+            }
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* The schedules and the when_nan of collection i. */
@@ -409,17 +424,23 @@ static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
 
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag)
 {
-    sonde_err err =
-        setup->settled ? SONDE_OK : sonde__observe_check(setup, true, NULL, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK || setup->settled) {
+    if (setup->settled) {
+        return SONDE_OK;
+    }
+    err = sonde__observe_check(setup, true, NULL, diag);
+    if (err != SONDE_OK) {
         return err;
     }
-    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < setup->collection_count; i++) {
         if (setup->collections[i].saved) {
             err = settle_collection(setup, i, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    setup->settled = err == SONDE_OK;
-    return err;
+    setup->settled = true;
+    return SONDE_OK;
 }

@@ -32,9 +32,9 @@ enum { SONDE__ROLE_ALL = -1 };
 
 typedef struct sonde__observe_item {
     sonde__observe_item_kind kind;
-    char *text; /* without its prefix, commas plain */
-    size_t at;  /* where that begins in the selector's text */
-    int role;   /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
+    char *text;    /* without its prefix, commas plain */
+    size_t offset; /* where that begins in the selector's text */
+    int role;      /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
     pcre2_code *code;
 } sonde__observe_item;
 
@@ -105,7 +105,7 @@ static sonde_err fail_at(const sonde_selector *selector, size_t offset, const ch
 static size_t source_offset(const sonde_selector *selector,
                             const sonde__observe_item *item, size_t offset)
 {
-    const char *p = selector->text + item->at;
+    const char *p = selector->text + item->offset;
 
     for (size_t i = 0; i < offset && *p != '\0'; i++) {
         if (item->text[i] == ',' && *p == '\\') {
@@ -119,11 +119,11 @@ static size_t source_offset(const sonde_selector *selector,
 static sonde_err read_glob(const sonde_selector *selector,
                            const sonde__observe_item *item, sonde_diag *diag)
 {
-    size_t at = 0;
-    const char *wrong = sonde__observe_glob_check(item->text, &at);
+    size_t offset = 0;
+    const char *wrong = sonde__observe_glob_check(item->text, &offset);
 
     return wrong == NULL ? SONDE_OK
-                         : fail_at(selector, source_offset(selector, item, at), wrong,
+                         : fail_at(selector, source_offset(selector, item, offset), wrong,
                                    "a glob of * ? [a-z] [!a-z]", diag);
 }
 
@@ -144,9 +144,9 @@ static sonde_err read_collection(const sonde_selector *selector,
                                      SONDE_COUNT_OF(collections), near,
                                      sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a collection such as %s", near);
-        return fail_at(selector, item->at, wrong, expected, diag);
+        return fail_at(selector, item->offset, wrong, expected, diag);
     }
-    return fail_at(selector, item->at, wrong,
+    return fail_at(selector, item->offset, wrong,
                    "all, weights, biases, buffers, gradients, updates, optimizer_state, "
                    "losses, inputs, outputs, activations, activation_gradients, scalars "
                    "or others",
@@ -169,7 +169,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
                             sonde_diag *diag)
 {
     pcre2_compile_context *limits = NULL;
-    PCRE2_SIZE at = 0;
+    PCRE2_SIZE offset = 0;
     int code = 0;
 
     if (selector->memory == NULL) {
@@ -183,7 +183,7 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
     }
     (void)pcre2_set_max_pattern_length(limits, LONGEST_REGEX);
     item->code = pcre2_compile((PCRE2_SPTR)item->text, PCRE2_ZERO_TERMINATED,
-                               PCRE2_DOLLAR_ENDONLY, &code, &at, limits);
+                               PCRE2_DOLLAR_ENDONLY, &code, &offset, limits);
     pcre2_compile_context_free(limits);
     if (item->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
         return sonde__fail_nomem(diag, "a regular expression");
@@ -192,8 +192,8 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
         PCRE2_UCHAR wrong[128] = {0};
 
         (void)pcre2_get_error_message(code, wrong, sizeof wrong);
-        return fail_at(selector, source_offset(selector, item, at), (const char *)wrong,
-                       "a Perl-compatible regular expression", diag);
+        return fail_at(selector, source_offset(selector, item, offset),
+                       (const char *)wrong, "a Perl-compatible regular expression", diag);
     }
     return SONDE_OK;
 }
@@ -248,7 +248,7 @@ static char *copy_unescaped(const char *text, size_t length)
 
 /* Takes text, which may be NULL for want of memory. */
 static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kind,
-                          char *text, size_t at, sonde_diag *diag)
+                          char *text, size_t offset, sonde_diag *diag)
 {
     sonde__observe_item *added = NULL;
 
@@ -258,10 +258,10 @@ static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kin
         return sonde__fail_nomem(diag, "a selector");
     }
     added = &selector->items[selector->count++];
-    *added = (sonde__observe_item){.kind = kind, .text = text, .at = at};
+    *added = (sonde__observe_item){.kind = kind, .text = text, .offset = offset};
     if (text[0] == '\0') {
-        return fail_at(selector, at, "nothing", "a name, pattern, collection or module",
-                       diag);
+        return fail_at(selector, offset, "nothing",
+                       "a name, pattern, collection or module", diag);
     }
     switch (kind) {
     case SONDE__ITEM_GLOB:
@@ -436,11 +436,11 @@ static sonde_err mark_regex(const sonde_selector *selector,
 
     if (limits == NULL || found == NULL) {
         err = sonde__fail_nomem(diag, "matching a regular expression");
-        goto done;
+        goto error;
     }
     (void)pcre2_set_match_limit(limits, MATCH_LIMIT);
     (void)pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
-    for (uint32_t id = work->first_id; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first_id; id < work->count; id++) {
         const char *name = sonde_catalogue_info(work->catalogue, id)->name;
         const int code =
             pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, found, limits);
@@ -449,9 +449,10 @@ static sonde_err mark_regex(const sonde_selector *selector,
             work->marks[id] = 1;
         } else if (code != PCRE2_ERROR_NOMATCH) {
             err = fail_match(selector, name, code, diag);
+            goto error;
         }
     }
-done:
+error:
     pcre2_match_data_free(found);
     pcre2_match_context_free(limits);
     return err;
@@ -533,9 +534,12 @@ static sonde_err mark_pattern(const sonde__observe_item *item, const marking *wo
     char *kept = NULL;
     sonde_err err = without_model(work->catalogue, item->text, &kept, diag);
 
-    if (err == SONDE_OK && item->kind == SONDE__ITEM_GLOB) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (item->kind == SONDE__ITEM_GLOB) {
         mark_glob(kept, work);
-    } else if (err == SONDE_OK) {
+    } else {
         err = mark_module(kept, work, diag);
     }
     sonde__free(kept);
@@ -552,7 +556,10 @@ static sonde_err mark_item(const sonde_selector *selector,
     switch (item->kind) {
     case SONDE__ITEM_EXACT:
         err = sonde_catalogue_find(work->catalogue, item->text, &id, diag);
-        if (err == SONDE_OK && id >= work->first_id) {
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (id >= work->first_id) {
             work->marks[id] = 1;
         }
         break;
@@ -599,19 +606,19 @@ sonde_err sonde__selector_mark(const sonde_selector *selector,
                                bool unknown_is_fine, uint8_t *marks, sonde_diag *diag)
 {
     const marking work = {catalogue, first_id, sonde_catalogue_count(catalogue), marks};
-    sonde_diag wrong = {0};
-    sonde_err err = SONDE_OK;
+    for (size_t i = 0; i < selector->count; i++) {
+        sonde_diag wrong = {0};
+        const sonde_err err = mark_item(selector, &selector->items[i], &work, &wrong);
 
-    for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
-        err = mark_item(selector, &selector->items[i], &work, &wrong);
-        if (err == SONDE_ENOTFOUND && unknown_is_fine) {
-            err = SONDE_OK;
+        if (err == SONDE_OK || (err == SONDE_ENOTFOUND && unknown_is_fine)) {
+            continue;
         }
+        if (diag != NULL) {
+            *diag = wrong;
+        }
+        return err;
     }
-    if (err != SONDE_OK && diag != NULL) {
-        *diag = wrong;
-    }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_selector_resolve(const sonde_selector *selector,
@@ -626,9 +633,11 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
         return sonde__fail_nomem(diag, "a selection");
     }
     err = sonde__selector_mark(selector, catalogue, 0, false, marks, diag);
-    if (err == SONDE_OK) {
-        err = list_marked(marks, declared, ids, count, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = list_marked(marks, declared, ids, count, diag);
+error:
     sonde__free(marks);
     return err;
 }

@@ -187,11 +187,14 @@ static sonde_err add_tap(sonde_observer *observer, const sonde_tap *added, bool 
         .how = added->how, .when_bad = added->when_bad, .apart = !resolves};
     sonde_err err = append_ids(observer, &copy, ids, count, diag);
 
-    if (err == SONDE_OK && resolves) {
-        err = sonde__selector_copy(added->what, &copy.what, diag);
-    }
     if (err != SONDE_OK) {
         goto error;
+    }
+    if (resolves) {
+        err = sonde__selector_copy(added->what, &copy.what, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     err = copy_schedules(&copy, added, diag);
     if (err != SONDE_OK) {
@@ -486,32 +489,66 @@ static sonde_err select_new(const sonde_observer *observer, sonde__observe_tap *
     memset(marks, 0, count);
     err = sonde__selector_mark(tap->what, observer->catalogue, observer->declared, true,
                                marks, diag);
-    for (uint32_t id = observer->declared; id < count && err == SONDE_OK; id++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (uint32_t id = observer->declared; id < count; id++) {
         if (marks[id] != 0) {
             err = append_ids(observer, tap, &id, 1, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
+    return SONDE_OK;
+}
+
+/* Appends the new tensors to the taps that the observer resolves itself. */
+static sonde_err extend_own(sonde_observer *observer, sonde_diag *diag)
+{
+    uint8_t *marks = sonde__calloc(sonde_catalogue_count(observer->catalogue), 1);
+    sonde_err err = SONDE_OK;
+
+    if (marks == NULL) {
+        return sonde__fail_nomem(diag, "a selection");
+    }
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        if (observer->taps[i].what != NULL) {
+            err = select_new(observer, &observer->taps[i], marks, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
+        }
+    }
+error:
+    sonde__free(marks);
     return err;
+}
+
+static sonde_err extend_owners(sonde_observer *observer, sonde_diag *diag)
+{
+    for (size_t i = 0; i < observer->owner_count; i++) {
+        const sonde__observe_owner *owner = &observer->owners[i];
+        const sonde_err err = owner->extend(owner->user, observer->declared, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
 }
 
 static sonde_err extend_taps(sonde_observer *observer, sonde_diag *diag)
 {
-    uint8_t *marks = sonde__calloc(sonde_catalogue_count(observer->catalogue), 1);
-    sonde_err err = marks != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a selection");
+    sonde_err err = extend_own(observer, diag);
 
-    for (size_t i = 0; i < observer->tap_count && err == SONDE_OK; i++) {
-        if (observer->taps[i].what != NULL) {
-            err = select_new(observer, &observer->taps[i], marks, diag);
-        }
+    if (err != SONDE_OK) {
+        return err;
     }
-    sonde__free(marks);
     observer->extending = true;
-    for (size_t i = 0; i < observer->owner_count && err == SONDE_OK; i++) {
-        err = observer->owners[i].extend(observer->owners[i].user, observer->declared,
-                                         diag);
-    }
+    err = extend_owners(observer, diag);
     observer->extending = false;
-    return err == SONDE_OK ? make_lists(observer, diag) : err;
+    return err != SONDE_OK ? err : make_lists(observer, diag);
 }
 
 sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)

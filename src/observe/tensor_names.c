@@ -50,14 +50,14 @@ static size_t list_names(const char *const *names, size_t count, char *buf, size
 }
 
 size_t sonde__observe_nearest_names(const char *name, const void *list,
-                                    sonde__observe_name_at at, size_t count, char *buf,
-                                    size_t size)
+                                    sonde__observe_name_at name_at, size_t count,
+                                    char *buf, size_t size)
 {
     const char *best[NEAREST] = {NULL};
     size_t rank[NEAREST] = {0}, held = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const char *candidate = at(list, i);
+        const char *candidate = name_at(list, i);
         const size_t r = rank_of(name, candidate);
         size_t place = held;
         bool known = false;
@@ -187,7 +187,7 @@ static const char *check_class(const char **p)
     return NULL;
 }
 
-const char *sonde__observe_glob_check(const char *pattern, size_t *at)
+const char *sonde__observe_glob_check(const char *pattern, size_t *offset)
 {
     const char *p = pattern;
 
@@ -204,7 +204,7 @@ const char *sonde__observe_glob_check(const char *pattern, size_t *at)
             (void)take_byte(&p);
         }
         if (wrong != NULL) {
-            *at = (size_t)((*p == '\0' ? start : p) - pattern);
+            *offset = (size_t)((*p == '\0' ? start : p) - pattern);
             return wrong;
         }
     }

@@ -34,6 +34,7 @@ static const standing standings[] = {
     {"EvalNondeterminism", CAUSE, false},
     {"FrozenParameter", CAUSE, false},
     {"InputRange", CAUSE, true},
+    {"LossBroadcast", CAUSE, false},
     {"LossSign", CAUSE, false},
     {"MissingZeroGrad", CAUSE, false},
     {"NLPSequenceRatio", CAUSE, true},

@@ -11,8 +11,13 @@ for rule in $(cut -d' ' -f1 "$out"); do
     grep -q "^$rule - " "$out" || fail "show $rule: $(cat "$out")"
 done
 run 0 "$sonde" rules show ExplodingTensor
-grep -qx 'needs       tensors (vital signs)' "$out" || fail "$(cat "$out")"
+grep -qx 'needs       tensors (vital signs; each of the first 20 steps, every 50th step)' "$out" || fail "$(cat "$out")"
 grep -qx 'only_nan=false: accept infinities' "$out" || fail "$(cat "$out")"
+
+run 0 "$sonde" rules list looks
+grep -qx 'loss                 vital signs  every step' "$out" || fail "$(cat "$out")"
+grep -qE '^gradient +raw values +each of the first [0-9]+ steps, .*[0-9]+ in a row at every [0-9]+th$' "$out" ||
+    fail "$(cat "$out")"
 
 run 2 "$sonde" rules show VanishingGradent
 stderr_is "sonde: error: unknown rule 'VanishingGradent' (expected VanishingGradient)"

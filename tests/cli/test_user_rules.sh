@@ -28,7 +28,7 @@ LossJump - the loss is far above its best
 Fires when:  The loss is above `factor` times its smallest value so far.
 What to do:  Lower the learning rate, or resume from a checkpoint before this step.
 
-needs       losses (vital signs)
+needs       losses (vital signs; each of the first 20 steps, every 10th step)
 factor=10: multiple of the smallest loss so far
 END
 )

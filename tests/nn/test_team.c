@@ -203,9 +203,29 @@ static void a_pace_follows_the_machine(void **state)
     assert_true(paced(&pace, 50000, 3e-4, 1.6e-4) < 1.3 * 50000 * 1.6e-4);
 }
 
+/* Half a second beside a competitor: a step of the team takes a hundred times as long. */
+static void a_short_run_pays_for_few_trials(void **state)
+{
+    double spent = 0.0;
+    int steps = 0;
+    sonde__session_pace pace;
+
+    (void)state;
+    sonde__session_pace_init(&pace);
+    for (; spent < 0.5; steps++) {
+        spent += paced(&pace, 1, 6e-4, 60e-3);
+    }
+    assert_true(spent < 2.0 * steps * 6e-4);
+    for (; spent < 3.0; steps++) {
+        spent += paced(&pace, 1, 6e-4, 60e-3);
+    }
+    assert_true(spent < 1.15 * steps * 6e-4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_short_run_pays_for_few_trials),
         cmocka_unit_test(members_meet_at_barriers),
         cmocka_unit_test(a_pace_finds_the_faster_kind),
         cmocka_unit_test(a_pace_follows_the_machine),

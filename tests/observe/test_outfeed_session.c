@@ -218,7 +218,8 @@ static void mistakes_are_found_by_compile(void **state)
     must(sonde_outfeed_add_gradients(queue, SONDE_OUTFEED_BEFORE_APPLY, &engine_diag));
     must(sonde_nn_session_outfeed(session, queue, &engine_diag));
     expect_err(SONDE_ENOTFOUND, sonde_nn_session_compile(session, &engine_diag));
-    expect_line("outfeed 'outfeed': no parameter has a gradient (expected what trains)");
+    expect_line(
+        "outfeed 'outfeed': no parameter has a gradient (expected parameters that are trained)");
     sonde_nn_session_destroy(session);
     sonde_outfeed_destroy(queue);
 

@@ -185,7 +185,7 @@ static void options_that_cannot_be(void **state)
     bad.when_full = SONDE_OUTFEED_BLOCK;
     bad.one_thread = true;
     expect_options(bad, "one_thread: a queue of one thread that blocks when it is full "
-                        "(expected another when_full: nobody could make room)");
+                        "(expected another when_full: no other thread makes room)");
     bad = good;
     bad.when = &never;
     {
@@ -255,7 +255,7 @@ static void gradients_that_cannot_be(void **state)
     assert_int_equal(sonde_outfeed_attach(queue, bare, observer, &diag), SONDE_ENOTFOUND);
     assert_string_equal(
         sonde_diag_line(&diag, buf, sizeof buf),
-        "outfeed 'q': no parameter has a gradient (expected what trains)");
+        "outfeed 'q': no parameter has a gradient (expected parameters that are trained)");
     sonde_observer_destroy(observer);
     sonde_outfeed_destroy(queue);
     sonde_catalogue_destroy(bare);

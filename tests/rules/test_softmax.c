@@ -91,6 +91,9 @@ static void wrong_heads_are_found_and_right_ones_let_be(void **state)
         if (head == TWICE || head == MISSING || head == PROBABILITIES) {
             assert_string_equal(stream_expect(&s, "loss_input_0", 1).statistic,
                                 head == TWICE ? "loss_floor" : "loss");
+        } else if (head == OVER_THE_BATCH) {
+            assert_int_equal(stream_expect(&s, "loss_input_0", 1).severity,
+                             SONDE_SEVERITY_NOTE);
         } else {
             stream_expect_clean(&s);
         }

@@ -9,7 +9,7 @@ from torch import nn
 from tracing import EVAL, TRAIN
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.ELU, nn.SiLU)
-STATE = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg")
+STATE = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum")
 
 
 class Program:
@@ -23,6 +23,7 @@ class Program:
     declare_gradients = True  # at the start; else at the first step that has one
     used_gradients = False  # as the optimizer takes them, after clipping
     loss_op = "CrossEntropyLoss"
+    replicas, kinds = 1, None  # kinds: of plants that fit; None: those that say so
 
     def __init__(self, seed, variant=True):
         draw = random.Random(f"{type(self).__name__} {seed}")
@@ -80,6 +81,12 @@ class Program:
     def begin_step(self, step):
         """Staged unfreezing and the like."""
 
+    def other_backward(self, step):
+        """The second replica's batch, loss and gradients, and the mean of both."""
+
+    def other_update(self, recorder):
+        """The second replica's optimizer."""
+
     def phases(self):
         """Pairs of an optimizer and a function batch -> losses."""
         return [(self.optimizers[0], self.losses)]
@@ -111,7 +118,9 @@ class Plant:
 
 
 def leaf_modules(model):
-    return [(n, m) for n, m in model.named_modules() if n and not list(m.children())]
+    """A layer whose weight is computed (weight norm) is one too."""
+    return [(n, m) for n, m in model.named_modules() if n and "parametrizations" not in n and
+            all(name == "parametrizations" for name, _ in m.named_children())]
 
 
 def first_tensors(value):
@@ -194,6 +203,7 @@ def phase(program, plant, recorder, step, optimizer, losses):
         if loss.requires_grad:
             (loss / (program.accumulate if program.divide else 1)).backward()
         total += float(loss.detach()) / program.accumulate
+    program.other_backward(step)
     if not program.used_gradients:
         show_gradients(program, optimizer, recorder)
     plant.after_backward(step)
@@ -221,7 +231,7 @@ def evaluate(program, recorder):
 
 def train(program, plant, recorder):
     """Returns the losses of the steps."""
-    program.recorder = None
+    program.recorder, program.plant = None, plant
     program.divide = True
     plant.build()
     program.make_optimizers()
@@ -242,6 +252,7 @@ def train(program, plant, recorder):
             total += phase(program, plant, recorder, step, optimizer, losses)
         plant.after_step(step)
         show_parameters(program, recorder)
+        program.other_update(recorder)
         recorder.end()
         if program.schedule is not None:
             program.schedule.step()

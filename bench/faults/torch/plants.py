@@ -43,12 +43,14 @@ def is_chain(family):
     """Its layers follow one another, so that the first ones can be cut off."""
     return family.__name__ in ("MlpClassifier", "TanhClassifier", "ConvNet", "DropoutClassifier",
                                "Restarts", "Accumulated", "Regression", "Prices", "Autoencoder",
-                               "Denoiser", "Segmenter", "Contrast", "WarmUp")
+                               "Denoiser", "Segmenter", "Contrast", "WarmUp", "Siamese",
+                               "PointSet", "TopicTags", "Quantiles", "Triplets", "HalfPrecision",
+                               "MixUp", "Citations", "Signs")
 
 
 def single(family):
     return family.__name__ not in ("Gan", "Wasserstein", "HingeGan", "ValueLearning",
-                                   "TemporalDifference", "ActorCritic")
+                                   "TemporalDifference", "ActorCritic", "WganGp", "PolicyGradient")
 
 
 def own_rate(family):
@@ -83,7 +85,7 @@ class Later(Plant):
                     group["lr"] *= 300
 
 
-@plant("eps-10", ("WeightUpdateRatio", "LossNotDecreasing"), always=False)
+@plant("eps-10", ("WeightUpdateRatio", "LossNotDecreasing", "OptimizerState"), always=False)
 class Epsilon(Plant):
     fits = classmethod(lambda cls, f: f.optimizer in ("adam", "adamw") and own_rate(f))
 
@@ -244,7 +246,8 @@ class Explode(Plant):
 @plant("nan-in-input", ("NonFinite",), first=30)
 class NanInput(Plant):
     fits = classmethod(lambda cls, f: f.__name__ not in (
-        "SkipGram", "Ratings", "Lstm", "Transformer", "TiedTransformer", "Tagger"))
+        "SkipGram", "Ratings", "Lstm", "Transformer", "TiedTransformer", "Tagger", "Ranking",
+        "MixtureOfExperts", "MaskedWords", "Translator"))
 
     def batch(self, step, batch):
         if step == 30:
@@ -260,7 +263,8 @@ class NanInput(Plant):
 @plant("inf-in-activation", ("NonFinite",), first=30)
 class InfActivation(Plant):
     def ready(self):
-        name, module = middle(self.program)
+        layers = [(n, m) for n, m in weights(self.program) if not n.endswith("out_proj")]
+        name, module = layers[len(layers) // 2]  # out_proj's weight is used without its forward
         self.where = (f"{name}_output_0",)
         self.step = 0
 
@@ -280,7 +284,9 @@ class InfActivation(Plant):
 class NanGradient(Plant):
     def ready(self):
         self.name, self.module = middle(self.program)
-        self.where = (f"gradient/{self.name}.weight",)
+        # after clipping by the norm of all, all are NaN
+        self.where = (f"gradient/{self.name}.weight" if not self.program.used_gradients else
+                      "gradient/*",)
         self.step = 0
         self.module.weight.register_hook(
             lambda g: torch.where(torch.arange(g.numel()).view(g.shape) == 0, float("nan"), g)
@@ -333,7 +339,8 @@ class Constant(Plant):
 class Dead(Plant):
     fits = classmethod(lambda cls, f: is_chain(f) and f.__name__ in (
         "MlpClassifier", "DropoutClassifier", "Restarts", "Accumulated", "Regression",
-        "Autoencoder", "Denoiser", "Segmenter", "Contrast"))
+        "Autoencoder", "Denoiser", "Segmenter", "Contrast", "Siamese", "PointSet", "TopicTags",
+        "HalfPrecision", "Citations", "MixUp"))
 
     def build(self):
         before = None
@@ -347,7 +354,7 @@ class Dead(Plant):
 
 @plant("saturated", ("SaturatedActivation",))
 class Saturated(Plant):
-    fits = classmethod(lambda cls, f: f.__name__ in ("TanhClassifier", "Curve"))
+    fits = classmethod(lambda cls, f: f.__name__ in ("TanhClassifier", "Curve", "Physics"))
 
     def build(self):
         with torch.no_grad():
@@ -377,16 +384,17 @@ class Shuffled(Plant):
 
 @plant("one-class", ("ClassImbalance",))
 class OneClass(Plant):
-    fits = classmethod(lambda cls, f: f.labels == "classes" and f.__name__ != "Graph")
+    fits = classmethod(lambda cls, f: f.labels == "classes" and f.__name__ not in (
+        "Graph", "Citations"))
 
     def batch(self, step, batch):
         return {**batch, "labels": torch.zeros_like(batch["labels"])}
 
 
-@plant("broadcast", ("LossNotDecreasing", "LabelNoise", "SoftmaxMisuse"))
+@plant("broadcast", ("LossBroadcast", "LossNotDecreasing", "LabelNoise"))
 class Broadcast(Plant):
     fits = classmethod(lambda cls, f: f.__name__ in ("Regression", "Prices", "LinearRegression",
-                                                     "Curve", "Forecast"))
+                                                     "Curve", "Forecast", "Averaged"))
 
     def batch(self, step, batch):
         return {**batch, "targets": batch["targets"][:, 0]}
@@ -396,7 +404,8 @@ class Broadcast(Plant):
 class NotNormalised(Plant):
     fits = classmethod(lambda cls, f: f.__name__ in (
         "MlpClassifier", "TanhClassifier", "ConvNet", "ResidualNet", "Regression", "Autoencoder",
-        "Gru", "Restarts", "DropoutClassifier", "Segmenter", "WarmUp"))
+        "Gru", "Restarts", "DropoutClassifier", "Segmenter", "WarmUp", "VisionTransformer",
+        "HalfPrecision", "Averaged", "Quantiles", "StochasticDepth", "Tcn"))
     where = ("input",)
 
     def batch(self, step, batch):
@@ -404,9 +413,10 @@ class NotNormalised(Plant):
 
 
 @plant("same-batch-again", ("DuplicateBatch",), first=40,
-       where=("input", "tokens", "users", "items", "labels", "targets", "words", "view1", "-"))
+       where=("input", "tokens", "users", "items", "labels", "targets", "words", "view1", "left",
+              "right", "seen", "drawn", "times", "noise", "grades", "places", "kinds", "masks", "-"))
 class Again(Plant):
-    fits = classmethod(lambda cls, f: f.__name__ not in ("Graph", "Curve"))
+    fits = classmethod(lambda cls, f: f.__name__ not in ("Graph", "Curve", "Citations"))
     kept = None
 
     def batch(self, step, batch):
@@ -419,7 +429,7 @@ class Again(Plant):
        where=("labels", "input", "-", "loss"))
 class Unshuffled(Plant):
     fits = classmethod(lambda cls, f: f.labels == "classes" and f.__name__ not in (
-        "Graph", "ManyClasses", "Gru"))
+        "Graph", "ManyClasses", "Gru", "Citations", "VisionTransformer"))
 
     def build(self):
         program, draw = self.program, self.program.batch
@@ -436,11 +446,41 @@ class Unshuffled(Plant):
         program.batch = draw
 
 
+# --- replicas --------------------------------------------------------------------------------------
+
+
+@plant("no-all-reduce", ("ReplicaDivergence",), first=30)
+class NoAllReduce(Plant):
+    fits = classmethod(lambda cls, f: False)  # Replicas names its kinds
+
+    def before_step(self, step):
+        self.program.reduce = step < 30
+
+
+@plant("replica-starts-otherwise", ("ReplicaDivergence",))
+class StartsOtherwise(Plant):
+    fits = classmethod(lambda cls, f: False)
+
+    def build(self):
+        for module in self.program.other.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+
+
+@plant("same-batch-on-both", ("DuplicateBatch",), first=30, where=("input", "labels"))
+class SameOnBoth(Plant):
+    fits = classmethod(lambda cls, f: False)
+
+    def before_step(self, step):
+        self.program.same_batch = step >= 30
+
+
 # --- modes ---------------------------------------------------------------------------------------
 
 
 def has(kind):
-    names = {nn.BatchNorm2d: ("ConvNet", "ResidualNet"), nn.Dropout: ("DropoutClassifier",)}
+    names = {nn.BatchNorm2d: ("ConvNet", "ResidualNet", "Signs"),
+             nn.Dropout: ("DropoutClassifier", "TopicTags", "VisionTransformer", "Citations")}
     return lambda cls, family: family.__name__ in names[kind]
 
 
@@ -462,7 +502,9 @@ class DropoutInEval(Plant):
 
 @plant("trains-in-eval-mode", ("TrainEvalMode", "EvalNondeterminism"), first=30)
 class TrainsInEvalMode(Plant):
-    fits = classmethod(lambda cls, f: f.__name__ in ("ConvNet", "ResidualNet", "DropoutClassifier"))
+    fits = classmethod(lambda cls, f: f.__name__ in (
+        "ConvNet", "ResidualNet", "DropoutClassifier", "Signs", "TopicTags", "VisionTransformer",
+        "Citations"))
 
     def before_step(self, step):
         self.program.train_mode = step < self.program.eval_every
@@ -496,7 +538,7 @@ class WrongSign(Plant):
 @plant("softmax-twice", ("SoftmaxMisuse",))
 class Twice(Plant):
     fits = classmethod(lambda cls, f: f.labels in ("classes", "tokens") and f.__name__ not in (
-        "TwoLosses",))
+        "TwoLosses", "Citations"))
 
     def build(self):
         program = self.program
@@ -511,7 +553,8 @@ class Twice(Plant):
 @plant("softmax-over-batch", ("SoftmaxMisuse", "LossNotDecreasing", "LabelNoise"))
 class WrongAxis(Plant):
     fits = classmethod(lambda cls, f: f.labels == "classes" and f.__name__ in (
-        "MlpClassifier", "TanhClassifier", "ConvNet", "Restarts", "Accumulated", "Gru", "WarmUp"))
+        "MlpClassifier", "TanhClassifier", "ConvNet", "Restarts", "Accumulated", "Gru", "WarmUp",
+        "PointSet", "VisionTransformer", "LowRank", "Signs", "HalfPrecision"))
 
     def build(self):
         predict = self.program.predict

@@ -19,14 +19,14 @@ class Info(ctypes.Structure):
 
 class WatchOptions(ctypes.Structure):
     _fields_ = [("hook", P), ("rules", P), ("rules_every", I64), ("rules_raw_every", I64),
-                ("more", I64 * 16)]
+                ("micro_batches", INT), ("replicas", INT), ("more", I64 * 64)]
 
 
 class Finding(ctypes.Structure):
     _fields_ = [("id", U64), ("rule", STR), ("severity", INT), ("tensor", STR), ("mode", INT),
                 ("step", I64), ("mode_step", I64), ("last_step", I64), ("steps", U64),
                 ("statistic", STR), ("value", REAL), ("threshold", REAL), ("message", STR),
-                ("advice", STR)]
+                ("advice", STR), ("because_of", U64)]
 
 
 class Diag(ctypes.Structure):
@@ -60,13 +60,15 @@ class Sonde:
         result = [{"rule": f.rule.decode(), "severity": SEVERITIES[f.severity],
                    "tensor": f.tensor.decode(), "mode": f.mode, "step": f.step,
                    "mode_step": f.mode_step, "steps": f.steps, "statistic": f.statistic.decode(),
-                   "value": f.value, "threshold": f.threshold, "message": f.message.decode()}
+                   "value": f.value, "threshold": f.threshold, "message": f.message.decode(),
+                   "follows": f.because_of != 0}
                   for f in (found[i] for i in range(count.value))]
         self.lib.sonde_rules_destroy(rules)
         return result
 
     def replay(self, trace, hook=None, rules=None, named=False, every=1):
-        options = WatchOptions(hook, rules, every, every)
+        count = 1 if trace.replicas is None else int(trace.replicas.max()) + 1
+        options = WatchOptions(hook, rules, every, every, 0, count)
         watch = self.make("sonde_watch_create", ctypes.byref(options))
         slot = U32()
         for info in trace.infos:
@@ -81,9 +83,14 @@ class Sonde:
         for (mode, first), (_, end) in zip(trace.steps, trace.steps[1:]):
             first, end = int(first), int(end)
             self.call("sonde_watch_begin_step", watch, int(mode))
-            self.lib.sonde_watch_see_all(watch, P(slots + 4 * first),
-                                         P(views + traces.VIEW.itemsize * first),
-                                         ctypes.c_size_t(end - first))
+            if trace.replicas is None:
+                self.lib.sonde_watch_see_all(watch, P(slots + 4 * first),
+                                             P(views + traces.VIEW.itemsize * first),
+                                             ctypes.c_size_t(end - first))
+            for i in range(first, end if trace.replicas is not None else first):
+                self.lib.sonde_watch_see_replica(watch, U32(trace.slots[i]),
+                                                 P(views + traces.VIEW.itemsize * i), 0,
+                                                 int(trace.replicas[i]))
             self.lib.sonde_watch_end_step(watch)
         self.call("sonde_watch_close", watch, 0, None)
 

@@ -167,8 +167,11 @@ enum { FIRST_STEPS = 16, WARM_STEPS = 2, LEAST_STEPS = 2, WINDOW_STEPS = 16 };
 static const double trial_seconds = 0.02, first_stretch = 0.2, longest_stretch = 2.0;
 /* A stretch lasts at least this many times what its last trial lost. */
 static const double cost_share = 10.0;
-/* A window this many times slower than expected ends a stretch. */
+/* A window this many times slower than expected ends a stretch, and a trial this many
+ * times slower than the other kind ends at once. */
 static const double slow = 1.5;
+/* Unmeasured steps end after this time. */
+static const double longest_warming = 0.05;
 
 void sonde__session_pace_init(sonde__session_pace *pace)
 {
@@ -184,8 +187,8 @@ static void begin(sonde__session_pace *pace, bool together, bool trying)
     pace->together = together;
     pace->trying = trying;
     pace->warming = WARM_STEPS;
-    pace->done = pace->window_done = 0;
-    pace->spent = pace->window = 0.0;
+    pace->done = pace->window_done = pace->steps = 0;
+    pace->spent = pace->window = pace->total = 0.0;
 }
 
 /* Whether the machine has become busy, or the calls longer, since the last trial: then
@@ -213,8 +216,7 @@ static bool is_slow_now(sonde__session_pace *pace)
 static void take_faster(sonde__session_pace *pace)
 {
     const bool together = pace->mean[1] < pace->mean[0];
-    const double lost =
-        fabs(pace->mean[0] - pace->mean[1]) * (pace->done + WARM_STEPS) * cost_share;
+    const double lost = fabs(pace->mean[0] - pace->mean[1]) * pace->steps * cost_share;
 
     pace->stretch = together != pace->together
                         ? fmin(2.0 * pace->stretch, longest_stretch)
@@ -223,12 +225,26 @@ static void take_faster(sonde__session_pace *pace)
     begin(pace, together, false);
 }
 
+/* Whether the trial, warm or not, is slower than the other kind beyond doubt. */
+static bool has_lost(const sonde__session_pace *pace)
+{
+    return pace->trying && pace->total > trial_seconds &&
+           pace->total / pace->steps > slow * pace->mean[!pace->together];
+}
+
 void sonde__session_pace_took(sonde__session_pace *pace, double seconds)
 {
     const double length = pace->trying ? trial_seconds : pace->stretch;
 
+    pace->total += seconds;
+    pace->steps++;
+    if (has_lost(pace)) {
+        pace->mean[pace->together] = pace->total / pace->steps;
+        take_faster(pace);
+        return;
+    }
     if (pace->warming > 0) {
-        pace->warming--;
+        pace->warming = pace->total > longest_warming ? 0 : pace->warming - 1;
         return;
     }
     pace->spent += seconds;

@@ -39,7 +39,9 @@ SONDE_API void sonde__session_team_barrier(sonde__session_team *team);
  * others more time than it saves: on a busy machine one thread alone is many times faster
  * than two. Results do not depend on the number of threads, so each step may choose anew:
  * a stretch of one kind, a short trial of the other, then the faster one. A stretch that
- * its trial confirms makes the next one longer. A stretch that becomes slow ends early.
+ * its trial confirms makes the next one longer. A stretch that becomes slow ends early,
+ * and so does a trial that is slow: on a busy machine one step of it may take as long as
+ * a hundred of the other kind.
  */
 typedef struct sonde__session_pace {
     bool together;   /* the kind of the steps of this stretch */
@@ -49,6 +51,8 @@ typedef struct sonde__session_pace {
     double spent;    /* seconds of those */
     double window;   /* seconds of the latest of those */
     int window_done; /* count of the latest */
+    int steps;       /* of the stretch, measured or not */
+    double total;    /* seconds of those */
     double stretch;  /* seconds of the next stretch */
     double mean[2];  /* seconds a step, alone and together, when last measured */
 } sonde__session_pace;

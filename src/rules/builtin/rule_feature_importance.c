@@ -35,7 +35,7 @@ static const sonde_rule_param params[] = {
                  "number of features whose importances are added up"),
 };
 static const sonde_rule_need needs[] = {
-    {"feature importances", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__OFTEN}};
+    {"feature importances", SONDE_HOW_RAW, false, SONDE__NUMBERS, SONDE__OFTEN}};
 
 /* Puts a value among the largest, which are kept in descending order. */
 static void keep_largest(double *largest, int64_t count, double value)

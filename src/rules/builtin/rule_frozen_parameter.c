@@ -22,7 +22,9 @@
  * cannot distinguish this from a mistake: the optimiser's state for the parameter changes
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them. A weight that is cut off is a warning if trained weights
- * precede and follow it and few weights are like it; else all of them are one note.
+ * precede and follow it, few weights are like it, and none of them is of another module
+ * (layers that adapters train around are frozen on purpose); else all of them are one
+ * note.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -329,6 +331,31 @@ static bool ends_in_weight(const char *name)
     return length >= 6 && strcmp(name + length - 6, "weight") == 0;
 }
 
+/* True if the weights that are cut off belong to one module. */
+static bool is_one_module(sonde_rule_run *run)
+{
+    size_t count = 0, first = SIZE_MAX, length = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const char *name = sonde_rule_info(run, tensors[i].id)->name;
+
+        if (!is_cut_off(run, &tensors[i]) || is_whole_part(run, i)) {
+            continue;
+        }
+        if (first == SIZE_MAX) {
+            const char *end = strrchr(name, '.');
+
+            first = i;
+            length = end != NULL ? (size_t)(end - name) + 1 : strlen(name) + 1;
+        } else if (strncmp(name, sonde_rule_info(run, tensors[first].id)->name, length) !=
+                   0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, bool between)
 {
     const frozen *state = sonde_rule_state(run);
@@ -366,7 +393,7 @@ static void judge_cut_off(sonde_rule_run *run)
         }
         cut += is_cut_off(run, &tensors[i]);
     }
-    few = trained > 0 && 3 * cut <= state->weights;
+    few = trained > 0 && 3 * cut <= state->weights && is_one_module(run);
     for (size_t i = 0; i < count && trained > 0; i++) {
         if (is_cut_off(run, &tensors[i])) {
             const char *name = sonde_rule_info(run, tensors[i].id)->name;

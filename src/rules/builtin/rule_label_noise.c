@@ -2,17 +2,18 @@
  * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about
  * them.
  *
- * H is the entropy (natural logarithm) of the labels seen in training. After `skip`
+ * H is the entropy (natural logarithm) of the labels seen in training, plus (classes - 1) /
+ * (2 labels), by which a small sample underestimates it (Miller and Madow). After `skip`
  * steps, losses are averaged over windows of `window` observed steps. Fires when, for two
  * windows in a row,
  *     the mean is at H: at most two standard errors below it and at most `tolerance`
  *     above;
- *     it is known precisely: its standard error is below 0.3 % of H (batches of a few
+ *     it is known precisely: its standard error is below 0.5 % of H (batches of a few
  *     samples may need more steps than a window has); and
- *     it does not fall by one standard error of its difference to the previous window,
+ *     it does not fall by two standard errors of its difference to the previous window,
  *     unless it comes from above H and is still above it;
- * and the last mean is above H, since a network that cannot learn anything cannot get
- * below it (Gibbs); and gradients of the last window (of the last windows, until ENOUGH
+ * and the last mean is at most one standard error below H, since a network that cannot
+ * learn anything cannot get below it (Gibbs); and gradients of the last window (of the last windows, until ENOUGH
  * were seen) do not agree.
  *
  * Shuffled labels keep the cross-entropy at H. So does a network that has not begun to
@@ -30,6 +31,9 @@
  * network has that mean squared error if it has learnt only their mean, as with shuffled
  * targets or with a difference that is broadcast over all pairs. There the standard error
  * has to be below a tenth of H, and the mean at most a tenth above it.
+ *
+ * Models of language learn the frequencies of words first, and stay there for a while:
+ * with labels of rank 2 or more the finding is a note.
  *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
@@ -68,6 +72,7 @@ typedef struct noise {
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
     bool gradients;       /* any were seen */
+    bool tokens;          /* labels of rank 2 or more */
     sonde_vitals numbers; /* all targets of a regression so far */
 } noise;
 
@@ -163,6 +168,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         }
         return;
     }
+    state->tokens = state->tokens || (seen->view != NULL && seen->view->rank > 1 &&
+                                      !sonde_dtype_is_float(seen->view->dtype));
     state->labels.count = 0;
     if (!sonde__builtin_labels_take(&state->labels, seen->view)) {
         sonde_rule_fail(run, "out of memory");
@@ -181,14 +188,15 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 static double entropy(const noise *state)
 {
-    double sum = 0.0;
+    double sum = 0.0, classes = 0.0;
 
     for (int c = 0; c < SONDE__CLASSES && state->seen > 0; c++) {
         const double p = (double)state->count[c] / (double)state->seen;
 
         sum -= p > 0.0 ? p * log(p) : 0.0;
+        classes += p > 0.0;
     }
-    return sum;
+    return classes > 1.0 ? sum + (classes - 1.0) / 2.0 / (double)state->seen : sum;
 }
 
 /* True if gradients have a common part. */
@@ -225,7 +233,7 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
                mean < 1.1 * *level + 2.0 * error;
     }
     *level = h;
-    return h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
+    return h > 0.1 && error < 0.005 * h && mean > h - 2.0 * error &&
            mean < h * (1.0 + state->tolerance);
 }
 
@@ -233,7 +241,9 @@ static void report(sonde_rule_run *run, size_t i, double mean, double level)
 {
     const noise *state = sonde_rule_state(run);
 
-    if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, level)) {
+    if (sonde_rule_found(run, i,
+                         state->tokens ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
                            ? "It stays at %.4g, which is the entropy of the labels "
@@ -252,11 +262,11 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
-    const double least = state->seen > 0 ? h : h - 2.0 * error;
+    const double least = h - (state->seen > 0 ? 1.0 : 2.0) * error;
     const bool falls =
         memory->windows == 0 ||
         memory->before - mean >
-            sqrt(error * error + memory->error_before * memory->error_before);
+            2.0 * sqrt(error * error + memory->error_before * memory->error_before);
 
     const bool from_above = memory->before > h + 2.0 * memory->error_before && mean > h;
 

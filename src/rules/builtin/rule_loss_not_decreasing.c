@@ -16,6 +16,9 @@
  * a trend does not affect: for independent means, the median of their magnitudes is BEND
  * times it.
  *
+ * A loss that has been below 0 has no level that it should reach (a policy's, a
+ * critic's, an entropy): its rise is a note.
+ *
  * A loss that never falls below its first window is flat: see judge_flat.
  *
  * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false,
@@ -225,9 +228,10 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->sum = memory->sumsq = 0.0;
     memory->in_window = 0;
     if (memory->above >= 2 &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent_risen",
-                         100.0 * (mean - memory->best) / fabs(memory->best),
-                         state->increase_threshold_percent)) {
+        sonde_rule_found(
+            run, i, memory->least < 0.0 ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+            "percent_risen", 100.0 * (mean - memory->best) / fabs(memory->best),
+            state->increase_threshold_percent)) {
         sonde_rule_say(run, NULL,
                        "Averaged over %lld steps, the loss has risen from %.5g to %.5g "
                        "and stays there.",

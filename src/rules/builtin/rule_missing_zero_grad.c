@@ -20,8 +20,9 @@
  *              that grows by the same factor.
  * Gradients of smooth losses do all this for some steps. So the rule fires at once only
  * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the
- * largest before: sums leave the range of gradients quickly. Else it has to hold at
- * OFTEN of the last WINDOW steps.
+ * largest before (after the first EARLY steps FAR_ABOVE, unless nearly all gradients are
+ * summed: sums leave the range of gradients quickly, but momentum makes them swing). Else
+ * it has to hold at OFTEN of the last WINDOW steps.
  *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
@@ -49,7 +50,8 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define LESS_LIKE 0.45
 #define NEARLY_ALL 95.0
 #define ABOVE 1.5
-enum { OFTEN = 8, WINDOW = 16 };
+#define FAR_ABOVE 3.0
+enum { OFTEN = 8, WINDOW = 16, EARLY = 12 };
 
 /* Of one step, over all parameters. */
 typedef struct norms {
@@ -253,7 +255,9 @@ static bool is_clear(const zero_grad *state, double percent)
         fresh += state->last[k].fresh / (double)n;
     }
     return fresh > (percent > NEARLY_ALL ? LESS_LIKE : LIKE) * first->before &&
-           last->now > ABOVE * fmax(state->largest, first->before);
+           last->now >
+               (state->streak <= EARLY || percent > NEARLY_ALL ? ABOVE : FAR_ABOVE) *
+                   fmax(state->largest, first->before);
 }
 
 static bool holds_often(uint32_t held)

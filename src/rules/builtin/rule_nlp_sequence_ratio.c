@@ -31,7 +31,7 @@ static const sonde_rule_param params[] = {
                 "comma-separated largest acceptable percentage of each token"),
 };
 static const sonde_rule_need needs[] = {
-    {"token numbers", SONDE_HOW_RAW, false, SONDE__ANY, SONDE__OFTEN}};
+    {"token numbers", SONDE_HOW_RAW, false, SONDE__INPUTS, SONDE__OFTEN}};
 
 /* Reads comma-separated numbers. Returns SIZE_MAX if the text is none. */
 static size_t read_numbers(const char *text, double *numbers)

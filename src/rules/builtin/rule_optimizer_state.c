@@ -18,21 +18,38 @@
  *               differ and nothing fires. Steps that do not follow the previously
  *               observed one are ignored.
  *
+ *     epsilon   rms(w - w') / rms(m) is about the same for at least FEW parameters whose
+ *               sqrt(mean v) differ by more than APART, at `patience` looks in a row
+ *               after the first AFTER steps: the logarithm of the largest over the
+ *               smallest is below ALIKE times that of sqrt(mean v). Adam divides m by
+ *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
+ *               have the wrong scale. Judged on parameters of at most
+ *               SMALL elements, whose raw values are read. A note: such a step is that of
+ *               plain SGD, which may be intended.
+ *
  * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
- * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
+ * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2 };
+enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, SMALL_PARAMETERS = 3 };
+enum { SMALL = 512, FEW = 4, AFTER = 20 };
 #define LARGEST 1e4
+#define ALIKE 0.15
+#define APART 2.0
 
 typedef struct optimizer_state {
     int64_t patience;
     size_t linked;
+    int64_t drowned; /* looks in a row at which epsilon is above all gradients */
 } optimizer_state;
 
 typedef struct tensor_memory {
@@ -42,6 +59,9 @@ typedef struct tensor_memory {
     bool has_before;
     int64_t stuck, swapped; /* steps in a row */
     double beta1, beta2;    /* as solved at the last of these */
+    float *before;          /* of a small parameter: SMALL elements */
+    int64_t before_step;    /* mode_step + 1 of these; 0: none */
+    double change;          /* rms(w - w') of this step; NaN: not known */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -50,7 +70,9 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
-    {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS}};
+    {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS},
+    {"small parameters", SONDE_HOW_VITALS | SONDE_HOW_RAW, true, SONDE__PARAMETERS,
+     SONDE__IN_PAIRS}};
 
 static bool ends_in(const char *name, const char *end)
 {
@@ -74,25 +96,83 @@ static bool is_step(const sonde_tensor_info *info)
     return strncmp(info->name, "Step___", 7) == 0 || ends_in(info->name, ".step");
 }
 
+static bool is_small(const sonde_tensor_info *info)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < info->rank && count <= SMALL; i++) {
+        count *= info->shape[i];
+    }
+    return count <= SMALL;
+}
+
+static bool is_parameter(const sonde_rule_tensor *tensor)
+{
+    return tensor->need == PARAMETERS || tensor->need == SMALL_PARAMETERS;
+}
+
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return sonde__builtin_is_parameter(info)                    ? PARAMETERS
+    return sonde__builtin_is_parameter(info)
+               ? (is_small(info) ? SMALL_PARAMETERS : PARAMETERS)
            : sonde__builtin_is_gradient(info)                   ? GRADIENTS
            : is_first(info) || is_second(info) || is_step(info) ? STATE
                                                                 : SONDE_RULE_IGNORE;
 }
 
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    tensor_memory *memory = tensor->memory;
+
+    memory->change = NAN;
+    if (tensor->need != SMALL_PARAMETERS) {
+        return SONDE_OK;
+    }
+    memory->before = sonde__calloc(SMALL, sizeof *memory->before);
+    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "OptimizerState");
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    tensor_memory *memory = tensor->memory;
+    double values[SMALL], change = 0.0;
+    size_t count = 0;
+
+    (void)run;
+    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+        return;
+    }
+    count = sonde__builtin_sample(seen->view, SMALL, values);
+    for (size_t i = 0; i < count; i++) {
+        const double d = values[i] - (double)memory->before[i];
+
+        change += d * d;
+        memory->before[i] = (float)values[i];
+    }
+    memory->change = memory->before_step == seen->at.mode_step && count > 0
+                         ? sqrt(change / (double)count)
+                         : (double)NAN;
+    memory->before_step = seen->at.mode_step + 1;
+}
+
 static void link_all(sonde_rule_run *run, size_t count)
 {
     ((optimizer_state *)sonde_rule_state(run))->linked = count;
-    sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL, offsetof(tensor_memory, g));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_first, offsetof(tensor_memory, m));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_second, offsetof(tensor_memory, v));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_step, offsetof(tensor_memory, t));
+    for (int i = 0; i < 2; i++) {
+        const int need = i == 0 ? PARAMETERS : SMALL_PARAMETERS;
+
+        sonde__builtin_link(run, need, GRADIENTS, NULL, offsetof(tensor_memory, g));
+        sonde__builtin_link(run, need, STATE, is_first, offsetof(tensor_memory, m));
+        sonde__builtin_link(run, need, STATE, is_second, offsetof(tensor_memory, v));
+        sonde__builtin_link(run, need, STATE, is_step, offsetof(tensor_memory, t));
+    }
 }
 
 /* Vital signs of tensor i, or NULL if it was not seen or is not finite. */
@@ -183,9 +263,60 @@ static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_
     }
 }
 
+/* What the small parameters of a step have in common. */
+typedef struct scale {
+    size_t count, largest;        /* of them; the one with the largest gradient */
+    double least_by, most_by;     /* rms(w - w') / rms(m) */
+    double least_root, most_root; /* sqrt(mean v) */
+} scale;
+
+static void take_scale(scale *all, size_t i, const tensor_memory *memory,
+                       const sonde_vitals *w, const sonde_vitals *m,
+                       const sonde_vitals *v)
+{
+    const double root = sqrt(fmax(v->sum, 0.0) / (double)v->count);
+    const double by = memory->change / sonde__builtin_rms(m);
+
+    /* Changes near the precision of float32 are not known well enough. */
+    if (!(memory->change > 1e-6 * sonde__builtin_rms(w)) || !isfinite(by) ||
+        !(root > 0.0)) {
+        return;
+    }
+    all->largest = all->count == 0 || root > all->most_root ? i : all->largest;
+    all->least_by = all->count == 0 ? by : fmin(all->least_by, by);
+    all->most_by = fmax(all->most_by, by);
+    all->least_root = all->count == 0 ? root : fmin(all->least_root, root);
+    all->most_root = fmax(all->most_root, root);
+    all->count++;
+}
+
+static void judge_epsilon(sonde_rule_run *run, const scale *all)
+{
+    optimizer_state *state = sonde_rule_state(run);
+    bool drowned = false;
+
+    if (all->count < FEW || sonde_rule_at(run)->mode_step < AFTER) {
+        return;
+    }
+    drowned =
+        all->most_root > APART * all->least_root &&
+        log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
+    state->drowned = drowned ? state->drowned + 1 : 0;
+    if (state->drowned >= state->patience &&
+        sonde_rule_found(run, all->largest, SONDE_SEVERITY_NOTE, "root_second_moment",
+                         all->most_root, all->most_root / all->least_root)) {
+        sonde_rule_say(run, "Lower the optimiser's epsilon; check the scale of the loss.",
+                       "Parameters change in proportion to their first moments, though "
+                       "the roots of the second moments go from %.2g to %.2g: the "
+                       "optimiser's epsilon is far above them.",
+                       all->least_root, all->most_root);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     const optimizer_state *state = sonde_rule_state(run);
+    scale all = {0};
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
@@ -194,7 +325,7 @@ static void step(sonde_rule_run *run)
     }
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
-        const bool is = tensors[i].need == PARAMETERS;
+        const bool is = is_parameter(&tensors[i]);
         const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
         const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
         const sonde_vitals *t = is ? vitals_of(tensors, memory->t) : NULL;
@@ -210,9 +341,25 @@ static void step(sonde_rule_run *run)
             sonde__builtin_steps_since(run, &memory->last) == 1 && g != NULL) {
             judge_betas(run, memory, g, m, v);
         }
+        if (m != NULL && v != NULL && vitals_of(tensors, i) != NULL &&
+            isfinite(memory->change)) {
+            take_scale(&all, i, memory, tensors[i].vitals, m, v);
+        }
+        memory->change = NAN;
         memory->sum_m = m != NULL ? m->sum : memory->sum_m;
         memory->sum_v = v != NULL ? v->sum : memory->sum_v;
         memory->has_before = is && m != NULL;
+    }
+    judge_epsilon(run, &all);
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__free(((tensor_memory *)tensors[i].memory)->before);
     }
 }
 
@@ -221,11 +368,15 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .summary = "the state of Adam is invalid or used wrongly",
     .condition = "A second moment is below 0; or the step counter does not change for "
                  "`patience` steps while the moments do; or |m| is far above sqrt v; or "
-                 "the moments change as with swapped betas.",
+                 "the moments change as with swapped betas. A note: parameters change in "
+                 "proportion to m, whatever their v: epsilon is far above sqrt v.",
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
+    .bind = bind,
+    .observe = observe,
     .step = step,
+    .destroy = destroy,
 };

@@ -5,8 +5,10 @@
  * for `patience` rounds in a row
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
  * and, unless rising is 0 or the rule judges as smdebug's, of the means of CALM rounds
- *     that of evaluation is above its least so far by that share, and by more than SWINGS
- *         times the fluctuation of evaluations, and
+ *     that of evaluation is above its least so far by that share, by more than SWINGS
+ *         times the fluctuation of evaluations (before MANY rounds, when that is hardly
+ *         known, also by more than ERRORS standard errors of the difference, by the
+ *         losses of an evaluation), and
  *     that of training is below its value then by that share.
  * A network that is better on its training data but still improves on the rest is
  * healthy. A single evaluation proves little: small sets and large steps make it
@@ -34,16 +36,18 @@ enum { CALM = 3, REMEMBERED = 16 };
  * on average, and means of three of them lie 0.82 s apart: four turns are nearly three
  * standard deviations. */
 #define SWINGS 4.0
+#define ERRORS 3.0
+enum { MANY = 8 };
 
 /* Means over CALM rounds, the last of which is `round`. */
 typedef struct calm {
-    double train, eval;
+    double train, eval, error; /* the last is the standard error of eval */
     int64_t round;
 } calm;
 
 typedef struct tensor_memory {
     sonde__builtin_phases phases;
-    double train[CALM], eval[CALM]; /* of the last rounds, by their number */
+    double train[CALM], eval[CALM], error[CALM]; /* of the last rounds, by number */
     calm now, best; /* best: with the least evaluation loss; round 0: none yet */
     double step;    /* from the previous evaluation to the last */
     double swing;   /* mean distance of turns */
@@ -104,11 +108,14 @@ static void take_round(tensor_memory *memory)
     }
     memory->train[(round - 1) % CALM] = memory->phases.train_mean;
     memory->eval[(round - 1) % CALM] = memory->phases.eval_mean;
+    memory->error[(round - 1) % CALM] = memory->phases.eval_error;
     memory->now = (calm){.round = round};
     for (int i = 0; i < CALM; i++) {
         memory->now.train += memory->train[i] / CALM;
         memory->now.eval += memory->eval[i] / CALM;
+        memory->now.error += memory->error[i] * memory->error[i] / (CALM * CALM);
     }
+    memory->now.error = sqrt(memory->now.error);
 }
 
 /* True if evaluation is worse than its best, and training better than it was then. */
@@ -118,6 +125,8 @@ static bool is_rising(const overfit *state, const tensor_memory *memory)
 
     return best->round > 0 && now->eval > best->eval * (1.0 + state->rising) &&
            now->eval - best->eval > SWINGS * memory->swing &&
+           (now->round >= MANY ||
+            now->eval - best->eval > ERRORS * hypot(now->error, best->error)) &&
            now->train < best->train * (1.0 - state->rising);
 }
 
@@ -198,12 +207,13 @@ static void finish(sonde_rule_run *run)
 const sonde_rule sonde__builtin_overfit = {
     SONDE__RULE("Overfit", overfit),
     .summary = "evaluation gets worse while training gets better",
-    .condition = "For `patience` rounds, the mean evaluation loss exceeds the mean "
-                 "training loss by more than `ratio_threshold`; and averaged over three "
-                 "rounds it is `rising` above its best, by more than it fluctuates, "
-                 "while the training loss is lower by as much. With `smdebug`, which "
-                 "`ratio_threshold` or `patience` without `rising` imply: the first "
-                 "condition alone.",
+    .condition =
+        "For `patience` rounds, the mean evaluation loss exceeds the mean "
+        "training loss by more than `ratio_threshold`; and averaged over three "
+        "rounds it is `rising` above its best, by more than it fluctuates from "
+        "round to round and by three standard errors, while the training loss is lower by as much. With `smdebug`, which "
+        "`ratio_threshold` or `patience` without `rising` imply: the first "
+        "condition alone.",
     .advice = "Keep the weights of the best evaluation; use more data, augmentation, "
               "dropout or weight decay, or a smaller network.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,

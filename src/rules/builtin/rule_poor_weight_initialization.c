@@ -12,8 +12,12 @@
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialisation shrinks it by about 6 per layer, and that trains.
  *              The input of the loss may begin as small as it likes.)
+ *     loud     at the first step of the run, for at least half of the weights, the mean
+ *              square times the number of inputs is above GAIN (He's initialisation has
+ *              2; embeddings, whose root mean square is about 1, are left out).
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other.
+ * The first layer is compared with the largest of the network's inputs.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
  *
@@ -32,7 +36,18 @@
 #define DEFAULT_REGEX ".*relu_input"
 #define LOUD 100.0
 
-enum { INPUTS = 0, LOSSES = 1, GRADIENTS = 2, REGEX = 0, FIRST = 2 };
+#define GAIN 100.0
+
+enum {
+    INPUTS = 0,
+    LOSSES = 1,
+    GRADIENTS = 2,
+    WEIGHTS = 3,
+    DATA = 4,
+    REGEX = 0,
+    FIRST = 2,
+    ELEMENTS = 16
+};
 
 typedef struct poor {
     const char *activation_inputs_regex;
@@ -40,6 +55,7 @@ typedef struct poor {
     int64_t patience, steps;
     int64_t seen, heard; /* steps with inputs of activations; with a loss */
     bool narrow;         /* some gradient is narrow at this step */
+    bool looked;         /* at the weights of the first step */
 } poor;
 
 typedef struct tensor_memory {
@@ -65,7 +81,18 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
-    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN}};
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__OFTEN},
+    {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
+
+/* An input of the network that is not a target. */
+static bool is_data(const sonde_tensor_info *info)
+{
+    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
+           sonde_dtype_is_float(info->dtype) &&
+           strcasestr(info->name, "target") == NULL &&
+           strcasestr(info->name, "label") == NULL;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -80,10 +107,12 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                    sonde_dtype_is_float(info->dtype) &&
                    info->role != SONDE_ROLE_ACTIVATION_GRADIENT
                ? INPUTS
-           : !sonde__builtin_is_own(info, id) ? SONDE_RULE_IGNORE
-           : info->role == SONDE_ROLE_LOSS    ? LOSSES
-           : sonde__builtin_is_gradient(info) ? GRADIENTS
-                                              : SONDE_RULE_IGNORE;
+           : !sonde__builtin_is_own(info, id)                   ? SONDE_RULE_IGNORE
+           : info->role == SONDE_ROLE_LOSS                      ? LOSSES
+           : sonde__builtin_is_gradient(info)                   ? GRADIENTS
+           : info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 ? WEIGHTS
+           : is_data(info)                                      ? DATA
+                                                                : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
@@ -104,6 +133,13 @@ static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
     double before = 0.0;
     bool any = false;
 
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == DATA ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0) {
+            before = fmax(before, sonde__builtin_variance(v));
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
@@ -195,12 +231,57 @@ static void judge_losses(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     }
 }
 
+/* The mean square of a weight times the number of inputs of a unit, if it is too large;
+ * else 0. */
+static double loud_gain(const sonde_tensor_info *info, const sonde_vitals *v)
+{
+    const double gain = v->count >= ELEMENTS && info->shape[0] > 0
+                            ? v->sumsq / (double)info->shape[0]
+                            : 0.0;
+    const double rms = sonde__builtin_rms(v);
+
+    return gain > GAIN && (rms > 1.5 || rms < 0.7) ? gain : 0.0;
+}
+
+/* Reports the loudest weight if at least half of them are too loud. */
+static void judge_weights(sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                          size_t count)
+{
+    size_t weights = 0, loud = 0, loudest = 0;
+    double most = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == WEIGHTS ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0) {
+            const double gain = loud_gain(sonde_rule_info(run, tensors[i].id), v);
+
+            weights++;
+            loud += gain > 0.0;
+            loudest = gain > most ? i : loudest;
+            most = fmax(most, gain);
+        }
+    }
+    if (loud > 0 && 2 * loud >= weights &&
+        sonde_rule_found(run, loudest, SONDE_SEVERITY_WARNING, "gain", most, GAIN)) {
+        sonde_rule_say(run, NULL,
+                       "At the first step, %zu of %zu weights multiply the variance of "
+                       "their inputs by more than %g, this one by %.3g: initial weights "
+                       "are too large.",
+                       loud, weights, GAIN, most);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
+    if (!state->looked && sonde_rule_at(run)->mode_step == 0) {
+        judge_weights(run, tensors, count);
+    }
+    state->looked = true;
     if (state->heard < state->steps) {
         judge_losses(run, tensors, count);
     }
@@ -233,7 +314,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     .condition =
         "At the first steps, the variance of activation inputs grows from one layer to "
         "the next by more than a factor of `threshold`, to more than 100, or shrinks by "
-        "more than its square at each of `steps`; or the loss does not change for "
+        "more than its square at each of `steps`; or at the first step half of the weights "
+        "multiply the variance of their inputs by more than 100; or the loss does not change for "
         "`patience` steps while a gradient's values lie within `distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",

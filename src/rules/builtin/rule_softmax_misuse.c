@@ -9,7 +9,10 @@
  *               is applied twice, and the loss cannot fall below log(1 + (C - 1) / e); or
  *     missing   L is the mean of -s[n, y], and the exponentials of neither the rows nor
  *               the columns of s add up to 1: softmax is not applied, and the loss has no
- *               lower bound. (Columns, over the batch, are unusual, but normalised.)
+ *               lower bound; or
+ *     batch     L is the same mean, and the exponentials of the columns add up to 1, those
+ *               of the rows do not: softmax runs over the samples of the batch. A note:
+ *               such a network can learn, but its scores depend on the other samples.
  * L must equal that number to within CLOSE, so other losses (weighted, smoothed) do not
  * fire.
  *
@@ -34,7 +37,7 @@ typedef struct misuse {
     sonde__builtin_labels labels; /* of this step */
     double *scores;               /* (rows, classes), of this step */
     size_t rows, classes, capacity, tensor;
-    int64_t twice, missing; /* steps in a row */
+    int64_t twice, missing, batch; /* steps in a row */
 } misuse;
 
 static const sonde_rule_param params[] = {
@@ -114,16 +117,16 @@ static double log_sum(const double *s, size_t n, size_t apart)
 /* Properties of the scores of a step. */
 typedef struct properties {
     double nll, cross_entropy; /* means over the rows */
-    bool probabilities, normalised;
+    bool probabilities;
+    bool by_row, by_column; /* exponentials add up to 1 */
 } properties;
 
 /* false: a label is out of range. */
 static bool look(const misuse *state, properties *out)
 {
     const double n = (double)state->rows;
-    bool by_row = true, by_column = true;
 
-    *out = (properties){.probabilities = true};
+    *out = (properties){.probabilities = true, .by_row = true, .by_column = true};
     for (size_t i = 0; i < state->rows; i++) {
         const double *s = state->scores + i * state->classes;
         const double log_of = log_sum(s, state->classes, 1);
@@ -139,14 +142,14 @@ static bool look(const misuse *state, properties *out)
         }
         out->probabilities =
             out->probabilities && least >= 0.0 && fabs(sum - 1.0) < CLOSE;
-        by_row = by_row && fabs(log_of) < CLOSE;
+        out->by_row = out->by_row && fabs(log_of) < CLOSE;
         out->nll -= s[y] / n;
         out->cross_entropy += (log_of - s[y]) / n;
     }
-    for (size_t c = 0; c < state->classes && by_column; c++) {
-        by_column = fabs(log_sum(state->scores + c, state->rows, state->classes)) < CLOSE;
+    for (size_t c = 0; c < state->classes && out->by_column; c++) {
+        out->by_column =
+            fabs(log_sum(state->scores + c, state->rows, state->classes)) < CLOSE;
     }
-    out->normalised = by_row || by_column;
     return true;
 }
 
@@ -155,13 +158,32 @@ static bool is_close(double loss, double expected)
     return fabs(loss - expected) < CLOSE * (1.0 + fabs(loss));
 }
 
+static void report_batch(sonde_rule_run *run, double loss, double expected)
+{
+    const misuse *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, state->tensor, SONDE_SEVERITY_NOTE, "loss", loss,
+                         expected)) {
+        sonde_rule_say(run, "Apply softmax along the dimension of the classes.",
+                       "The exponentials of each column add up to 1, those of the rows "
+                       "do not: softmax runs over the %zu samples of the batch, so the "
+                       "scores of a sample depend on the others.",
+                       state->rows);
+    }
+}
+
 static void judge(sonde_rule_run *run, double loss, const properties *is)
 {
     misuse *state = sonde_rule_state(run);
     const bool entropy = is_close(loss, is->cross_entropy), nll = is_close(loss, is->nll);
+    const bool normalised = is->by_row || is->by_column;
 
     state->twice = is->probabilities && entropy && !nll ? state->twice + 1 : 0;
-    state->missing = !is->normalised && nll && !entropy ? state->missing + 1 : 0;
+    state->missing = !normalised && nll && !entropy ? state->missing + 1 : 0;
+    state->batch = is->by_column && !is->by_row && nll ? state->batch + 1 : 0;
+    if (state->batch >= state->patience) {
+        report_batch(run, loss, is->cross_entropy);
+    }
     if (state->twice >= state->patience &&
         sonde_rule_found(run, state->tensor, SONDE_SEVERITY_ERROR, "loss_floor", loss,
                          log1p((double)(state->classes - 1) * exp(-1.0)))) {
@@ -212,10 +234,11 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
-    .summary = "softmax is applied twice, or not at all",
+    .summary = "softmax is applied twice, not at all, or over the batch",
     .condition = "At `patience` steps in a row, the loss is the cross-entropy of values "
                  "that are probabilities already, or the mean of -s[label] of values "
-                 "whose exponentials do not add up to 1.",
+                 "whose exponentials do not add up to 1. A note: they add up to 1 over "
+                 "the samples of the batch.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = wants,

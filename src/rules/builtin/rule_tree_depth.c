@@ -21,7 +21,7 @@ static const sonde_rule_param params[] = {
     SONDE__REAL(tree, depth, "4", 0, 1e6, "smallest depth that counts as too deep"),
 };
 static const sonde_rule_need needs[] = {
-    {"node numbers of trees", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__OFTEN}};
+    {"node numbers of trees", SONDE_HOW_VITALS, false, SONDE__NUMBERS, SONDE__OFTEN}};
 
 static void step(sonde_rule_run *run)
 {

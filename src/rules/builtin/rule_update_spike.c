@@ -8,6 +8,9 @@
  *     a - a' > factor k m        m is the median of |a - a'| / k over the last 32, and
  *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
  *                                is mostly that of one element.
+ * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
+ * may be a copy that is taken anew: below MANY, or at rest, a has to be above 16 a', and
+ * q - q' within a tenth of a^2.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, and bits of a
  * mantissa, do no harm that can be distinguished from training.
@@ -21,9 +24,7 @@
 
 #include <math.h>
 
-enum {
-    ELEMENTS = 32
-}; /* smaller tensors are not judged: one element is a large part of them */
+enum { MANY = 32, ELEMENTS = 8 }; /* smaller tensors are not judged */
 
 typedef struct spike {
     double factor;
@@ -74,14 +75,14 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const spike *state = sonde_rule_state(run);
     const double jump = v->abs_max - memory->largest, square = v->abs_max * v->abs_max;
     const double change = v->sumsq - memory->sumsq;
-    double median = 0.0;
+    const double median = steps * sonde__builtin_recent_median(&memory->changes);
+    const bool many = v->count >= MANY && median > 0.0;
 
-    if (jump <= 0.5 * memory->largest || memory->largest <= 0.0 ||
-        change <= 0.3 * square || change >= 3.0 * square ||
+    if (jump <= (many ? 0.5 : 15.0) * memory->largest || memory->largest <= 0.0 ||
+        change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||
         memory->changes.count < state->least) {
         return;
     }
-    median = steps * sonde__builtin_recent_median(&memory->changes);
     if (jump > state->factor * median) {
         report(run, i, memory, v, steps, median);
     }

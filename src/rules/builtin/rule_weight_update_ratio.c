@@ -167,6 +167,7 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
         const double tame = update.tame / update.steps;
 
         all->ratios[all->count++] = tame;
+        all->elements += update.count;
         all->fastest = tame >= all->largest ? i : all->fastest;
         all->largest = fmax(all->largest, tame);
         all->largest_between = fmax(all->largest_between, update.tame);
@@ -246,7 +247,7 @@ static void step(sonde_rule_run *run)
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
     all->count = 0;
-    all->largest = all->largest_between = 0.0;
+    all->largest = all->largest_between = all->elements = 0.0;
     all->loss = NAN;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;

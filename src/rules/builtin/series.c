@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "rules/builtin/builtin.h"
 
+#include <math.h>
 #include <string.h>
 
 /* --- recent values ------------------------------------------------------------------ */
@@ -44,8 +45,12 @@ bool sonde__builtin_phases_end(sonde__builtin_phases *phases)
     }
     phases->train_mean = phases->train / (double)phases->trained;
     phases->eval_mean = phases->eval / (double)phases->evaluated;
+    phases->eval_error = sqrt(fmax(phases->eval_sq / (double)phases->evaluated -
+                                       phases->eval_mean * phases->eval_mean,
+                                   0.0) /
+                              (double)SONDE_MAX(phases->evaluated - 1, 1));
     phases->rounds++;
-    phases->train = phases->eval = 0.0;
+    phases->train = phases->eval = phases->eval_sq = 0.0;
     phases->trained = phases->evaluated = 0;
     return true;
 }
@@ -61,6 +66,7 @@ bool sonde__builtin_phases_take(sonde__builtin_phases *phases,
         phases->trained++;
     } else if (where->mode == SONDE_MODE_EVAL) {
         phases->eval += loss;
+        phases->eval_sq += loss * loss;
         phases->evaluated++;
     }
     return ended;

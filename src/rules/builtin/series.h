@@ -32,9 +32,10 @@ double sonde__builtin_recent_median(const sonde__builtin_recent *recent);
  *                                   ^ a round ends: its two means are known
  */
 typedef struct sonde__builtin_phases {
-    double train, eval; /* sums of this round */
+    double train, eval, eval_sq; /* sums of this round; of squares */
     int64_t trained, evaluated;
     double train_mean, eval_mean; /* of the round that has ended */
+    double eval_error; /* the standard error of eval_mean; 0 if it is of one loss */
     int64_t rounds;
 } sonde__builtin_phases;
 

@@ -3,7 +3,8 @@
  *
  * Fires, for the weight that changes most, when the median r over weights
  *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a
- *     few steps; or
+ *     few steps (not judged if they have fewer than FEW elements together: those of a
+ *     small linear model do so before they have grown); or
  *     was above `fast`, and AFTER steps on the loss is not below STILL times its value
  *     before. A high learning rate causes so large an r for a few steps, but then the
  *     loss falls. A network that has learnt (its loss is below half of its first ones)
@@ -18,6 +19,7 @@
 
 #define STILL 0.85
 enum { ON_END = SONDE__UPDATE_ON_END, FIRST = SONDE__UPDATE_FIRST, AFTER = 15 };
+#define FEW 32.0
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
@@ -118,7 +120,7 @@ void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
         least = fmin(least, fast->medians[i]);
     }
     follow_episode(state, median);
-    if (least > 2.0 * state->fast) {
+    if (least > 2.0 * state->fast && state->step.elements >= FEW) {
         report_replaced(run);
     }
     if (fast->since > AFTER || (fast->since > 0 && fast->above == 0)) {

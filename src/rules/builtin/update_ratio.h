@@ -55,6 +55,7 @@ typedef struct sonde__builtin_updates {
     size_t count;
     double largest;         /* of tame / steps */
     size_t fastest;         /* the tensor that has it */
+    double elements;        /* of all of them that were compared */
     double largest_between; /* of tame */
     double loss;            /* of the step; NaN: none */
 } sonde__builtin_updates;

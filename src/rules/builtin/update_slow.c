@@ -4,8 +4,8 @@
  * Fires, for the weight that changes most, when over the first 40 comparisons of a run
  * that is observed from its first step on the largest r of all weights was below `slow`
  * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
- * steps change nothing by more than 3 %. A note; below a third of `slow` a warning. Or
- * when the same holds over the first 100 comparisons for a limit of 8 `slow`: a note.
+ * steps change nothing by more than 3 %. Or when the same holds over the first 100
+ * comparisons for a limit of 8 `slow`: a note.
  */
 #include "rules/builtin/update_ratio.h"
 
@@ -22,8 +22,8 @@ static void report(sonde_rule_run *run, double mean, const look *at)
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
 
     if (sonde_rule_found(run, state->step.fastest,
-                         mean < state->slow / 3.0 ? SONDE_SEVERITY_WARNING
-                                                  : SONDE_SEVERITY_NOTE,
+                         mean < state->slow ? SONDE_SEVERITY_WARNING
+                                            : SONDE_SEVERITY_NOTE,
                          "update_ratio", mean, at->limit * state->slow)) {
         sonde_rule_say(run,
                        "Raise the learning rate; check the loss's reduction and the "

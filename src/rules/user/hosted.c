@@ -404,14 +404,18 @@ static void exchange(sonde_rule_run *run, const char *doing)
     sonde__user_message answer = {0};
     sonde_err err = sonde__user_host_ask(state->host, &answer);
 
-    while (err == SONDE_OK && answer.kind == SONDE__WIRE_FOUND) {
-        err = take_finding(run, &answer)
-                  ? sonde__user_wire_take(sonde__user_host_wire(state->host), &answer)
-                  : SONDE_EFORMAT;
-    }
     if (err != SONDE_OK) {
         lost(run, err, doing);
         return;
+    }
+    while (answer.kind == SONDE__WIRE_FOUND) {
+        err = take_finding(run, &answer)
+                  ? sonde__user_wire_take(sonde__user_host_wire(state->host), &answer)
+                  : SONDE_EFORMAT;
+        if (err != SONDE_OK) {
+            lost(run, err, doing);
+            return;
+        }
     }
     if (answer.kind == SONDE__WIRE_DONE) {
         const char *lacked = sonde__user_need_text(&answer);
@@ -485,13 +489,20 @@ static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         put_view(wire, seen->view);
     }
     err = sonde__user_wire_end(wire);
-    if (err == SONDE_OK && wire->out_used >= SEND_AT) {
-        err = sonde__user_wire_flush(wire);
-    }
     if (err != SONDE_OK) {
-        at_step(run, doing, sizeof doing);
-        lost(run, err, doing);
+        goto error;
     }
+    if (wire->out_used >= SEND_AT) {
+        err = sonde__user_wire_flush(wire);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+    return;
+
+error:
+    at_step(run, doing, sizeof doing);
+    lost(run, err, doing);
 }
 
 static void hosted_step(sonde_rule_run *run)
@@ -737,15 +748,18 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     sonde__user_wire_put_text(wire, run->rule->name);
     sonde__user_wire_put_text(wire, params);
     err = end_and_ask(state->host, &answer);
-    if (err == SONDE_OK) {
-        if (answer.kind == SONDE__WIRE_ERROR) {
-            return sonde__user_host_error(&answer, hosted->path, diag);
-        }
-        if (answer.kind == SONDE__WIRE_DONE) {
-            return SONDE_OK;
-        }
-        err = SONDE_EFORMAT;
+    if (err != SONDE_OK) {
+        goto error;
     }
+    if (answer.kind == SONDE__WIRE_ERROR) {
+        return sonde__user_host_error(&answer, hosted->path, diag);
+    }
+    if (answer.kind == SONDE__WIRE_DONE) {
+        return SONDE_OK;
+    }
+    err = SONDE_EFORMAT;
+
+error:
     return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EINVAL, hosted->path, NULL,
                        "rule %s: its init %s", run->rule->name,
                        sonde__user_host_fate(state->host, err, fate, sizeof fate));
