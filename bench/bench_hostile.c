@@ -11,6 +11,7 @@
  *     hostile_calls_lost      records lost by all of these runs
  *     hostile_kills, hostile_faults, hostile_exits
  *                             children that were killed, died of SIGSEGV, exited without close
+ *                             (of every second run a reader is killed while it recovers)
  *     hostile_..._lost        steps that had ended and that a trial does not show
  *     hostile_corruptions     files of a run damaged at random places, one in each case: a
  *                             bit, zeros, a cut, bytes removed, repeated or overwritten by
@@ -286,6 +287,33 @@ static uint64_t missing_steps(const char *path, int64_t ended)
     return lost;
 }
 
+/* Of every second run the first reader is killed while it recovers the ring, and two
+ * others begin at once. */
+static void disturb_recovery(const char *path, uint64_t number)
+{
+    const struct timespec wait = {
+        .tv_nsec = (long)sonde__below(base_seed + 1, 1, number, 20 * 1000 * 1000)};
+    pid_t readers[3];
+
+    if (number % 2 == 0) {
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        readers[i] = fork();
+        must(readers[i] >= 0, "fork");
+        if (readers[i] == 0) {
+            _exit(missing_steps(path, 1) > 0);
+        }
+        if (i == 0) {
+            (void)nanosleep(&wait, NULL);
+            (void)kill(readers[i], SIGKILL);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)waitpid(readers[i], NULL, 0);
+    }
+}
+
 static void bench_deaths(const char *name, death how, long count)
 {
     _Atomic int64_t *const ended = mmap(NULL, sizeof *ended, PROT_READ | PROT_WRITE,
@@ -315,6 +343,7 @@ static void bench_deaths(const char *name, death how, long count)
             (void)kill(child, SIGKILL);
         }
         (void)waitpid(child, &status, 0);
+        disturb_recovery(path, (uint64_t)i);
         lost_here = missing_steps(path, *ended);
         if (lost_here > 0) {
             (void)fprintf(stderr, "%s %ld: %llu of %lld steps\n", name, i,

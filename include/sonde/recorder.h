@@ -104,10 +104,26 @@ SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end
 /* Writes the records that a dead writer of a worker left in its ring (docs/format.md)
  * into the files of the run, which otherwise stays as it is. Trials, and recorders that
  * resume, do so themselves. *records: how many there were. SONDE_EBUSY: the writer is
- * alive. */
+ * alive. With the address of a store: also sends what the worker left on this machine;
+ * SONDE_ENOTFOUND: there is nothing. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_recover(const char *path, int rank,
                                                          uint64_t *records,
                                                          sonde_diag *diag);
+
+/* What a worker has left on this machine of a run at the address of a store. */
+typedef struct sonde_spool {
+    const char *path;     /* the address */
+    const char *folder;   /* of this machine */
+    const char *endpoint; /* AWS_ENDPOINT_URL of the writer; "": none */
+    int rank;
+    uint64_t files, bytes; /* that are not in the store */
+    bool in_use;           /* the writer is alive */
+} sonde_spool;
+
+typedef void sonde_spool_seen(void *user, const sonde_spool *spool);
+/* Calls seen for each worker. spool is borrowed for the call. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_spools(sonde_spool_seen *seen,
+                                                        void *user, sonde_diag *diag);
 
 /* The sink for taps; owned by the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);

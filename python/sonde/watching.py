@@ -291,12 +291,13 @@ class Watch:
                   for kind in ("error", "warning")}
         said = [f"{count} {kind}{'s' * (count != 1)}" for kind, count in counts.items() if count]
         if said:
-            first = next(f for f in self._kept if f.severity in counts and
-                         (f.severity == "error" or not counts["error"]))
+            worst = [f for f in self._kept if f.severity in counts and
+                     (f.severity == "error" or not counts["error"])]
+            first = next((f for f in worst if not f.because_of), worst[0])
             where = f" in {first.tensor}" if first.tensor else ""
             more = f"; sonde rules {self.path}" if self.path else ""
             print(f"sonde: {', '.join(said)}: {first.rule}{where} at step {first.step}: "
-                  f"{first.message}{more}", file=sys.stderr)
+                  f"{first.message.rstrip('.') if more else first.message}{more}", file=sys.stderr)
         elif rules == 0:
             print("sonde: not judged: no rule had the data it needs", file=sys.stderr)
         else:

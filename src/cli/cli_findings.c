@@ -140,6 +140,10 @@ static void print_counts(const sonde_nn_verdict *verdict)
             between = ", ";
         }
     }
+    if (verdict->following > 0) {
+        (void)printf(" (%zu follow%s from others)", verdict->following,
+                     verdict->following == 1 ? "s" : "");
+    }
 }
 
 static void print_verdict_json(const sonde_nn_verdict *verdict)
@@ -154,6 +158,7 @@ static void print_verdict_json(const sonde_nn_verdict *verdict)
     sonde_json_uint(json, "errors", verdict->counts[SONDE_SEVERITY_ERROR]);
     sonde_json_uint(json, "warnings", verdict->counts[SONDE_SEVERITY_WARNING]);
     sonde_json_uint(json, "notes", verdict->counts[SONDE_SEVERITY_NOTE]);
+    sonde_json_uint(json, "following", verdict->following);
     sonde_json_end(json);
     cli_json_print("\n");
 }

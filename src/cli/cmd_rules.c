@@ -224,7 +224,7 @@ static tally count_rules(const sonde_rules *rules)
 }
 
 /* One line, and one each for damage and for findings that were made elsewhere. */
-static void print_verdict(const judged_run *run, size_t findings)
+static void print_verdict(const judged_run *run, size_t findings, size_t following)
 {
     const size_t kept = count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
@@ -249,6 +249,10 @@ static void print_verdict(const judged_run *run, size_t findings)
     if (counts.lacking > 0) {
         (void)printf(", %zu lacked data%s", counts.lacking,
                      run->asked->explain ? "" : " (see --explain)");
+    }
+    if (following > 0) {
+        (void)printf("; %zu finding%s from others", following,
+                     following == 1 ? " follows" : "s follow");
     }
     (void)printf("\n");
     if (damage > 0) {
@@ -586,9 +590,12 @@ static void print_in_order(const judged_run *run, const sonde_finding *all, size
 /* What was found; *findings grows. */
 static void print_findings(const judged_run *run, size_t *findings)
 {
-    size_t count = 0;
+    size_t count = 0, following = 0;
     const sonde_finding *all = sonde_rules_findings(run->rules, &count);
 
+    for (size_t i = 0; i < count; i++) {
+        following += all[i].because_of != 0;
+    }
     if (!run->asked->follow) {
         print_in_order(run, all, count);
     }
@@ -596,7 +603,7 @@ static void print_findings(const judged_run *run, size_t *findings)
         explain(run);
     }
     if (!run->asked->json) {
-        print_verdict(run, count);
+        print_verdict(run, count, following);
     }
     *findings += count;
 }

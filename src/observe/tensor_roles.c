@@ -161,6 +161,8 @@ static const row rows[] = {
     {LAST, SONDE_ROLE_ACTIVATION, "inputs"}, /* Keras: dense/inputs; see below */
     {LAST, SONDE_ROLE_SCALAR, "loss_scale"},
     {LAST, SONDE_ROLE_SCALAR, "weight_decay"},
+    {END, SONDE_ROLE_OUTPUT, "weight_output_0"}, /* of a module with that name */
+    {END, SONDE_ROLE_OUTPUT, "bias_output_0"},
     {WORD, SONDE_ROLE_WEIGHT, "weight"}, /* also loss_fn.weight, output.weight */
     {WORD, SONDE_ROLE_WEIGHT, "weights"},
     {WORD, SONDE_ROLE_BIAS, "bias"},

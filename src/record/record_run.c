@@ -589,6 +589,7 @@ sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
                                     sonde_diag *diag)
 {
     sonde__record_backend *const backend = writer->backend;
+    char ring[SONDE__FILE_NAME * 2];
     sonde_err err = read_run(writer, options, NULL, diag);
     int failed = 0;
 
@@ -598,6 +599,11 @@ sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
     failed = backend->ops->lock(backend, writer->folder);
     if (failed != 0) {
         return fail(diag, options, failed, "the worker's folder cannot be used");
+    }
+    (void)snprintf(ring, sizeof ring, "%s/%s", writer->folder, SONDE__RING_FILE);
+    if (backend->ops->place == NULL ||
+        access(backend->ops->place(backend, ring), F_OK) != 0) {
+        return SONDE_OK; /* another process was faster */
     }
     return with_old_ring(writer, options, keep_process, diag);
 }

@@ -22,7 +22,6 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
-    STORED_SECONDS = 5, /* in an object store */
     WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
@@ -40,7 +39,7 @@ static bool is_hex(const char *text, size_t digits)
     return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
 }
 
-static sonde_err check_options(const sonde_recorder_options *options, sonde_diag *diag)
+sonde_err sonde__recorder_check(const sonde_recorder_options *options, sonde_diag *diag)
 {
     const int world = ranks(options);
 
@@ -303,76 +302,8 @@ error:
     return err;
 }
 
-static bool has_room(void *user)
-{
-    return sonde__store_spool_has_room(user);
-}
-
-/* A recorder in the spool of an address; segments are closed sooner, since only closed
- * files reach the store. */
-static sonde_err create_stored(const sonde_recorder_options *options,
-                               const sonde_catalogue *catalogue, sonde_recorder **out,
-                               sonde_diag *diag)
-{
-    const sonde__store_writer place = {.rank = options->rank,
-                                       .world = ranks(options),
-                                       .resumes = options->resume != NULL};
-    sonde_recorder_options local = *options;
-    sonde__record_backend *backend = NULL;
-    sonde__store_spool *spool = NULL;
-    sonde_recorder *recorder = NULL;
-    sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    local.segment_seconds =
-        options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
-    err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    sonde__record_backend_limit(backend, has_room, spool);
-    err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__store_spool_start(spool, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    recorder->spool = spool;
-    *out = recorder;
-    return SONDE_OK;
-
-error:
-    (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
-    sonde__store_spool_close(spool);
-    return err;
-}
-
-sonde_err sonde_recorder_create(const sonde_recorder_options *options,
-                                const sonde_catalogue *catalogue, sonde_recorder **out,
-                                sonde_diag *diag)
-{
-    sonde__record_backend *backend = NULL;
-    sonde_err err = check_options(options, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (sonde__store_is_address(options->path)) {
-        return create_stored(options, catalogue, out, diag);
-    }
-    err = sonde__record_backend_local(options->path, &backend, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
-}
-
-sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
-                                 sonde_diag *diag)
+sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *records,
+                                         sonde_diag *diag)
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
     sonde_err err = SONDE_OK;

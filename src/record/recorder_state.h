@@ -2,6 +2,7 @@
  * recorder_state.h - the recorder's struct. Internal.
  *
  *     recorder.c      create and close
+ *     recorder_spool.c  in a folder, or in the spool of a store
  *     put.c           tensors, values and steps into the ring: the producer's thread
  *     record_sink.c   the sink for taps: the producer's thread
  *     writer.c        from the ring into files: the writer's thread
@@ -89,5 +90,13 @@ sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde__record_backend *backend, sonde_recorder **out, sonde_diag *diag);
+
+/* --- recorder.c, for recorder_spool.c ----------------------------------------------- */
+
+SONDE_CHECKED sonde_err sonde__recorder_check(const sonde_recorder_options *options,
+                                              sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__recorder_recover_folder(const char *path, int rank,
+                                                       uint64_t *records,
+                                                       sonde_diag *diag);
 
 #endif

@@ -35,6 +35,11 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
     const char *key = NULL;
     size_t length = 0;
 
+    for (const char *letter = url; *letter != '\0'; letter++) {
+        if ((unsigned char)*letter < ' ' || *letter == '\x7f') {
+            return bad_url("S3", diag);
+        }
+    }
     if (strncmp(url, "s3://", 5) != 0 || strspn(name, letters) != strcspn(name, "/") ||
         strcspn(name, "/") == 0) {
         return bad_url(url, diag);
@@ -55,8 +60,11 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
                : sonde__fail_nomem(diag, url);
 }
 
-static void find_region(sonde__s3_bucket *bucket, sonde__s3_line *line)
+static sonde_err find_region(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             sonde_diag *diag)
 {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+
     char *region = sonde__s3_region(sonde__s3_profile());
 
     if (region == NULL && bucket->keys.of_instance) {
@@ -65,6 +73,10 @@ static void find_region(sonde__s3_bucket *bucket, sonde__s3_line *line)
     (void)snprintf(bucket->region, sizeof bucket->region, "%s",
                    region != NULL ? region : "us-east-1");
     sonde__free(region);
+    return strspn(bucket->region, letters) == strlen(bucket->region)
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, "AWS_REGION", "such as eu-west-1",
+                             "'%s'", bucket->region);
 }
 
 /* The endpoint of another store: scheme, host and perhaps a path. */
@@ -93,18 +105,24 @@ static sonde_err split_endpoint(sonde__s3_bucket *bucket, const char *endpoint,
     return SONDE_OK;
 }
 
-static bool has_path_style(const sonde__s3_bucket *bucket)
+static sonde_err find_style(sonde__s3_bucket *bucket, sonde_diag *diag)
 {
     const char *set = sonde__s3_variable("SONDE_S3_ADDRESSING");
     char *asked =
         set != NULL ? sonde__strdup(set)
                     : sonde__s3_profile_value(sonde__s3_profile(), "s3.addressing_style");
-    const bool virtual = asked != NULL && strcmp(asked, "virtual") == 0;
-    const bool path = asked != NULL && strcmp(asked, "path") == 0;
+    sonde_err err = SONDE_OK;
 
+    bucket->path_style = bucket->own_endpoint || strchr(bucket->name, '.') != NULL;
+    if (asked != NULL && strcmp(asked, "auto") != 0) {
+        bucket->path_style = strcmp(asked, "path") == 0;
+        if (!bucket->path_style && strcmp(asked, "virtual") != 0) {
+            err = sonde__fail(diag, SONDE_EINVAL, "SONDE_S3_ADDRESSING",
+                              "path, virtual or auto", "'%.60s'", asked);
+        }
+    }
     sonde__free(asked);
-    return path ||
-           (!virtual && (bucket->own_endpoint || strchr(bucket->name, '.') != NULL));
+    return err;
 }
 
 static sonde_err find_endpoint(sonde__s3_bucket *bucket, sonde_diag *diag)
@@ -130,8 +148,7 @@ static sonde_err find_endpoint(sonde__s3_bucket *bucket, sonde_diag *diag)
     if (bucket->scheme == NULL || bucket->host == NULL || bucket->root == NULL) {
         return sonde__fail_nomem(diag, bucket->url);
     }
-    bucket->path_style = has_path_style(bucket);
-    return SONDE_OK;
+    return find_style(bucket, diag);
 }
 
 sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
@@ -154,7 +171,10 @@ sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
     if (err != SONDE_OK) {
         goto error;
     }
-    find_region(bucket, line);
+    err = find_region(bucket, line, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
     err = find_endpoint(bucket, diag);
     if (err != SONDE_OK) {
         goto error;
@@ -498,9 +518,15 @@ static void advise(attempt *try, char *expected, size_t size)
     const char *code = try->code;
 
     (void)pthread_mutex_lock(&bucket->lock);
-    if (try->answer->status == 0) {
-        (void)snprintf(expected, size, "a store at %s://%s", bucket->scheme,
-                       bucket->host);
+    if (try->answer->untrusted) {
+        (void)snprintf(expected, size,
+                       "TLS at %s://%s, with a certificate that AWS_CA_BUNDLE or the "
+                       "system trusts",
+                       bucket->scheme, bucket->host);
+    } else if (try->answer->status == 0) {
+        (void)snprintf(expected, size, "a store at %s://%s%s%s", bucket->scheme,
+                       bucket->path_style ? "" : bucket->name,
+                       bucket->path_style ? "" : ".", bucket->host);
     } else if (strcmp(code, "NoSuchBucket") == 0) {
         (void)snprintf(expected, size, "a bucket at %s://%s", bucket->scheme,
                        bucket->host);
@@ -571,6 +597,7 @@ sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
             return sonde__fail_nomem(diag, bucket->url);
         }
         if ((answer->status >= 200 && answer->status < 300) || answer->status == 304) {
+            (void)atomic_fetch_add_explicit(&bucket->answered, 1, memory_order_relaxed);
             return SONDE_OK;
         }
         if (is_stopped(bucket)) {
@@ -580,7 +607,7 @@ sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
             continue;
         }
         n++;
-        if (!is_transient(&try) || n == tries) {
+        if (!is_transient(&try) || n == tries || answer->untrusted) {
             return fail(&try, n, diag);
         }
         wait_for(&try, n - 1);

@@ -27,6 +27,7 @@ typedef struct sonde__s3_bucket {
     bool path_style;     /* host/bucket/key, else bucket.host/key */
     double stall;        /* seconds without a byte after which a request is repeated */
     const atomic_bool *stop; /* set: requests end early; NULL: never */
+    atomic_uint answered;    /* requests with success */
     pthread_mutex_t lock;    /* of what follows */
     char region[64];
     double skew; /* seconds by which the store's clock is ahead */

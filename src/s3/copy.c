@@ -10,6 +10,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/upload.h"
 
 #include <sonde/log.h>
 
@@ -47,6 +48,12 @@ void sonde__s3_copy_close(void *handle)
     if (copy->lock >= 0) {
         (void)close(copy->lock);
     }
+    if (copy->held >= 0) {
+        (void)close(copy->held);
+    }
+    if (copy->grown) {
+        sonde__s3_copy_evict(copy->folder);
+    }
     sonde__s3_bucket_close(copy->bucket);
     sonde__s3_line_close(&copy->line);
     sonde__free(copy->folder);
@@ -71,11 +78,16 @@ static sonde_err set_up(sonde__s3_copy *copy, const char *url, const char *folde
     if (copy->folder == NULL) {
         return sonde__fail_nomem(diag, url);
     }
+    copy->held = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (copy->held < 0 || flock(copy->held, LOCK_SH) != 0) {
+        return sonde__fail_errno(diag, folder, "cannot be used");
+    }
     (void)snprintf(path, sizeof path, "%s/lock", folder);
     copy->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (copy->lock < 0) {
         return sonde__fail_errno(diag, path, "cannot be made");
     }
+    (void)futimens(copy->lock, NULL); /* the order of eviction */
     (void)snprintf(path, sizeof path, "%s/run/", folder);
     sonde__s3_make_way(path);
     return sonde__s3_copy_load(copy, diag);
@@ -91,7 +103,7 @@ sonde_err sonde__s3_copy_open(const char *url, const char *folder, void **out,
         return sonde__fail_nomem(diag, url);
     }
     (void)pthread_mutex_init(&copy->guard, NULL);
-    copy->lock = -1;
+    copy->lock = copy->held = -1;
     copy->world = 1;
     err = set_up(copy, url, folder, diag);
     if (err != SONDE_OK) {
@@ -635,6 +647,7 @@ static sonde_err refresh_and_save(sonde__s3_copy *copy, sonde_diag *diag)
 {
     sonde_err err = refresh_all(copy, diag);
 
+    copy->grown = copy->grown || copy->dirty;
     if (err != SONDE_OK || !copy->dirty) {
         return err;
     }
@@ -702,7 +715,7 @@ sonde_err sonde__s3_copy_send(void *handle, const char *name, sonde_diag *diag)
 
     (void)pthread_mutex_lock(&copy->guard);
     err = sonde__s3_put_file(copy->bucket, &copy->line, name,
-                             sonde__s3_copy_path(copy, "run", name, path), diag);
+                             sonde__s3_copy_path(copy, "run", name, path), NULL, diag);
     (void)pthread_mutex_unlock(&copy->guard);
     return err;
 }

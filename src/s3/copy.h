@@ -23,7 +23,9 @@ typedef struct sonde__s3_copy {
     sonde__s3_bucket *bucket;
     sonde__s3_line line;
     char *folder;
-    int lock;                /* descriptor */
+    int lock;                /* descriptor, locked while the copy changes */
+    int held;                /* of the folder, locked against eviction */
+    bool grown;              /* files were fetched since the copy was opened */
     sonde__s3_copied *items; /* by name */
     size_t count, capacity;
     bool opened, foreign; /* foreign: not a run of Sonde's */
@@ -73,6 +75,9 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
                                uint64_t offset, uint64_t count, sonde_diag *diag);
 /* Removes all items and files: another run is at the address. */
 void sonde__s3_copy_wipe(sonde__s3_copy *copy);
+/* copy_evict.c: empties copies beside this one, and this one, until they take at most
+ * SONDE_S3_CACHE_BYTES (10 GiB); those that are in use stay. */
+void sonde__s3_copy_evict(const char *folder);
 /* Removes a folder and what is in it. */
 void sonde__s3_remove_all(const char *path);
 /* Creates the folders above a path. */

@@ -440,6 +440,7 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
             stop++;
         }
         if (stop > block) {
+            copy->grown = true;
             err = bring_blocks(copy, &copy->line, item, block, stop, diag);
         }
         if (err != SONDE_OK) {

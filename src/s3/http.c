@@ -209,6 +209,9 @@ void sonde__s3_line_call(sonde__s3_line *line, const sonde__s3_call *call,
         set_pointer(line, CURLOPT_HTTPHEADER, headers)) {
         code = line->curl->easy_perform(line->easy);
     }
+    answer->untrusted = code == CURLE_SSL_CONNECT_ERROR ||
+                        code == CURLE_PEER_FAILED_VERIFICATION ||
+                        code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_CERTPROBLEM;
     if (code == CURLE_OK) {
         (void)line->curl->easy_getinfo(line->easy, CURLINFO_RESPONSE_CODE,
                                        &answer->status);

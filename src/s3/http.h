@@ -32,6 +32,7 @@ typedef struct sonde__s3_call {
 typedef struct sonde__s3_answer {
     long status;     /* of HTTP; 0: there is no complete answer */
     char fault[256]; /* the reason, if status is 0 */
+    bool untrusted;  /* then: TLS or its certificates failed */
     sonde_text body; /* freed by the caller */
     char etag[128], region[64], date[64], range[96];
     uint64_t length; /* as the header says */

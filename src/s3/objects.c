@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_ANSWER = 4 << 20, MOST_PARTS = 10000, MOST_SMALL = 64 << 20 };
+enum { MOST_ANSWER = 4 << 20, MOST_SMALL = 64 << 20 };
 #define MOST_WHOLE ((uint64_t)64 << 20) /* before a range, from a store without ranges */
 
 /* --- get ---------------------------------------------------------------------------- */
@@ -139,6 +139,16 @@ bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag)
 
 /* --- put ---------------------------------------------------------------------------- */
 
+static sonde_err put(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                     const sonde__s3_request *request, sonde_diag *diag)
+{
+    sonde__s3_answer answer = {0};
+    const sonde_err err = sonde__s3_send(bucket, line, request, &answer, diag);
+
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
 sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
                         const void *bytes, size_t size, bool once, sonde_diag *diag)
 {
@@ -148,11 +158,22 @@ sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
                                        .body = size > 0 ? bytes : "",
                                        .size = size,
                                        .most = MOST_ANSWER};
-    sonde__s3_answer answer = {0};
-    const sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
 
-    sonde_text_fini(&answer.body);
-    return err;
+    return put(bucket, line, &request, diag);
+}
+
+sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const void *bytes, size_t size,
+                             sonde_diag *diag)
+{
+    const sonde__s3_request request = {.method = "PUT",
+                                       .name = name,
+                                       .body = size > 0 ? bytes : "",
+                                       .size = size,
+                                       .most = MOST_ANSWER,
+                                       .tries = 1};
+
+    return put(bucket, line, &request, diag);
 }
 
 sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
@@ -167,176 +188,6 @@ sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
     return err == SONDE_ENOTFOUND ? SONDE_OK : err;
 }
 
-/* --- parts -------------------------------------------------------------------------- */
-
-typedef struct upload {
-    sonde__s3_bucket *bucket;
-    sonde__s3_line *line;
-    const char *name;
-    char id[512];
-    sonde_text parts; /* XML */
-    sonde_diag *diag;
-} upload;
-
-static sonde_err begin_upload(upload *up)
-{
-    const sonde__s3_request request = {.method = "POST",
-                                       .name = up->name,
-                                       .query = {{"uploads", ""}},
-                                       .query_count = 1,
-                                       .body = "",
-                                       .most = MOST_ANSWER};
-    sonde__s3_answer answer = {0};
-    char where[256];
-    sonde_err err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (!sonde__s3_xml_first(&answer.body, "UploadId", up->id, sizeof up->id)) {
-        err = sonde__fail(up->diag, SONDE_EIO,
-                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
-                          "an UploadId", "the store starts no upload in parts");
-    }
-
-done:
-    sonde_text_fini(&answer.body);
-    return err;
-}
-
-static sonde_err put_part(upload *up, int number, const void *bytes, size_t size)
-{
-    char text[16];
-    const sonde__s3_request request = {
-        .method = "PUT",
-        .name = up->name,
-        .query = {{"partNumber", text}, {"uploadId", up->id}},
-        .query_count = 2,
-        .body = bytes,
-        .size = size,
-        .most = MOST_ANSWER};
-    sonde__s3_answer answer = {0};
-    sonde_err err = SONDE_OK;
-
-    (void)snprintf(text, sizeof text, "%d", number);
-    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-    sonde_text_format(&up->parts,
-                      "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number,
-                      answer.etag);
-    sonde_text_fini(&answer.body);
-    return err;
-}
-
-/* An error may come with status 200. */
-static sonde_err end_upload(upload *up)
-{
-    sonde__s3_request request = {.method = "POST",
-                                 .name = up->name,
-                                 .query = {{"uploadId", up->id}},
-                                 .query_count = 1,
-                                 .most = MOST_ANSWER};
-    sonde__s3_answer answer = {0};
-    char code[96] = "", where[256];
-    sonde_err err = SONDE_OK;
-
-    sonde_text_add(&up->parts, "</CompleteMultipartUpload>");
-    if (up->parts.failed) {
-        return sonde__fail_nomem(up->diag, up->name);
-    }
-    request.body = up->parts.data;
-    request.size = up->parts.length;
-    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (answer.body.length > 0 && strstr(answer.body.data, "<Error>") != NULL &&
-        sonde__s3_xml_first(&answer.body, "Code", code, sizeof code)) {
-        err = sonde__fail(up->diag, SONDE_EIO,
-                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
-                          NULL, "the upload in parts cannot be completed: %s", code);
-    }
-
-done:
-    sonde_text_fini(&answer.body);
-    return err;
-}
-
-static void abort_upload(upload *up)
-{
-    const sonde__s3_request request = {.method = "DELETE",
-                                       .name = up->name,
-                                       .query = {{"uploadId", up->id}},
-                                       .query_count = 1,
-                                       .most = MOST_ANSWER,
-                                       .tries = 1};
-    sonde__s3_answer answer = {0};
-
-    (void)sonde__s3_send(up->bucket, up->line, &request, &answer, NULL);
-    sonde_text_fini(&answer.body);
-}
-
-static sonde_err put_parts(upload *up, const unsigned char *bytes, uint64_t size)
-{
-    const uint64_t part = SONDE_MAX((uint64_t)SONDE__S3_PART, size / MOST_PARTS + 1);
-    sonde_err err = begin_upload(up);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
-    for (uint64_t begin = 0; begin < size; begin += part) {
-        err = put_part(up, (int)(begin / part) + 1, bytes + begin,
-                       (size_t)SONDE_MIN(part, size - begin));
-        if (err != SONDE_OK) {
-            goto error;
-        }
-    }
-    err = end_upload(up);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    return SONDE_OK;
-
-error:
-    abort_upload(up);
-    return err;
-}
-
-sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *name, const char *path, sonde_diag *diag)
-{
-    upload up = {.bucket = bucket, .line = line, .name = name, .diag = diag};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat about = {0};
-    void *bytes = NULL;
-    size_t size = 0;
-    sonde_err err = SONDE_OK;
-
-    if (fd < 0 || fstat(fd, &about) != 0) {
-        err = sonde__fail_errno(diag, path, "cannot be read");
-        goto done;
-    }
-    size = (size_t)about.st_size;
-    bytes = size > 0 ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    if (bytes == MAP_FAILED) {
-        bytes = NULL;
-        err = sonde__fail_errno(diag, path, "cannot be read");
-        goto done;
-    }
-    err = size <= SONDE__S3_PART
-              ? sonde__s3_put(bucket, line, name, bytes, size, false, diag)
-              : put_parts(&up, bytes, size);
-done:
-    if (bytes != NULL) {
-        (void)munmap(bytes, size);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    sonde_text_fini(&up.parts);
-    return err;
-}
-
 /* --- list --------------------------------------------------------------------------- */
 
 typedef struct listing {
@@ -348,8 +199,7 @@ typedef struct listing {
     size_t skip; /* letters of the prefix and its slash */
 } listing;
 
-/* Decodes %XX in place. */
-static void unescape(char *text)
+void sonde__s3_unescape(char *text)
 {
     char *out = text;
 
@@ -386,7 +236,7 @@ static sonde_err see_all(const listing *list, const char *body, const char *elem
         if (!sonde__s3_xml(&part, key, name, sizeof name)) {
             continue;
         }
-        unescape(name);
+        sonde__s3_unescape(name);
         part = row;
         if (sonde__s3_xml(&part, "ETag", object.etag, sizeof object.etag)) {
             copy_etag(object.etag, object.etag[0] == '"' ? object.etag + 1 : object.etag);

@@ -10,6 +10,9 @@
 enum { SONDE__S3_NAME = 1025, SONDE__S3_ETAG = 128 };
 #define SONDE__S3_PART ((size_t)16 << 20) /* bytes of one request, at most */
 
+/* Decodes %XX and '+' in place. */
+void sonde__s3_unescape(char *text);
+
 typedef struct sonde__s3_object {
     char name[SONDE__S3_NAME];
     char etag[SONDE__S3_ETAG];
@@ -29,9 +32,10 @@ sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
 /* once: SONDE_EEXIST if there is such an object. */
 sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
                         const void *bytes, size_t size, bool once, sonde_diag *diag);
-/* A file, in several parts if it is larger than SONDE__S3_PART. */
-sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *name, const char *path, sonde_diag *diag);
+/* The same, tried once: for what is sent again soon. */
+sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const void *bytes, size_t size,
+                             sonde_diag *diag);
 /* Whether err means that the bucket lacks the object, not that there is no bucket. */
 bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag);
 /* SONDE_OK also if there is none. */

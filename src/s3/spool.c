@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/copy.h"
+#include "s3/upload.h"
 
 #include <sonde/log.h>
 
@@ -39,30 +40,6 @@ static double setting(const char *name, double usual)
     return text != NULL && end != text && value > 0.0 ? value : usual;
 }
 
-static void mark_sent(const sonde__s3_spool *spool, bool sent)
-{
-    char path[SONDE__S3_PATH];
-
-    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
-    if (sent) {
-        FILE *stream = fopen(path, "we");
-
-        if (stream != NULL) {
-            (void)fclose(stream);
-        }
-    } else {
-        (void)unlink(path);
-    }
-}
-
-static void wipe(const sonde__s3_spool *spool)
-{
-    char path[SONDE__S3_PATH];
-
-    mark_sent(spool, false);
-    sonde__s3_remove_all(sonde__s3_spool_path(spool, "", path));
-}
-
 /* --- closing ------------------------------------------------------------------------ */
 
 static void stop_threads(sonde__s3_spool *spool)
@@ -84,8 +61,9 @@ void sonde__s3_spool_close(void *handle)
     }
     stop_threads(spool);
     if (spool->failed) {
-        wipe(spool);
+        sonde__s3_spool_clear(spool);
     }
+    sonde__s3_spool_leave(spool);
     sonde__s3_spool_forget(spool);
     for (size_t i = 0; i < spool->fetched_count; i++) {
         sonde__free(spool->fetched[i]);
@@ -96,43 +74,12 @@ void sonde__s3_spool_close(void *handle)
     sonde__s3_line_close(&spool->beat_line);
     (void)pthread_mutex_destroy(&spool->lock);
     (void)pthread_cond_destroy(&spool->moved);
+    sonde__free(spool->memory);
     sonde__free(spool->folder);
     sonde__free(spool);
 }
 
 /* --- opening ------------------------------------------------------------------------ */
-
-/* Writes a small file of the run. */
-static sonde_err write_file(const sonde__s3_spool *spool, const char *name,
-                            const void *bytes, size_t size, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    FILE *stream = NULL;
-    bool done = false;
-
-    (void)sonde__s3_spool_path(spool, name, path);
-    sonde__s3_make_way(path);
-    stream = fopen(path, "we");
-    done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
-    done = stream != NULL && fclose(stream) == 0 && done;
-    return done ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
-}
-
-static bool has_file(const sonde__s3_spool *spool, const char *name)
-{
-    char path[SONDE__S3_PATH];
-
-    return access(sonde__s3_spool_path(spool, name, path), F_OK) == 0;
-}
-
-/* Whether an earlier process has sent the run's run.json. */
-static bool was_sent(const sonde__s3_spool *spool)
-{
-    char path[SONDE__S3_PATH];
-
-    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
-    return access(path, F_OK) == 0;
-}
 
 /* Copies a small object of the store into the spool. */
 static sonde_err fetch_file(sonde__s3_spool *spool, const char *name, sonde_diag *diag)
@@ -146,7 +93,7 @@ static sonde_err fetch_file(sonde__s3_spool *spool, const char *name, sonde_diag
     if (err != SONDE_OK) {
         goto done;
     }
-    err = write_file(spool, name, text.data, text.length, diag);
+    err = sonde__s3_spool_write(spool, name, text.data, text.length, diag);
 
 done:
     sonde_text_fini(&text);
@@ -163,10 +110,11 @@ static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_d
         length > end && strcmp(object->name + length - end, ".safetensors") == 0;
     const bool numbered = base != NULL && strchr(base, '-') != NULL;
 
-    if (!has_file(spool, object->name)) {
+    if (!sonde__s3_spool_has(spool, object->name)) {
         /* of a segment, the number suffices */
-        const sonde_err err = segment ? write_file(spool, object->name, NULL, 0, diag)
-                                      : fetch_file(spool, object->name, diag);
+        const sonde_err err =
+            segment ? sonde__s3_spool_write(spool, object->name, NULL, 0, diag)
+                    : fetch_file(spool, object->name, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -197,7 +145,7 @@ static sonde_err drop_superseded(sonde__s3_spool *spool, sonde_diag *diag)
     (void)snprintf(name, sizeof name, "%s/generations.jsonl", spool->worker);
     err = sonde__s3_get_small(spool->bucket, &spool->line, name, etag, &text, &changed,
                               diag);
-    if (err != SONDE_OK || !has_file(spool, spool->worker)) {
+    if (err != SONDE_OK || !sonde__s3_spool_has(spool, spool->worker)) {
         goto done;
     }
     (void)stat(sonde__s3_spool_path(spool, name, path), &about);
@@ -244,36 +192,76 @@ static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
 
 static sonde_err fail_taken(const sonde__s3_spool *spool, sonde_diag *diag)
 {
+    const bool left = sonde__s3_spool_has(spool, spool->worker);
+
     return sonde__fail(diag, SONDE_EEXIST, spool->bucket->url, "an address without a run",
-                       "a run is there already");
+                       "a run is there already%s%s",
+                       left ? ", of which files are left here: sonde send " : "",
+                       left ? spool->bucket->url : "");
+}
+
+/* Another run is at the address than the one in the folder. */
+static sonde_err drop_other(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    if (spool->writer.sends) {
+        return sonde__fail(diag, SONDE_EEXIST, spool->bucket->url,
+                           "the run that was being sent",
+                           "another run is there; remove %s", spool->folder);
+    }
+    sonde_log(SONDE_LOG_WARNING, "s3",
+              "%s: another run is at %s; the files that the run before did not "
+              "send are dropped",
+              spool->folder, spool->bucket->url);
+    sonde__s3_spool_wipe(spool);
+    return SONDE_OK;
+}
+
+/* Whether a worker that does not resume may join the run at the address. */
+static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
+{
+    const char *url = spool->bucket->url;
+    char name[64];
+    bool ended = false, written = false;
+    sonde_err err = sonde__store_exists(url, "end.json", &ended, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (spool->writer.world <= 1 || ended) {
+        return fail_taken(spool, diag);
+    }
+    (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
+    err = sonde__store_exists(url, name, &written, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return written ? sonde__fail(diag, SONDE_EEXIST, url, "a resumed run",
+                                 "worker %d has written this run", spool->writer.rank)
+                   : SONDE_OK;
 }
 
 /* A run is at the address: it is resumed, joined, or an error. */
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
-    bool ended = false;
 
     if (!writer->resumes) {
-        const sonde_err err =
-            sonde__store_exists(spool->bucket->url, "end.json", &ended, diag);
+        const sonde_err err = check_free(spool, diag);
 
         if (err != SONDE_OK) {
             return err;
         }
-        if (writer->world <= 1 || ended) {
-            return fail_taken(spool, diag);
+    }
+    if (sonde__s3_spool_has(spool, "run.json") && !same_id(spool, run)) {
+        const sonde_err err = drop_other(spool, diag);
+
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    if (has_file(spool, "run.json") && !same_id(spool, run)) {
-        sonde_log(SONDE_LOG_WARNING, "s3",
-                  "%s: another run is at %s; the files that the run before did not "
-                  "send are dropped",
-                  spool->folder, spool->bucket->url);
-        wipe(spool);
-    }
-    if (!has_file(spool, "run.json")) {
-        const sonde_err err = write_file(spool, "run.json", run->data, run->length, diag);
+    if (!sonde__s3_spool_has(spool, "run.json")) {
+        const sonde_err err =
+            sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -284,15 +272,28 @@ static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_d
 }
 
 /* There is no run at the address. */
-static sonde_err begin_run(sonde__s3_spool *spool, sonde_diag *diag)
+static sonde_err begin_run(sonde__s3_spool *spool, bool was_sent, sonde_diag *diag)
 {
-    if (was_sent(spool)) { /* and then removed from the store */
-        wipe(spool);
+    const bool left = sonde__s3_spool_has(spool, "run.json");
+
+    if (was_sent && spool->writer.sends) {
+        return sonde__fail(
+            diag, SONDE_ENOTFOUND, spool->bucket->url, "the run that was being sent",
+            "it has been removed from the store; remove %s as well", spool->folder);
     }
-    if (!spool->writer.resumes && spool->writer.world <= 1 &&
-        has_file(spool, "run.json")) {
+    if (was_sent) {
+        if (left) {
+            sonde_log(SONDE_LOG_WARNING, "s3",
+                      "%s: the run of an earlier process has been removed from the "
+                      "store; the files that were not sent are dropped",
+                      spool->bucket->url);
+        }
+        sonde__s3_spool_wipe(spool);
+        return SONDE_OK;
+    }
+    if (!spool->writer.resumes && spool->writer.world <= 1 && left) {
         return sonde__fail(diag, SONDE_EEXIST, spool->folder,
-                           "resume to send it, or remove the folder",
+                           "sonde send, or no such folder",
                            "holds a run that was never sent to %s", spool->bucket->url);
     }
     return SONDE_OK;
@@ -304,13 +305,15 @@ static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
     sonde_text run = {0};
     sonde_diag why = {0};
     bool changed = false;
+    const bool was_sent =
+        sonde__s3_spool_was_sent(spool); /* another worker may send it */
     sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json", etag,
                                         &run, &changed, &why);
 
     if (err == SONDE_OK) {
         err = take_run(spool, &run, diag);
     } else if (sonde__s3_is_missing(err, &why)) {
-        err = begin_run(spool, diag);
+        err = begin_run(spool, was_sent, diag);
     } else if (diag != NULL) {
         *diag = why;
     }
@@ -318,10 +321,20 @@ static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
     return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
 }
 
+/* How many workers the run in the folder has. */
+static int read_world(const sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+    json_t *run = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
+    const json_int_t world = json_integer_value(json_object_get(run, "world"));
+
+    json_decref(run);
+    return (int)SONDE_MAX(world, 1);
+}
+
 static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *folder,
                         sonde_diag *diag)
 {
-    char path[SONDE__S3_PATH];
     sonde_err err = sonde__s3_line_open(&spool->line, url, diag);
 
     if (err != SONDE_OK) {
@@ -335,13 +348,16 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     if (err != SONDE_OK) {
         return err;
     }
-    spool->folder = sonde__strdup(folder);
-    if (spool->folder == NULL) {
-        return sonde__fail_nomem(diag, url);
+    err = sonde__s3_spool_enter(spool, folder, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    (void)snprintf(path, sizeof path, "%s/", folder);
-    sonde__s3_make_way(path);
-    return look_at_store(spool, diag);
+    if (spool->writer.sends) {
+        spool->writer.world = read_world(spool);
+    }
+    err = look_at_store(spool, diag);
+    sonde__s3_spool_entered(spool);
+    return err;
 }
 
 sonde_err sonde__s3_spool_open(const char *url, const char *folder,
@@ -357,6 +373,7 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
     (void)pthread_mutex_init(&spool->lock, NULL);
     (void)pthread_cond_init(&spool->moved, NULL);
     spool->writer = *writer;
+    spool->held = spool->entry = -1;
     spool->most = (uint64_t)setting("SONDE_SPOOL_BYTES", (double)MOST_SPOOL);
     (void)snprintf(spool->worker, sizeof spool->worker, "w%04d", writer->rank);
     err = set_up(spool, url, folder, diag);
@@ -446,13 +463,17 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
     if (err != SONDE_OK) {
         goto error;
     }
-    if (spool->writer.rank == 0 && spool->writer.resumes) {
+    if (spool->writer.rank == 0 && spool->writer.resumes && !spool->writer.sends) {
         err = sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag);
     }
     if (err != SONDE_OK) {
         goto error;
     }
-    mark_sent(spool, true);
+    sonde__s3_spool_mark_sent(spool);
+    if (spool->writer.resumes) {
+        (void)snprintf(path, sizeof path, "%s/", spool->worker);
+        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
+    }
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
                             spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
         spool->control_seen = text.length; /* requests to an earlier process */
@@ -568,19 +589,20 @@ static bool wait_for_sender(sonde__s3_spool *spool)
 {
     const double patience = setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);
     double since = sonde__now();
-    uint64_t sent = 0;
+    unsigned answered = atomic_load(&spool->bucket->answered);
     bool done = false;
 
     (void)pthread_mutex_lock(&spool->lock);
-    sent = spool->sent;
     while (!(done = spool->done) && sonde__now() - since < patience) {
         struct timespec until = {0};
 
         (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 1;
+        until.tv_nsec += 100 * 1000 * 1000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
         (void)pthread_cond_timedwait(&spool->moved, &spool->lock, &until);
-        if (spool->sent != sent) {
-            sent = spool->sent;
+        if (atomic_load(&spool->bucket->answered) != answered) { /* parts count too */
+            answered = atomic_load(&spool->bucket->answered);
             since = sonde__now();
         }
     }
@@ -591,7 +613,6 @@ static bool wait_for_sender(sonde__s3_spool *spool)
 sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
 {
     sonde__s3_spool *spool = handle;
-    char path[SONDE__S3_PATH];
     bool done = false;
 
     if (!spool->started) {
@@ -610,15 +631,11 @@ sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
     }
     if (!done) {
         return sonde__fail(diag, SONDE_EIO, spool->bucket->url,
-                           "a resumed run, which sends them",
+                           "sonde send, or a resumed run, which sends them",
                            "%" PRIu64 " files of %" PRIu64
                            " bytes are not sent (%.200s); they are kept in %s",
                            spool->left, spool->left_bytes, spool->fault, spool->folder);
     }
-    if (spool->writer.world <= 1) {
-        wipe(spool);
-    } else {
-        sonde__s3_remove_all(sonde__s3_spool_path(spool, spool->worker, path));
-    }
+    sonde__s3_spool_clear(spool);
     return SONDE_OK;
 }

@@ -2,8 +2,12 @@
  * spool.h - a run on its way to a store: the folder in which it is written, and the
  * threads that send its files. Internal.
  *
- *     <folder>/sent     exists once run.json is in the store
- *     <folder>/run/...  the run; a numbered file leaves once it is closed and sent
+ *     <folder>/sent          exists once run.json is in the store
+ *     <folder>               locked while a spool opens, or is removed
+ *     <folder>/w0000.lock    a folder that is locked while a process has the spool open
+ *     <folder>/w0000.upload  the upload in parts that is under way: upload.h
+ *     <folder>/address       where it goes: store.c
+ *     <folder>/run/...       the run; a numbered file is removed once it is closed and sent
  *
  * A look takes a second at most, and sends in this order:
  *
@@ -56,8 +60,11 @@ typedef struct sonde__s3_barrier {
 typedef struct sonde__s3_spool {
     sonde__s3_bucket *bucket;
     char *folder;
+    char *memory; /* "<folder>/w0000.upload" */
+    int held; /* descriptor of "<folder>/w0000.lock", locked while the spool is open */
     char worker[32]; /* "w0000" */
     sonde__store_writer writer;
+    int entry;      /* of the folder, locked while the spool opens; -1: it is not */
     bool run_sent;  /* run.json is in the store */
     char **fetched; /* numbered files that the store has; removed at the start */
     size_t fetched_count, fetched_capacity;
@@ -110,5 +117,26 @@ sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *di
 /* Sends state.json if it says running and has changed; takes requests. */
 sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag);
 void sonde__s3_spool_forget(sonde__s3_spool *spool);
+
+/* --- spool_place.c: the folder ------------------------------------------------------ */
+
+/* Makes the folder, and locks it, until sonde__s3_spool_entered. SONDE_EBUSY: another
+ * process has the spool of this worker open. */
+sonde_err sonde__s3_spool_enter(sonde__s3_spool *spool, const char *folder,
+                                sonde_diag *diag);
+void sonde__s3_spool_entered(sonde__s3_spool *spool);
+bool sonde__s3_spool_has(const sonde__s3_spool *spool, const char *name);
+/* Writes a small file of the run. */
+sonde_err sonde__s3_spool_write(const sonde__s3_spool *spool, const char *name,
+                                const void *bytes, size_t size, sonde_diag *diag);
+/* Whether an earlier process has sent the run's run.json. */
+bool sonde__s3_spool_was_sent(const sonde__s3_spool *spool);
+void sonde__s3_spool_mark_sent(const sonde__s3_spool *spool);
+/* Removes the run, and aborts its upload. */
+void sonde__s3_spool_wipe(sonde__s3_spool *spool);
+/* Removes the worker's files, and the rest if no other worker uses the folder. */
+void sonde__s3_spool_clear(sonde__s3_spool *spool);
+/* Releases the locks. */
+void sonde__s3_spool_leave(sonde__s3_spool *spool);
 
 #endif

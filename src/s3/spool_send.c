@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/copy.h"
+#include "s3/upload.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -370,7 +371,8 @@ static sonde_err send_version(sonde__s3_spool *spool, const sonde__s3_spooled *f
     }
     (void)sonde__s3_spool_path(spool, file->name, path);
     if (file->size > SONDE__S3_PART) {
-        err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path, diag);
+        err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path,
+                                 spool->memory, diag);
     } else if (load(path, dot != NULL && strcmp(dot, ".jsonl") == 0, &text)) {
         err = sonde__s3_put(spool->bucket, &spool->line, file->name, text.data,
                             text.length, false, diag);
@@ -393,7 +395,8 @@ static sonde_err send_closed(sonde__s3_spool *spool, sonde__s3_spooled *file,
     sonde_err err = SONDE_OK;
 
     (void)sonde__s3_spool_path(spool, file->name, path);
-    err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path, diag);
+    err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path, spool->memory,
+                             diag);
     if (err == SONDE_ENOTFOUND && access(path, F_OK) != 0) { /* removed after a fault */
         err = SONDE_OK;
     }
@@ -582,8 +585,8 @@ sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag)
     (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
     if (load(sonde__s3_spool_path(spool, name, path), false, &text) && text.length > 0 &&
         strstr(text.data, "\"running\"") != NULL) {
-        err = sonde__s3_put(spool->bucket, &spool->beat_line, name, text.data,
-                            text.length, false, diag);
+        err = sonde__s3_put_soon(spool->bucket, &spool->beat_line, name, text.data,
+                                 text.length, diag);
     }
     sonde_text_fini(&text);
     if (err != SONDE_OK || spool->writer.rank != 0) {

@@ -7,10 +7,12 @@
 
 #include <sonde/text.h>
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +21,7 @@
 
 #define OBJECT "sonde/sonde-s3.so" /* beside libsonde */
 #define TABLE "sonde__store_s3"
+#define ADDRESS "address" /* in the folder of a spool */
 
 struct sonde__store_copy {
     const sonde__store_ops *ops;
@@ -126,11 +129,31 @@ static void add_cache(sonde_text *path)
     }
 }
 
+/* The folder of all copies, or of all spools. */
+static void add_root(sonde_text *path, bool spool)
+{
+    const char *own = spool ? variable("SONDE_SPOOL") : NULL;
+
+    if (own != NULL) {
+        sonde_text_add(path, own);
+    } else {
+        add_cache(path);
+        sonde_text_add(path, spool ? "/s3-spool" : "/s3");
+    }
+}
+
+/* The endpoint in the environment, or NULL. */
+static const char *own_endpoint(void)
+{
+    const char *endpoint = variable("AWS_ENDPOINT_URL_S3");
+
+    return endpoint != NULL ? endpoint : variable("AWS_ENDPOINT_URL");
+}
+
 /* Creates the folder of an address, one for each address and endpoint. */
 static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *diag)
 {
-    const char *endpoint = variable("AWS_ENDPOINT_URL_S3");
-    const char *own = spool ? variable("SONDE_SPOOL") : NULL;
+    const char *endpoint = own_endpoint();
     sonde_text path = {0};
     size_t length = strlen(url);
     XXH64_hash_t hash = 0;
@@ -139,15 +162,9 @@ static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *
     while (length > 0 && url[length - 1] == '/') {
         length--;
     }
-    endpoint = endpoint != NULL ? endpoint : variable("AWS_ENDPOINT_URL");
     hash = XXH3_64bits_withSeed(
         url, length, endpoint != NULL ? XXH3_64bits(endpoint, strlen(endpoint)) : 0);
-    if (own != NULL) {
-        sonde_text_add(&path, own);
-    } else {
-        add_cache(&path);
-        sonde_text_add(&path, spool ? "/s3-spool" : "/s3");
-    }
+    add_root(&path, spool);
     sonde_text_format(&path, "/%016llx", (unsigned long long)hash);
     if (!path.failed) {
         failed = make_folders(path.data);
@@ -361,6 +378,77 @@ sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *dia
     return *out != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
 }
 
+/* Two lines: where the spool goes, and the endpoint. A spool without is not listed. */
+static void write_address(const char *folder, const char *url)
+{
+    const char *endpoint = own_endpoint();
+    sonde_text path = {0};
+    FILE *stream = NULL;
+
+    sonde_text_format(&path, "%s/" ADDRESS, folder);
+    stream = path.failed ? NULL : fopen(path.data, "we");
+    if (stream != NULL) {
+        (void)fprintf(stream, "%s\n%s\n", url, endpoint != NULL ? endpoint : "");
+        (void)fclose(stream);
+    }
+    sonde_text_fini(&path);
+}
+
+static bool read_line(FILE *stream, char *line, size_t size)
+{
+    const bool read = fgets(line, (int)size, stream) != NULL;
+
+    line[read ? strcspn(line, "\n") : 0] = '\0';
+    return read;
+}
+
+/* Reports the spool in a folder, if there is one. */
+static void report_spool(const char *folder, sonde__store_spool_seen *seen, void *user)
+{
+    char url[2048], endpoint[512];
+    sonde_text path = {0};
+    FILE *stream = NULL;
+
+    sonde_text_format(&path, "%s/" ADDRESS, folder);
+    stream = path.failed ? NULL : fopen(path.data, "re");
+    if (stream != NULL) {
+        if (read_line(stream, url, sizeof url)) {
+            (void)read_line(stream, endpoint, sizeof endpoint);
+            seen(user, url, folder, endpoint);
+        }
+        (void)fclose(stream);
+    }
+    sonde_text_fini(&path);
+}
+
+sonde_err sonde__store_spools(sonde__store_spool_seen *seen, void *user, sonde_diag *diag)
+{
+    const struct dirent *entry = NULL;
+    sonde_text path = {0};
+    size_t length = 0;
+    DIR *all = NULL;
+
+    add_root(&path, true);
+    if (path.failed) {
+        sonde_text_fini(&path);
+        return sonde__fail_nomem(diag, "spools");
+    }
+    length = path.length;
+    all = opendir(path.data);
+    while (all != NULL && (entry = readdir(all)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            path.length = length;
+            sonde_text_format(&path, "/%s", entry->d_name);
+            report_spool(path.data, seen, user);
+        }
+    }
+    if (all != NULL) {
+        (void)closedir(all);
+    }
+    sonde_text_fini(&path);
+    return SONDE_OK;
+}
+
 static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
                               const sonde__store_writer *writer, sonde_diag *diag)
 {
@@ -379,6 +467,9 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
     err = spool->folder != NULL
               ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)
               : sonde__fail_nomem(diag, url);
+    if (err == SONDE_OK) {
+        write_address(folder, url);
+    }
     sonde__free(folder);
     return err;
 }

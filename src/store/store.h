@@ -70,7 +70,15 @@ typedef struct sonde__store_spool sonde__store_spool;
 typedef struct sonde__store_writer {
     int rank, world;
     bool resumes; /* the run at the address, if there is one */
+    bool sends;   /* with resumes: only what a dead process left on this machine */
 } sonde__store_writer;
+
+/* A spool on this machine; endpoint: AWS_ENDPOINT_URL of its writer, or "". */
+typedef void sonde__store_spool_seen(void *user, const char *url, const char *folder,
+                                     const char *endpoint);
+/* Calls seen for each spool that has not been sent whole. */
+sonde_err sonde__store_spools(sonde__store_spool_seen *seen, void *user,
+                              sonde_diag *diag);
 
 /* The folder in which the run at url is written; new, freed with sonde__free. */
 sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag);

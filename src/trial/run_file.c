@@ -229,18 +229,27 @@ static bool has_process(int64_t pid)
     return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 
-/* Whether the lock exists and no process of this machine holds it. */
-static bool is_released(const sonde__trial_worker *worker)
+typedef enum lock_state { LOCK_UNKNOWN, LOCK_FREE, LOCK_HELD } lock_state;
+
+/* Whether a process holds the lock: of this machine, whatever its namespace of process
+ * numbers; of another one only if the file system shares locks. */
+static lock_state look_at_lock(const sonde__trial_worker *worker)
 {
     char path[SONDE__PATH];
     const int lock = open(sonde__trial_path(worker->path, SONDE__LOCK_FILE, path),
                           O_RDONLY | O_CLOEXEC);
-    const bool released = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) == 0;
+    lock_state state = LOCK_UNKNOWN;
 
-    if (lock >= 0) {
-        (void)close(lock);
+    if (lock < 0) {
+        return LOCK_UNKNOWN;
     }
-    return released;
+    if (flock(lock, LOCK_SH | LOCK_NB) == 0) {
+        state = LOCK_FREE;
+    } else if (errno == EWOULDBLOCK) {
+        state = LOCK_HELD;
+    }
+    (void)close(lock);
+    return state;
 }
 
 static bool is_here(const sonde_trial *trial, const json_t *state)
@@ -255,12 +264,19 @@ static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *work
 {
     const double beat =
         sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
+    const bool old = now_seconds() - beat > SONDE__CRASHED_AFTER;
     const bool here = is_here(trial, state);
+    const bool runs = here && has_process(take_integer(state, "pid", 0));
 
-    if (here && has_process(take_integer(state, "pid", 0))) {
+    switch (look_at_lock(worker)) {
+    case LOCK_HELD: /* perhaps stopped, or waiting for a disk */
         return false;
+    case LOCK_FREE: /* a process of that number may be another one by now */
+        return old || (here && !runs);
+    case LOCK_UNKNOWN:
+    default:
+        return old && !runs;
     }
-    return now_seconds() - beat > SONDE__CRASHED_AFTER || (here && is_released(worker));
 }
 
 /* Without a state: whether the last write is too long ago. */
@@ -299,6 +315,22 @@ static uint64_t count_lost(const json_t *state)
     return all;
 }
 
+/* Another process may recover the ring just now: its files are read afterwards. */
+static sonde_err recover_in_turn(const sonde_trial *trial, sonde__trial_worker *worker,
+                                 uint64_t *records, sonde_diag *diag)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    const int most = worker->waited ? 0 : 200; /* once: it may be a living writer */
+    sonde_err err = sonde_recorder_recover(trial->path, worker->rank, records, diag);
+
+    worker->waited = true;
+    for (int i = 0; i < most && err == SONDE_EBUSY; i++) {
+        (void)nanosleep(&pause, NULL);
+        err = sonde_recorder_recover(trial->path, worker->rank, records, diag);
+    }
+    return err;
+}
+
 /*
  * Lets the records that a dead writer left in its ring be written into the files, before
  * they are read. True if that changed state.json.
@@ -321,8 +353,8 @@ static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool h
                           "its last records are recovered on the machine of the writer");
         return false;
     }
-    err = sonde_recorder_recover(trial->path, worker->rank, &records, &why);
-    if (err == SONDE_EBUSY) { /* the writer removes it just now */
+    err = recover_in_turn(trial, worker, &records, &why);
+    if (err == SONDE_EBUSY) {
         return false;
     }
     worker->no_ring = true;
@@ -357,10 +389,10 @@ static void check_end(sonde_trial *trial, sonde__trial_worker *worker,
 {
     const double beat =
         sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
-    const bool has_left =
-        is_here(trial, state)
-            ? is_released(worker) || !has_process(take_integer(state, "pid", 0))
-            : now_seconds() - beat > SONDE__CRASHED_AFTER;
+    const bool has_left = is_here(trial, state)
+                              ? look_at_lock(worker) == LOCK_FREE ||
+                                    !has_process(take_integer(state, "pid", 0))
+                              : now_seconds() - beat > SONDE__CRASHED_AFTER;
     char path[SONDE__PATH];
 
     if (trial->ended || worker->rank != 0 || !worker->said_ended ||
@@ -371,6 +403,15 @@ static void check_end(sonde_trial *trial, sonde__trial_worker *worker,
     worker->no_end = true;
     sonde__trial_torn(&trial->damage, SONDE__END_FILE,
                       "missing, though worker 0 has ended");
+}
+
+/* The process that state.json names is gone, but a process holds the lock: it recovers
+ * the run, or is a writer in another namespace. */
+static bool is_left(const sonde_trial *trial, const sonde__trial_worker *worker,
+                    const json_t *state)
+{
+    return is_here(trial, state) && !has_process(take_integer(state, "pid", 0)) &&
+           look_at_lock(worker) == LOCK_HELD;
 }
 
 static void take_state(sonde_trial *trial, sonde__trial_worker *worker,
@@ -409,7 +450,7 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     worker->no_state = found && state == NULL;
     if (state != NULL) {
         take_state(trial, worker, state);
-        if ((worker->said_ended || worker->crashed) &&
+        if ((worker->said_ended || worker->crashed || is_left(trial, worker, state)) &&
             recover_ring(trial, worker, is_here(trial, state))) {
             json_decref(state);
             err = sonde__trial_load_object(trial, where, &found, &state, diag);

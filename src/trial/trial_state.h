@@ -37,6 +37,7 @@ typedef struct sonde__trial_worker {
     int64_t file_count; /* lines of it, as state.json counts; -1: there is no list */
     int64_t generation; /* of the writer, as state.json says */
     bool list_checked;
+    bool waited;   /* for another process that recovers the ring */
     bool no_end;   /* that end.json is missing was noted */
     bool no_match; /* that its state.json is of another run was noted */
     uint32_t *ids; /* by the worker's id: the trial's id */

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 commands=(train eval predict tensors compile ls show tail query export verify plot
-    "rules list" "rules show" rules stop checkpoint "demo list" demo "data fetch" "data synth" "data info" manual)
+    "rules list" "rules show" rules stop checkpoint send "demo list" demo "data fetch" "data synth" "data info" manual)
 
 run 0 "$sonde" --help
 cp "$out" help

@@ -57,6 +57,7 @@ rows = [json.loads(line) for line in open(sys.argv[1])]
 found = [row for row in rows if row["event"] == "finding"]
 assert found and all(row["epoch"] == 1 and row["rule"] and row["severity"] and row["message"] for row in found)
 verdict, = [row for row in rows if row["event"] == "verdict"]
+assert 0 < verdict["following"] < len(found)
 assert not verdict["healthy"] and verdict["errors"] + verdict["warnings"] + verdict["notes"] == len(found)
 END
 

@@ -50,6 +50,8 @@ static const expectation expected[] = {
     {"gradient/Net_fc1.weight", SONDE_ROLE_GRADIENT, 0},
     {"relu1_input_0", SONDE_ROLE_ACTIVATION, 0},
     {"relu1_output_0", SONDE_ROLE_OUTPUT, 0},
+    {"bias_output_0", SONDE_ROLE_OUTPUT, 0},
+    {"items.weight_output_0", SONDE_ROLE_OUTPUT, 0},
     {"net.1_output_0", SONDE_ROLE_OUTPUT, 0},
     {"loss_input_0", SONDE_ROLE_ACTIVATION, 0},
     {"CrossEntropyLoss_input_0", SONDE_ROLE_ACTIVATION, 0},

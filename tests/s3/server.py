@@ -3,20 +3,23 @@
 
     server.py PORT_FILE    listens on a free port of 127.0.0.1, which it writes to PORT_FILE
 
-Buckets: "bucket", and "elsewhere", which is in region eu-west-1; the store is in us-east-1.
+Buckets: "bucket", and "elsewhere" and "my.moved", which are in region eu-west-1 (the last
+answers with a redirection); the store is in us-east-1.
 Addresses are path style. The page of a list has 3 keys, so that every list has several.
 Key AKIATEST, secret "secret/of+test"; with session token "old" the token has expired.
 Temporary keys come from services.py.
 
-Faults: PUT /_/fault?what=500&match=REGEX&count=N makes the next N requests whose "METHOD key"
-matches fail: 403, 404, 500, slow, reset, cut, skew, outage (until count=0 with the same
-match). GET /_/log prints the requests, GET /_/keys the keys, PUT and GET /_/object?key= an
+Faults: PUT /_/fault?what=500&match=REGEX&count=N makes the next N requests whose
+"METHOD key?query" matches fail: 403, 404, 500, slow, reset, cut, skew, outage (until count=0 with the same
+match). GET /_/log prints the requests, GET /_/uploads
+the uploads in parts (DELETE drops them, PUT ?key= leaves one that nobody continues), GET /_/keys the keys, PUT and GET /_/object?key= an
 object without a signature.
 """
 
 import hashlib
 import hmac
 import http.server
+import itertools
 import json
 import re
 import socket
@@ -29,12 +32,14 @@ from xml.sax.saxutils import escape
 import services
 
 KEY, SECRET = "AKIATEST", "secret/of+test"
-REGIONS = {"bucket": "us-east-1", "elsewhere": "eu-west-1"}
+REGIONS = {"bucket": "us-east-1", "elsewhere": "eu-west-1", "my.moved": "eu-west-1"}
 PAGE = 3
 
 lock = threading.Lock()
 objects = {}  # (bucket, key): bytes
 uploads = {}  # id: {number: bytes}
+upload_keys = {}  # id: key
+numbers = itertools.count()
 faults = []  # {"what", "match", "count"}
 log = []
 
@@ -97,6 +102,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         if key != KEY and token != services.temporary[key][1]:
             return (403, "InvalidToken", "the token is another's")
         bucket = path.split("/")[1]
+        if bucket == "my.moved" and region != REGIONS[bucket]:
+            return (301, "PermanentRedirect", "use the endpoint", "", {"x-amz-bucket-region": REGIONS[bucket]})
         if region != REGIONS.get(bucket, region):
             return (400, "AuthorizationHeaderMalformed", "the region is wrong",
                     f"<Region>{REGIONS[bucket]}</Region>")
@@ -169,7 +176,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             return self.control(path[3:], dict(query), body)
         _, bucket, key = (path + "/").split("/", 2)
         key = key[:-1]
-        what = self.find_fault(f"{self.command} {key}")
+        what = self.find_fault(f"{self.command} {key}?{split.query}")
         with lock:
             log.append(f"{self.command} {key} {split.query} {what or ''}".strip())
         try:
@@ -183,6 +190,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             if bucket not in REGIONS:
                 return self.fail(404, "NoSuchBucket", "The specified bucket does not exist")
             self.cut = what == "cut"
+            if not key and "uploads" in dict(query):
+                return self.list_uploads(dict(query))
             if not key:
                 return self.list(bucket, dict(query))
             return getattr(self, "on_" + self.command)(bucket, key, dict(query), body)
@@ -222,6 +231,12 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         self.answer(200, (f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>"
                           f"{''.join(rows)}{token}</ListBucketResult>").encode())
 
+    def list_uploads(self, query):
+        with lock:
+            rows = "".join(f"<Upload><UploadId>{escape(u)}</UploadId><Key>{encode(upload_keys[u])}</Key></Upload>"
+                           for u in uploads if upload_keys[u].startswith(query["prefix"]))
+        self.answer(200, f"<ListMultipartUploadsResult>{rows}</ListMultipartUploadsResult>".encode())
+
     def on_GET(self, bucket, key, _query, _body):
         with lock:
             data = objects.get((bucket, key))
@@ -253,8 +268,10 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     def on_PUT(self, bucket, key, query, body):
         with lock:
-            if "uploadId" in query:
+            if query.get("uploadId", "") in uploads:
                 uploads[query["uploadId"]][int(query["partNumber"])] = body
+            elif "uploadId" in query:
+                return self.fail(404, "NoSuchUpload", "The specified upload does not exist.")
             elif self.headers.get("if-none-match") == "*" and (bucket, key) in objects:
                 return self.fail(412, "PreconditionFailed")
             else:
@@ -264,9 +281,12 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
     def on_POST(self, bucket, key, query, body):
         with lock:
             if "uploads" in query:
-                name = f"upload {len(uploads)}/+"
+                name = f"upload {next(numbers)}/+"
                 uploads[name] = {}
+                upload_keys[name] = key
                 return self.answer(200, f"<R><UploadId>{name}</UploadId></R>".encode())
+            if query["uploadId"] not in uploads:
+                return self.fail(404, "NoSuchUpload", "The specified upload does not exist.")
             parts = uploads.pop(query["uploadId"])
             wanted = re.findall(r"<PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag>", body.decode())
             if [int(n) for n, _ in wanted] != sorted(parts) or any(
@@ -299,6 +319,12 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
                 body = ("\n".join(log) + "\n").encode()
                 log.clear()
                 return self.answer(200, body)
+            elif what == "uploads" and self.command == "DELETE":
+                uploads.clear()
+            elif what == "uploads" and self.command == "PUT":
+                uploads["orphan"], upload_keys["orphan"] = {1: b"x"}, query["key"]
+            elif what == "uploads":
+                return self.answer(200, "".join(f"{upload_keys[u]} {u}\n" for u in uploads).encode())
             elif what == "keys":
                 return self.answer(200, "".join(k + "\n" for _, k in sorted(objects)).encode())
             elif what == "object" and self.command == "PUT":

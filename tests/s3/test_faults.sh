@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 run=s3://bucket/runs/a
 
-train "$run" --out out --save-every 5
+train "$run" --out out-1 --save-every 5
 fresh() {
     rm -rf .cache/s3
 }
@@ -19,7 +19,7 @@ done
 fault 500 'PUT%20runs/b/w0000/seg' 2
 fault reset 'PUT%20runs/b/w0000/st' 2
 fault 503 'PUT%20runs/b/run' 1
-train s3://bucket/runs/b --out out --save-every 5
+train s3://bucket/runs/b --out out-2 --save-every 5
 [ ! -s "$err" ] || fail "writing: $(cat "$err")"
 run 0 "$sonde" verify s3://bucket/runs/b
 
@@ -52,6 +52,31 @@ run 2 env AWS_ENDPOINT_URL=http://127.0.0.1:1 "$sonde" ls $run
 grep -q 'no answer to GET after 6 tries:.*(expected a store at http://127.0.0.1:1)' "$err" || fail "$(cat "$err")"
 run 2 env AWS_ENDPOINT_URL=ftp://x "$sonde" ls $run
 grep -q "AWS_ENDPOINT_URL: 'ftp://x'" "$err" || fail "$(cat "$err")"
+# What is set wrongly is an error before the first request, and TLS is not tried again.
+bad() { # EXPECTED SETTING
+    store GET log >/dev/null
+    run 2 env "$2" "$sonde" ls "${3-$run}"
+    grep -qF "$1" "$err" || fail "$2: $(cat "$err")"
+    [ "$(wc -l <"$err")" -eq 1 ] || fail "$2: more than a line: $(cat "$err")"
+    store GET log >log
+    ! grep -q . log || fail "$2: a request: $(cat log)"
+}
+bad "AWS_REGION: 'us east' (expected such as eu-west-1)" AWS_REGION='us east'
+bad "SONDE_S3_ADDRESSING: 'bogus' (expected path, virtual or auto)" SONDE_S3_ADDRESSING=bogus
+bad 'no answer to GET: ' AWS_ENDPOINT_URL="https://127.0.0.1:$port"
+grep -q 'expected TLS at https://.*AWS_CA_BUNDLE' "$err" || fail "$(cat "$err")"
+bad 'S3: not the address of a run in S3 (expected s3://bucket/prefix)' A=b $'s3://bucket/a\nb'
+
+# --- names with blanks, letters of other alphabets, percent signs; the bucket itself
+odd='s3://bucket/a b/é%20+&?#x'
+train "$odd" --out out-3
+run 0 "$sonde" verify "$odd///"
+run 0 "$sonde" ls 's3://bucket/a b' --names
+[ "$(cat "$out")" = 'é%20+&?#x' ] || fail "$(cat "$out")"
+train 's3://bucket/x//y' --out out-4
+run 0 "$sonde" verify 's3://bucket/x//y'
+train s3://elsewhere --out out-5
+run 0 "$sonde" verify s3://elsewhere/
 
 # --- the wrong region, and a clock an hour slow
 store PUT 'copy?from=runs/a&to=there' # in bucket
@@ -64,6 +89,9 @@ for key in urllib.request.urlopen(base + "keys").read().decode().split():
         urllib.request.urlopen(urllib.request.Request(base + "object?bucket=elsewhere&key=" + key, data, method="PUT"))
 END
 run 0 "$sonde" verify s3://elsewhere/runs/a
+train s3://my.moved/runs/a --out out-6
+[ ! -s "$err" ] || fail "a bucket that is redirected: $(cat "$err")"
+run 0 "$sonde" verify s3://my.moved/runs/a
 store PUT 'clock?seconds=3600'
 fresh
 run 0 "$sonde" verify $run

@@ -3,7 +3,7 @@
 # ones before they expire; and what each message says.
 . "$(dirname "$0")/lib.sh"
 run=s3://bucket/runs/a
-train $run --out out
+train $run --out out-1
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 mkdir -p .aws/sso/cache
 
@@ -135,7 +135,7 @@ config '[profile role]' 'role_arn = arn:aws:iam::1:role/ok' 'source_profile = ke
 store PUT 'life?seconds=2'
 store GET log >log
 fault slow 'PUT%20runs/long' 6
-AWS_PROFILE=role train s3://bucket/runs/long --out out
+AWS_PROFILE=role train s3://bucket/runs/long --out out-2
 [ ! -s "$err" ] || fail "writing: $(cat "$err")"
 store GET log >log
 grep -q REFUSED log && fail "$(grep REFUSED log)"

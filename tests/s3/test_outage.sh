@@ -22,7 +22,7 @@ values() { # of a run
 train local --out out1 --hook-config fast.yaml --epochs 4
 fault outage 'PUT%20runs/a/w0000' 1
 : >"$err"
-end_outage 'PUT%20runs/a/w0000' 1 &
+end_outage 'PUT%20runs/a/w0000' 0.4 &
 train s3://bucket/runs/a --out out2 --hook-config fast.yaml --epochs 4
 wait $!
 grep -q 'the run waits in ' "$err" || fail "the outage is not told: $(cat "$err")"
@@ -33,7 +33,7 @@ grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$er
 # --- the spool is full: what is lost is counted, the rest is whole
 fault outage 'PUT%20runs/b/w0000' 1
 : >"$err"
-end_outage 'PUT%20runs/b/w0000' 1 &
+end_outage 'PUT%20runs/b/w0000' 0.4 &
 SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 12
 wait $!
 grep -q 'records were lost to a full ring, [1-9][0-9]* to a full disk' "$err" || fail "no loss: $(cat "$err")"

@@ -79,6 +79,25 @@ run 0 "$sonde" verify s3://bucket/runs/first
 run 0 "$sonde" ls s3://bucket/runs/first
 grep -q '^resumed\|resumed' "$out" || fail "$(cat "$out")"
 
+# --- the cache has a size: the copy that was opened longest ago goes first
+store PUT 'copy?from=runs/first&to=runs/second'
+store PUT 'copy?from=runs/first&to=runs/third'
+rm -rf .cache/s3
+copy() { # reads a run; its folder
+    ls .cache/s3 2>/dev/null >before
+    run 0 "$sonde" verify "s3://bucket/runs/$1"
+    echo ".cache/s3/$(ls .cache/s3 | comm -13 before -)"
+}
+first=$(copy first)
+size=$(du -s --block-size=1 "$first" | cut -f 1)
+second=$(copy second)
+run 0 "$sonde" ls s3://bucket/runs/first # second is the oldest now
+third=$(SONDE_S3_CACHE_BYTES=$((size * 5 / 2)) copy third)
+[ -d "$first/run" ] && [ ! -d "$second/run" ] && [ -d "$third/run" ] || fail "$(du .cache/s3/*)"
+SONDE_S3_CACHE_BYTES=0 run 0 "$sonde" verify s3://bucket/runs/second
+[ -z "$(find .cache/s3 -type f ! -name lock)" ] || fail "$(find .cache/s3 -type f)"
+run 0 "$sonde" verify s3://bucket/runs/first
+
 # --- a segment that the store has lost
 store DELETE "object?key=runs/first/w0000/seg-00000000.safetensors"
 rm -rf .cache/s3

@@ -201,6 +201,7 @@ typedef struct sonde_nn_verdict {
     size_t rules; /* that had the data they need; without findings, 0 means not judged */
     uint64_t steps;                          /* judged */
     size_t counts[SONDE_SEVERITY_ERROR + 1]; /* findings by severity */
+    size_t following;                        /* of these, follow from another one */
     const sonde_finding *worst; /* the first of the worst; NULL: no findings */
 } sonde_nn_verdict;
 

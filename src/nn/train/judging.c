@@ -196,6 +196,7 @@ bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict 
     all = sonde_rules_findings(trainer->rules, &count);
     for (size_t i = 0; i < count; i++) {
         verdict->counts[all[i].severity]++;
+        verdict->following += all[i].because_of != 0;
     }
     if (count > 0) {
         verdict->worst = &all[sonde_findings_first(all, count)];

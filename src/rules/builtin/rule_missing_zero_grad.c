@@ -20,9 +20,9 @@
  *              that grows by the same factor.
  * Gradients of smooth losses do all this for some steps. So the rule fires at once only
  * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the
- * largest before (after the first EARLY steps FAR_ABOVE, unless nearly all gradients are
- * summed: sums leave the range of gradients quickly, but momentum makes them swing). Else
- * it has to hold at OFTEN of the last WINDOW steps.
+ * largest before: sums leave the range of gradients quickly. After the first EARLY steps
+ * it is MORE_LIKE, because momentum makes gradients swing, and LESS_LIKE if nearly all
+ * gradients are summed. Else it has to hold at OFTEN of the last WINDOW steps.
  *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
@@ -47,10 +47,10 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define OPPOSED (-0.25)
 #define SMOOTH 0.95
 #define LIKE 0.7
+#define MORE_LIKE 0.85
 #define LESS_LIKE 0.45
 #define NEARLY_ALL 95.0
 #define ABOVE 1.5
-#define FAR_ABOVE 3.0
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12 };
 
 /* Of one step, over all parameters. */
@@ -249,15 +249,16 @@ static bool is_clear(const zero_grad *state, double percent)
     const int64_t n = state->patience;
     const norms *first = &state->last[state->streak % n];
     const norms *last = &state->last[(state->streak - 1) % n];
+    const double like = percent > NEARLY_ALL     ? LESS_LIKE
+                        : state->streak <= EARLY ? LIKE
+                                                 : MORE_LIKE;
     double fresh = 0.0;
 
     for (int64_t k = 0; k < n; k++) {
         fresh += state->last[k].fresh / (double)n;
     }
-    return fresh > (percent > NEARLY_ALL ? LESS_LIKE : LIKE) * first->before &&
-           last->now >
-               (state->streak <= EARLY || percent > NEARLY_ALL ? ABOVE : FAR_ABOVE) *
-                   fmax(state->largest, first->before);
+    return fresh > like * first->before &&
+           last->now > ABOVE * fmax(state->largest, first->before);
 }
 
 static bool holds_often(uint32_t held)

@@ -1,0 +1,237 @@
+/*
+ * recorder_spool.c - where a recorder writes: a folder, or the spool of an address of a
+ * store; and the spools that a dead process left.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "record/recorder_state.h"
+
+#include <sonde/text.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STORED_SECONDS = 5, PATH = 4096 };
+
+static bool has_room(void *user)
+{
+    return sonde__store_spool_has_room(user);
+}
+
+/* A recorder in the spool of an address; segments are closed sooner, since only closed
+ * files reach the store. */
+static sonde_err create_stored(const sonde_recorder_options *options,
+                               const sonde_catalogue *catalogue, sonde_recorder **out,
+                               sonde_diag *diag)
+{
+    const sonde__store_writer place = {.rank = options->rank,
+                                       .world = SONDE_MAX(options->world, 1),
+                                       .resumes = options->resume != NULL};
+    sonde_recorder_options local = *options;
+    sonde__record_backend *backend = NULL;
+    sonde__store_spool *spool = NULL;
+    sonde_recorder *recorder = NULL;
+    sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
+
+    local.segment_seconds =
+        options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    sonde__record_backend_limit(backend, has_room, spool);
+    err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__store_spool_start(spool, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    recorder->spool = spool;
+    *out = recorder;
+    return SONDE_OK;
+
+error:
+    (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
+    sonde__store_spool_close(spool);
+    return err;
+}
+
+sonde_err sonde_recorder_create(const sonde_recorder_options *options,
+                                const sonde_catalogue *catalogue, sonde_recorder **out,
+                                sonde_diag *diag)
+{
+    sonde__record_backend *backend = NULL;
+    sonde_err err = sonde__recorder_check(options, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde__store_is_address(options->path)) {
+        return create_stored(options, catalogue, out, diag);
+    }
+    err = sonde__record_backend_local(options->path, &backend, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
+}
+
+/* --- what a dead process left ------------------------------------------------------- */
+
+/* Whether the state of a worker says that its run has ended. */
+static bool has_ended(const char *folder, int rank)
+{
+    char path[PATH];
+    json_t *state = NULL;
+    const char *status = NULL;
+    bool ended = false;
+
+    (void)snprintf(path, sizeof path, "%s/w%04d/" SONDE__STATE_FILE, folder, rank);
+    state = json_load_file(path, 0, NULL);
+    status = json_string_value(json_object_get(state, "status"));
+    ended = status != NULL && strcmp(status, "ended") == 0;
+    json_decref(state);
+    return ended;
+}
+
+static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
+                                sonde_diag *diag)
+{
+    const sonde__store_writer place = {
+        .rank = rank, .world = 1, .resumes = true, .sends = true};
+    sonde__store_spool *spool = NULL;
+    char path[PATH], *folder = NULL;
+    bool left = false;
+    sonde_err err = sonde__store_spool_folder(url, &folder, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)snprintf(path, sizeof path, "%s/w%04d", folder, rank);
+    left = access(path, F_OK) == 0;
+    sonde__free(folder);
+    if (!left) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, url, "a run that this machine wrote",
+                           "nothing of worker %d is left on this machine", rank);
+    }
+    err = sonde__store_spool_open(url, &place, &spool, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *records = 0;
+    if (!has_ended(sonde__store_spool_path(spool), rank)) {
+        err = sonde__recorder_recover_folder(sonde__store_spool_path(spool), rank,
+                                             records, diag);
+    }
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__store_spool_start(spool, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__store_spool_finish(spool, diag);
+
+done:
+    sonde__store_spool_close(spool);
+    return err;
+}
+
+sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
+                                 sonde_diag *diag)
+{
+    return sonde__store_is_address(path)
+               ? recover_stored(path, rank, records, diag)
+               : sonde__recorder_recover_folder(path, rank, records, diag);
+}
+
+/* Files and bytes of a folder of a worker, without those that stay. */
+static void count_files(const char *folder, sonde_spool *spool)
+{
+    DIR *open = opendir(folder);
+    const struct dirent *entry = NULL;
+    struct stat about;
+
+    while (open != NULL && (entry = readdir(open)) != NULL) {
+        const bool sent = entry->d_name[0] != '.' &&
+                          strcmp(entry->d_name, SONDE__LOCK_FILE) != 0 &&
+                          fstatat(dirfd(open), entry->d_name, &about, 0) == 0;
+
+        if (sent && S_ISREG(about.st_mode)) {
+            spool->files++;
+            spool->bytes += (uint64_t)about.st_blocks * 512;
+        }
+    }
+    if (open != NULL) {
+        (void)closedir(open);
+    }
+}
+
+/* Whether a process holds the lock of the worker. */
+static bool is_locked(const char *folder)
+{
+    char path[PATH + 16];
+    int fd = -1;
+    bool locked = false;
+
+    (void)snprintf(path, sizeof path, "%s/" SONDE__LOCK_FILE, folder);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        locked = flock(fd, LOCK_EX | LOCK_NB) != 0;
+        (void)close(fd);
+    }
+    return locked;
+}
+
+typedef struct spool_list {
+    sonde_spool_seen *seen;
+    void *user;
+} spool_list;
+
+static void see_spool(void *user, const char *url, const char *folder,
+                      const char *endpoint)
+{
+    const spool_list *list = user;
+    char path[PATH];
+    const struct dirent *entry = NULL;
+    DIR *run = NULL;
+
+    (void)snprintf(path, sizeof path, "%s/run", folder);
+    run = opendir(path);
+    while (run != NULL && (entry = readdir(run)) != NULL) {
+        sonde_spool spool = {.path = url, .folder = folder, .endpoint = endpoint};
+        char *end = NULL;
+
+        spool.rank = (int)strtol(entry->d_name + 1, &end, 10);
+        if (entry->d_name[0] != 'w' || end == entry->d_name + 1 || *end != '\0') {
+            continue;
+        }
+        (void)snprintf(path, sizeof path, "%s/run/%s", folder, entry->d_name);
+        spool.in_use = is_locked(path);
+        count_files(path, &spool);
+        list->seen(list->user, &spool);
+    }
+    if (run != NULL) {
+        (void)closedir(run);
+    }
+}
+
+sonde_err sonde_recorder_spools(sonde_spool_seen *seen, void *user, sonde_diag *diag)
+{
+    spool_list list = {seen, user};
+
+    return sonde__store_spools(see_spool, &list, diag);
+}
