@@ -20,6 +20,8 @@
 #include "base/whole_file.h"
 #include "record/bulk.h"
 
+#include <sonde/log.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -192,10 +194,17 @@ static int lock_folder(sonde__record_backend *backend, const char *name)
     if (failed != 0) {
         return failed;
     }
-    if (flock(home->lock, LOCK_EX | LOCK_NB) != 0) {
-        failed = errno == EWOULDBLOCK ? EBUSY : errno;
-        (void)close(home->lock);
-        home->lock = -1;
+    if (flock(home->lock, LOCK_EX | LOCK_NB) == 0) {
+        return 0;
+    }
+    failed = errno == EWOULDBLOCK ? EBUSY : errno;
+    (void)close(home->lock);
+    home->lock = -1;
+    if (failed == ENOLCK || failed == ENOSYS || failed == EOPNOTSUPP) {
+        sonde_log(SONDE_LOG_WARNING, "record",
+                  "%s: its file system has no locks: a second writer is not noticed",
+                  home->path);
+        return 0;
     }
     return failed;
 }

@@ -79,6 +79,26 @@ void sonde__record_ring_unmap(sonde__record_ring *ring)
     ring->shared = &ring->own;
 }
 
+/* As fallocate, on file systems without it. Returns an errno. */
+static int write_zeros(int fd, uint64_t size)
+{
+    static const char zeros[64 * 1024];
+
+    for (uint64_t at = 0; at < size;) {
+        const size_t most = (size_t)SONDE_MIN(size - at, (uint64_t)sizeof zeros);
+        const ssize_t written = pwrite(fd, zeros, most, (off_t)at);
+
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return written < 0 ? errno : EIO;
+        }
+        at += (uint64_t)written;
+    }
+    return 0;
+}
+
 /* Space for all of a file, so that no store to its mapping finds the disk full. */
 static int reserve_space(int fd, uint64_t size)
 {
@@ -87,7 +107,10 @@ static int reserve_space(int fd, uint64_t size)
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
         return EFBIG; /* without the signal */
     }
-    return fallocate(fd, 0, 0, (off_t)size) != 0 ? errno : 0;
+    if (fallocate(fd, 0, 0, (off_t)size) == 0) {
+        return 0;
+    }
+    return errno == EOPNOTSUPP || errno == ENOSYS ? write_zeros(fd, size) : errno;
 }
 
 /* NULL: see errno. */

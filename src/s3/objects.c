@@ -24,8 +24,12 @@ enum { MOST_ANSWER = 4 << 20, MOST_SMALL = 64 << 20 };
 
 static void copy_etag(char etag[SONDE__S3_ETAG], const char *text)
 {
+    size_t length = 0;
+
     text += text[0] == '"' ? 1 : 0;
-    (void)snprintf(etag, SONDE__S3_ETAG, "%.*s", (int)strcspn(text, "\""), text);
+    length = SONDE_MIN(strcspn(text, "\""), (size_t)SONDE__S3_ETAG - 1);
+    memmove(etag, text, length); /* text may be in etag */
+    etag[length] = '\0';
 }
 
 /* "bytes 0-9/100": the size of the whole; 0: not said. */
