@@ -9,6 +9,7 @@
     run.findings()
 """
 
+from . import sinks
 from ._sonde import BadValueError, NotFoundError, SondeError, StateError, StorageError
 from .reading import Frame, Run, TensorInfo, open
 from .records import Finding, FindingError, Vitals
@@ -17,4 +18,4 @@ from .watching import Watch, watch
 __version__ = "0.1.0"
 __all__ = ["BadValueError", "Finding", "FindingError", "Frame", "NotFoundError", "Run",
            "SondeError", "StateError", "StorageError", "TensorInfo", "Vitals", "Watch", "open",
-           "watch"]
+           "sinks", "watch"]

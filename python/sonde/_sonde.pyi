@@ -25,8 +25,7 @@ class Array:
 
 class Watch:
     def __new__(cls, path: str | None, config: str | None, rules: str | None, rank: int,
-                world: int, resume: str | None, rules_every: int, rules_raw_every: int,
-                every: tuple[int, ...], first_steps: int, unwrap: Callable[[Any], Any],
+                world: int, resume: str | None, every: tuple[int, ...], unwrap: Callable[[Any], Any],
                 deliver: Callable[[_Row], None], fault: Callable[[BaseException], None],
                 /) -> Watch: ...
     def add(self, name: str, role: int, tensor: Any, module: str, op: str, pass_: int,

@@ -165,7 +165,7 @@ class Hooks:
             gradient = update = -1
             if value.requires_grad:
                 gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
-                if self.watch.every["updates"]:
+                if self.watch.every["updates"] >= 0:
                     update = self.core.add_update(weight)
             self.names[id(value)] = whole
             self.parameters.append(whole)

@@ -27,17 +27,20 @@ if TYPE_CHECKING:
 
 MODES = {"train": 0, "eval": 1, "predict": 2, "global": 3}
 REASONS = {"finished": 0, "interrupted": 1, "failed": 2, "rule": 3}
+# Kinds of tensors, as programs name them, and their roles.
+KINDS = {"losses": ("loss",), "gradients": ("gradient",), "weights": ("weight", "bias"),
+         "updates": ("update",), "buffers": ("buffer",), "optimizer": ("optimizer",),
+         "activations": ("input", "output", "activation", "activation_gradient")}
+# Steps between observations by default; 0: as the rules need.
 EVERY = {"losses": 1, "gradients": 1, "weights": 10, "updates": 10, "buffers": 10,
-         "optimizer": 10, "activations": 10}
-_KINDS = ("weights", "gradients", "updates", "buffers", "optimizer", "activations")
-FIRST_STEPS = 20  # of a mode, at all of which everything is due
+         "optimizer": 10, "activations": 0}
 _LINES_PER_RULE = 3  # findings that are printed of one rule
 
 _open: list["Watch"] = []
 
 
 def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
-    """Steps between observations of each kind; 0: never."""
+    """Steps between observations of each kind; 0: as the rules need, -1: never."""
     if every is None:
         return dict(EVERY)
     if isinstance(every, int):
@@ -50,27 +53,37 @@ def _intervals(every: int | Mapping[str, int] | None) -> dict[str, int]:
     if wrong:
         raise _sonde.BadValueError(f"every: '{wrong[0]}' is {every[wrong[0]]!r} (expected a "
                                    "number of steps, 0 for never)")
-    return {**EVERY, **every}
+    return {**EVERY, **{kind: steps or -1 for kind, steps in every.items()}}
 
 
-def _configuration(save: Any) -> str:
-    """A hook's configuration as JSON or YAML text: what raw values are saved, and when."""
+def _by_role(every: dict[str, int]) -> tuple[int, ...]:
+    """The same in the order of roles; what a program shows itself is due at every step."""
+    roles = {role: every[kind] for kind, names in KINDS.items() for role in names}
+    return tuple(roles.get(role, 1) for role in _ROLES)
+
+
+def _configuration(save: Any, every: dict[str, int]) -> str | None:
+    """A hook's configuration as JSON or YAML text: what raw values are saved, and when.
+    None: what the rules need is recorded, at the steps that `every` says."""
+    if save is None:
+        return None
     if isinstance(save, (str, os.PathLike)):
         with open(save, encoding="utf-8") as file:
             return file.read()
-    kept = {"reductions": ["mean"], "every": 1}  # the vital signs of whatever is shown
-    whole: dict[str, Any] = {"vitals_every": 1, "collections": {
-        name: dict(kept) for name in ("activations", "activation_gradients", "optimizer_state",
-                                      "buffers", "inputs", "outputs", "updates")}}
+    always = min([every[kind] for kind in ("weights", "gradients", "updates") if every[kind] > 0],
+                 default=10)
+    whole: dict[str, Any] = {"vitals_every": always, "collections": {}}
+    for kind, names in (("activations", ("activations", "activation_gradients", "inputs",
+                                         "outputs")), ("optimizer", ("optimizer_state",)),
+                        ("buffers", ("buffers",))):
+        for name in names:
+            whole["collections"][name] = {"save": False} if every[kind] < 0 else \
+                {"reductions": ["mean"], "every": every[kind] or 10}
     if isinstance(save, int) and not isinstance(save, bool):
         whole["every"] = save
     elif isinstance(save, Mapping):
         collections = {**whole["collections"], **save.get("collections", {})}
         whole = {**whole, **save, "collections": collections}
-    elif save is None:
-        for name in ("weights", "biases", "gradients"):
-            whole["collections"][name] = {"save": False}
-        whole["collections"]["losses"] = {"every": 1}
     else:
         raise _sonde.BadValueError(f"save: {save!r} (expected a number of steps, a mapping or "
                                    "the path of a hook's configuration)")
@@ -110,11 +123,9 @@ class Watch:
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
         self._printed: dict[tuple[str, str | None], int] = {}
         self._kept: list[Finding] = []  # after close
-        self._core = _sonde.Watch(self.path, _configuration(save) if run is not None else None,
-                                  rules, rank, world, resume, self._rules_every(),
-                                  10 * self._rules_every(),
-                                  tuple(self.every[kind] for kind in _KINDS), FIRST_STEPS,
-                                  _unwrap, self._found, self._fault)
+        self._core = _sonde.Watch(
+            self.path, _configuration(save, self.every) if run is not None else None, rules, rank,
+            world, resume, _by_role(self.every), _unwrap, self._found, self._fault)
         self._process = os.getpid()
         self._judging = rules is not None
         self._raised: BaseException | None = None  # by the program's own on_finding
@@ -123,10 +134,6 @@ class Watch:
         self._extra: dict[str, int] = {}
         _open.append(self)
         _prepare_exit()
-
-    def _rules_every(self) -> int:
-        """Steps between the rules' looks at all tensors: those of the rarest kind."""
-        return max(1, *self.every.values())
 
     # --- findings -------------------------------------------------------------------------
 
@@ -224,6 +231,17 @@ class Watch:
         """Ends the step: for loops without an optimiser of PyTorch's."""
         if not self.closed:
             self._core.end()
+
+    def forward_begins(self, model: "torch.nn.Module") -> None:
+        """The forward pass of a watched model begins, in a program that does not call the
+        model itself (a training_step, say)."""
+        if not self.closed:
+            self._core.hook("before_root")(model, ())
+
+    def forward_ends(self) -> None:
+        """The forward pass that forward_begins announced is over."""
+        if not self.closed:
+            self._core.hook("after_root")(None, (), None)
 
     def vitals(self, name: str) -> Vitals | None:
         """The vital signs of a tensor at the last step, from memory; None: not due."""
@@ -401,9 +419,9 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
     optimizer   one or several; a step ends when all of them have stepped
     run         the folder to record in; None: judged in memory, nothing is written
     every       steps between observations: a number, or {"losses", "gradients", "weights",
-                "updates", "buffers", "optimizer", "activations": number}; 0: never. Everything
-                is observed at the first 20 steps. Default: losses and gradients at every step,
-                the rest at every 10th
+                "updates", "buffers", "optimizer", "activations": number}; 0: never. The first
+                20 steps of a mode are observed as well. Default: losses and gradients at every
+                step, activations as the rules need (every 50th), the rest at every 10th
     save        raw values: every so many steps, or a hook's configuration (docs/recording.md)
                 as a mapping or a file. Default: those of losses only
     rules       "default", or "Name:parameter=value" ...; None: nothing is judged

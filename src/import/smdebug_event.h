@@ -30,8 +30,7 @@ SONDE_CHECKED sonde_err sonde__import_event_unwrap(const unsigned char *bytes,
                                                    sonde_diag *diag);
 /* When a record was made, in ns since 1970, from its first bytes; 0: they do not say. */
 enum { SONDE__IMPORT_EVENT_HEAD = 21 };
-SONDE_API int64_t
-sonde__import_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD]);
+int64_t sonde__import_event_time(const unsigned char head[SONDE__IMPORT_EVENT_HEAD]);
 /* The tensor with a tag in an event, as a view into the payload. SONDE_EUNSUPPORTED: it
  * has a dtype that Sonde does not have, or more than 8 dimensions. */
 SONDE_API SONDE_CHECKED sonde_err sonde__import_event_tensor(const unsigned char *payload,

@@ -148,6 +148,9 @@ bool sonde_schedule_due(const sonde_schedule *schedule, int64_t step)
 
 sonde_schedule sonde_schedule_join(const sonde_schedule *a, const sonde_schedule *b)
 {
+    if (a == NULL || b == NULL) {
+        return a != NULL ? *a : b != NULL ? *b : (sonde_schedule){0};
+    }
     sonde_schedule both = *a;
 
     if (a->every < 1 || b->every < 1) {

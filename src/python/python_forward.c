@@ -180,7 +180,7 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
         seen = &self->modules[index].tensors[OUTPUT][number];
         seen->gradient_slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
-    if (!sonde__python_is_wanted(self, seen->gradient_slot, SONDE__PYTHON_ACTIVATIONS)) {
+    if (!sonde__python_is_due(self, seen->gradient_slot)) {
         return true;
     }
     found = sonde__python_view_of(self, gradient, &view, &held);
@@ -218,8 +218,7 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
     bool good = false;
 
     if (function == NULL || function == Py_None || seen == NULL ||
-        (seen->gradient_known && !sonde__python_is_wanted(self, seen->gradient_slot,
-                                                          SONDE__PYTHON_ACTIVATIONS))) {
+        (seen->gradient_known && !sonde__python_is_due(self, seen->gradient_slot))) {
         Py_XDECREF(function);
         return function != NULL && seen != NULL;
     }
@@ -269,7 +268,7 @@ static bool show(sonde__python_watch *self, size_t index, direction way, size_t 
         seen = find_tensor(self, index, way, number);
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
-    if (!sonde__python_is_wanted(self, seen->slot, SONDE__PYTHON_ACTIVATIONS)) {
+    if (!sonde__python_is_due(self, seen->slot)) {
         return true;
     }
     found = sonde__python_view_of(self, tensor, &view, &held);

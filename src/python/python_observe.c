@@ -71,13 +71,9 @@ bool sonde__python_need_live(const python_watch *self)
     return false;
 }
 
-bool sonde__python_is_wanted(const python_watch *self, uint32_t slot,
-                             sonde__python_kind kind)
+bool sonde__python_is_due(const python_watch *self, uint32_t slot)
 {
-    const unsigned wants = slot != SONDE__PYTHON_NO_SLOT ? self->watch->wants[slot] : 0;
-
-    return wants != 0 && ((self->due & SONDE__PYTHON_BIT(kind)) != 0 ||
-                          (wants & (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) != 0);
+    return slot != SONDE__PYTHON_NO_SLOT && sonde_watch_wants(self->watch, slot) != 0;
 }
 
 int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view,
@@ -103,7 +99,7 @@ int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view
 
 void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
 {
-    if (slot == SONDE__PYTHON_NO_SLOT || self->watch->wants[slot] == 0) {
+    if (!sonde__python_is_due(self, slot)) {
         return;
     }
     sonde__python_lock(self);

@@ -16,7 +16,7 @@ enum { WEIGHT, GRADIENT, UPDATE, BUFFER, SLOTS };
 
 enum { AT_ONCE = 3 }; /* slots of a parameter that one moment of a step shows, at most */
 
-static const sonde__python_kind kinds_of[SLOTS] = {
+static const unsigned kinds_of[SLOTS] = {
     [WEIGHT] = SONDE__PYTHON_WEIGHTS,
     [GRADIENT] = SONDE__PYTHON_GRADIENTS,
     [UPDATE] = SONDE__PYTHON_UPDATES,
@@ -159,8 +159,7 @@ static bool gather_parameter(sonde__python_watch *self,
     for (int i = 0; good && i < SLOTS; i++) {
         const uint32_t slot = parameter->slots[i];
 
-        if ((kinds & SONDE__PYTHON_BIT(kinds_of[i])) == 0 ||
-            !sonde__python_is_wanted(self, slot, kinds_of[i])) {
+        if ((kinds & kinds_of[i]) == 0 || !sonde__python_is_due(self, slot)) {
             continue;
         }
         if (value == NULL) {
@@ -246,7 +245,7 @@ static bool see_item(sonde__python_watch *self, size_t index, PyObject *item,
     if (state == NULL) {
         return false;
     }
-    if (!sonde__python_is_wanted(self, state->slot, SONDE__PYTHON_OPTIMIZER)) {
+    if (!sonde__python_is_due(self, state->slot)) {
         return true;
     }
     found = sonde__python_view_of(self, value, &view, &held);

@@ -4,26 +4,29 @@
  * A step of training begins with the forward pass of a root in training mode with
  * gradients enabled, and ends when every optimiser has stepped; several backward passes
  * before that are micro-batches of one step. A forward pass in evaluation mode is a step
- * of mode eval. A step at which no kind is due costs a comparison in each hook.
+ * of mode eval. What is due, the watch decides; a slot that is not costs a byte load.
  */
 #include "python/python_watch.h"
 
 #include <string.h>
 
+/* Roles of what hooks on modules see. */
+static const unsigned FORWARD = 1U << SONDE_ROLE_ACTIVATION | 1U << SONDE_ROLE_OUTPUT |
+                                1U << SONDE_ROLE_INPUT |
+                                1U << SONDE_ROLE_ACTIVATION_GRADIENT;
+
 /* --- begin and end ------------------------------------------------------------------ */
 
-static unsigned due_kinds(const sonde__python_watch *self, int64_t step)
+/* Whether tensors of any of the roles, a bit each, are due. */
+static bool are_due(sonde__python_watch *self, unsigned roles)
 {
-    unsigned due = 0;
-
-    for (int kind = 0; kind < SONDE__PYTHON_KINDS; kind++) {
-        const int64_t every = self->every[kind];
-
-        if (every > 0 && (step < self->first_steps || step % every == 0)) {
-            due |= SONDE__PYTHON_BIT(kind);
+    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
+        if ((roles >> role & 1U) != 0 &&
+            sonde_watch_wants_role(self->watch, (sonde_role)role) != 0) {
+            return true;
         }
     }
-    return due;
+    return false;
 }
 
 /* The first step opens the run, into which findings are written. */
@@ -65,7 +68,6 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
     }
     self->mode = mode;
     self->started = true;
-    self->due = due_kinds(self, sonde_watch_where(self->watch).mode_step);
     return true;
 }
 
@@ -89,8 +91,7 @@ static bool switch_modules(sonde__python_watch *self, PyObject *root)
 
 bool sonde__python_end(sonde__python_watch *self)
 {
-    unsigned kinds = SONDE__PYTHON_BIT(SONDE__PYTHON_WEIGHTS) |
-                     SONDE__PYTHON_BIT(SONDE__PYTHON_BUFFERS);
+    unsigned kinds = SONDE__PYTHON_WEIGHTS | SONDE__PYTHON_BUFFERS;
     bool good = true;
 
     if (self->mode < 0 || !sonde__python_is_live(self)) {
@@ -100,7 +101,7 @@ bool sonde__python_end(sonde__python_watch *self)
     self->inside = 0;
     Py_CLEAR(self->last_output);
     if (self->mode == SONDE_MODE_TRAIN) {
-        kinds |= SONDE__PYTHON_BIT(SONDE__PYTHON_UPDATES);
+        kinds |= SONDE__PYTHON_UPDATES;
     }
     if (good) {
         good = sonde__python_see_parameters(self, kinds);
@@ -168,7 +169,7 @@ bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_ho
         return false;
     }
     self->inside++;
-    if ((self->due & SONDE__PYTHON_BIT(SONDE__PYTHON_ACTIVATIONS)) == 0) {
+    if (!are_due(self, FORWARD)) {
         return true;
     }
     if (!switch_modules(self, root)) {
@@ -224,7 +225,7 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
                                PyObject *arguments)
 {
     PyObject *optimizer = NULL, *given = NULL, *options = NULL;
-    unsigned kinds = SONDE__PYTHON_BIT(SONDE__PYTHON_UPDATES);
+    unsigned kinds = SONDE__PYTHON_UPDATES;
 
     (void)hook;
     if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
@@ -244,7 +245,7 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
         return true;
     }
     if (!has_closure(optimizer, given, options)) {
-        kinds |= SONDE__PYTHON_BIT(SONDE__PYTHON_GRADIENTS);
+        kinds |= SONDE__PYTHON_GRADIENTS;
     }
     return sonde__python_see_parameters(self, kinds);
 }
@@ -265,7 +266,7 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
     if (!has_stepped(self, optimizer) && self->stepped_count < self->optimizer_count) {
         self->stepped[self->stepped_count++] = optimizer;
     }
-    if ((self->due & SONDE__PYTHON_BIT(SONDE__PYTHON_OPTIMIZER)) != 0 &&
+    if (are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
         !sonde__python_see_state(self, optimizer)) {
         return false;
     }
@@ -273,7 +274,6 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
         return true;
     }
     return (!has_closure(optimizer, given, options) ||
-            sonde__python_see_parameters(self,
-                                         SONDE__PYTHON_BIT(SONDE__PYTHON_GRADIENTS))) &&
+            sonde__python_see_parameters(self, SONDE__PYTHON_GRADIENTS)) &&
            sonde__python_end(self);
 }

@@ -38,7 +38,7 @@ typedef struct creation {
     const char *config; /* JSON of a hook, or NULL */
     const char *path, *resume, *rules;
     int rank, world;
-    long long rules_every, rules_raw_every;
+    int64_t every[SONDE_ROLE_COUNT]; /* as in sonde_watch_options */
 } creation;
 
 static bool create_hook(const creation *wanted, sonde_hook **hook)
@@ -77,15 +77,14 @@ static bool create_rules(python_watch *self, const char *list)
 
 static bool create_watch(python_watch *self, const creation *wanted)
 {
-    sonde_watch_options options = {.size = sizeof options,
-                                   .rules_every = wanted->rules_every,
-                                   .rules_raw_every = wanted->rules_raw_every};
+    sonde_watch_options options = {.size = sizeof options};
     sonde_diag diag = {0};
 
     if (!create_rules(self, wanted->rules) || !create_hook(wanted, &options.hook)) {
         return false;
     }
     options.rules = self->rules;
+    memcpy(options.every, wanted->every, sizeof options.every);
     if (sonde_watch_create(&options, &self->watch, &diag) != SONDE_OK) {
         (void)sonde_hook_close(options.hook, SONDE_RUN_FAILED, NULL, NULL);
         (void)sonde__python_raise(&diag);
@@ -110,15 +109,15 @@ static bool set_path(python_watch *self, const char *path)
     return true;
 }
 
-/* The intervals of the kinds, in the order of sonde__python_kind. */
-static bool set_every(python_watch *self, PyObject *every)
+/* The intervals of the roles, in the order of sonde_role. */
+static bool set_every(creation *wanted, PyObject *every)
 {
-    if (PyTuple_Size(every) != SONDE__PYTHON_KINDS) {
-        PyErr_SetString(PyExc_TypeError, "every: one number for each kind");
+    if (PyTuple_Size(every) != SONDE_ROLE_COUNT) {
+        PyErr_SetString(PyExc_TypeError, "every: one number for each role");
         return false;
     }
-    for (Py_ssize_t kind = 0; kind < SONDE__PYTHON_KINDS; kind++) {
-        self->every[kind] = PyLong_AsLongLong(PyTuple_GetItem(every, kind));
+    for (Py_ssize_t role = 0; role < SONDE_ROLE_COUNT; role++) {
+        wanted->every[role] = PyLong_AsLongLong(PyTuple_GetItem(every, role));
     }
     return PyErr_Occurred() == NULL;
 }
@@ -128,14 +127,13 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     creation wanted = {.world = 1};
     PyObject *every = NULL, *unwrap = NULL, *call = NULL, *fault = NULL;
-    long long first_steps = 0;
     python_watch *self = NULL;
 
     (void)keywords;
-    if (!PyArg_ParseTuple(arguments, "zzziizLLO!LOOO", &wanted.path, &wanted.config,
+    if (!PyArg_ParseTuple(arguments, "zzziizO!OOO", &wanted.path, &wanted.config,
                           &wanted.rules, &wanted.rank, &wanted.world, &wanted.resume,
-                          &wanted.rules_every, &wanted.rules_raw_every, &PyTuple_Type,
-                          &every, &first_steps, &unwrap, &call, &fault)) {
+                          &PyTuple_Type, &every, &unwrap, &call, &fault) ||
+        !set_every(&wanted, every)) {
         return NULL;
     }
     self = (python_watch *)allocate(type, 0);
@@ -144,14 +142,13 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     }
     self->generation = sonde__python_generation();
     self->mode = self->given_mode = -1;
-    self->first_steps = first_steps;
     self->unwrap = Py_NewRef(unwrap);
     self->deliver = Py_NewRef(call);
     self->fault = Py_NewRef(fault);
     self->queued = PyList_New(0);
     self->lock = PyThread_allocate_lock();
-    if (self->lock == NULL || self->queued == NULL || !set_every(self, every) ||
-        !set_path(self, wanted.path) || !create_watch(self, &wanted)) {
+    if (self->lock == NULL || self->queued == NULL || !set_path(self, wanted.path) ||
+        !create_watch(self, &wanted)) {
         if (PyErr_Occurred() == NULL) {
             (void)PyErr_NoMemory();
         }
@@ -391,7 +388,7 @@ static PyObject *watch_see(PyObject *object, PyObject *arguments)
     }
     if (!sonde__python_is_live(self) ||
         slot >= sonde_catalogue_count(sonde_watch_catalogue(self->watch)) ||
-        self->watch->wants[slot] == 0) {
+        !sonde__python_is_due(self, slot)) {
         Py_RETURN_NONE;
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
@@ -405,7 +402,7 @@ static PyObject *watch_see(PyObject *object, PyObject *arguments)
 PyDoc_STRVAR(see_parameters_doc,
              "see_parameters(kinds)\n--\n\n"
              "Shows weights (1), gradients (2), updates (4) and buffers (8): of these "
-             "kinds those that are due, or whose raw value is wanted.");
+             "kinds those that are due.");
 
 static PyObject *watch_see_parameters(PyObject *object, PyObject *argument)
 {

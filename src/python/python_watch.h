@@ -19,19 +19,13 @@
 
 #include <sonde/watch.h>
 
-/* Kinds of tensors. Each has its interval in `every`; SONDE__PYTHON_BIT(kind) is its bit in
- * a set. */
-typedef enum sonde__python_kind {
-    SONDE__PYTHON_WEIGHTS,
-    SONDE__PYTHON_GRADIENTS,
-    SONDE__PYTHON_UPDATES,
-    SONDE__PYTHON_BUFFERS,
-    SONDE__PYTHON_OPTIMIZER,
-    SONDE__PYTHON_ACTIVATIONS,
-    SONDE__PYTHON_KINDS
-} sonde__python_kind;
-
-#define SONDE__PYTHON_BIT(kind) (1U << (unsigned)(kind))
+/* What sonde__python_see_parameters shows. */
+enum {
+    SONDE__PYTHON_WEIGHTS = 1,
+    SONDE__PYTHON_GRADIENTS = 2,
+    SONDE__PYTHON_UPDATES = 4,
+    SONDE__PYTHON_BUFFERS = 8
+};
 
 #define SONDE__PYTHON_NO_SLOT UINT32_MAX /* it has none, or cannot be observed */
 
@@ -55,9 +49,7 @@ typedef struct sonde__python_watch {
     /* python_step.c */
     int given_mode; /* of steps; -1: as the model says */
     int mode;       /* of the step that is on; -1: none */
-    unsigned due;   /* at that step: kinds */
-    int64_t every[SONDE__PYTHON_KINDS], first_steps;
-    int inside; /* forward passes of roots that are on */
+    int inside;     /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     PyObject **stepped; /* optimisers that have stepped, as addresses */
 
@@ -124,10 +116,8 @@ bool sonde__python_count_fault(sonde__python_watch *self);
  */
 int sonde__python_view_of(sonde__python_watch *self, PyObject *tensor, sonde_view *view,
                           PyObject **held);
-/* Whether a slot is to be shown: a tap wants it, and its kind is due, or a raw value or a
- * sketch is wanted of it. */
-bool sonde__python_is_wanted(const sonde__python_watch *self, uint32_t slot,
-                             sonde__python_kind kind);
+/* Whether a slot is due at the step that is on. */
+bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 

@@ -194,9 +194,8 @@ typedef int sonde__record_read_fn(void *user, uint64_t offset, void *bytes, size
                                   size_t *got);
 /* The hash of a file's first covered bytes, read piece by piece into room bytes at piece.
  * Returns an errno; ENODATA if the file is shorter. */
-SONDE_API int sonde__record_listed_hash(sonde__record_read_fn *read, void *user,
-                                        uint64_t covered, void *piece, size_t room,
-                                        uint64_t *hash);
+int sonde__record_listed_hash(sonde__record_read_fn *read, void *user, uint64_t covered,
+                              void *piece, size_t room, uint64_t *hash);
 
 /* --- sketches --------------------------------------------------------------------- */
 

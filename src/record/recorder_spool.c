@@ -237,6 +237,7 @@ static void see_spool(void *user, const char *url, const char *folder,
 
 sonde_err sonde_recorder_spools(sonde_spool_seen *seen, void *user, sonde_diag *diag)
 {
+    SONDE__NEEDS_FUNCTION(diag, seen);
     spool_list list = {seen, user};
 
     return sonde__store_spools(see_spool, &list, diag);

@@ -226,6 +226,9 @@ static int compare_items(const void *a, const void *b)
 
 bool sonde_findings_sort(sonde_finding *findings, size_t count)
 {
+    if (findings == NULL) {
+        return count == 0;
+    }
     const int64_t first = first_break(findings, count);
     placed *items = NULL;
 
@@ -249,6 +252,9 @@ bool sonde_findings_sort(sonde_finding *findings, size_t count)
 
 size_t sonde_findings_first(const sonde_finding *findings, size_t count)
 {
+    if (findings == NULL) {
+        return 0;
+    }
     const int64_t first = first_break(findings, count);
     size_t best = 0;
 

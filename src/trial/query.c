@@ -270,7 +270,8 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
 
 bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value)
 {
-    return trial->format == NULL && value->data != (const void *)trial->value.bytes;
+    return trial != NULL && value != NULL && trial->format == NULL &&
+           value->data != (const void *)trial->value.bytes;
 }
 
 /* Vital signs of saved rows, merged in order. rows is kept between calls. */

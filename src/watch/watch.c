@@ -101,25 +101,6 @@ static void destroy(watch *made)
     sonde__free(made);
 }
 
-static sonde_err check_options(const sonde_watch_options *options, sonde_diag *diag)
-{
-    const struct {
-        const char *name;
-        int64_t value;
-    } counts[] = {{"rules_every", options->rules_every},
-                  {"rules_raw_every", options->rules_raw_every},
-                  {"micro_batches", options->micro_batches},
-                  {"replicas", options->replicas}};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(counts); i++) {
-        if (counts[i].value < 0) {
-            return sonde__fail(diag, SONDE_EINVAL, counts[i].name, "0 or more", "%lld",
-                               (long long)counts[i].value);
-        }
-    }
-    return SONDE_OK;
-}
-
 sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out,
                              sonde_diag *diag)
 {
@@ -127,10 +108,14 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
     sonde_watch_options taken;
     const sonde_watch_options *const options = &taken;
     SONDE__TAKE(sonde_watch_options, &taken, given, diag);
-    sonde_err err = check_options(options, diag);
+    const int64_t least =
+        SONDE_MIN(SONDE_MIN(options->rules_every, options->rules_raw_every),
+                  SONDE_MIN(options->micro_batches, options->replicas));
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
+    if (least < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "watch", "counts of 0 or more", "%lld",
+                           (long long)least);
     }
     watch *made = sonde__calloc(1, sizeof *made);
 

@@ -223,7 +223,7 @@ def schedules():
     steps = {name: len(trial.series(name, mode="train"))
              for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
     check(f"the default: {steps}", steps["loss"] == 75 and steps["gradient/0.weight"] == 75 and
-          26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 26)
+          26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 21)
 
 
 @program

@@ -4,7 +4,7 @@
 #     python3 -m venv DIR && DIR/bin/pip install 'moto[server]'
 #     SONDE_MOTO=DIR/bin/moto_server ctest -R s3/test_moto
 moto=${SONDE_MOTO-}
-[ -n "$moto" ] || exit 77
+[ -n "$moto" ] || { echo "SONDE_MOTO does not name a moto_server"; exit 77; }
 . "$(dirname "$0")/lib.sh"
 free=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$moto" -H 127.0.0.1 -p "$free" >moto.log 2>&1 &

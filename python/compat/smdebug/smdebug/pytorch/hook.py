@@ -337,8 +337,8 @@ class Hook:
         try:
             self._core = _sonde.Watch(
                 path, json.dumps(whole) if path is not None else None, None,
-                rank if every else 0, world if every else 1, None, 1, 10,
-                (1,) * len(watching._KINDS), 0, watching._unwrap, _ignore, self._fault)
+                rank if every else 0, world if every else 1, None, (1,) * len(watching._ROLES),
+                watching._unwrap, _ignore, self._fault)
         except sonde.SondeError as problem:
             raise SMDebugRuntimeError(str(problem)) from problem
         watching._open.append(self)
