@@ -130,7 +130,7 @@ stall() { # PREFIX
         --rule "StalledTraining:threshold=1,stop_training_on_fire=True,training_job_name_prefix=$1"
     grep -q 'StalledTraining' "$out" || fail "$(cat "$out" "$err")"
 }
-"$SONDE_BIN/tests_export" test_export make run pause=2000 >/dev/null 2>&1 &
+"$SONDE_BIN/tests_export" test_export make run pause=5000 >/dev/null 2>&1 &
 staller=$!
 for _ in $(seq 500); do
     [ "$(wc -l 2>/dev/null <run/w0000/seg-00000000.jsonl || echo 0)" -ge 1 ] && break

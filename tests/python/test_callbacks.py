@@ -160,8 +160,11 @@ def main():
                 check(f"{name}: {problem}", False)
     finally:
         shutil.rmtree(FOLDER, ignore_errors=True)
+    if tried == 0:
+        print("none of the packages is installed")
+        return 77
     print("%d passed, %d failed" % (results[True], results[False]))
-    return 77 if tried == 0 else 1 if results[False] else 0
+    return 1 if results[False] else 0
 
 
 if __name__ == "__main__":
