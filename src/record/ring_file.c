@@ -40,6 +40,14 @@ static const char *large_path(const sonde__record_ring *ring, char path[PATH_ROO
     return path;
 }
 
+/* A ring that is being made. It gets its name once its head is whole, so that a process
+ * that is killed meanwhile leaves no ring. */
+static const char *fresh_path(const char *ring_path, char path[PATH_ROOM])
+{
+    (void)snprintf(path, PATH_ROOM, "%s.new", ring_path);
+    return path;
+}
+
 static void read_boot(char boot[64])
 {
     const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -122,9 +130,12 @@ static void *map(int fd, uint64_t size)
     return mapped != MAP_FAILED ? mapped : NULL;
 }
 
-static int keep_in(sonde__record_ring *ring, int fd, const char *run, int worker)
+/* Makes the ring in the file fd at fresh, which becomes that at ring->path. */
+static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const char *run,
+                   int worker)
 {
     const uint64_t size = SONDE__RING_PAGE + ring->size;
+    sonde__record_checkpoint first = {.sequence = ring->sequence + 1, .tail = ring->read};
     sonde__record_ring_head *head = NULL;
     void *mapped = NULL;
     int failed = reserve_space(fd, size);
@@ -136,7 +147,6 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *run, int worker
     if (mapped == NULL) {
         return errno;
     }
-    sonde__free(ring->base);
     head = mapped;
     *head = (sonde__record_ring_head){.version = VERSION,
                                       .worker = (uint32_t)worker,
@@ -144,29 +154,38 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *run, int worker
                                       .offset = SONDE__RING_PAGE};
     memcpy(head->run, run, sizeof head->run);
     read_boot(head->boot);
+    first.check = check_of(&first);
+    head->marks[first.sequence % 2] = first;
+    memcpy(head->magic, MAGIC, sizeof MAGIC);
+    if (rename(fresh, ring->path) != 0) {
+        failed = errno;
+        (void)munmap(mapped, (size_t)size);
+        return failed;
+    }
+    sonde__free(ring->base);
+    ring->sequence = first.sequence;
     ring->shared = head;
     ring->base = (unsigned char *)mapped + SONDE__RING_PAGE;
     ring->file = fd;
-    sonde__record_ring_mark(ring, &(sonde__record_checkpoint){0});
-    memcpy(head->magic, MAGIC, sizeof MAGIC); /* last: the head is whole */
     return 0;
 }
 
 int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
                             int worker)
 {
+    char fresh[PATH_ROOM];
     int failed = 0, fd = -1;
 
     ring->path = sonde__strdup(path);
     if (ring->path == NULL) {
         return ENOMEM;
     }
-    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    fd = open(fresh_path(path, fresh), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         failed = errno;
         goto error;
     }
-    failed = keep_in(ring, fd, run, worker);
+    failed = keep_in(ring, fd, fresh, run, worker);
     if (failed != 0) {
         goto error;
     }
@@ -175,7 +194,7 @@ int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const ch
 error:
     if (fd >= 0) {
         (void)close(fd);
-        (void)unlink(path);
+        (void)unlink(fresh);
     }
     sonde__free(ring->path);
     ring->path = NULL;
@@ -327,10 +346,12 @@ int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const 
 {
     sonde__record_ring_head head;
     struct stat about;
+    char fresh[PATH_ROOM];
     void *mapped = NULL;
-    int failed = 0;
-    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    int failed = 0, fd = -1;
 
+    (void)unlink(fresh_path(path, fresh));
+    fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         return errno;
     }

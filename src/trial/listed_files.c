@@ -42,7 +42,10 @@ static bool grows(const sonde__record_listed *line)
 
 static bool is_segment(const sonde__record_listed *line)
 {
-    return line->covered < line->size;
+    uint64_t number = 0;
+    bool part = false;
+
+    return sonde__record_file_parse(line->name, &number, &part) == SONDE__FILE_SEGMENT;
 }
 
 static sonde_err check_hash(const line_reader *reader, const sonde__record_listed *line,

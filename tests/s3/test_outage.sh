@@ -33,8 +33,8 @@ grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$er
 # --- the spool is full: what is lost is counted, the rest is whole
 fault outage 'PUT%20runs/b/w0000' 1
 : >"$err"
-end_outage 'PUT%20runs/b/w0000' 0.4 &
-SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 12
+end_outage 'PUT%20runs/b/w0000' 3 &
+SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 30
 wait $!
 grep -q 'records were lost to a full ring, [1-9][0-9]* to a full disk' "$err" || fail "no loss: $(cat "$err")"
 lost=$(sed -n 's/.*full ring, \([0-9]*\) to a full disk.*/\1/p' "$err")
