@@ -240,9 +240,11 @@ static PyObject *new_array(sonde_dtype dtype, void *data, size_t count)
     return sonde__python_array(&view, NULL, true);
 }
 
-PyDoc_STRVAR(steps_doc,
-             "steps(mode, tensor)\n--\n\n"
-             "The steps at which anything, or the tensor, was saved, as int64.");
+PyDoc_STRVAR(
+    steps_doc,
+    "steps(mode, tensor, incomplete=False)\n--\n\n"
+    "The steps at which anything, or the tensor, was saved, as int64; incomplete: "
+    "those too that some workers have not ended.");
 
 static PyObject *trial_steps(PyObject *object, PyObject *arguments)
 {
@@ -253,13 +255,14 @@ static PyObject *trial_steps(PyObject *object, PyObject *arguments)
     sonde_mode mode = SONDE_MODE_GLOBAL;
     sonde_diag diag = {0};
     uint32_t id = 0;
+    int incomplete = 0;
 
-    if (!PyArg_ParseTuple(arguments, "sz", &mode_name, &name) ||
+    if (!PyArg_ParseTuple(arguments, "sz|p", &mode_name, &name, &incomplete) ||
         !find_mode(mode_name, &mode)) {
         return NULL;
     }
     if (name == NULL) {
-        all = sonde_trial_steps(trial_of(object), mode, false, &count);
+        all = sonde_trial_steps(trial_of(object), mode, incomplete != 0, &count);
         return PyBytes_FromStringAndSize((const char *)all,
                                          (Py_ssize_t)(count * sizeof *all));
     }

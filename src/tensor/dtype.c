@@ -206,7 +206,7 @@ uint16_t sonde__dtype_f32_to_bf16(float value)
 
 /* --- 8-bit floats ----------------------------------------------------------------- */
 
-/* 1 sign, 4 exponent (bias 7), 3 mantissa; all ones but for the sign is NaN, and there
+/* 1 sign, 4 exponent (bias 7), 3 mantissa; all ones except the sign is NaN, and there
  * is no infinity, so that the largest is 1.75 * 2^8. */
 float sonde__dtype_f8_e4m3_to_f32(uint8_t bits)
 {

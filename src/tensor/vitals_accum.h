@@ -49,8 +49,7 @@
  * memory, add vectors from memory that were stored a few vectors ago: that is shorter to
  * wait for than the registers they came from. Where registers are short, update a block
  * first and call sonde__vitals_sums_of on it then: loads come from L1 and are free, but
- * the arithmetic no longer hides behind the update's memory, which makes it a third
- * dearer.
+ * the arithmetic does not overlap with the update's loads, and costs a third more.
  */
 #ifndef SONDE_TENSOR_VITALS_ACCUM_H
 #define SONDE_TENSOR_VITALS_ACCUM_H

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("SONDE_BUILD", "build/release"))
@@ -244,6 +245,23 @@ def given_values():
     check(f"scalars: {trial.tensor('scalar/rate').steps()}",
           trial.tensor("scalar/rate").value(0) == 0.5)
     raises(SMDebugTypeError, "has 2 elements", hook.save_scalar, "two", torch.zeros(2))
+
+
+@program
+def a_step_that_is_on():
+    path = folder("live")
+    hook = smd.Hook(path, save_config=SaveConfig(1), include_collections=["weights"])
+    net = new_net()
+    train(net, 3, hook)
+    trial = create_trial(path)
+    for _ in range(200):  # the writer is a thread of its own
+        if len(trial.steps(show_incomplete_steps=True)) == 3:
+            break
+        time.sleep(0.02)
+    found = trial.steps(), trial.steps(show_incomplete_steps=True)
+    check(f"the last step is on: {found}", found == ([0, 1], [0, 1, 2]))
+    hook.close()
+    check("and has ended", trial.steps() == [0, 1, 2])
 
 
 @program

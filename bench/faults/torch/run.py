@@ -208,11 +208,11 @@ def main():
                 if i % 50 == 49:
                     print(f"{i + 1} of {len(chosen)}", file=sys.stderr)
             return
-        todo = [(cache, r, a.mode, os.path.abspath(a.library)) for r in chosen
-                 if os.path.exists(path_of(cache, r) + ".npz")]
-        if len(todo) < len(chosen):
-            print(f"{len(todo)} of {len(chosen)} runs are recorded\n")
-        results = list(pool.imap_unordered(judge, todo, chunksize=4))
+        recorded = [(cache, r, a.mode, os.path.abspath(a.library)) for r in chosen
+                    if os.path.exists(path_of(cache, r) + ".npz")]
+        if len(recorded) < len(chosen):
+            print(f"{len(recorded)} of {len(chosen)} runs are recorded\n")
+        results = list(pool.imap_unordered(judge, recorded, chunksize=4))
     if a.json:
         with open(a.json, "w") as out:
             json.dump(results, out)

@@ -20,6 +20,12 @@ from .enums import MeanReductionStrategy, OutputMode, ReductionType
 _log = logging.getLogger("poptorch")
 
 
+# Options without effect here that would change what a program computes.
+_CHANGES_NUMBERS = ("inputReplicaGrouping", "broadcastBuffers", "enableSyntheticData",
+                    "setAutomaticLossScaling", "enableFloatingPointExceptions",
+                    "configureProcessId")
+
+
 class ConfigFileError(Exception):
     """A line of an options file that cannot be read."""
 
@@ -66,7 +72,8 @@ class _Group:
         def accept(*values: Any, **more: Any) -> "_Group":
             if name not in _Group._said:
                 _Group._said.add(name)
-                _log.info("option %s has no effect here", name)
+                _log.log(logging.WARNING if name in _CHANGES_NUMBERS else logging.INFO,
+                         "option %s has no effect here", name)
             return self._set(**{"_given_" + name: (values, more)})
 
         return accept

@@ -272,7 +272,8 @@ class Trial:
     # --- steps ----------------------------------------------------------------------------
 
     def _steps(self, mode: ModeKeys, incomplete: bool) -> list[int]:
-        return numpy.frombuffer(self._trial.steps(mode.sonde, None), numpy.int64).tolist()
+        return numpy.frombuffer(self._trial.steps(mode.sonde, None, incomplete),
+                                numpy.int64).tolist()
 
     def steps(self, mode: ModeKeys = ModeKeys.GLOBAL,
               show_incomplete_steps: bool = False) -> list[int]:

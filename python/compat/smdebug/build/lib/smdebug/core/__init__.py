@@ -1,1 +1,0 @@
-"""Where programs import parts of the configuration from."""

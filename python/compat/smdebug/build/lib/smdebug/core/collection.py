@@ -1,3 +1,0 @@
-"""Collection and CollectionKeys."""
-
-from ..collection import Collection, CollectionKeys  # noqa: F401

@@ -1,3 +1,0 @@
-"""CollectionManager."""
-
-from ..collection import CollectionManager  # noqa: F401

@@ -1,3 +1,0 @@
-"""ModeKeys."""
-
-from ..modes import ModeKeys  # noqa: F401

@@ -1,3 +1,0 @@
-"""ReductionConfig."""
-
-from ..config import ReductionConfig  # noqa: F401

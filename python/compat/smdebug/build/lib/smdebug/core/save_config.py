@@ -1,3 +1,0 @@
-"""SaveConfig and SaveConfigMode."""
-
-from ..config import SaveConfig, SaveConfigMode  # noqa: F401

@@ -1,3 +1,0 @@
-"""StepState and Tensor."""
-
-from ..trials import StepState, Tensor  # noqa: F401
