@@ -9,6 +9,8 @@ import os
 import sys
 import tempfile
 
+from harness import check, main, program, raises
+
 BUILD = os.path.abspath(os.environ.get("SONDE_BUILD", "build/release"))
 PACKAGE = os.path.join(BUILD, "python")
 sys.path[0:0] = [os.path.join(PACKAGE, "sonde", "compat", "poptorch"), PACKAGE]
@@ -20,30 +22,6 @@ except ImportError as problem:
     print(problem)
     sys.exit(77)
 from poptorch import OutputMode
-
-results = {True: 0, False: 0}
-PROGRAMS = []
-
-
-def check(what, good):
-    results[bool(good)] += 1
-    if not good:
-        print("FAILED:", what)
-
-
-def program(function):
-    """A test; an exception fails it."""
-    PROGRAMS.append(function)
-    return function
-
-
-def raises(kind, text, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as problem:
-        check(f"{kind.__name__} says '{text}': {problem}", text in str(problem))
-        return
-    check(f"{kind.__name__} is raised: {text}", False)
 
 
 class Classifier(nn.Module):
@@ -102,6 +80,7 @@ def options(d=1, g=1, r=1):
 
 
 # --- what comes back --------------------------------------------------------------------------
+
 
 @program
 def output_modes():
@@ -209,6 +188,7 @@ def names():
 
 # --- the same numbers as PyTorch ------------------------------------------------------------------
 
+
 def plain_steps(model, optimizer, x, y, count):
     """`count` equal micro-batches averaged before each update, in plain PyTorch."""
     for batch_x, batch_y in zip(x.chunk(2), y.chunk(2)):
@@ -287,6 +267,7 @@ def new_rate():
 
 # --- the programs ---------------------------------------------------------------------------------
 
+
 @program
 def introduction():
     """Training, saving, evaluation and a prediction, on drawn images of three classes."""
@@ -352,6 +333,7 @@ def prints():
 
 # --- options and loaders --------------------------------------------------------------------------
 
+
 @program
 def chained_options():
     made = poptorch.Options().deviceIterations(20).replicationFactor(2).randomSeed(123) \
@@ -400,6 +382,7 @@ def loaders():
 
 # --- bad input ------------------------------------------------------------------------------------
 
+
 @program
 def bad_input():
     x, y = data(8)
@@ -427,18 +410,6 @@ def bad_input():
     check("the flags of the wrapped model", len(training(x, y)) == 2 and not model.training)
 
 
-def main():
-    torch.set_num_threads(1)
-    for function in PROGRAMS:
-        try:
-            function()
-        except Exception as problem:  # the others still run
-            import traceback
-            traceback.print_exc(file=sys.stdout)
-            check(f"{function.__name__}: {problem}", False)
-    print("%d passed, %d failed" % (results[True], results[False]))
-    return 1 if results[False] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    main()

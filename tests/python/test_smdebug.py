@@ -11,11 +11,11 @@ import logging
 import os
 import pickle
 import runpy
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
+
+from harness import FOLDER, check, folder, main, program, raises
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("SONDE_BUILD", "build/release"))
@@ -39,37 +39,6 @@ from smdebug.trials import create_trial
 
 ENVIRONMENT = dict(os.environ, PYTHONPATH=PACKAGE, OMP_NUM_THREADS="1",
                    PATH=os.path.join(BUILD, "bin") + os.pathsep + os.environ["PATH"])
-results = {True: 0, False: 0}
-FOLDER = tempfile.mkdtemp()
-PROGRAMS = []
-
-
-def check(what, good):
-    results[bool(good)] += 1
-    if not good:
-        print("FAILED:", what)
-
-
-def program(function):
-    """A test; an exception fails it."""
-    PROGRAMS.append(function)
-    return function
-
-
-def folder(name):
-    path = os.path.join(FOLDER, name)
-    shutil.rmtree(path, ignore_errors=True)
-    return path
-
-
-def raises(kind, text, function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-    except kind as problem:
-        check(f"{kind.__name__} says '{text}': {problem}", text in str(problem))
-        return
-    check(f"{kind.__name__} is raised: {text}", False)
-
 
 def run(*arguments):
     """python -m sonde run ...: (exit code, output, errors)."""
@@ -344,22 +313,7 @@ def bad_input():
     check(f"no program: {errors}", code == 1 and "no such file" in errors)
 
 
-def main():
+if __name__ == "__main__":
     torch.set_num_threads(1)
     logging.getLogger("smdebug").setLevel(logging.ERROR)
-    try:
-        for function in PROGRAMS:
-            try:
-                function()
-            except Exception as problem:  # the others still run
-                import traceback
-                traceback.print_exc(file=sys.stdout)
-                check(f"{function.__name__}: {problem}", False)
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    print("%d passed, %d failed" % (results[True], results[False]))
-    return 1 if results[False] else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,13 +7,13 @@ import gc
 import io
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import weakref
+
+from harness import FOLDER, check, folder, main, program, raises
 
 PACKAGE = os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python")
 sys.path.insert(0, PACKAGE)
@@ -25,38 +25,6 @@ try:
 except ImportError as problem:
     print(problem)
     sys.exit(77)
-
-results = {True: 0, False: 0}
-FOLDER = tempfile.mkdtemp()
-PROGRAMS = []
-
-
-def check(what, good):
-    results[bool(good)] += 1
-    if not good:
-        print("FAILED:", what)
-
-
-def program(function):
-    """A test; an exception fails it."""
-    PROGRAMS.append(function)
-    return function
-
-
-def folder(name):
-    path = os.path.join(FOLDER, name)
-    shutil.rmtree(path, ignore_errors=True)
-    return path
-
-
-def raises(kind, text, function):
-    try:
-        function()
-    except kind as problem:
-        check(f"{kind.__name__} says '{text}': {problem}", text in str(problem))
-        return
-    check(f"{kind.__name__} is raised: {text}", False)
-
 
 def mlp():
     torch.manual_seed(1)
@@ -589,21 +557,6 @@ def two_ranks():
           numpy.array_equal(trial.value("weight", 2), trial.value("weight", 2, worker=1)))
 
 
-def main():
-    torch.set_num_threads(1)
-    try:
-        for function in PROGRAMS:
-            try:
-                function()
-            except Exception as problem:  # the others still run
-                import traceback
-                traceback.print_exc(file=sys.stdout)
-                check(f"{function.__name__}: {problem}", False)
-    finally:
-        shutil.rmtree(FOLDER, ignore_errors=True)
-    print("%d passed, %d failed" % (results[True], results[False]))
-    return 1 if results[False] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    main()

@@ -84,7 +84,23 @@ class AdamW(torch.optim.AdamW, _Extra):
         self._extra(loss_scaling, max_grad_norm)
 
 
-class RMSprop(torch.optim.Optimizer, _Extra):
+class _Own(torch.optim.Optimizer, _Extra):
+    """An optimiser that PyTorch lacks: _update changes one parameter."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = closure() if closure is not None else None
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._update(weight, group, self.state[weight])
+        return loss
+
+    def _update(self, weight: torch.Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class RMSprop(_Own):
     """RMSprop as PyTorch has it; use_tf_variant as TensorFlow has it: the mean of squares begins
     at 1, eps is inside the root, and the momentum buffer takes the step with its rate."""
 
@@ -100,15 +116,6 @@ class RMSprop(torch.optim.Optimizer, _Extra):
                                   "weight_decay": weight_decay, "momentum": momentum})
         self.use_tf_variant = bool(use_tf_variant)
         self._extra(loss_scaling, None)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = closure() if closure is not None else None
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._update(weight, group, self.state[weight])
-        return loss
 
     def _update(self, weight: torch.Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
         gradient = weight.grad.add(weight, alpha=group["weight_decay"]) \
@@ -136,7 +143,7 @@ class RMSprop(torch.optim.Optimizer, _Extra):
         weight.sub_(step, alpha=rate)
 
 
-class LAMB(torch.optim.Optimizer, _Extra):
+class LAMB(_Own):
     """Adam's direction for each tensor, scaled by min(norm of the weight, max_weight_norm) over
     the norm of the direction (You et al. 2020, arXiv:1904.00962)."""
 
@@ -153,15 +160,6 @@ class LAMB(torch.optim.Optimizer, _Extra):
                                   else max_weight_norm})
         self.bias_correction = bias_correction
         self._extra(loss_scaling, None)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        loss = closure() if closure is not None else None
-        for group in self.param_groups:
-            for weight in group["params"]:
-                if weight.grad is not None:
-                    self._update(weight, group, self.state[weight])
-        return loss
 
     def _update(self, weight: torch.Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
         if not state:
