@@ -22,7 +22,8 @@ enum {
 };
 #endif
 enum {
-    SMALL = 2048 /* bytes of a value that is copied, so that a write has fewer pieces */
+    BATCH_SHARE = 8, /* of the ring: what is lost with a batch after a long fault */
+    SMALL = 2048     /* bytes of a value that is copied, so that a write has fewer pieces */
 };
 
 uint64_t sonde__record_lost(const sonde__record_writer *writer)
@@ -304,7 +305,13 @@ sonde__record_filled sonde__record_fill_batch(sonde__record_writer *writer, bool
         data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
     }
     while ((block = sonde__record_ring_next(writer->ring)) != NULL) {
-        const taken what = take(writer, block, fault);
+        const uint64_t position = writer->ring->read - block->size;
+        taken what = LEFT_BATCH;
+
+        if (!writer->pending || position - sonde__record_ring_tail(writer->ring) <
+                                    writer->ring->size / BATCH_SHARE) {
+            what = take(writer, block, fault);
+        }
 
         if (what == TAKEN || what == TAKEN_LAST) {
             *any = writer->pending = true;

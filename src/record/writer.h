@@ -8,8 +8,9 @@
  * full; then it writes catalogue, statistics, sketches, values and their index lines,
  * and completed steps, in this order; then it releases the ring. If a file cannot be
  * written, the messages stay in the ring and writing is retried after 1, 2, 4 ... 128
- * ms. After wait_seconds the messages beyond half of the ring are lost and counted; when
- * closing, all of them.
+ * ms. After wait_seconds the oldest messages are lost and counted, as whole batches, until
+ * half of the ring is free; a batch is at most an eighth of the ring. When closing, all
+ * messages are lost.
  *
  * A system call that hangs holds the thread. stop waits for it as long as for a fault;
  * then it leaves the thread alone, which frees what it uses when the call returns.
