@@ -23,7 +23,7 @@ enum {
 #endif
 enum {
     BATCH_SHARE = 8, /* of the ring: what is lost with a batch after a long fault */
-    SMALL = 2048     /* bytes of a value that is copied, so that a write has fewer pieces */
+    SMALL = 2048 /* bytes of a value that is copied, so that a write has fewer pieces */
 };
 
 uint64_t sonde__record_lost(const sonde__record_writer *writer)
