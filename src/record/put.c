@@ -147,7 +147,7 @@ void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned
     }
 }
 
-/* After closed: a forked child is told once that its records go nowhere. */
+/* After closed: logs once that a forked child records nothing. */
 static void refuse_child(sonde_recorder *recorder)
 {
     if (recorder->forked && !recorder->complained) {
