@@ -69,15 +69,16 @@ static sonde_err expect_channels(const sonde__op_shape *x, sonde__op_shape *chan
 static sonde_err batch_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
-    static const char *const names[] = {"weight", "bias", "running_mean", "running_var",
-                                        "num_batches_tracked"};
+    enum { NAMES = 5 };
+    static const char *const names[NAMES] = {"weight", "bias", "running_mean",
+                                             "running_var", "num_batches_tracked"};
     static const sonde__op_shape counter = {.dtype = SONDE_I64, .rank = 0};
     const sonde__op_shape *x = &call->in[0].shape;
     const int skipped = attrs->affine ? 0 : 2;
     sonde__op_shape channels = {0};
 
     SONDE__TRY(expect_channels(x, &channels, diag));
-    for (int i = 1; i < call->in_count; i++) {
+    for (int i = 1; i < call->in_count && i + skipped <= NAMES; i++) {
         const int name = i - 1 + skipped;
 
         SONDE__TRY(sonde__op_expect_shape(
