@@ -31,7 +31,7 @@ class Letters(Program):
 
 
 class CharLm(Letters):
-    """A language model of letters: the state of the LSTM goes on from piece to piece."""
+    """A language model of letters: each piece begins with the state after the last one."""
 
     labels, rate, clip, batch_size, steps = "tokens", 6e-3, 0.25, 8, 200
     traits, length = "one own-loss", 14
