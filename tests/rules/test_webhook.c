@@ -198,7 +198,7 @@ static void a_webhook_posts_the_finding(void **state)
 static void a_webhook_that_fails_holds_nobody_up(void **state)
 {
     const sonde_actions_options options = {.size = sizeof options,
-                                           .webhook_seconds = seconds,
+                                           .webhook_seconds = 0.3,
                                            .webhook_tries = 2,
                                            .backoff_seconds = 2.0};
     sonde_actions *actions = webhook_to("/good", server.port); /* skips without libcurl */
