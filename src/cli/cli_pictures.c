@@ -196,8 +196,9 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
         const char *name = sonde_nn_dataset_class_name(set, i);
 
         (void)snprintf(number, sizeof number, "%lld", (long long)i);
-        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n",
-                     name[0] != '\0' ? name : number, (unsigned long long)scores.support,
-                     100.0 * scores.precision, 100.0 * scores.recall, 100.0 * scores.f1);
+        name = name[0] != '\0' ? name : number;
+        (void)printf("%-*s %9llu %8.1f%% %8.1f%% %8.1f%%\n", cli_field(name, 12), name,
+                     (unsigned long long)scores.support, 100.0 * scores.precision,
+                     100.0 * scores.recall, 100.0 * scores.f1);
     }
 }

@@ -202,7 +202,9 @@ static void print_scores(const prediction *run, const sonde_view *scores,
     (void)printf("%s: %s\n", path, class_name(run, best, name, sizeof name));
     for (int64_t i = next_class(score, classes, -1), k = 0; i >= 0 && k < top;
          i = next_class(score, classes, i), k++) {
-        (void)printf("  %-12s %5.1f%%\n", class_name(run, i, name, sizeof name),
+        const char *shown = class_name(run, i, name, sizeof name);
+
+        (void)printf("  %-*s %5.1f%%\n", cli_field(shown, 12), shown,
                      100.0 * exp((double)score[i] - (double)score[best]) / total);
     }
 }
