@@ -79,8 +79,6 @@ static void copy_past_cache(void *target, const void *source, size_t bytes)
 
 /* --- room ------------------------------------------------------------------------- */
 
-#define SLACK 0.25 /* seconds beyond which a writer is taken to hang */
-
 /* True if the writer has stood still since a wait that lasted too long. */
 static bool is_stuck(sonde_recorder *recorder)
 {
@@ -93,7 +91,7 @@ static bool wait_on(sonde_recorder *recorder, double began)
     const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
 
     /* a writer that can still act makes room by itself after wait_seconds */
-    if (sonde__now() - began > recorder->writer.wait_seconds + SLACK) {
+    if (sonde__now() - began > recorder->writer.wait_seconds + SONDE__RECORD_STANDSTILL) {
         recorder->stuck_at = tail;
         return false;
     }

@@ -299,7 +299,7 @@ sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *d
  * beyond its own wait. */
 static bool wait_for_end(sonde__record_writer *writer)
 {
-    const double most = writer->wait_seconds + 2 * MOST_RETRY;
+    const double most = writer->wait_seconds + SONDE__RECORD_STANDSTILL;
     uint64_t done = atomic_load(&writer->done);
     double since = sonde__now();
 

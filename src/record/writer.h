@@ -27,6 +27,10 @@
 
 #include <stdatomic.h>
 
+/* Seconds beyond wait_seconds after which a thread that has done nothing is taken to hang
+ * in a system call: more than a busy machine keeps a thread waiting for a processor. */
+#define SONDE__RECORD_STANDSTILL 1.0
+
 typedef struct sonde__record_counters {
     _Atomic uint64_t records, bytes, rows, sketches;
     _Atomic uint64_t disk_full, io_error; /* lost */
