@@ -63,8 +63,8 @@ void cli_print_group(const char *word, FILE *stream)
 {
     const size_t length = strlen(word);
 
-    (void)fprintf(stream, "Usage: sonde %s COMMAND [OPTION]... [ARGUMENT]...\n\nCommands:\n",
-                  word);
+    (void)fprintf(
+        stream, "Usage: sonde %s COMMAND [OPTION]... [ARGUMENT]...\n\nCommands:\n", word);
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         const char *name = cli_commands[i]->name;
 
