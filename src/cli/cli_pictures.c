@@ -178,6 +178,11 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
 
+    if (!score->classes) {
+        (void)printf("Eval loss: %.6g\nEval mean absolute error: %.6g\n", score->loss,
+                     score->error);
+        return;
+    }
     if (!brief) {
         (void)printf("Eval loss: %.4f\n", score->loss);
     }

@@ -35,14 +35,20 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
 
     sonde_json_object(json, NULL);
     cli_json_loss(json, "loss", score->loss);
-    sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+    if (score->classes) {
+        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+    } else {
+        cli_json_loss(json, "error", score->error);
+    }
     sonde_json_int(json, "samples", score->samples);
     if (strcmp(info->data_name, run->data) != 0) {
         sonde_json_string(json, "stand_in", info->data_name);
         sonde_json_string(json, "stands_for", run->data);
     }
-    sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
-    sonde_json_list(json, "confusion");
+    if (score->classes) {
+        sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
+        sonde_json_list(json, "confusion");
+    }
     for (int64_t i = 0; i < classes; i++) {
         sonde_json_list(json, NULL);
         for (int64_t j = 0; j < classes; j++) {
@@ -50,7 +56,9 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
         }
         sonde_json_end(json);
     }
-    sonde_json_end(json);
+    if (score->classes) {
+        sonde_json_end(json);
+    }
     sonde_json_end(json);
     cli_json_print("\n");
 }
@@ -135,6 +143,10 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
         print_json(run, &score, matrix);
     } else {
         cli_print_scores(&score, matrix, run->set, asked->quiet);
+    }
+    if (asked->picture != NULL && matrix == NULL) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--confusion", "a model with classes",
+                              "the model has none");
     }
     return asked->picture != NULL ? cli_draw_confusion(asked->picture, matrix, run->set,
                                                        "Confusion matrix", diag)
