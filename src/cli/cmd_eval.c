@@ -26,11 +26,35 @@ typedef struct evaluation {
     cli_progress progress;
 } evaluation;
 
+/* The names of the classes, and the counts: rows are labels. */
+static void print_matrix(sonde_json *json, const sonde_nn_dataset *set,
+                         const sonde_nn_confusion *matrix)
+{
+    const int64_t classes = sonde_nn_confusion_classes(matrix);
+
+    sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
+    sonde_json_list(json, "classes");
+    for (int64_t i = 0; i < classes; i++) {
+        const char *name = sonde_nn_dataset_class_name(set, i);
+
+        sonde_json_string(json, NULL, name[0] != '\0' ? name : NULL);
+    }
+    sonde_json_end(json);
+    sonde_json_list(json, "confusion");
+    for (int64_t i = 0; i < classes; i++) {
+        sonde_json_list(json, NULL);
+        for (int64_t j = 0; j < classes; j++) {
+            sonde_json_uint(json, NULL, sonde_nn_confusion_count(matrix, i, j));
+        }
+        sonde_json_end(json);
+    }
+    sonde_json_end(json);
+}
+
 static void print_json(const evaluation *run, const sonde_nn_score *score,
                        const sonde_nn_confusion *matrix)
 {
     const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
     sonde_json *const json = cli_json();
 
     sonde_json_object(json, NULL);
@@ -46,18 +70,7 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
         sonde_json_string(json, "stands_for", run->data);
     }
     if (score->classes) {
-        sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
-        sonde_json_list(json, "confusion");
-    }
-    for (int64_t i = 0; i < classes; i++) {
-        sonde_json_list(json, NULL);
-        for (int64_t j = 0; j < classes; j++) {
-            sonde_json_uint(json, NULL, sonde_nn_confusion_count(matrix, i, j));
-        }
-        sonde_json_end(json);
-    }
-    if (score->classes) {
-        sonde_json_end(json);
+        print_matrix(json, run->set, matrix);
     }
     sonde_json_end(json);
     cli_json_print("\n");

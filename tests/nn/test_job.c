@@ -361,7 +361,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
         "model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: {nil: {}}}\n",
         SONDE_EINVAL, "job:1: unknown loss 'nil' (expected nll)");
     refused("model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: mse}\n",
-            SONDE_EINVAL, "job:1: unknown loss 'mse' (expected cross_entropy, nll, mse_loss, l1_loss, "
+            SONDE_EINVAL,
+            "job:1: unknown loss 'mse' (expected cross_entropy, nll, mse_loss, l1_loss, "
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
             "binary_cross_entropy_with_logits, soft_margin_loss, kl_div)");
     refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
