@@ -1,5 +1,5 @@
 /*
- * labels.c - labels as numbers: what losses of real values compare an output with.
+ * one_hot.c - labels as numbers: what losses of real values compare an output with.
  *
  *   Number   y[n, 0] = x[n]
  *   OneHot   y[n, c] = 1 if x[n] is c, otherwise 0, as torch.nn.functional.one_hot
