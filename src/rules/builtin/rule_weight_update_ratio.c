@@ -29,7 +29,7 @@ typedef struct tensor_memory {
     int64_t raw_age, vitals_age;
     int64_t raw_last, vitals_last; /* see sonde__builtin_steps_since */
     int64_t large, small;          /* comparisons in a row */
-    double first_small;            /* the ratio at the first of the small ones */
+    sonde__builtin_update_past past;
     double change;                 /* |w - w'| of this step by raw values; NaN: none */
     double steps;                  /* k / num_steps of it */
     double norm;                   /* |w'| */
@@ -162,7 +162,7 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
     update.tame = update.change /
                   (fmax(update.norm, LEAST_RMS * sqrt(update.count)) + state->epsilon);
     sonde__builtin_update_large(run, i, &update, &memory->large);
-    sonde__builtin_update_small(run, i, &update, &memory->small, &memory->first_small);
+    sonde__builtin_update_small(run, i, &update, &memory->small, &memory->past);
     if (update.exact && update.count > 1.0 && all->count < SONDE__UPDATE_WEIGHTS) {
         const double tame = update.tame / update.steps;
 
@@ -254,7 +254,9 @@ static void step(sonde_rule_run *run)
 
         if (tensors[i].need == WEIGHTS) {
             take_weight(run, i, &tensors[i]);
-        } else if (v != NULL && sonde__builtin_finite(v) > 0 && isnan(all->loss)) {
+        } else if (v != NULL && sonde__builtin_finite(v) > 0 &&
+                   (isnan(all->loss) || sonde__builtin_loss_kind(run, tensors[i].id) ==
+                                            SONDE__LOSS_WHOLE)) {
             all->loss = v->mean;
         }
     }

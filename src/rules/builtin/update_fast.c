@@ -1,14 +1,23 @@
 /*
  * update_fast.c - WeightUpdateRatio: the learning rate is too high for most weights.
  *
- * Fires, for the weight that changes most, when the median r over weights
- *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a
- *     few steps (not judged if they have fewer than FEW elements together: those of a
- *     small linear model do so before they have grown); or
- *     was above `fast`, and AFTER steps on the loss is not below STILL times its value
- *     before. A high learning rate causes so large an r for a few steps, but then the
- *     loss falls. A network that has learnt (its loss is below half of its first ones)
- *     need not improve further; there the loss has to have doubled.
+ * An episode begins when the median r over weights is above `fast`, and lasts AFTER steps.
+ * Fires, for the weight that changed most in it, when
+ *     replaced   the median was above 2 `fast` at three comparisons in a row (not judged if
+ *                the weights have fewer than FEW elements together). If the episode began
+ *                with the run, the loss also has to be above WORSE times its value before,
+ *                or this has to hold at LONG comparisons in a row in which the loss has not
+ *                fallen; or
+ *     in vain    the median was above `fast` at three comparisons in a row, and at the end
+ *                the loss is not below STILL times its value before. A network that has
+ *                learnt (its loss is below half of its first ones) need not improve
+ *                further; there the loss has to have doubled.
+ * At the start the loss decides, because r cannot: optimisers that divide by the size of
+ * gradients (Adagrad, RMSprop, Adam, Lion) move every element by about the learning rate
+ * at their first steps, or by ten times as much, however small the weight is. Weights that
+ * begin small grow to their own size within these steps, and r falls. Where it has fallen
+ * below `fast` at the end, the loss only must not be above RISEN times its value before;
+ * where r has halved and the loss has not risen, the episode lasts three times as long.
  */
 #include "rules/builtin/update_ratio.h"
 
@@ -19,7 +28,10 @@
 
 #define STILL 0.85
 enum { ON_END = SONDE__UPDATE_ON_END, FIRST = SONDE__UPDATE_FIRST, AFTER = 15 };
+enum { LONG = 12 };
 #define FEW 32.0
+#define WORSE 1.25
+#define RISEN 1.1
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
@@ -42,13 +54,24 @@ void sonde__builtin_update_fast_loss(sonde__builtin_update_fast *fast, double lo
     }
 }
 
-/* Whether the loss has fallen, as it should after large updates. */
+/* Whether the loss is above `times` its value before the episode. */
+static bool is_above(const sonde__builtin_update_fast *fast, double times)
+{
+    return recent_loss(fast, FIRST) > fast->base + (times - 1.0) * fabs(fast->base);
+}
+
+/* Whether the loss is as it should be after large updates. */
 static bool has_paid(const sonde__builtin_update_fast *fast)
 {
-    const double now = recent_loss(fast, FIRST);
     const double first = fast->first_losses / (double)fast->first_count;
 
-    return now < (fast->base < 0.5 * first ? 2.0 : STILL) * fast->base;
+    return !is_above(fast, fast->base < 0.5 * first ? 2.0 : STILL);
+}
+
+/* Whether r and the loss have begun to fall, though not far. */
+static bool settles(const sonde__builtin_update_fast *fast, double median)
+{
+    return median < 0.5 * fast->most && !is_above(fast, 1.0);
 }
 
 /* The weights are replaced within a few steps. */
@@ -120,11 +143,22 @@ void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
         least = fmin(least, fast->medians[i]);
     }
     follow_episode(state, median);
-    if (least > 2.0 * state->fast && state->step.elements >= FEW) {
+    fast->high = median > 2.0 * state->fast ? fast->high + 1 : 0;
+    fast->most = fast->since == 1 ? median : fmax(fast->most, median);
+    if (fast->since == 1 && !(fast->medians[ON_END - 2] > state->fast)) {
+        fast->early = state->from_start && fast->compared < FIRST;
+    }
+    fast->compared++;
+    if (least > 2.0 * state->fast && state->step.elements >= FEW &&
+        (!fast->early || is_above(fast, WORSE) ||
+         (fast->high >= LONG && !has_paid(fast)))) {
         report_replaced(run);
     }
-    if (fast->since > AFTER || (fast->since > 0 && fast->above == 0)) {
-        if (fast->above >= ON_END && !has_paid(fast)) {
+    if (fast->since > (settles(fast, median) ? 3 : 1) * AFTER ||
+        (fast->since > 0 && fast->above == 0)) {
+        const bool calm = median <= state->fast;
+
+        if (fast->above >= ON_END && !has_paid(fast) && (!calm || is_above(fast, RISEN))) {
             report_in_vain(run);
         }
         fast->since = fast->above = 0;
