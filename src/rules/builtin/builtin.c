@@ -170,8 +170,8 @@ bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info 
 
 bool sonde__builtin_is_statistic(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"running_", "moving_", "num_batches", "batch_mean",
-                                        "batch_var"};
+    static const char *const words[] = {"running_", "moving_", "num_batches",
+                                        "batch_mean", "batch_var"};
 
     return has_word(info->name, words, SONDE_COUNT_OF(words));
 }

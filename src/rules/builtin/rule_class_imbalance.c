@@ -120,8 +120,8 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
-    if (classes == 0 || (classes > 1 && !state->smdebug && state->steps > 0 &&
-                         state->steps < ORDERED)) {
+    if (classes == 0 ||
+        (classes > 1 && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
         return; /* or the order of the labels is judged first */
     }
     ratio = sure = (double)INFINITY;
@@ -298,13 +298,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent than others, or are never recognised",
     .condition =
-        "Among `samples` labels, the most frequent class is clearly more than "
-        "`threshold_imbalance` times as frequent as the least frequent one; or at "
-        "`patience` such checks in a row, more than `threshold_misprediction` of a class "
-        "is misclassified while most other classes are not; or batches hold hardly more "
-        "than one class each. With `smdebug`, which "
-        "`samples` or a threshold alone imply: after any `samples` labels, the ratio "
-        "itself or the share of any class is above its threshold.",
+        "Among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; or at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified while most other classes are not; or batches hold hardly more than one class each. The first two are notes where several classes occur, or the class is rare. With `smdebug`, which `samples` or a threshold alone imply: after any `samples` labels, the ratio itself or the share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
     .init = init,

@@ -138,8 +138,8 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .abi = SONDE_RULE_ABI,
     .name = "DuplicateBatch",
     .summary = "a batch is repeated, or two replicas get the same batch",
-    .condition = "An input that has changed before is the same as at the previous "
-                 "training step or as on another replica.",
+    .condition =
+        "An input that has changed before is the same as at the previous training step or as on another replica. A note if it is repeated no more often than the first batch of the run was.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,

@@ -162,8 +162,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .abi = SONDE_RULE_ABI,
     .name = "EvalNondeterminism",
     .summary = "the same input gives different outputs in evaluation",
-    .condition = "In evaluation steps without training in between, equal inputs give "
-                 "different outputs, or a buffer changes.",
+    .condition =
+        "In evaluation steps without training in between, equal inputs give different outputs, or a buffer changes (a note unless its name says that it holds statistics).",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
               "running statistics.",
     SONDE_RULE_NEEDS(needs),

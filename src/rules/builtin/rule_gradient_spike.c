@@ -11,7 +11,8 @@
  * thousand times the median without being a fault. It is an error at once if one element
  * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
  * or still above a third of the limit, at each of the next LASTING observed steps (a
- * diverging loss). If not, it is a note: training has recovered. Evidence: vital signs of
+ * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
+ * remember a spike for long and are not judged by what follows. Evidence: vital signs of
  * gradients and optimiser values.
  */
 #include "rules/builtin/builtin.h"
@@ -27,7 +28,7 @@ typedef struct spike {
 
 typedef struct tensor_memory {
     sonde__builtin_recent recent;
-    double largest; /* so far, decaying */
+    double largest;             /* so far, decaying */
     double norm, limit, median; /* of the last spike; limit 0: there is none */
     int64_t since;              /* observed steps after it */
 } tensor_memory;
@@ -85,7 +86,9 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
                        const sonde_vitals *v)
 {
     const bool bad = sonde__builtin_bad(v) > 0;
-    const bool lasts = bad || sqrt(v->sumsq) > memory->limit / 3.0;
+    size_t count = 0;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool lasts = bad || (!moment && sqrt(v->sumsq) > memory->limit / 3.0);
 
     if (memory->limit > 0.0 && (bad || !lasts || ++memory->since >= LASTING)) {
         report(run, i, memory, lasts ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
@@ -162,12 +165,13 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
-    .condition = "The norm of a gradient or of an optimiser value is above `factor` "
-                 "times the median of the last 32 observed steps, more than about six "
-                 "standard deviations of their logarithms above it, and above `factor` / "
-                 "10 times the largest so far (which decays by half in 512 steps). A note where it "
-                 "has recovered within three observed steps, unless one element caused it "
-                 "or it is far above these limits.",
+    .condition =
+        "The norm of a gradient or of an optimiser value is above `factor` "
+        "times the median of the last 32 observed steps, more than about six "
+        "standard deviations of their logarithms above it, and above `factor` / "
+        "10 times the largest so far (which decays by half in 512 steps). A note where it "
+        "has recovered within three observed steps, unless one element caused it "
+        "or it is far above these limits.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,

@@ -246,10 +246,9 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
-    if (sonde_rule_found(run, i,
-                         state->tokens || !sure ? SONDE_SEVERITY_NOTE
-                                                : SONDE_SEVERITY_WARNING,
-                         "mean", mean, level)) {
+    if (sonde_rule_found(
+            run, i, state->tokens || !sure ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+            "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
                            ? "It stays at %.4g, which is the entropy of the labels "

@@ -46,12 +46,12 @@ typedef struct not_decreasing {
     uint64_t judged; /* steps */
 } not_decreasing;
 
-enum { KEPT = 64 };     /* saved steps looked back over, at most */
+enum { KEPT = 64 }; /* saved steps looked back over, at most */
 enum { STARTS = 5 };
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
-#define BACK 0.9 /* of the first losses */
+#define BACK 0.9   /* of the first losses */
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct tensor_memory {
@@ -203,9 +203,8 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
 {
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const bool part =
-        sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
-        sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
+    const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
+                      sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
 
     return part || memory->least < 0.0 || memory->mean < BACK * memory->start
                ? SONDE_SEVERITY_NOTE
@@ -304,13 +303,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
-    .condition = "Averaged over `window` steps, the loss is more than "
-                 "`increase_threshold_percent` % above its best, twice in a row; or over "
-                 "`flat` windows it is the same number (a note: over three times as "
-                 "many, it has not fallen). With `smdebug`, which `num_steps`, "
-                 "`diff_percent` or `mode` imply: every `num_steps` steps, the loss has "
-                 "fallen by less than `diff_percent` % since, or has risen by more than "
-                 "`increase_threshold_percent` %.",
+    .condition =
+        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

@@ -2,7 +2,7 @@
  * LossSign - the loss has the wrong sign: training makes the network worse.
  *
  * Judges the only loss of a run, or the total. Fires when
- *     kind      the loss is below 0 at `patience` observed steps in a row, and its op is one
+ *     kind      the loss is below 0 at the first `patience` observed steps, and its op is one
  *               that is never below 0 (a cross-entropy, a squared or absolute error); or
  *     runaway   every loss so far was below 0, and over WINDOWS windows of `window` steps
  *               its mean falls faster and faster, each time by at least FASTER times as
@@ -45,10 +45,9 @@ static const sonde_rule_need needs[] = {
 /* Whether a loss of this op is never below 0. */
 static bool is_never_below(const char *op)
 {
-    static const char *const names[] = {"crossentropy", "cross_entropy", "bce",
-                                        "mse",          "l1loss",        "l1_loss",
-                                        "huber",        "ctc",           "margin",
-                                        "squared",      "absolute"};
+    static const char *const names[] = {"crossentropy", "cross_entropy", "bce",     "mse",
+                                        "l1loss",       "l1_loss",       "huber",   "ctc",
+                                        "margin",       "squared",       "absolute"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         if (strcasestr(op, names[i]) != NULL) {
@@ -65,10 +64,12 @@ static void judge_kind(sonde_rule_run *run, size_t i, const tensor_memory *memor
     size_t count = 0;
     const char *op = sonde_rule_info(run, sonde_rule_tensors(run, &count)[i].id)->op;
 
-    if (memory->below >= state->patience && is_never_below(op) &&
+    if (memory->below == memory->seen && memory->seen >= state->patience &&
+        is_never_below(op) &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", loss, 0.0)) {
-        sonde_rule_say(run, NULL, "It is %.4g, but a loss of this kind (%s) is never below 0.",
-                       loss, op);
+        sonde_rule_say(run, NULL,
+                       "It is %.4g, but a loss of this kind (%s) is never below 0.", loss,
+                       op);
     }
 }
 
@@ -84,8 +85,8 @@ static void judge_windows(sonde_rule_run *run, size_t i, const tensor_memory *me
     if (memory->windows < WINDOWS || memory->below < memory->seen) {
         return;
     }
-    if (runs_away && sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", m[WINDOWS - 1],
-                                      RUNAWAY * memory->first)) {
+    if (runs_away && sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean",
+                                      m[WINDOWS - 1], RUNAWAY * memory->first)) {
         sonde_rule_say(run, NULL,
                        "It was below 0 from the first step on and falls faster and "
                        "faster, from %.4g to %.4g: nothing bounds it.",
@@ -116,8 +117,7 @@ static void take(sonde_rule_run *run, size_t i, tensor_memory *memory, double lo
     judge_kind(run, i, memory, loss);
     memory->sum += loss;
     if (++memory->in_window >= state->window) {
-        memmove(memory->means, memory->means + 1,
-                (WINDOWS - 1) * sizeof *memory->means);
+        memmove(memory->means, memory->means + 1, (WINDOWS - 1) * sizeof *memory->means);
         memory->means[WINDOWS - 1] = memory->sum / (double)memory->in_window;
         memory->windows++;
         memory->sum = 0.0;
@@ -155,8 +155,8 @@ const sonde_rule sonde__builtin_loss_sign = {
     SONDE__RULE("LossSign", loss_sign),
     .summary = "the loss has the wrong sign",
     .condition =
-        "A loss whose op is never below 0 is below 0 at `patience` observed "
-        "steps in a row; or a loss that was always below 0 falls faster and "
+        "A loss whose op is never below 0 is below 0 at the first `patience` observed "
+        "steps; or a loss that was always below 0 falls faster and "
         "faster, to five times its first value. A note at the end of a run whose "
         "loss was always below 0.",
     .advice = "Minimise the loss itself, not its negative; check the sign of each term.",

@@ -4,10 +4,10 @@
  * Judges weights (units, ...) of at least two units, at their first `steps` observed
  * steps. Fires when
  *     rows      at least `share` percent of the rows equal another row that is not all 0.
- *               Short rows, of fewer than LONG elements, and rows of one magnitude (an
- *               update by the sign of the gradient, from 0) meet by chance: they have to
- *               equal the same row at `patience` looks in a row. Rows of one element are
- *               not judged; or
+ *               Rows of one magnitude (an update by the sign of the gradient, from 0) meet
+ *               by chance: they have to equal the same row at `patience` looks in a row.
+ *               Rows of fewer than LONG elements do so for many steps and are not judged;
+ *               or
  *     constant  the standard deviation of the elements is less than a hundredth of their
  *               mean (random weights have a mean near 0). Updates move elements apart, so
  *               this shows at the first step. Weights of a normalisation, and others whose
@@ -47,9 +47,9 @@ typedef struct row {
 
 typedef struct tensor_memory {
     row *rows;
-    uint32_t *same; /* the first equal row at the look before, plus 1; 0: none */
+    uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
-    bool scale;     /* of a normalisation */
+    bool scale;      /* of a normalisation */
     size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value */
@@ -178,10 +178,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             square += values[i] * values[i];
         }
     }
-    if (!finite || length < 2) {
+    if (!finite || length < LONG) {
         return; /* not finite: NonFinite's */
     }
-    quick = length >= LONG && sum * sum < (1.0 - ALIKE) * nonzero * square;
+    quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
     memory->percent = duplicates(memory, (size_t)rows, &lasting);
     memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
     memory->percent =
@@ -282,9 +282,8 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
-    .condition = "At least `share` % of the rows of a weight equal another row that is "
-                 "not 0; or all elements are equal to within a hundredth; or the weight "
-                 "and its gradient are 0.",
+    .condition =
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth; or the weight and its gradient are 0.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

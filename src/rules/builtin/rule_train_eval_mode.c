@@ -218,10 +218,7 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     SONDE__RULE("TrainEvalMode", modes),
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
-        "At `patience` observed steps in a row, a dropout layer changes its input "
-        "in evaluation; or, after an evaluation, it no longer does in training; "
-        "or a buffer that changed at every training step before the first "
-        "evaluation no longer changes.",
+        "At `patience` observed steps in a row, a dropout layer changes its input in evaluation; or, after an evaluation, it no longer does in training; or a buffer that changed at every training step before the first evaluation no longer changes (a note unless its name says that it holds statistics).",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),

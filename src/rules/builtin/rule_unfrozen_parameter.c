@@ -27,7 +27,7 @@ enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
-    bool copy; /* a trained parameter is its twin */
+    bool copy;   /* a trained parameter is its twin */
     size_t sign; /* of a parameter: its gradient, update or state */
     int64_t changes;
 } tensor_memory;
@@ -88,8 +88,8 @@ static void find_copies(sonde_rule_run *run)
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
         memory->copy = false;
-        for (size_t k = 0; k < count && tensors[i].need == PARAMETERS && !memory->trained &&
-                           !memory->copy;
+        for (size_t k = 0; k < count && tensors[i].need == PARAMETERS &&
+                           !memory->trained && !memory->copy;
              k++) {
             const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
 
@@ -178,9 +178,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
-    .condition = "A parameter that `tensor_regex` selects changes; or, without it, a "
-                 "parameter without a gradient changes while most parameters have one, "
-                 "or all of its values shrink by the same factor.",
+    .condition =
+        "A parameter that `tensor_regex` selects changes; or, without it, a parameter without a gradient changes while most parameters have one and no trained parameter is its twin by shape and name, or all of its values shrink by the same factor.",
     .advice = "Check whether weight decay or momentum applies to it; remove it from the "
               "optimiser.",
     .modes = SONDE__TRAIN,

@@ -113,8 +113,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         memory->before[i] = (float)values[i];
     }
     (void)run;
-    memory->now = since == 1 && count == memory->count &&
-                          pruned <= PRUNED * change
+    memory->now = since == 1 && count == memory->count && pruned <= PRUNED * change
                       ? sqrt(change)
                       : -1.0;
     memory->count = count;
@@ -138,9 +137,8 @@ static void report(sonde_rule_run *run, bool worse)
 {
     weight_jump *state = sonde_rule_state(run);
     const double after = state->after / (double)SONDE_MAX(state->waited, 1);
-    const bool good =
-        !worse && state->waited > 0 &&
-        after <= state->before + WORSE * fabs(state->before);
+    const bool good = !worse && state->waited > 0 &&
+                      after <= state->before + WORSE * fabs(state->before);
 
     state->waited = -1;
     if (sonde_rule_found(run, state->farthest,

@@ -65,6 +65,7 @@ typedef struct sonde__builtin_updates {
     double elements;        /* of all of them that were compared */
     double largest_between; /* of tame */
     double loss;            /* of the step; NaN: none */
+    double even; /* (mean |d|)^2 / mean d^2 of the updates d, a mean of weights */
 } sonde__builtin_updates;
 
 typedef struct sonde__builtin_update_fast {
@@ -78,6 +79,7 @@ typedef struct sonde__builtin_update_fast {
     int64_t high;        /* comparisons in a row above twice the limit */
     double most;         /* the largest median of the episode */
     bool early;          /* it began with the run */
+    bool divides;        /* ... of an optimiser that divides by the size of gradients */
     int64_t compared;    /* comparisons so far */
     size_t suspect;      /* the weight that changed most in it */
     double suspect_ratio;
