@@ -147,6 +147,17 @@ void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned
     }
 }
 
+/* After closed: logs once that a forked child records nothing. */
+static void refuse_child(sonde_recorder *recorder)
+{
+    if (recorder->forked && !recorder->complained) {
+        recorder->complained = true;
+        sonde_log(SONDE_LOG_WARNING, "record",
+                  "%s: a forked child records nothing in the run of its parent",
+                  recorder->options.path);
+    }
+}
+
 /* --- tensors ---------------------------------------------------------------------- */
 
 sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag)
@@ -341,6 +352,7 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
     _Atomic uint64_t *const handed_over = &recorder->ring.shared->put;
 
     if (recorder->closed) {
+        refuse_child(recorder);
         return false;
     }
     atomic_store_explicit(handed_over,
@@ -573,7 +585,11 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *w
     if (recorder == NULL || where == NULL) {
         return;
     }
-    if ((unsigned)where->mode >= SONDE_MODE_COUNT || recorder->closed) {
+    if (recorder->closed) {
+        refuse_child(recorder);
+        return;
+    }
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
         return;
     }
     if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
@@ -596,6 +612,9 @@ bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
     }
     const double until = sonde__now() + seconds;
 
+    if (recorder->forked) {
+        return false;
+    }
     for (;;) {
         const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
 
