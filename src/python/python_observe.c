@@ -47,9 +47,28 @@ void sonde__python_unlock(python_watch *self)
     PyThread_release_lock(self->lock);
 }
 
+/* Rules are called under `lock`, within the end of a step. */
+static bool is_judging(const python_watch *self)
+{
+    return self->judging != 0 && self->judging == PyThread_get_thread_ident();
+}
+
+bool sonde__python_is_judging(const python_watch *self)
+{
+    sonde_diag diag;
+
+    if (!is_judging(self)) {
+        return false;
+    }
+    (void)sonde_diag_set(&diag, SONDE_ESTATE, "watch", NULL,
+                         "a rule calls the watch that calls it");
+    (void)sonde__python_raise(&diag);
+    return true;
+}
+
 bool sonde__python_is_live(const python_watch *self)
 {
-    return self->watch != NULL && self->generation == generation;
+    return self->watch != NULL && self->generation == generation && !is_judging(self);
 }
 
 bool sonde__python_is_watching(const python_watch *self)
@@ -63,6 +82,9 @@ bool sonde__python_need_live(const python_watch *self)
 
     if (sonde__python_is_live(self)) {
         return true;
+    }
+    if (sonde__python_is_judging(self)) {
+        return false;
     }
     (void)sonde_diag_set(&diag, SONDE_ESTATE, "watch", NULL,
                          self->watch == NULL ? "it is closed"
