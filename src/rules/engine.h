@@ -77,8 +77,9 @@ typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
-    uint32_t place; /* among the tensors of the step, in the order of their first values */
-    bool late;      /* declared after the first step */
+    uint32_t
+        place;  /* among the tensors of the step, in the order of their first values */
+    bool late;  /* declared after the first step */
     bool shown; /* the rules that watch have a pointer to vitals */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
