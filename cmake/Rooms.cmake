@@ -17,7 +17,8 @@ function(sonde_library name)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
   add_library(sonde::${name} ALIAS ${name})
   target_link_options(${name} PRIVATE -Wl,--as-needed
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map
+    -Wl,-Bsymbolic-functions) # calls within the library go past the table of its exports
   if(NOT SONDE_SANITIZE) # clang leaves its sanitizers' symbols to the program
     target_link_options(${name} PRIVATE -Wl,--no-undefined)
   endif()

@@ -15,6 +15,7 @@
 #include "tensor/convert.h"
 
 #include <sonde/log.h>
+#include "observe/observer_state.h"
 #include "observe/tensor_roles.h"
 #include "base/given.h"
 
@@ -60,10 +61,6 @@ typedef struct watch {
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
     unsigned roles; /* bit r: there are slots of role r */
-    /* What is due of each role, for that many slots, at a global step; -1: not known. */
-    uint8_t role_wants[SONDE_ROLE_COUNT];
-    uint32_t role_slots;
-    int64_t role_step;
 } watch;
 
 static watch *self(sonde_watch *face)
@@ -123,7 +120,6 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
         return sonde__fail_nomem(diag, "a watch");
     }
     made->shape = (sonde_call_shape){1, 1, 1};
-    made->role_step = -1;
     memcpy(made->every, options->every, sizeof made->every);
     made->rules = options->rules;
     made->rules_every = options->rules_every;
@@ -553,7 +549,6 @@ static bool may_be_due(const watch *on, sonde_role role)
 unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
 {
     watch *on = self(face);
-    uint32_t count = 0;
 
     if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !on->stepping) {
         return 0;
@@ -563,20 +558,7 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
                    ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
                    : 0U;
     }
-    if (!on->due) {
-        return 0;
-    }
-    count = sonde_catalogue_count(on->catalogue);
-    if (on->role_step != on->at.global_step || on->role_slots != count) {
-        memset(on->role_wants, 0, sizeof on->role_wants);
-        for (uint32_t id = 0; id < count; id++) {
-            on->role_wants[sonde_catalogue_info(on->catalogue, id)->role] |=
-                face->wants[id];
-        }
-        on->role_step = on->at.global_step;
-        on->role_slots = count;
-    }
-    return on->role_wants[role];
+    return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
 }
 
 /* --- seeing ----------------------------------------------------------------------- */
