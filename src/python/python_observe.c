@@ -10,6 +10,7 @@
 #include "python/python_watch.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { LARGE = 16384 }; /* elements, from which reading costs more than the lock */
 
@@ -76,6 +77,16 @@ bool sonde__python_is_due(const python_watch *self, uint32_t slot)
     return slot != SONDE__PYTHON_NO_SLOT && sonde_watch_wants(self->watch, slot) != 0;
 }
 
+bool sonde__python_are_due(const python_watch *self, unsigned roles)
+{
+    for (; roles != 0; roles &= roles - 1) {
+        if (sonde_watch_wants_role(self->watch, (sonde_role)__builtin_ctz(roles)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view,
                           PyObject **held)
 {
@@ -110,6 +121,35 @@ void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *vie
         Py_END_ALLOW_THREADS
     }
     sonde__python_unlock(self);
+}
+
+void sonde__python_keep(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    sonde__python_number *number = NULL;
+    const size_t size = sonde_dtype_size(view->dtype);
+
+    if (sonde_view_count(view) != 1 || size > sizeof number->bytes) {
+        sonde__python_show(self, slot, view);
+        return;
+    }
+    if (self->waiting_count == SONDE__PYTHON_WAITING) {
+        sonde__python_show_kept(self);
+    }
+    number = &self->waiting[self->waiting_count++];
+    number->slot = slot;
+    number->view = *view;
+    memcpy(number->bytes, view->data, size);
+    number->view.data = number->bytes;
+}
+
+void sonde__python_show_kept(python_watch *self)
+{
+    const size_t count = self->waiting_count;
+
+    self->waiting_count = 0;
+    for (size_t i = 0; i < count && sonde__python_is_live(self); i++) {
+        sonde__python_show(self, self->waiting[i].slot, &self->waiting[i].view);
+    }
 }
 
 /* --- findings and faults ------------------------------------------------------------ */
