@@ -61,7 +61,8 @@ typedef struct sonde_recorder_options {
     double segment_seconds; /* 0: 30 s */
     sonde_when_full when_full;
     /* How long records wait for a disk that fails or hangs before they are lost, and how
-     * long close waits without progress; 0: 30 s; INFINITY: for ever. */
+     * long create (5 s longer) and close wait without progress; 0: 30 s; INFINITY: for
+     * ever. */
     double wait_seconds;
     bool compress;       /* zstd level 1, bytes shuffled where that helps */
     const char *program; /* these four go to run.json; NULL: omitted */
@@ -93,13 +94,15 @@ typedef enum sonde_run_end {
  * workers writes run.json; the others, of the same world, join. options are copied;
  * catalogue is borrowed until close and may grow. SONDE_EEXIST: the path holds a run
  * already; SONDE_EINVAL: the run has another id than resume; SONDE_EBUSY: another
- * process writes it. */
+ * process writes it; SONDE_EIO: the disk fails or hangs, and what an earlier writer left
+ * is as it was. A forked child records nothing with it; the child may close it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde_recorder **out, sonde_diag *diag);
 /* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
  * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how
- * much and why. text may be NULL. */
+ * much and why. SONDE_EINVAL for an unknown reason: the run is closed as failed. text may
+ * be NULL. */
 SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                          const char *text, sonde_diag *diag);
 

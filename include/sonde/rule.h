@@ -175,6 +175,8 @@ typedef struct sonde_rule_plugin {
 /* --- what a rule can read ----------------------------------------------------------- */
 
 SONDE_API void *sonde_rule_state(sonde_rule_run *run);
+/* The row by which the rule was added. */
+SONDE_API const sonde_rule *sonde_rule_row(const sonde_rule_run *run);
 /* The tensors that the rule wants, in the order of their declaration. Borrowed until the
  * next bind; indices do not change. */
 SONDE_API sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *count);

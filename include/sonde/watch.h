@@ -28,7 +28,7 @@
  *
  * The watch decides what is due: the schedules of the hook and of the rules are joined,
  * and by default both are what the rules need (sonde_rules_default_looks,
- * docs/observing.md). A program for which a tensor is costly to get asks first:
+ * docs/rules.md). A program for which a tensor is costly to get asks first:
  *
  *     sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag);
  *     if (sonde_watch_wants_role(watch, SONDE_ROLE_ACTIVATION) != 0) {

@@ -13,9 +13,10 @@ from . import sinks
 from ._sonde import BadValueError, NotFoundError, SondeError, StateError, StorageError
 from .reading import Frame, Run, TensorInfo, open
 from .records import Finding, FindingError, Vitals
+from .rules import Rule
 from .watching import Watch, watch
 
 __version__ = "0.1.0"
-__all__ = ["BadValueError", "Finding", "FindingError", "Frame", "NotFoundError", "Run",
+__all__ = ["BadValueError", "Finding", "FindingError", "Frame", "NotFoundError", "Rule", "Run",
            "SondeError", "StateError", "StorageError", "TensorInfo", "Vitals", "Watch", "open",
            "sinks", "watch"]

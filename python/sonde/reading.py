@@ -14,6 +14,8 @@ from .records import Finding, Vitals
 if TYPE_CHECKING:
     import numpy
 
+    from .rules import Rule
+
 # dtypes that NumPy lacks, and how they are converted.
 _WIDENED = {"bfloat16": 16}
 
@@ -65,6 +67,15 @@ def _numpy() -> Any:
     except ImportError as problem:
         raise ImportError("values and series need numpy: pip install numpy") from problem
     return numpy
+
+
+def values_of(found: _sonde.Array) -> "numpy.ndarray":
+    """Memory of Sonde's as an array, without a copy but of dtypes that NumPy lacks."""
+    numpy = _numpy()
+    array = numpy.asarray(found)
+    if found.dtype in _WIDENED:
+        array = (array.astype(numpy.uint32) << _WIDENED[found.dtype]).view(numpy.float32)
+    return array
 
 
 class Run:
@@ -140,12 +151,8 @@ class Run:
         """A raw value, read-only. The file itself, mapped; a copy of compressed values and
         smdebug's, and of bfloat16, which becomes float32. NotFoundError names the nearest
         steps if it was not saved."""
-        numpy = _numpy()
-        found = self._trial.value(name, step, mode, worker, micro_batch, replica)
-        array = numpy.asarray(found)
-        if found.dtype in _WIDENED:
-            array = (array.astype(numpy.uint32) << _WIDENED[found.dtype]).view(numpy.float32)
-        return array
+        _numpy()
+        return values_of(self._trial.value(name, step, mode, worker, micro_batch, replica))
 
     def vitals(self, name: str, step: int = -1, *, mode: str = "global", worker: int = 0,
                micro_batch: int = -1, replica: int = -1) -> Vitals:
@@ -179,11 +186,17 @@ class Run:
 
     # --- rules --------------------------------------------------------------------------
 
-    def judge(self, rules: str = "default") -> list[Finding]:
-        """Judges the run by rules ("default", or "Name:parameter=value,..."). Nothing is
-        written."""
+    def judge(self, rules: "str | Rule | Sequence[str | Rule]" = "default") -> list[Finding]:
+        """Judges the run by rules: "default", or "Name:parameter=value,...", or objects of
+        one's own subclasses of sonde.Rule, or a list of these. Nothing is written."""
+        from .rules import split
         trial = _sonde.Trial(self.path, 0, 0)
-        return [Finding(*row) for row in trial.judge(rules)]
+        names, judges = split(rules)
+        try:
+            return [Finding(*row) for row in trial.judge(names, judges)]
+        finally:
+            for judge in judges:
+                judge.release()
 
     def findings(self) -> list[Finding]:
         """The findings that are stored with the run, by step."""

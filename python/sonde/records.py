@@ -7,6 +7,11 @@ import math
 from typing import NamedTuple
 
 
+# In the order of sonde_role.
+ROLES = ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", "input", "output",
+         "activation", "activation_gradient", "scalar", "other")
+
+
 class Finding(NamedTuple):
     """Something that is wrong with a run: one for a rule and a tensor (docs/rules.md)."""
 

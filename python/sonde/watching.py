@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _sonde
-from .records import Finding, FindingError, Vitals
+from .records import ROLES, Finding, FindingError, Vitals
+from .rules import Rule, split
 
 if TYPE_CHECKING:
     import torch
@@ -107,11 +108,9 @@ class Watch:
     Closed at exit, after an exception too; a context manager closes it sooner."""
 
     def __init__(self, *, run: str | os.PathLike[str] | None, every: Any, save: Any,
-                 rules: str | Sequence[str] | None, on_finding: Any, resume: str | None,
+                 rules: str | Rule | Sequence[str | Rule] | None, on_finding: Any, resume: str | None,
                  rank: int | None, world: int | None):
         rank, world = _worker(rank, world)
-        if rules is not None and not isinstance(rules, str):
-            rules = ",".join(rules)
         if not (on_finding in ("log", "raise", None) or callable(on_finding)):
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
@@ -123,11 +122,16 @@ class Watch:
         self._modes = [-1]  # of steps, as the program says; -1: as the model says
         self._printed: dict[tuple[str, str | None], int] = {}
         self._kept: list[Finding] = []  # after close
-        self._core = _sonde.Watch(
-            self.path, _configuration(save, self.every) if run is not None else None, rules, rank,
-            world, resume, _by_role(self.every), _unwrap, self._found, self._fault)
+        config = _configuration(save, self.every) if run is not None else None
+        names, self._judges = split(rules)
+        try:
+            self._core = _sonde.Watch(self.path, config, names, self._judges, rank, world, resume,
+                                      _by_role(self.every), _unwrap, self._found, self._fault)
+        except BaseException:
+            self._release_rules()
+            raise
         self._process = os.getpid()
-        self._judging = rules is not None
+        self._judging = names is not None or bool(self._judges)
         self._raised: BaseException | None = None  # by the program's own on_finding
         self.faults = 0
         self._losses: dict[str, int] = {}
@@ -269,6 +273,7 @@ class Watch:
         StorageError: records were lost; the message says how many and why."""
         if self.closed:
             return
+        self._core.judged()  # raises in a call from a rule
         self.remove()
         self.closed = True
         _open.remove(self)
@@ -277,8 +282,13 @@ class Watch:
         try:
             self._core.close(REASONS[reason], text)
         finally:
+            self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._print_verdict()
+
+    def _release_rules(self) -> None:
+        for judge in self._judges:
+            judge.release()
 
     def _print_verdict(self) -> None:
         if self.faults > 1:
@@ -331,9 +341,7 @@ class Watch:
         return "".join(finding._repr_html_() for finding in self.findings) or repr(self)
 
 
-_ROLES = {name: number for number, name in enumerate(
-    ("weight", "bias", "buffer", "gradient", "update", "optimizer", "loss", "input", "output",
-     "activation", "activation_gradient", "scalar", "other"))}
+_ROLES = {name: number for number, name in enumerate(ROLES)}
 
 
 def _array(value: float) -> Any:
@@ -409,7 +417,7 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
           run: str | os.PathLike[str] | None = None,
           every: int | Mapping[str, int] | None = None,
           save: int | Mapping[str, Any] | str | os.PathLike[str] | None = None,
-          rules: str | Sequence[str] | None = "default",
+          rules: str | Rule | Sequence[str | Rule] | None = "default",
           on_finding: Callable[[Finding], None] | str | None = "log",
           scaler: Any = None, resume: str | None = None, rank: int | None = None,
           world: int | None = None) -> Watch:
@@ -424,7 +432,8 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 step, activations as the rules need (every 50th), the rest at every 10th
     save        raw values: every so many steps, or a hook's configuration (docs/recording.md)
                 as a mapping or a file. Default: those of losses only
-    rules       "default", or "Name:parameter=value" ...; None: nothing is judged
+    rules       "default", or "Name:parameter=value" ..., or objects of one's own subclasses of
+                sonde.Rule, or a list of these; None: nothing is judged
     on_finding  "log" prints it, "raise" also raises FindingError for an error, a function is
                 called with it; None
     scaler      the GradScaler: steps that it skips end too

@@ -5,6 +5,7 @@
  * lines whole.
  */
 #include "base/fail.h"
+#include "base/log_lock.h"
 
 #include <sonde/error.h>
 #include <sonde/log.h>
@@ -26,6 +27,7 @@ static atomic_bool listening = false;
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static sonde_log_sink current_sink; /* under sink_lock */
 static void *current_user;          /* under sink_lock */
+static _Thread_local bool in_sink;  /* this thread holds sink_lock */
 
 sonde_err sonde_log_level_parse(const char *text, sonde_log_level *level,
                                 sonde_diag *diag)
@@ -70,6 +72,20 @@ sonde_log_level sonde_log_get_level(void)
 void sonde_log_set_level(sonde_log_level level)
 {
     atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+void sonde__log_hold(void)
+{
+    if (!in_sink) {
+        (void)pthread_mutex_lock(&sink_lock);
+    }
+}
+
+void sonde__log_release(void)
+{
+    if (!in_sink) {
+        (void)pthread_mutex_unlock(&sink_lock);
+    }
 }
 
 void sonde_log_set_sink(sonde_log_sink sink, void *user)
@@ -117,8 +133,10 @@ void sonde_log(sonde_log_level level, const char *room, const char *fmt, ...)
     (void)vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     (void)pthread_mutex_lock(&sink_lock);
+    in_sink = true;
     if (current_sink != NULL) {
         current_sink(current_user, level, room, message);
     }
+    in_sink = false;
     (void)pthread_mutex_unlock(&sink_lock);
 }

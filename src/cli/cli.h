@@ -88,6 +88,8 @@ const cli_command *cli_find(int argc, char **argv, int *words);
 
 void cli_print_help(const cli_command *command, FILE *stream);
 void cli_print_overview(FILE *stream);
+/* The commands whose first word this is: fetch, synth and info of data. */
+void cli_print_group(const char *word, FILE *stream);
 
 /* --- telling ---------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 
 #include <sonde/plot.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,6 +178,8 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
                       const sonde_nn_dataset *set, bool brief)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
+    const int64_t known = sonde_nn_dataset_get_traits(set)->classes;
+    int64_t unused = 0; /* outputs of the model for which the data has no class */
 
     if (!brief) {
         (void)printf("Eval loss: %.4f\n", score->loss);
@@ -195,9 +198,18 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
         char number[24];
         const char *name = sonde_nn_dataset_class_name(set, i);
 
+        if (i >= known && scores.support == 0) {
+            unused++;
+            continue;
+        }
         (void)snprintf(number, sizeof number, "%lld", (long long)i);
-        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n",
-                     name[0] != '\0' ? name : number, (unsigned long long)scores.support,
-                     100.0 * scores.precision, 100.0 * scores.recall, 100.0 * scores.f1);
+        name = name[0] != '\0' ? name : number;
+        (void)printf("%-*s %9llu %8.1f%% %8.1f%% %8.1f%%\n", cli_field(name, 12), name,
+                     (unsigned long long)scores.support, 100.0 * scores.precision,
+                     100.0 * scores.recall, 100.0 * scores.f1);
+    }
+    if (unused > 0) {
+        (void)printf("%" PRId64 " more outputs of the model are no classes of the data\n",
+                     unused);
     }
 }

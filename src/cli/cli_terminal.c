@@ -5,10 +5,14 @@
  * stdout and stderr are replaced by streams whose bytes pass through escape(): a control
  * character other than newline and tab, and U+0080 to U+009F, is written as \x1b. The one
  * sequence of the commands' own, which draws progress bars anew, passes on stderr.
+ *
+ * A standard stream that the caller closed stays useless, but its number is taken:
+ * otherwise the next file that opens gets the number, and messages are written into it.
  */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -118,13 +122,27 @@ static FILE *make_stream(border *end, int buffering)
     return stream;
 }
 
+/* Gives the closed ones of descriptors 0, 1 and 2 to /dev/null, each in the direction
+ * that it is not used in, so that reading and writing still fail with EBADF. */
+static void take_closed(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) { /* fd is the lowest free number */
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        }
+    }
+}
+
 void cli_guard_output(void)
 {
     static border out = {.fd = STDOUT_FILENO};
     static border err = {.fd = STDERR_FILENO, .redraws = true};
-    FILE *guarded_out = make_stream(&out, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
-    FILE *guarded_err = make_stream(&err, _IONBF);
+    FILE *guarded_out = NULL;
+    FILE *guarded_err = NULL;
 
+    take_closed();
+    guarded_out = make_stream(&out, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+    guarded_err = make_stream(&err, _IONBF);
     stdout = guarded_out != NULL ? guarded_out : stdout;
     stderr = guarded_err != NULL ? guarded_err : stderr;
 }

@@ -74,9 +74,9 @@ const cli_command cli_stop = {
     .arguments = "RUN",
     .summary = "ask a run that is being recorded to stop",
     .details =
-        "The trainer that records RUN ends after the step that is on, with its weights "
-        "and a checkpoint saved, within about 50 ms and a step. Returns at once.",
-    .examples = "sonde stop runs/first",
+        "The trainer that records RUN ends after its current step, within about 50 ms and\n"
+        "a step, and saves its weights and a checkpoint. This command does not wait.",
+    .examples = "  sonde stop runs/first",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .least = 1,
@@ -90,9 +90,9 @@ const cli_command cli_checkpoint = {
     .arguments = "RUN",
     .summary = "ask a run that is being recorded for a checkpoint",
     .details =
-        "The trainer that records RUN saves RUN/checkpoints/step-<number>.safetensors "
-        "after the step that is on, and goes on. Returns at once.",
-    .examples = "sonde checkpoint runs/first",
+        "The trainer that records RUN saves RUN/checkpoints/step-<number>.safetensors\n"
+        "after its current step, and continues. This command does not wait.",
+    .examples = "  sonde checkpoint runs/first",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .least = 1,

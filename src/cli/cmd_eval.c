@@ -42,6 +42,13 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
         sonde_json_string(json, "stands_for", run->data);
     }
     sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
+    sonde_json_list(json, "classes");
+    for (int64_t i = 0; i < classes; i++) {
+        const char *name = sonde_nn_dataset_class_name(run->set, i);
+
+        sonde_json_string(json, NULL, name[0] != '\0' ? name : NULL);
+    }
+    sonde_json_end(json);
     sonde_json_list(json, "confusion");
     for (int64_t i = 0; i < classes; i++) {
         sonde_json_list(json, NULL);

@@ -53,10 +53,25 @@ void cli_print_overview(FILE *stream)
                       cli_commands[i]->summary);
     }
     (void)fputs(
-        "\n'sonde COMMAND --help' tells more; 'sonde --version' the version.\n"
+        "\n'sonde COMMAND --help' explains a command; 'sonde --version' prints the version.\n"
         "Environment: SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), "
         "SONDE_DATA,\nSONDE_CACHE, SONDE_ISA (generic, avx2, avx512).\n",
         stream);
+}
+
+void cli_print_group(const char *word, FILE *stream)
+{
+    const size_t length = strlen(word);
+
+    (void)fprintf(
+        stream, "Usage: sonde %s COMMAND [OPTION]... [ARGUMENT]...\n\nCommands:\n", word);
+    for (size_t i = 0; cli_commands[i] != NULL; i++) {
+        const char *name = cli_commands[i]->name;
+
+        if (strncmp(name, word, length) == 0 && name[length] == ' ') {
+            (void)fprintf(stream, "  %-14s %s\n", name, cli_commands[i]->summary);
+        }
+    }
 }
 
 /* --- manual pages ----------------------------------------------------------------- */

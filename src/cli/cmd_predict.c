@@ -159,20 +159,54 @@ static int64_t next_class(const float *score, int64_t classes, int64_t last)
     return next;
 }
 
-static void print_json(const prediction *run, const char *path, int64_t best,
-                       double probability)
+/* The scores of an image: the best class (-1: the output is NaN), and the sum of all
+ * exponentials, relative to the best. */
+typedef struct ranking {
+    const float *score; /* (classes), log-probabilities or logits */
+    int64_t classes, best, top;
+    double total;
+} ranking;
+
+static double probability(const ranking *ranked, int64_t label)
+{
+    const double best = (double)ranked->score[ranked->best];
+
+    return exp((double)ranked->score[label] - best) / ranked->total;
+}
+
+static void print_class(const prediction *run, const ranking *ranked, int64_t label)
 {
     sonde_json *const json = cli_json();
     char name[24];
 
+    sonde_json_int(json, "label", label);
+    sonde_json_string(json, "class", class_name(run, label, name, sizeof name));
+    sonde_json_format(json, "probability", "%.6f", probability(ranked, label));
+}
+
+static void print_json(const prediction *run, const char *path, const ranking *ranked)
+{
+    const bool listed = run->asked->top != CLI_NOT_GIVEN && ranked->best >= 0;
+    sonde_json *const json = cli_json();
+
     sonde_json_object(json, NULL);
     sonde_json_string(json, "image", path);
-    if (best < 0) {
+    if (ranked->best < 0) {
         sonde_json_string(json, "class", NULL);
     } else {
-        sonde_json_int(json, "label", best);
-        sonde_json_string(json, "class", class_name(run, best, name, sizeof name));
-        sonde_json_format(json, "probability", "%.6f", probability);
+        print_class(run, ranked, ranked->best);
+    }
+    if (listed) {
+        int64_t label = next_class(ranked->score, ranked->classes, -1);
+
+        sonde_json_list(json, "top");
+        for (int64_t k = 0; label >= 0 && k < ranked->top; k++) {
+            sonde_json_object(json, NULL);
+            print_class(run, ranked, label);
+            sonde_json_end(json);
+            label = next_class(ranked->score, ranked->classes, label);
+        }
+        sonde_json_end(json);
     }
     sonde_json_end(json);
     cli_json_print("\n");
@@ -181,29 +215,31 @@ static void print_json(const prediction *run, const char *path, int64_t best,
 static void print_scores(const prediction *run, const sonde_view *scores,
                          const char *path)
 {
-    const float *score = scores->data;
     const int64_t classes = run->info->classes;
-    const int64_t best = sonde_nn_argmax(SONDE_F32, score, classes, 1);
-    const int64_t top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3;
-    double total = 0.0;
+    ranking ranked = {.score = scores->data,
+                      .classes = classes,
+                      .best = sonde_nn_argmax(SONDE_F32, scores->data, classes, 1),
+                      .top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3};
     char name[24];
 
-    for (int64_t i = 0; best >= 0 && i < classes; i++) { /* log-probabilities or logits */
-        total += exp((double)score[i] - (double)score[best]);
+    for (int64_t i = 0; ranked.best >= 0 && i < classes; i++) {
+        ranked.total += exp((double)ranked.score[i] - (double)ranked.score[ranked.best]);
     }
     if (run->asked->json) {
-        print_json(run, path, best, 1.0 / total);
+        print_json(run, path, &ranked);
         return;
     }
-    if (best < 0) {
+    if (ranked.best < 0) {
         (void)printf("%s: the output of the model is NaN\n", path);
         return;
     }
-    (void)printf("%s: %s\n", path, class_name(run, best, name, sizeof name));
-    for (int64_t i = next_class(score, classes, -1), k = 0; i >= 0 && k < top;
-         i = next_class(score, classes, i), k++) {
-        (void)printf("  %-12s %5.1f%%\n", class_name(run, i, name, sizeof name),
-                     100.0 * exp((double)score[i] - (double)score[best]) / total);
+    (void)printf("%s: %s\n", path, class_name(run, ranked.best, name, sizeof name));
+    for (int64_t i = next_class(ranked.score, classes, -1), k = 0;
+         i >= 0 && k < ranked.top; i = next_class(ranked.score, classes, i), k++) {
+        const char *shown = class_name(run, i, name, sizeof name);
+
+        (void)printf("  %-*s %5.1f%%\n", cli_field(shown, 12), shown,
+                     100.0 * probability(&ranked, i));
     }
 }
 
@@ -345,7 +381,8 @@ static const cli_option predict_options[] = {
            "saved weights (sonde-out/model.safetensors)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
            "folder of images whose sub-folders name the classes (the job's)"),
-    OPTION("top", 'k', CLI_SIZE, "N", top, "print the N most likely classes (3)"),
+    OPTION("top", 'k', CLI_SIZE, "N", top,
+           "print the N most likely classes (3; in JSON 1)"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
            "invert images with a background lighter than N (200)"),
     OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert, "do not invert light backgrounds"),

@@ -698,6 +698,11 @@ static int run_rules(const void *values, int argc, char **argv)
     if (asked->report != NULL && argc + (asked->trial_dir != NULL) != 1) {
         return cli_fail_text("--report takes one run");
     }
+    if (asked->start_step != CLI_NOT_GIVEN && asked->end_step > 0 &&
+        asked->end_step <= asked->start_step) {
+        return cli_fail_text("--end-step: %lld (expected more than --start-step %lld)",
+                             (long long)asked->end_step, (long long)asked->start_step);
+    }
     cli_catch_interrupt();
     if (asked->trial_dir != NULL) {
         code = judge_run(asked, asked->trial_dir, &findings, &lacking);
@@ -760,19 +765,19 @@ const cli_command cli_rules = {
     .name = "rules",
     .arguments = "RUN...",
     .summary = "find what is wrong with a run, and where",
-    .details = "Checks recorded runs, or with --follow a run that is being recorded, "
-               "with the default rules or with those given by --rule. A finding names "
-               "the step, the rule and the tensor, says what is wrong and what to try, "
-               "and is saved in RUN/findings. The exit code is 0 without findings, 1 "
-               "with findings, 2 after an error and 3 if a rule that was asked for by "
-               "name lacked the data it needs. --PARAMETER VALUE sets a parameter of "
-               "the only --rule-name, as the rule invoker of smdebug does.",
-    .examples = "sonde rules run # with all default rules\n"
-                "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
-                "sonde rules run --plugin ./my_rule.lua # plus a rule of your own\n"
-                "sonde rules run --report run.html # a page with curves\n"
-                "sonde rules --follow run # while it trains\n"
-                "sonde rules --follow run --on-finding error=stop",
+    .details =
+        "Judges recorded runs, or with --follow a run that is being recorded, by the\n"
+        "default rules or by those that --rule names. A finding names the step, the rule\n"
+        "and the tensor, says what is wrong and what to try, and is saved in RUN/findings.\n"
+        "The exit code is 0 without findings, 1 with findings, 2 after an error, and 3 if\n"
+        "nothing was found and a rule asked for by name lacked the data it needs.\n"
+        "--PARAMETER VALUE sets a parameter of the one rule that --rule-name names, as the\n"
+        "rule invoker of smdebug does.",
+    .examples = "  sonde rules runs/first\n"
+                "  sonde rules runs/first --rule VanishingGradient:threshold=1e-6\n"
+                "  sonde rules runs/first --plugin ./my_rule.lua\n"
+                "  sonde rules runs/first --report first.html\n"
+                "  sonde rules --follow runs/first --on-finding error=stop",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .least = 0,

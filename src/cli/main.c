@@ -7,6 +7,8 @@
 #include <sonde/stats.h>
 
 #include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +67,25 @@ static const char *nearest_command(const char *word)
     return NULL;
 }
 
-/* "sonde data" alone, or with a word it does not know: its sub-commands. */
+/* What was printed counts only if it arrived. */
+static int finish(int code)
+{
+    const bool lost = fflush(stdout) != 0 || ferror(stdout) != 0;
+
+    if (!lost || code == CLI_ERROR) {
+        return code;
+    }
+    return cli_fail_text("standard output: cannot be written%s%s", errno != 0 ? ": " : "",
+                         errno != 0 ? strerror(errno) : "");
+}
+
+static bool asks_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Words that are no command: help for "sonde data --help"; an error for "sonde data" and
+ * for another word, which lists the sub-commands. */
 static int fail_command(int argc, char **argv)
 {
     const size_t length = strlen(argv[0]);
@@ -80,6 +100,10 @@ static int fail_command(int argc, char **argv)
                            known[0] != '\0' ? ", " : "", name);
         }
     }
+    if (known[0] != '\0' && argc > 1 && asks_help(argv[1])) {
+        cli_print_group(argv[0], stdout);
+        return finish(CLI_OK);
+    }
     if (known[0] != '\0') {
         return cli_fail_text("%s%s%s (expected %s)", argv[0], argc > 1 ? " " : "",
                              argc > 1 ? argv[1] : ": a word is missing", known);
@@ -89,16 +113,21 @@ static int fail_command(int argc, char **argv)
                          nearest != NULL ? nearest : "", nearest != NULL ? ")" : "");
 }
 
-/* What was printed counts only if it arrived. */
-static int finish(int code)
+/* "sonde help" alone, or with the words of a command or of a group of commands. */
+static int help(int argc, char **argv)
 {
-    const bool lost = fflush(stdout) != 0 || ferror(stdout) != 0;
+    char flag[] = "--help", *group[] = {argc > 0 ? argv[0] : NULL, flag};
+    int words = 0;
+    const cli_command *command = cli_find(argc, argv, &words);
 
-    if (!lost || code == CLI_ERROR) {
-        return code;
+    if (argc == 0) {
+        cli_print_overview(stdout);
+    } else if (command == NULL) {
+        return fail_command(argc == 1 ? 2 : argc, argc == 1 ? group : argv);
+    } else {
+        cli_print_help(command, stdout);
     }
-    return cli_fail_text("standard output: cannot be written%s%s", errno != 0 ? ": " : "",
-                         errno != 0 ? strerror(errno) : "");
+    return finish(CLI_OK);
 }
 
 int main(int argc, char **argv)
@@ -107,6 +136,7 @@ int main(int argc, char **argv)
     const cli_command *command = NULL;
     sonde_diag diag = {0};
 
+    (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like a full disk */
     cli_guard_output();
     cli_log_open();
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
@@ -114,14 +144,16 @@ int main(int argc, char **argv)
             cli_commands[i]->prepare();
         }
     }
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        cli_print_overview(argc < 2 ? stderr : stdout);
-        return argc < 2 ? CLI_ERROR : CLI_OK;
+    if (argc == 1) {
+        cli_print_overview(stderr);
+        return CLI_ERROR;
+    }
+    if (asks_help(argv[1]) || strcmp(argv[1], "help") == 0) {
+        return help(argc - 2, argv + 2);
     }
     if (strcmp(argv[1], "--version") == 0) {
         (void)puts("sonde " SONDE_VERSION);
-        return CLI_OK;
+        return finish(CLI_OK);
     }
     if (sonde_isa_check(&diag) != SONDE_OK) {
         return cli_fail(&diag);

@@ -190,9 +190,9 @@ const cli_command cli_rules_list = {
     .name = "rules list",
     .arguments = "[looks]",
     .summary = "list the rules",
-    .details = "Prints one line for each rule: its name and what it looks for. With the "
-               "argument looks: how often the default rules need each form of evidence, "
-               "by role.",
+    .details =
+        "Prints one line for each rule: its name and what it looks for. With the argument\n"
+        "looks: how often the default rules need each form of evidence, by role.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .most = 1,
@@ -204,9 +204,10 @@ const cli_command cli_rules_show = {
     .name = "rules show",
     .arguments = "NAME",
     .summary = "explain a rule and its parameters",
-    .details = "Prints when the rule fires, what to do about it, what data it needs, and "
-               "its parameters with their defaults.",
-    .examples = "sonde rules show VanishingGradient",
+    .details =
+        "Prints when the rule fires, what to do about it, what data it needs, and its\n"
+        "parameters with their defaults.",
+    .examples = "  sonde rules show VanishingGradient",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .least = 1,

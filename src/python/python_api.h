@@ -10,6 +10,7 @@
 #include <Python.h>
 
 #include <sonde/rules.h>
+#include <sonde/sketch.h>
 #include <sonde/tensor.h>
 
 /* --- errors ------------------------------------------------------------------------- */
@@ -52,6 +53,25 @@ PyObject *sonde__python_findings(sonde_rules *rules);
 /* (count, nan, pos_inf, neg_inf, zero, min, ..., sum): a new tuple, in the order of
  * sonde_vitals and sonde.Vitals. */
 PyObject *sonde__python_vitals(const sonde_vitals *vitals);
+/* (name, dtype, shape, role, module, op, id): a new tuple, in the order of
+ * sonde.TensorInfo. */
+PyObject *sonde__python_tensor_info(const sonde_tensor_info *info, uint32_t id);
+
+/* --- rules in Python ---------------------------------------------------------------- */
+
+typedef struct sonde__python_rules sonde__python_rules;
+
+/*
+ * Adds a tuple of objects of python/sonde/rules.py. While one of them is called, *judging
+ * (may be NULL) is the number of the thread. False: an exception is set. *out is set
+ * unless memory runs out, and freed by sonde__python_free_rules after `rules` is
+ * destroyed.
+ */
+bool sonde__python_add_rules(sonde_rules *rules, PyObject *judges, unsigned long *judging,
+                             sonde__python_rules **out);
+/* Lets the objects go: nothing is called any more. Both accept NULL. */
+void sonde__python_drop_rules(sonde__python_rules *rules);
+void sonde__python_free_rules(sonde__python_rules *rules);
 
 /* --- arrays ------------------------------------------------------------------------- */
 
@@ -60,6 +80,10 @@ PyObject *sonde__python_vitals(const sonde_vitals *vitals);
  * module lacks (bfloat16, float8) appear as unsigned integers of their size. NULL: an
  * exception is set, and owned data was released. */
 PyObject *sonde__python_array(const sonde_view *view, PyObject *owner, bool owned);
+/* The same with a copy of the elements, in row-major order. */
+PyObject *sonde__python_array_copy(const sonde_view *view);
+/* A copy of a sketch as an object. */
+PyObject *sonde__python_sketch(const sonde_sketch *sketch);
 
 /* --- attributes --------------------------------------------------------------------- */
 
@@ -71,6 +95,7 @@ PyObject *sonde__python_attribute(PyObject *object, PyObject **name, const char 
 
 /* Each adds its types to the module. False: an exception is set. */
 bool sonde__python_add_array(PyObject *module);
+bool sonde__python_add_sketch(PyObject *module);
 bool sonde__python_add_watch(PyObject *module);
 bool sonde__python_add_hook(PyObject *module);
 bool sonde__python_add_backward(PyObject *module);

@@ -55,6 +55,24 @@ PyObject *sonde__python_array(const sonde_view *view, PyObject *owner, bool owne
     return (PyObject *)made;
 }
 
+PyObject *sonde__python_array_copy(const sonde_view *view)
+{
+    const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
+    PyObject *block = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    sonde_view copy;
+    PyObject *made = NULL;
+
+    if (block == NULL) {
+        return NULL;
+    }
+    copy = sonde_view_of(view->dtype, view->rank, view->shape, PyBytes_AsString(block));
+    if (sonde_view_copy(&copy, view, NULL) == SONDE_OK) {
+        made = sonde__python_array(&copy, block, false);
+    }
+    Py_DECREF(block);
+    return made;
+}
+
 static void array_dealloc(PyObject *object)
 {
     array *self = (array *)object;

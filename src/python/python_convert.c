@@ -1,5 +1,5 @@
 /*
- * python_convert.c - findings and vital signs as Python's objects, and types.
+ * python_convert.c - findings, vital signs and tensors as Python's objects, and types.
  */
 #include "python/python_api.h"
 
@@ -66,4 +66,25 @@ PyObject *sonde__python_findings(sonde_rules *rules)
         Py_XDECREF(finding);
     }
     return list;
+}
+
+PyObject *sonde__python_tensor_info(const sonde_tensor_info *info, uint32_t id)
+{
+    PyObject *shape = PyTuple_New(info->rank);
+    PyObject *tuple = NULL;
+
+    for (int i = 0; shape != NULL && i < info->rank; i++) {
+        PyObject *size = PyLong_FromLongLong(info->shape[i]);
+
+        if (size == NULL || PyTuple_SetItem(shape, i, size) != 0) {
+            Py_CLEAR(shape);
+        }
+    }
+    if (shape != NULL) {
+        tuple = Py_BuildValue("(ssOsssI)", info->name, sonde_dtype_name(info->dtype),
+                              shape, sonde_role_name(info->role), info->module, info->op,
+                              (unsigned)id);
+    }
+    Py_XDECREF(shape);
+    return tuple;
 }

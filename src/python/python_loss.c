@@ -160,8 +160,33 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
     return good;
 }
 
+static bool is_in_step(const sonde__python_watch *watch)
+{
+    return sonde__python_is_watching(watch) && watch->mode == SONDE_MODE_TRAIN &&
+           watch->hooks != NULL;
+}
+
+/* Whether a step is on that began on this thread: then the loss is none of the watches
+ * whose step another thread began. */
+static bool is_from_here(const backward *self)
+{
+    const unsigned long thread = PyThread_get_thread_ident();
+
+    for (Py_ssize_t i = 0; i < PyList_Size(self->watches); i++) {
+        const sonde__python_watch *watch =
+            (const sonde__python_watch *)PyList_GetItem(self->watches, i);
+
+        if (is_in_step(watch) && watch->thread == thread) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool show_losses(const backward *self, PyObject *tensors)
 {
+    bool from_here = false;
+
     if ((PyTuple_Check(tensors) || PyList_Check(tensors)) &&
         PySequence_Size(tensors) > 0) {
         PyObject *first = PySequence_GetItem(tensors, 0);
@@ -170,13 +195,14 @@ static bool show_losses(const backward *self, PyObject *tensors)
         Py_XDECREF(first);
         return good;
     }
+    from_here = is_from_here(self);
     for (Py_ssize_t i = 0; i < PyList_Size(self->watches); i++) {
         sonde__python_watch *watch =
             (sonde__python_watch *)PyList_GetItem(self->watches, i);
 
-        if (sonde__python_is_watching(watch) && watch->mode == SONDE_MODE_TRAIN &&
-            watch->hooks != NULL && !show_loss(self, watch, tensors) &&
-            !sonde__python_count_fault(watch)) {
+        if (is_in_step(watch) &&
+            (!from_here || watch->thread == PyThread_get_thread_ident()) &&
+            !show_loss(self, watch, tensors) && !sonde__python_count_fault(watch)) {
             return false;
         }
     }

@@ -48,9 +48,28 @@ void sonde__python_unlock(python_watch *self)
     PyThread_release_lock(self->lock);
 }
 
+/* Rules are called under `lock`, within the end of a step. */
+static bool is_judging(const python_watch *self)
+{
+    return self->judging != 0 && self->judging == PyThread_get_thread_ident();
+}
+
+bool sonde__python_is_judging(const python_watch *self)
+{
+    sonde_diag diag;
+
+    if (!is_judging(self)) {
+        return false;
+    }
+    (void)sonde_diag_set(&diag, SONDE_ESTATE, "watch", NULL,
+                         "a rule calls the watch that calls it");
+    (void)sonde__python_raise(&diag);
+    return true;
+}
+
 bool sonde__python_is_live(const python_watch *self)
 {
-    return self->watch != NULL && self->generation == generation;
+    return self->watch != NULL && self->generation == generation && !is_judging(self);
 }
 
 bool sonde__python_is_watching(const python_watch *self)
@@ -64,6 +83,9 @@ bool sonde__python_need_live(const python_watch *self)
 
     if (sonde__python_is_live(self)) {
         return true;
+    }
+    if (sonde__python_is_judging(self)) {
+        return false;
     }
     (void)sonde_diag_set(&diag, SONDE_ESTATE, "watch", NULL,
                          self->watch == NULL ? "it is closed"
@@ -139,16 +161,21 @@ void sonde__python_keep(python_watch *self, uint32_t slot, const sonde_view *vie
     number->slot = slot;
     number->view = *view;
     memcpy(number->bytes, view->data, size);
-    number->view.data = number->bytes;
 }
 
 void sonde__python_show_kept(python_watch *self)
 {
+    sonde__python_number kept[SONDE__PYTHON_WAITING]; /* other threads may keep more */
     const size_t count = self->waiting_count;
 
+    if (count == 0 || !sonde__python_is_live(self)) {
+        return;
+    }
+    memcpy(kept, self->waiting, count * sizeof kept[0]);
     self->waiting_count = 0;
-    for (size_t i = 0; i < count && sonde__python_is_live(self); i++) {
-        sonde__python_show(self, self->waiting[i].slot, &self->waiting[i].view);
+    for (size_t i = 0; i < count && self->watch != NULL; i++) {
+        kept[i].view.data = kept[i].bytes;
+        sonde__python_show(self, kept[i].slot, &kept[i].view);
     }
 }
 

@@ -165,27 +165,6 @@ static PyObject *trial_describe(PyObject *object, PyObject *unused)
 
 /* --- tensors and steps -------------------------------------------------------------- */
 
-static PyObject *describe_tensor(const sonde_tensor_info *info, uint32_t id)
-{
-    PyObject *shape = PyTuple_New(info->rank);
-    PyObject *tuple = NULL;
-
-    for (int i = 0; shape != NULL && i < info->rank; i++) {
-        PyObject *size = PyLong_FromLongLong(info->shape[i]);
-
-        if (size == NULL || PyTuple_SetItem(shape, i, size) != 0) {
-            Py_CLEAR(shape);
-        }
-    }
-    if (shape != NULL) {
-        tuple = Py_BuildValue("(ssOsssI)", info->name, sonde_dtype_name(info->dtype),
-                              shape, sonde_role_name(info->role), info->module, info->op,
-                              (unsigned)id);
-    }
-    Py_XDECREF(shape);
-    return tuple;
-}
-
 /* The ids that a selector selects. An @name that is no role is a recorded collection. */
 static bool select_ids(PyObject *object, const char *text, uint32_t **ids, size_t *count)
 {
@@ -221,7 +200,7 @@ static PyObject *trial_tensors(PyObject *object, PyObject *arguments)
     list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < count; i++) {
         PyObject *tuple =
-            describe_tensor(sonde_catalogue_info(catalogue, ids[i]), ids[i]);
+            sonde__python_tensor_info(sonde_catalogue_info(catalogue, ids[i]), ids[i]);
 
         if (tuple == NULL || PyList_Append(list, tuple) != 0) {
             Py_CLEAR(list);
@@ -278,26 +257,6 @@ static PyObject *trial_steps(PyObject *object, PyObject *arguments)
 
 /* --- values ------------------------------------------------------------------------- */
 
-/* A value of a compressed segment or of smdebug's lies in the trial's own buffer until the
- * next call only, so it is copied. */
-static PyObject *copied(const sonde_view *view)
-{
-    const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
-    PyObject *block = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
-    sonde_view copy;
-    PyObject *made = NULL;
-
-    if (block == NULL) {
-        return NULL;
-    }
-    copy = sonde_view_of(view->dtype, view->rank, view->shape, PyBytes_AsString(block));
-    if (sonde_view_copy(&copy, view, NULL) == SONDE_OK) {
-        made = sonde__python_array(&copy, block, false);
-    }
-    Py_DECREF(block);
-    return made;
-}
-
 PyDoc_STRVAR(value_doc,
              "value(name, step, mode, worker, micro_batch, replica)\n--\n\n"
              "A raw value with the buffer protocol, mapped unless it is compressed or "
@@ -316,9 +275,11 @@ static PyObject *trial_value(PyObject *object, PyObject *arguments)
     if (sonde_trial_value(trial_of(object), id, &where, &view, &diag) != SONDE_OK) {
         return sonde__python_raise(&diag);
     }
+    /* A value of a compressed segment or of smdebug's lies in the trial's own buffer until
+     * the next call only. */
     return sonde_trial_is_mapped(trial_of(object), &view)
                ? sonde__python_array(&view, object, false)
-               : copied(&view);
+               : sonde__python_array_copy(&view);
 }
 
 PyDoc_STRVAR(vitals_doc, "vitals(name, step, mode, worker, micro_batch, replica)\n--\n\n"
@@ -623,24 +584,33 @@ static PyObject *trial_reduce(PyObject *object, PyObject *arguments)
 
 /* --- rules -------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(judge_doc, "judge(rules)\n--\n\nFindings of a list of rules, as tuples.");
+PyDoc_STRVAR(judge_doc, "judge(rules, judges)\n--\n\n"
+                        "Findings of a list of rules (None: none) and of rules in "
+                        "Python, as tuples.");
 
 static PyObject *trial_judge(PyObject *object, PyObject *arguments)
 {
     const char *text = NULL;
     sonde_rules *rules = NULL;
-    PyObject *findings = NULL;
+    sonde__python_rules *own = NULL;
+    PyObject *findings = NULL, *judges = NULL;
     sonde_diag diag = {0};
-    bool good = false;
 
-    if (!PyArg_ParseTuple(arguments, "s", &text)) {
+    if (!PyArg_ParseTuple(arguments, "zO!", &text, &PyTuple_Type, &judges)) {
         return NULL;
     }
-    good = sonde_rules_create(&rules, &diag) == SONDE_OK &&
-           sonde_rules_add_list(rules, text, &diag) == SONDE_OK &&
-           sonde_rules_judge(rules, trial_of(object), NULL, &diag) == SONDE_OK;
-    findings = good ? sonde__python_findings(rules) : sonde__python_raise(&diag);
+    if (sonde_rules_create(&rules, &diag) != SONDE_OK ||
+        (text != NULL && sonde_rules_add_list(rules, text, &diag) != SONDE_OK)) {
+        (void)sonde__python_raise(&diag);
+    } else if (!sonde__python_add_rules(rules, judges, NULL, &own)) {
+        findings = NULL; /* an exception is set */
+    } else if (sonde_rules_judge(rules, trial_of(object), NULL, &diag) != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+    } else {
+        findings = sonde__python_findings(rules);
+    }
     sonde_rules_destroy(rules);
+    sonde__python_free_rules(own);
     return findings;
 }
 

@@ -37,6 +37,7 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
 typedef struct creation {
     const char *config; /* JSON of a hook, or NULL */
     const char *path, *resume, *rules;
+    PyObject *judges; /* rules in Python: a tuple */
     int rank, world;
     int64_t every[SONDE_ROLE_COUNT]; /* as in sonde_watch_options */
 } creation;
@@ -59,20 +60,22 @@ static bool create_hook(const creation *wanted, sonde_hook **hook)
     return true;
 }
 
-static bool create_rules(python_watch *self, const char *list)
+static bool create_rules(python_watch *self, const creation *wanted)
 {
     sonde_diag diag = {0};
 
-    if (list == NULL) {
+    if (wanted->rules == NULL && PyTuple_Size(wanted->judges) == 0) {
         return true;
     }
     if (sonde_rules_create(&self->rules, &diag) != SONDE_OK ||
-        sonde_rules_add_list(self->rules, list, &diag) != SONDE_OK) {
+        (wanted->rules != NULL &&
+         sonde_rules_add_list(self->rules, wanted->rules, &diag) != SONDE_OK)) {
         (void)sonde__python_raise(&diag);
         return false;
     }
     sonde_rules_on_finding(self->rules, on_finding, self);
-    return true;
+    return sonde__python_add_rules(self->rules, wanted->judges, &self->judging,
+                                   &self->own_rules);
 }
 
 static bool create_watch(python_watch *self, const creation *wanted)
@@ -80,7 +83,7 @@ static bool create_watch(python_watch *self, const creation *wanted)
     sonde_watch_options options = {.size = sizeof options};
     sonde_diag diag = {0};
 
-    if (!create_rules(self, wanted->rules) || !create_hook(wanted, &options.hook)) {
+    if (!create_rules(self, wanted) || !create_hook(wanted, &options.hook)) {
         return false;
     }
     options.rules = self->rules;
@@ -130,9 +133,10 @@ static PyObject *watch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     python_watch *self = NULL;
 
     (void)keywords;
-    if (!PyArg_ParseTuple(arguments, "zzziizO!OOO", &wanted.path, &wanted.config,
-                          &wanted.rules, &wanted.rank, &wanted.world, &wanted.resume,
-                          &PyTuple_Type, &every, &unwrap, &call, &fault) ||
+    if (!PyArg_ParseTuple(arguments, "zzzO!iizO!OOO", &wanted.path, &wanted.config,
+                          &wanted.rules, &PyTuple_Type, &wanted.judges, &wanted.rank,
+                          &wanted.world, &wanted.resume, &PyTuple_Type, &every, &unwrap,
+                          &call, &fault) ||
         !set_every(&wanted, every)) {
         return NULL;
     }
@@ -195,6 +199,7 @@ static void watch_dealloc(PyObject *object)
     (void)shut(self, SONDE_RUN_FAILED, "the watch was dropped without close", NULL);
     if (self->generation == sonde__python_generation()) {
         sonde_rules_destroy(self->rules);
+        sonde__python_free_rules(self->own_rules);
     }
     drop_hooks(self);
     sonde__python_free_parameters(self);
@@ -221,13 +226,15 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
     int reason = 0;
     sonde_err err = SONDE_OK;
 
-    if (!PyArg_ParseTuple(arguments, "iz", &reason, &text)) {
+    if (sonde__python_is_judging(self) ||
+        !PyArg_ParseTuple(arguments, "iz", &reason, &text)) {
         return NULL;
     }
     sonde__python_show_kept(self);
     sonde__python_lock(self);
     err = shut(self, (sonde_run_end)reason, text, &diag);
     sonde__python_unlock(self);
+    sonde__python_drop_rules(self->own_rules);
     drop_hooks(self);
     if (!sonde__python_deliver(self)) {
         return NULL;
@@ -480,6 +487,9 @@ PyDoc_STRVAR(pause_doc, "pause(on)\n--\n\nObserves nothing while on.");
 
 static PyObject *watch_pause(PyObject *object, PyObject *argument)
 {
+    if (sonde__python_is_judging((python_watch *)object)) {
+        return NULL;
+    }
     ((python_watch *)object)->paused = PyObject_IsTrue(argument) > 0;
     Py_RETURN_NONE;
 }
@@ -557,6 +567,9 @@ static PyObject *watch_findings(PyObject *object, PyObject *unused)
     PyObject *list = NULL;
 
     (void)unused;
+    if (sonde__python_is_judging(self)) {
+        return NULL;
+    }
     if (self->rules == NULL || self->generation != sonde__python_generation()) {
         return PyList_New(0);
     }
@@ -574,6 +587,9 @@ static PyObject *watch_judged(PyObject *object, PyObject *unused)
     unsigned long long judged = 0, steps = 0;
 
     (void)unused;
+    if (sonde__python_is_judging(self)) {
+        return NULL;
+    }
     if (self->rules == NULL || self->generation != sonde__python_generation()) {
         return Py_BuildValue("(KK)", 0ULL, 0ULL);
     }

@@ -37,7 +37,7 @@ typedef struct sonde__python_loss sonde__python_loss;
  * backward pass takes the caches. */
 typedef struct sonde__python_number {
     uint32_t slot;
-    sonde_view view; /* of bytes */
+    sonde_view view; /* its data are bytes */
     unsigned char bytes[16];
 } sonde__python_number;
 
@@ -46,6 +46,8 @@ enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
 typedef struct sonde__python_watch {
     PyObject_HEAD sonde_watch *watch; /* NULL: closed */
     sonde_rules *rules;               /* NULL: none */
+    sonde__python_rules *own_rules;   /* in Python; NULL: none */
+    unsigned long judging;            /* the thread on which one of them is called; 0 */
     PyThread_type_lock lock;          /* keeps threads of the program apart */
     unsigned generation;              /* sonde__python_generation() of its process */
     bool paused, started;             /* started: a step has begun */
@@ -57,10 +59,11 @@ typedef struct sonde__python_watch {
     PyObject *hooks;   /* torch_hooks.Hooks while hooks are installed; or NULL */
 
     /* python_step.c */
-    int given_mode; /* of steps; -1: as the model says */
-    int mode;       /* of the step that is on; -1: none */
-    bool judged;    /* the step that is on was ended before its optimiser stepped */
-    int inside;     /* forward passes of roots that are on */
+    int given_mode;       /* of steps; -1: as the model says */
+    int mode;             /* of the step that is on; -1: none */
+    unsigned long thread; /* on which that step began */
+    bool judged;          /* it was ended before its optimiser stepped */
+    int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     PyObject **stepped; /* optimisers that have stepped, as addresses */
 
@@ -109,8 +112,11 @@ PyObject *sonde__python_new_hook(sonde__python_watch *watch, sonde__python_actio
 bool sonde__python_count_forks(void);
 /* Counts the forks between the process that loaded the module and this one. */
 unsigned sonde__python_generation(void);
-/* Whether this process may use the watch: it is open, and not a copy after a fork. */
+/* Whether the caller may use the watch: it is open, not a copy after a fork, and this is
+ * no call from one of its own rules. */
 bool sonde__python_is_live(const sonde__python_watch *self);
+/* Raises StateError, and is true, in a call from a rule of the watch. */
+bool sonde__python_is_judging(const sonde__python_watch *self);
 /* The same, raising StateError. */
 bool sonde__python_need_live(const sonde__python_watch *self);
 /* Whether anything is observed now. */

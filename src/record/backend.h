@@ -51,6 +51,8 @@ typedef struct sonde__record_backend_ops {
     const char *(*place)(sonde__record_backend *backend, const char *name);
     /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
+    /* In a forked child: gives up its part of the lock, which stays the parent's. */
+    void (*unlock)(sonde__record_backend *backend);
     /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size.
      */
     int (*create)(sonde__record_backend *backend, const char *name,
@@ -80,6 +82,7 @@ typedef struct sonde__record_backend_ops {
 
 struct sonde__record_backend {
     const sonde__record_backend_ops *ops;
+    double slow; /* seconds that a call may take though nothing is wrong */
 };
 
 struct sonde__record_file {

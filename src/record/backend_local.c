@@ -29,6 +29,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -50,6 +51,8 @@ typedef struct local_folder {
     bool (*has_room)(void *user); /* NULL: always */
     void *room_user;
 } local_folder;
+
+#define SLOW 5.0 /* seconds; a sync on a busy disk */
 
 enum {
 #if defined(SONDE_STRESS)
@@ -90,7 +93,7 @@ static void destroy(sonde__record_backend *backend)
     if (home == NULL) {
         return;
     }
-    if (home->lock >= 0) {
+    if (home->lock >= 0) { /* as unlock */
         (void)close(home->lock);
     }
     sonde__record_bulk_destroy(home->bulk);
@@ -209,15 +212,38 @@ static int lock_folder(sonde__record_backend *backend, const char *name)
     return failed;
 }
 
+static void unlock(sonde__record_backend *backend)
+{
+    local_folder *home = (local_folder *)backend;
+
+    if (home->lock >= 0) {
+        (void)close(home->lock);
+        home->lock = -1;
+    }
+}
+
 /* --- small files ------------------------------------------------------------------ */
+
+/* True if the file at path is that one. A network's answer can be lost: then a rename or
+ * a link that was done is repeated, and fails. */
+static bool is_file(const char *path, const struct stat *that)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && about.st_dev == that->st_dev &&
+           about.st_ino == that->st_ino;
+}
 
 static int replace_now(local_folder *home, const char *name, const void *bytes,
                        size_t size, bool once, bool sync)
 {
+    static atomic_uint number; /* recorders of one process may write the same file */
     const char *const final = path_of(home, home->name, name);
+    struct stat about;
     int failed = 0, fd = -1;
 
-    (void)snprintf(home->other, home->room, "%s.%ld.tmp", final, (long)getpid());
+    (void)snprintf(home->other, home->room, "%s.%ld-%u.tmp", final, (long)getpid(),
+                   atomic_fetch_add(&number, 1));
     fd = open(home->other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         return errno;
@@ -231,6 +257,9 @@ static int replace_now(local_folder *home, const char *name, const void *bytes,
     }
     if (failed == 0 && once) {
         failed = link(home->other, final) != 0 ? errno : 0;
+        if (failed != 0 && stat(home->other, &about) == 0 && is_file(final, &about)) {
+            failed = 0;
+        }
         (void)unlink(home->other);
     } else if (failed == 0 && rename(home->other, final) != 0) {
         failed = errno;
@@ -642,9 +671,15 @@ static int publish(sonde__record_file *base, const char *old_name, const char *n
 {
     const local_file *file = (const local_file *)base;
     local_folder *home = file->home;
+    struct stat about;
+    int failed = 0;
 
     (void)path_of(home, home->name, old_name);
-    return rename(home->name, path_of(home, home->other, new_name)) != 0 ? errno : 0;
+    (void)path_of(home, home->other, new_name);
+    failed = rename(home->name, home->other) != 0 ? errno : 0;
+    return failed != 0 && fstat(file->fd, &about) == 0 && is_file(home->other, &about)
+               ? 0
+               : failed;
 }
 
 static bool is_lost(sonde__record_file *base)
@@ -686,6 +721,7 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         .remove = remove_file,
         .place = place,
         .lock = lock_folder,
+        .unlock = unlock,
         .create = create_file,
         .open = reopen_file,
         .append = append,
@@ -705,6 +741,7 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         return sonde__fail_nomem(diag, "a folder for the run");
     }
     home->backend.ops = &ops;
+    home->backend.slow = SLOW;
     home->lock = -1;
     home->room = strlen(path) + NAME_ROOM;
     home->path = sonde__strdup(path);

@@ -79,8 +79,6 @@ static void copy_past_cache(void *target, const void *source, size_t bytes)
 
 /* --- room ------------------------------------------------------------------------- */
 
-#define SLACK 0.25 /* seconds beyond which a writer is taken to hang */
-
 /* True if the writer has stood still since a wait that lasted too long. */
 static bool is_stuck(sonde_recorder *recorder)
 {
@@ -93,7 +91,7 @@ static bool wait_on(sonde_recorder *recorder, double began)
     const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
 
     /* a writer that can still act makes room by itself after wait_seconds */
-    if (sonde__now() - began > recorder->writer.wait_seconds + SLACK) {
+    if (sonde__now() - began > recorder->writer.wait_seconds + SONDE__RECORD_STANDSTILL) {
         recorder->stuck_at = tail;
         return false;
     }
@@ -146,6 +144,17 @@ void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned
         recorder->complained = true;
         sonde_log(SONDE_LOG_ERROR, "record", "a value of tensor %lu is not recorded: %s",
                   id, what);
+    }
+}
+
+/* After closed: logs once that a forked child records nothing. */
+static void refuse_child(sonde_recorder *recorder)
+{
+    if (recorder->forked && !recorder->complained) {
+        recorder->complained = true;
+        sonde_log(SONDE_LOG_WARNING, "record",
+                  "%s: a forked child records nothing in the run of its parent",
+                  recorder->options.path);
     }
 }
 
@@ -343,6 +352,7 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
     _Atomic uint64_t *const handed_over = &recorder->ring.shared->put;
 
     if (recorder->closed) {
+        refuse_child(recorder);
         return false;
     }
     atomic_store_explicit(handed_over,
@@ -575,7 +585,11 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *w
     if (recorder == NULL || where == NULL) {
         return;
     }
-    if ((unsigned)where->mode >= SONDE_MODE_COUNT || recorder->closed) {
+    if (recorder->closed) {
+        refuse_child(recorder);
+        return;
+    }
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
         return;
     }
     if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
@@ -598,6 +612,9 @@ bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
     }
     const double until = sonde__now() + seconds;
 
+    if (recorder->forked) {
+        return false;
+    }
     for (;;) {
         const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
 

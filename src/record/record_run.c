@@ -276,6 +276,7 @@ static sonde_err begin_new(sonde__record_writer *writer,
         return err;
     }
     failed = backend->ops->make_folder(backend, "", &writer->made_run_folder);
+    sonde__record_writer_note(writer);
     if (failed == 0) {
         failed = backend->ops->list(backend, "", look_at, &seen);
     }
@@ -288,6 +289,7 @@ static sonde_err begin_new(sonde__record_writer *writer,
     }
     failed = backend->ops->replace(backend, SONDE__RUN_FILE, writer->run,
                                    writer->run_size, true, true);
+    sonde__record_writer_note(writer);
     writer->made_run = failed == 0;
     if (failed == EEXIST) {
         err = join_run(writer, options, diag);
@@ -315,18 +317,38 @@ static sonde_err begin_new(sonde__record_writer *writer,
 
 /* --- going on --------------------------------------------------------------------- */
 
-/* The losses of the last writer. */
-static void restore_losses(sonde__record_writer *writer)
+/* state.json of the last writer, to be freed; *state is NULL if there is none. */
+static sonde_err load_state(sonde__record_writer *writer,
+                            const sonde_recorder_options *options, json_t **state,
+                            sonde_diag *diag)
 {
     char path[SONDE__FILE_NAME * 2], *text = NULL;
     size_t size = 0;
-    json_t *state = NULL, *lost = NULL;
+    int failed = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s", writer->folder, SONDE__STATE_FILE);
-    if (writer->backend->ops->load(writer->backend, path, &text, &size) != 0) {
-        return;
+    failed = writer->backend->ops->load(writer->backend, path, &text, &size);
+    *state = NULL;
+    if (failed != 0) {
+        return failed == ENOENT
+                   ? SONDE_OK
+                   : fail(diag, options, failed, "state.json cannot be read");
     }
-    state = json_loads(text, 0, NULL);
+    *state = json_loads(text, 0, NULL);
+    sonde__free(text);
+    return SONDE_OK;
+}
+
+/* The losses of the last writer. */
+static sonde_err restore_losses(sonde__record_writer *writer,
+                                const sonde_recorder_options *options, sonde_diag *diag)
+{
+    json_t *state = NULL, *lost = NULL;
+    const sonde_err err = load_state(writer, options, &state, diag);
+
+    if (err != SONDE_OK || state == NULL) {
+        return err;
+    }
     lost = json_object_get(state, "lost");
     writer->ring_full_before =
         (uint64_t)json_integer_value(json_object_get(lost, "ring_full"));
@@ -335,11 +357,11 @@ static void restore_losses(sonde__record_writer *writer)
     atomic_init(&writer->before.io_error,
                 (uint64_t)json_integer_value(json_object_get(lost, "io_error")));
     json_decref(state);
-    sonde__free(text);
     writer->put_before =
         writer->ring_full_before + atomic_load(&writer->before.disk_full) +
         atomic_load(&writer->before.io_error) + atomic_load(&writer->before.records) +
         atomic_load(&writer->before.rows) + atomic_load(&writer->before.sketches);
+    return SONDE_OK;
 }
 
 /* Writes the end.json that a writer owed when it died while it closed the run. */
@@ -389,6 +411,7 @@ static int add_closed(sonde__record_writer *writer)
                  {SONDE__FILE_STEPS, writer->steps.number}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        sonde__record_writer_note(writer);
         const int failed =
             sonde__record_file_list_add(&writer->files, kinds[i].kind, kinds[i].end);
 
@@ -431,7 +454,10 @@ static sonde_err recover(sonde__record_writer *writer,
         return err;
     }
     if (!writer->has_mark) {
-        restore_losses(writer);
+        err = restore_losses(writer, options, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     return sonde__record_salvage_finish(writer, where, &writer->salvaged, diag);
 }
@@ -550,21 +576,16 @@ static bool has_run(sonde__record_writer *writer)
 static sonde_err keep_process(sonde__record_writer *writer,
                               const sonde_recorder_options *options, sonde_diag *diag)
 {
-    char path[SONDE__FILE_NAME * 2], *text = NULL;
-    size_t size = 0;
     json_t *state = NULL;
     const char *host = NULL, *beat = NULL;
     int64_t last = 0;
+    const sonde_err err = load_state(writer, options, &state, diag);
 
-    (void)diag;
-    (void)options;
+    if (err != SONDE_OK) {
+        return err;
+    }
     (void)snprintf(writer->heartbeat, sizeof writer->heartbeat,
                    "1970-01-01T00:00:00.000000Z");
-    (void)snprintf(path, sizeof path, "%s/%s", writer->folder, SONDE__STATE_FILE);
-    if (writer->backend->ops->load(writer->backend, path, &text, &size) != 0) {
-        return SONDE_OK;
-    }
-    state = json_loads(text, 0, NULL);
     host = json_string_value(json_object_get(state, "host"));
     beat = json_string_value(json_object_get(state, "heartbeat"));
     writer->pid = json_integer_value(json_object_get(state, "pid"));
@@ -580,7 +601,6 @@ static sonde_err keep_process(sonde__record_writer *writer,
                      SONDE_MAX(atomic_load(&writer->before.last_step), last));
     }
     json_decref(state);
-    sonde__free(text);
     return SONDE_OK;
 }
 

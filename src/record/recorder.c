@@ -245,27 +245,36 @@ static void keep_ring(sonde_recorder *recorder)
     }
 }
 
-/* The files, and the thread that writes them; neither if it fails. */
-static sonde_err begin(sonde_recorder *recorder, sonde_diag *diag)
+/* By the writer's thread: a new run leaves nothing. */
+static void undo(void *user)
 {
-    sonde__record_writer *const writer = &recorder->writer;
-    sonde_err err = sonde__record_run_begin(writer, &recorder->options, diag);
+    sonde_recorder *const recorder = user;
+
+    sonde__record_ring_remove(&recorder->ring);
+    sonde__record_run_undo(&recorder->writer);
+}
+
+/* By the writer's thread: the files. */
+static sonde_err begin(void *user, sonde_diag *diag)
+{
+    sonde_recorder *const recorder = user;
+    const sonde_err err =
+        sonde__record_run_begin(&recorder->writer, &recorder->options, diag);
 
     if (err != SONDE_OK) {
-        goto error;
+        undo(recorder);
+        return err;
     }
     keep_ring(recorder);
-    err = sonde__record_writer_start(writer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    sonde__recorder_enter(recorder);
     return SONDE_OK;
+}
 
-error:
-    sonde__record_ring_remove(&recorder->ring);
-    sonde__record_run_undo(writer);
-    return err;
+/* By the writer's thread: what a dead one left. */
+static sonde_err salvage(void *user, sonde_diag *diag)
+{
+    sonde_recorder *const recorder = user;
+
+    return sonde__record_run_salvage(&recorder->writer, &recorder->options, diag);
 }
 
 sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
@@ -274,31 +283,41 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
                                     sonde_diag *diag)
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
+    bool is_left = false;
     sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         backend->ops->destroy(backend);
         return sonde__fail_nomem(diag, "a recorder");
     }
-    sonde__record_writer_init(&recorder->writer);
+    err = sonde__record_writer_init(&recorder->writer);
     recorder->writer.backend = backend;
+    recorder->writer.begin = begin;
+    recorder->writer.undo = undo;
     recorder->options = *options;
     recorder->catalogue = catalogue;
     recorder->stuck_at = UINT64_MAX;
-    err = copy_strings(&recorder->options) ? set_up(recorder, diag)
-                                           : sonde__fail_nomem(diag, "a recorder");
+    if (!copy_strings(&recorder->options) || err != SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a recorder");
+        goto error;
+    }
+    err = set_up(recorder, diag);
     if (err != SONDE_OK) {
         goto error;
     }
-    err = begin(recorder, diag);
+    err = sonde__record_writer_start(&recorder->writer, recorder->options.path, &is_left,
+                                     diag);
     if (err != SONDE_OK) {
         goto error;
     }
+    sonde__recorder_enter(recorder);
     *out = recorder;
     return SONDE_OK;
 
 error:
-    destroy(recorder);
+    if (!is_left) { /* else it is the thread's */
+        destroy(recorder);
+    }
     return err;
 }
 
@@ -306,16 +325,19 @@ sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *r
                                          sonde_diag *diag)
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
+    bool is_left = false;
     sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return sonde__fail_nomem(diag, "a recorder");
     }
-    sonde__record_writer_init(&recorder->writer);
+    err = sonde__record_writer_init(&recorder->writer);
+    recorder->writer.begin = salvage;
+    recorder->writer.only_begins = true;
     recorder->options = (sonde_recorder_options){
         .size = sizeof(sonde_recorder_options), .rank = rank, .world = -1};
     recorder->options.path = sonde__strdup(path);
-    err = recorder->options.path == NULL ||
+    err = err != SONDE_OK || recorder->options.path == NULL ||
                   sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK
               ? sonde__fail_nomem(diag, "a recorder")
               : sonde__record_backend_local(path, &recorder->writer.backend, diag);
@@ -326,11 +348,15 @@ sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *r
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__record_run_salvage(&recorder->writer, &recorder->options, diag);
-    *records = recorder->writer.salvaged;
+    err = sonde__record_writer_start(&recorder->writer, path, &is_left, diag);
+    if (!is_left) {
+        *records = recorder->writer.salvaged;
+    }
 
 error:
-    destroy(recorder);
+    if (!is_left) { /* else it is the thread's */
+        destroy(recorder);
+    }
     return err;
 }
 
@@ -367,10 +393,15 @@ void sonde__recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MOD
     memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }
 
-static sonde_err judge(const sonde_recorder *recorder, sonde_diag *diag)
+static sonde_err judge(const sonde_recorder *recorder, sonde_run_end reason,
+                       sonde_diag *diag)
 {
     const int end_failed = recorder->writer.end_fault;
     sonde_recorder_stats stats;
+
+    if (recorder->forked) {
+        return SONDE_OK; /* the run is the parent's */
+    }
 
     sonde_recorder_get_stats(recorder, &stats);
     if (stats.lost_ring_full + stats.lost_disk_full + stats.lost_io_error > 0) {
@@ -387,6 +418,10 @@ static sonde_err judge(const sonde_recorder *recorder, sonde_diag *diag)
         errno = end_failed;
         (void)sonde__fail_errno(diag, recorder->options.path, "cannot be closed");
         return SONDE_EIO;
+    }
+    if ((unsigned)reason > SONDE_RUN_STOPPED_BY_RULE) {
+        return sonde__fail(diag, SONDE_EINVAL, recorder->options.path, "a sonde_run_end",
+                           "the run is closed as failed, not as %d", (int)reason);
     }
     return SONDE_OK;
 }
@@ -416,7 +451,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                            "records are not written: a system call has hung for %g s",
                            waited);
     }
-    err = judge(recorder, diag);
+    err = judge(recorder, reason, diag);
     spool = recorder->spool;
     destroy(recorder);
     if (spool != NULL) {

@@ -4,10 +4,12 @@
  * exit and a return from main close all recorders as interrupted. close may still be
  * called afterwards, by another exit handler. A forked child has the recorders of its
  * parent, but neither their threads nor a right to their files: it records nothing in
- * them.
+ * them, and may close them, which frees its memory. It gives up its part of the lock of
+ * the folder, so that the lock ends with the parent.
  */
 #include "record/recorder_state.h"
 
+#include "base/log_lock.h"
 #include "base/memory.h"
 
 #include <pthread.h>
@@ -59,20 +61,28 @@ static void close_all(void)
 static void before_fork(void)
 {
     (void)pthread_mutex_lock(&lock);
+    sonde__log_hold();
 }
 
 static void after_fork(void)
 {
+    sonde__log_release();
     (void)pthread_mutex_unlock(&lock);
 }
 
 static void in_child(void)
 {
+    sonde__log_release();
     for (sonde_recorder *r = first; r != NULL; r = r->next) {
         r->closed = true;
+        r->forked = true;
+        r->complained = false;
         r->is_over = true;
+        r->is_left = false;
         r->writer.started = false;
         r->spool = NULL; /* its threads are the parent's */
+        sonde__record_ring_renew(&r->ring);
+        r->writer.backend->ops->unlock(r->writer.backend);
     }
     (void)pthread_mutex_unlock(&lock);
 }

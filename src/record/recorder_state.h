@@ -46,6 +46,7 @@ struct sonde_recorder {
 
     /* Set by the exit handler, and in a forked child: nothing is recorded any more. */
     bool closed;
+    bool forked;                     /* in a child: the run is the parent's */
     bool is_over;                    /* the writer has been stopped */
     bool is_left;                    /* but a system call held it: nothing may be freed */
     sonde_recorder *previous, *next; /* of all open ones (exit.c) */

@@ -471,6 +471,7 @@ static sonde_err recover_all(recovery *r, found *seen)
         if (i > 0 && in_order(&seen->files[i - 1], &seen->files[i]) == 0) {
             continue; /* listed twice */
         }
+        sonde__record_writer_note(r->writer);
         do {
             *r = before;
             err = recover_file(r, seen, &seen->files[i]);

@@ -6,6 +6,7 @@
  */
 #include "record/ring.h"
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
@@ -23,18 +24,8 @@ enum { LEAST = 64 * 1024, HUGE_PAGE = 2 * 1024 * 1024 };
 
 static bool init_conditions(sonde__record_ring *ring)
 {
-    pthread_condattr_t monotonic;
-    bool good = pthread_condattr_init(&monotonic) == 0;
-
-    if (!good) {
-        return false;
-    }
-    good = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
-           pthread_mutex_init(&ring->lock, NULL) == 0 &&
-           pthread_cond_init(&ring->filled, &monotonic) == 0 &&
-           pthread_cond_init(&ring->freed, &monotonic) == 0;
-    (void)pthread_condattr_destroy(&monotonic);
-    return good;
+    return pthread_mutex_init(&ring->lock, NULL) == 0 &&
+           sonde__clock_condition(&ring->filled) && sonde__clock_condition(&ring->freed);
 }
 
 sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
@@ -68,6 +59,11 @@ sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
     return SONDE_OK;
 }
 
+void sonde__record_ring_renew(sonde__record_ring *ring)
+{
+    (void)init_conditions(ring);
+}
+
 void sonde__record_ring_fini(sonde__record_ring *ring)
 {
     if (ring->base == NULL) {
@@ -79,20 +75,6 @@ void sonde__record_ring_fini(sonde__record_ring *ring)
     (void)pthread_mutex_destroy(&ring->lock);
     (void)pthread_cond_destroy(&ring->filled);
     (void)pthread_cond_destroy(&ring->freed);
-}
-
-static struct timespec moment(double seconds)
-{
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    return until;
 }
 
 size_t sonde__record_ring_fill(sonde__record_ring *ring)
@@ -163,7 +145,7 @@ void sonde__record_ring_commit(sonde__record_ring *ring)
 
 void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail)
 {
-    const struct timespec end = moment(ROOM_NAP);
+    const struct timespec end = sonde__clock_after(ROOM_NAP);
 
     (void)pthread_mutex_lock(&ring->lock);
     ring->woken = true;
@@ -205,7 +187,7 @@ void sonde__record_ring_release(sonde__record_ring *ring)
 
 void sonde__record_ring_sleep(sonde__record_ring *ring, double seconds)
 {
-    const struct timespec end = moment(seconds);
+    const struct timespec end = sonde__clock_after(seconds);
     int waited = 0;
 
     (void)pthread_mutex_lock(&ring->lock);

@@ -114,6 +114,7 @@ typedef struct sonde__record_ring {
     char *path;
     unsigned char *large; /* beside the ring, for one large value; mapped too */
     size_t large_size;
+    int fault; /* errno of the disk while the ring was examined; 0: none */
     _Alignas(SONDE__RING_LINE) sonde__record_ring_head own;
     pthread_mutex_t lock;         /* of the two conditions */
     pthread_cond_t filled, freed; /* on the monotonic clock */
@@ -124,6 +125,9 @@ typedef struct sonde__record_ring {
 /* size is rounded up to a power of two, at least 64 KiB. */
 SONDE_API sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size);
 SONDE_API void sonde__record_ring_fini(sonde__record_ring *ring);
+/* In a forked child: the ring may be freed. The threads that held its lock and waited for
+ * it are the parent's. */
+void sonde__record_ring_renew(sonde__record_ring *ring);
 
 /* --- the producer ----------------------------------------------------------------- */
 
@@ -173,11 +177,12 @@ int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const ch
                             int worker);
 /* Opens the ring that a process left in a file, instead of the memory of an empty one,
  * with its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the
- * machine was restarted, or is another one. EBADMSG: damaged. */
+ * machine was restarted, or is another one. EBADMSG: damaged, or not of this run. After
+ * any other error the file is as it was. */
 int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
                               int worker, sonde__record_checkpoint *mark);
 /* Ends the ring before the first block that is damaged: not of its place, or not valid.
- * Returns the bytes cut off. */
+ * Returns the bytes cut off. With ring->fault, set by valid, nothing is cut. */
 uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
                                 bool (*valid)(sonde__record_ring *ring,
                                               sonde__record_block *block));
@@ -198,12 +203,17 @@ void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason);
 void sonde__record_ring_remove(sonde__record_ring *ring);
 /* The file's table of ids: 4 bytes for each id of the producer. Return an errno. */
 int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t value);
-/* *value: SONDE_NO_TENSOR if none is noted. False: the table ends before id. */
-bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
-                               uint32_t *value);
+/* *value: SONDE_NO_TENSOR if none is noted. ENODATA: the table ends before id. */
+int sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
+                              uint32_t *value);
 /* Memory for a value that is larger than the ring takes; one at a time. It is kept in a
  * file beside the ring's, if there is one. NULL: no memory. */
 void *sonde__record_ring_large(sonde__record_ring *ring, size_t size);
+/* The large value that a process left beside its ring; NULL if there is none of so many
+ * bytes, or the disk fails (ring->fault). */
+void *sonde__record_ring_find_large(sonde__record_ring *ring, size_t size);
+/* Renames the file of a ring that is damaged: what it holds may be of use. */
+void sonde__record_ring_put_away(sonde__record_ring *ring);
 /* Frees memory or mapping. */
 void sonde__record_ring_unmap(sonde__record_ring *ring);
 /* Makes the pages that the producer comes to next, in the first lap. */

@@ -48,17 +48,22 @@ static const char *fresh_path(const char *ring_path, char path[PATH_ROOM])
     return path;
 }
 
-static void read_boot(char boot[64])
+/* Empty where the kernel does not tell. Returns an errno. */
+static int read_boot(char boot[64])
 {
     const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    int failed = 0;
 
     memset(boot, 0, 64);
-    if (fd >= 0) {
-        if (read(fd, boot, 63) < 0) {
-            boot[0] = '\0';
-        }
-        (void)close(fd);
+    if (fd < 0) {
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? errno : 0;
     }
+    if (read(fd, boot, 63) < 0) {
+        failed = errno;
+        boot[0] = '\0';
+    }
+    (void)close(fd);
+    return failed;
 }
 
 static uint64_t check_of(const sonde__record_checkpoint *mark)
@@ -153,7 +158,7 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
                                       .size = ring->size,
                                       .offset = SONDE__RING_PAGE};
     memcpy(head->run, run, sizeof head->run);
-    read_boot(head->boot);
+    (void)read_boot(head->boot);
     first.check = check_of(&first);
     head->marks[first.sequence % 2] = first;
     memcpy(head->magic, MAGIC, sizeof MAGIC);
@@ -260,18 +265,19 @@ int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t va
                : errno;
 }
 
-bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
-                               uint32_t *value)
+int sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
+                              uint32_t *value)
 {
     const off_t place =
         (off_t)(SONDE__RING_PAGE + ring->size + (uint64_t)id * sizeof *value);
+    const ssize_t got =
+        ring->file >= 0 ? pread(ring->file, value, sizeof *value, place) : 0;
 
-    if (ring->file < 0 ||
-        pread(ring->file, value, sizeof *value, place) != (ssize_t)sizeof *value) {
-        return false;
+    if (got != (ssize_t)sizeof *value) {
+        return got < 0 ? errno : ENODATA;
     }
     --*value;
-    return true;
+    return 0;
 }
 
 void *sonde__record_ring_large(sonde__record_ring *ring, size_t size)
@@ -305,6 +311,46 @@ void *sonde__record_ring_large(sonde__record_ring *ring, size_t size)
     return ring->large;
 }
 
+void *sonde__record_ring_find_large(sonde__record_ring *ring, size_t size)
+{
+    char path[PATH_ROOM];
+    struct stat about;
+    void *mapped = NULL;
+    int fd = -1;
+
+    if (size <= ring->large_size) {
+        return ring->large;
+    }
+    fd = open(large_path(ring, path), O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        ring->fault = errno != ENOENT ? errno : 0;
+        return NULL;
+    }
+    if (fstat(fd, &about) != 0) {
+        ring->fault = errno;
+    } else if ((uint64_t)about.st_size >= size) {
+        mapped = map(fd, size);
+        ring->fault = mapped == NULL ? errno : 0;
+    }
+    (void)close(fd);
+    if (mapped != NULL) {
+        if (ring->large != NULL) {
+            (void)munmap(ring->large, ring->large_size);
+        }
+        ring->large = mapped;
+        ring->large_size = size;
+    }
+    return mapped;
+}
+
+void sonde__record_ring_put_away(sonde__record_ring *ring)
+{
+    char path[PATH_ROOM];
+
+    (void)snprintf(path, sizeof path, "%s.damaged", ring->path);
+    (void)rename(ring->path, path);
+}
+
 /* --- after the process -------------------------------------------------------------- */
 
 static bool is_valid(const sonde__record_checkpoint *mark)
@@ -328,7 +374,11 @@ static int take_over(sonde__record_ring *ring, sonde__record_checkpoint *mark)
     const bool second = is_valid(&marks[1]) &&
                         (!is_valid(&marks[0]) || marks[1].sequence > marks[0].sequence);
     char boot[64];
+    const int failed = read_boot(boot);
 
+    if (failed != 0) {
+        return failed;
+    }
     *mark = marks[second];
     if (!is_valid(mark) ||
         atomic_load(&ring->shared->head) - mark->tail > ring->shared->size) {
@@ -337,7 +387,6 @@ static int take_over(sonde__record_ring *ring, sonde__record_checkpoint *mark)
     atomic_store(&ring->shared->tail, mark->tail);
     ring->read = mark->tail;
     ring->sequence = mark->sequence;
-    read_boot(boot);
     return memcmp(boot, ring->shared->boot, sizeof boot) == 0 ? 0 : ESTALE;
 }
 
@@ -348,6 +397,7 @@ int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const 
     struct stat about;
     char fresh[PATH_ROOM];
     void *mapped = NULL;
+    ssize_t got = 0;
     int failed = 0, fd = -1;
 
     (void)unlink(fresh_path(path, fresh));
@@ -355,15 +405,20 @@ int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const 
     if (fd < 0) {
         return errno;
     }
+    sonde__free(ring->path); /* of an earlier attempt */
     ring->path = sonde__strdup(path);
     if (ring->path == NULL) {
         failed = ENOMEM;
         goto error;
     }
-    if (fstat(fd, &about) != 0 || about.st_size < SONDE__RING_PAGE ||
-        pread(fd, &head, sizeof head, 0) != (ssize_t)sizeof head ||
+    if (fstat(fd, &about) != 0) {
+        failed = errno;
+        goto error;
+    }
+    got = pread(fd, &head, sizeof head, 0);
+    if (got != (ssize_t)sizeof head || about.st_size < SONDE__RING_PAGE ||
         !is_ours(&head, (uint64_t)about.st_size, run, worker)) {
-        failed = EBADMSG;
+        failed = got < 0 ? errno : EBADMSG;
         goto error;
     }
     mapped = map(fd, SONDE__RING_PAGE + head.size);
@@ -402,6 +457,9 @@ uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
             break;
         }
         at += block->size;
+    }
+    if (ring->fault != 0) {
+        return 0;
     }
     atomic_store(&ring->shared->head, at);
     return head - at;

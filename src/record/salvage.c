@@ -14,21 +14,8 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* --- whether a message is whole ------------------------------------------------------- */
-
-/* The bytes of a large value beside the ring; NULL if they are not there. */
-static void *find_large(sonde__record_ring *ring, uint64_t bytes)
-{
-    char path[4096];
-    struct stat about;
-
-    (void)snprintf(path, sizeof path, "%s.large", ring->path);
-    return stat(path, &about) == 0 && (uint64_t)about.st_size >= bytes
-               ? sonde__record_ring_large(ring, (size_t)bytes)
-               : NULL;
-}
 
 static bool is_value(sonde__record_ring *ring, sonde__record_value_message *message)
 {
@@ -50,11 +37,11 @@ static bool is_value(sonde__record_ring *ring, sonde__record_value_message *mess
     if (message->far == NULL) {
         return bytes <= message->block.size - sizeof *message;
     }
-    message->far = find_large(ring, bytes);
-    if (message->far == NULL) {
+    message->far = sonde__record_ring_find_large(ring, bytes);
+    if (message->far == NULL && ring->fault == 0) {
         line->tensor = SONDE_NO_TENSOR; /* is counted as lost */
     }
-    return true;
+    return ring->fault == 0;
 }
 
 static bool is_tensor(const sonde__record_tensor_message *message)
@@ -139,7 +126,7 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
 {
     char name[SONDE__FILE_NAME * 2];
     const char *path = NULL;
-    int failed = 0;
+    int failed = 0, attempts = 0;
 
     writer->has_mark = false;
     (void)snprintf(name, sizeof name, "%s/%s", writer->folder, SONDE__RING_FILE);
@@ -147,15 +134,18 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
         return SONDE_OK;
     }
     path = writer->backend->ops->place(writer->backend, name);
-    failed = sonde__record_ring_reopen(writer->ring, path, writer->id,
-                                       writer->segment.rank, &writer->mark);
+    do {
+        failed = sonde__record_ring_reopen(writer->ring, path, writer->id,
+                                           writer->segment.rank, &writer->mark);
+    } while (sonde__record_try_again(&attempts, failed));
     if (failed == ENOENT) {
         return SONDE_OK;
     }
     if (failed == EBADMSG) {
-        sonde_log(SONDE_LOG_WARNING, "record", "%s/%s is damaged and not used", where,
+        sonde_log(SONDE_LOG_WARNING, "record",
+                  "%s/%s is damaged and not used: it is named %s.damaged", where, name,
                   name);
-        sonde__record_ring_remove(writer->ring);
+        sonde__record_ring_put_away(writer->ring);
         return SONDE_OK;
     }
     if (failed != 0 && failed != ESTALE) {
@@ -168,6 +158,9 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
     writer->has_mark = true;
     writer->cut =
         sonde__record_ring_cut(writer->ring, failed == ESTALE ? is_never : is_whole);
+    if (writer->ring->fault != 0) {
+        return fail(diag, where, writer->ring->fault);
+    }
     take_losses(writer);
     return SONDE_OK;
 }
@@ -196,13 +189,20 @@ static int take_ids(sonde__record_writer *writer)
 {
     uint32_t value = 0;
 
-    for (uint32_t id = 0; sonde__record_ring_get_id(writer->ring, id, &value); id++) {
+    for (uint32_t id = 0;; id++) {
+        int failed = 0, attempts = 0;
+
+        do {
+            failed = sonde__record_ring_get_id(writer->ring, id, &value);
+        } while (sonde__record_try_again(&attempts, failed));
+        if (failed != 0) {
+            return failed == ENODATA ? 0 : failed;
+        }
         if (value < writer->tensors.names.count &&
             !sonde__record_tensors_map(&writer->tensors, id, value)) {
             return ENOMEM;
         }
     }
-    return 0;
 }
 
 /* All messages of the ring into files, which are closed. */
@@ -212,6 +212,7 @@ static int replay(sonde__record_writer *writer)
     bool any = true;
 
     do {
+        sonde__record_writer_note(writer);
         failed = sonde__record_work(writer, sonde__now(), &any);
         attempts = failed == 0 ? 0 : attempts;
     } while ((failed == 0 && any) || sonde__record_try_again(&attempts, failed));

@@ -20,14 +20,19 @@
 #define RETRY 0.001      /* seconds between the first two attempts at what failed */
 #define MOST_RETRY 0.128 /* between the last ones */
 #define LOOK 1.0         /* seconds between two checks that the files still exist */
+#define BEGIN_NAP 0.02   /* seconds between two checks that begin makes progress */
 
-void sonde__record_writer_init(sonde__record_writer *writer)
+sonde_err sonde__record_writer_init(sonde__record_writer *writer)
 {
     *writer = (sonde__record_writer){.newest = -1};
     atomic_init(&writer->counters.last_step, -1);
     atomic_init(&writer->before.last_step, -1);
     (void)gethostname(writer->host, sizeof writer->host - 1);
     writer->pid = getpid();
+    return pthread_mutex_init(&writer->lock, NULL) == 0 &&
+                   sonde__clock_condition(&writer->has_begun)
+               ? SONDE_OK
+               : SONDE_ENOMEM;
 }
 
 void sonde__record_writer_fini(sonde__record_writer *writer)
@@ -168,7 +173,7 @@ static void keep_house(sonde__record_writer *writer, double now)
 /* The result of an attempt at the work of the thread. */
 static void note_attempt(sonde__record_writer *writer, int failed, double now)
 {
-    (void)atomic_fetch_add(&writer->done, 1);
+    sonde__record_writer_note(writer);
     if (failed != 0) {
         begin_fault(writer, failed, now);
     } else {
@@ -234,9 +239,9 @@ static void finish(sonde__record_writer *writer, double since)
     }
 }
 
-static void *run(void *user)
+/* From the ring into the files, until closing. */
+static void work(sonde__record_writer *writer)
 {
-    sonde__record_writer *const writer = user;
     double closing_since = 0.0;
 
     for (bool done = false; !done;) {
@@ -269,16 +274,102 @@ static void *run(void *user)
         }
     }
     finish(writer, closing_since);
+}
+
+/* Opens the run; false if that is all that the thread does. */
+static bool begin(sonde__record_writer *writer)
+{
+    bool abandoned = false;
+
+    writer->begin_err = writer->begin(writer->user, &writer->begin_diag);
+    (void)pthread_mutex_lock(&writer->lock);
+    writer->begun = true;
+    abandoned = writer->abandoned;
+    (void)pthread_cond_signal(&writer->has_begun);
+    (void)pthread_mutex_unlock(&writer->lock);
+    if (abandoned && writer->begin_err == SONDE_OK && writer->undo != NULL) {
+        writer->undo(writer->user);
+    }
+    return !abandoned && writer->begin_err == SONDE_OK && !writer->only_begins;
+}
+
+static void *run(void *user)
+{
+    sonde__record_writer *const writer = user;
+
+    if (begin(writer)) {
+        work(writer);
+    }
     if (atomic_exchange(&writer->leaving, SONDE__ENDED) == SONDE__LEFT) {
         writer->left(writer->user);
     }
     return NULL;
 }
 
-sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag)
+/* Waits for begin to return. False once it makes no progress for wait_seconds: the thread
+ * is left alone. */
+static bool wait_for_begin(sonde__record_writer *writer)
+{
+    const double most = writer->wait_seconds + writer->backend->slow;
+    uint64_t done = atomic_load(&writer->done);
+    double since = sonde__now();
+    bool begun = false;
+
+    (void)pthread_mutex_lock(&writer->lock);
+    while (!writer->begun && !writer->abandoned) {
+        const struct timespec look = sonde__clock_after(BEGIN_NAP);
+        const uint64_t now_done = atomic_load(&writer->done);
+
+        if (now_done != done) {
+            done = now_done;
+            since = sonde__now();
+        }
+        writer->abandoned = sonde__now() - since > most;
+        if (!writer->abandoned) {
+            (void)pthread_cond_timedwait(&writer->has_begun, &writer->lock, &look);
+        }
+    }
+    begun = writer->begun;
+    (void)pthread_mutex_unlock(&writer->lock);
+    return begun;
+}
+
+/* After begin has returned, or has not. */
+static sonde_err take_begin(sonde__record_writer *writer, const char *where,
+                            bool *is_left, sonde_diag *diag)
+{
+    const pthread_t thread = writer->thread;
+    const double waited = writer->wait_seconds;
+    sonde_err err = SONDE_OK;
+
+    if (!wait_for_begin(writer)) {
+        err = sonde__fail(diag, SONDE_EIO, where, "a disk that answers",
+                          "a system call has hung for %g s", waited);
+        if (atomic_exchange(&writer->leaving, SONDE__LEFT) == SONDE__STAYS) {
+            (void)pthread_detach(thread);
+            *is_left = true;
+            return err;
+        }
+    } else if (writer->begin_err == SONDE_OK && !writer->only_begins) {
+        writer->started = true;
+        return SONDE_OK;
+    } else if (writer->begin_err != SONDE_OK) {
+        err = writer->begin_err;
+        if (diag != NULL) {
+            *diag = writer->begin_diag;
+        }
+    }
+    (void)pthread_join(thread, NULL);
+    return err;
+}
+
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, const char *where,
+                                     bool *is_left, sonde_diag *diag)
 {
     sigset_t all, before;
     int failed = 0;
+
+    *is_left = false;
 
     (void)sigfillset(&all); /* the program handles signals; SIGXFSZ would end it */
     failed = pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -291,15 +382,14 @@ sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *d
                            "the recorder", NULL, "no thread can be started: %s",
                            strerror(failed));
     }
-    writer->started = true;
-    return SONDE_OK;
+    return take_begin(writer, where, is_left, diag);
 }
 
 /* Waits until the thread has ended; false if it stands still for longer than wait_seconds
  * beyond its own wait. */
 static bool wait_for_end(sonde__record_writer *writer)
 {
-    const double most = writer->wait_seconds + 2 * MOST_RETRY;
+    const double most = writer->wait_seconds + SONDE__RECORD_STANDSTILL;
     uint64_t done = atomic_load(&writer->done);
     double since = sonde__now();
 

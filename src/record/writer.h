@@ -4,6 +4,9 @@
  * Before start everything here belongs to the thread that sets it up, afterwards to the
  * writer's thread; any thread may read the counters and set closing.
  *
+ * The thread first opens the run (begin): start returns once that is done, or has made no
+ * progress for wait_seconds and what one call of the store may take.
+ *
  * The thread works in batches: it takes messages until the ring is empty or a batch is
  * full; then it writes catalogue, statistics, sketches, values and their index lines,
  * and completed steps, in this order; then it releases the ring. If a file cannot be
@@ -12,8 +15,8 @@
  * half of the ring is free; a batch is at most an eighth of the ring. When closing, all
  * messages are lost.
  *
- * A system call that hangs holds the thread. stop waits for it as long as for a fault;
- * then it leaves the thread alone, which frees what it uses when the call returns.
+ * A system call that hangs holds the thread. start and stop wait for it as long as for a
+ * fault; then they leave the thread alone, which frees what it uses when the call returns.
  */
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
@@ -26,6 +29,10 @@
 #include <sonde/recorder.h>
 
 #include <stdatomic.h>
+
+/* Seconds beyond wait_seconds after which a thread that has done nothing is taken to hang
+ * in a system call: more than a busy machine keeps a thread waiting for a processor. */
+#define SONDE__RECORD_STANDSTILL 1.0
 
 typedef struct sonde__record_counters {
     _Atomic uint64_t records, bytes, rows, sketches;
@@ -95,17 +102,33 @@ typedef struct sonde__record_writer {
     int end_fault;            /* errno of the last files; 0: all are written */
     atomic_int leaving;       /* SONDE__STAYS ... */
     void (*left)(void *user); /* frees the writer that was left alone */
+    sonde_err (*begin)(void *user, sonde_diag *diag); /* opens the run */
+    void (*undo)(void *user); /* removes what begin made; NULL: nothing */
+    bool only_begins;         /* and ends */
     void *user;
+    pthread_mutex_t lock;
+    pthread_cond_t has_begun; /* on the monotonic clock */
+    bool begun, abandoned;    /* under lock: begin has returned; start has not waited */
+    sonde_err begin_err;      /* these two once begun */
+    sonde_diag begin_diag;
 } sonde__record_writer;
 
 /* Whether the thread has ended (1) or was left alone (2); the second to set it frees. */
 enum { SONDE__STAYS = 0, SONDE__ENDED = 1, SONDE__LEFT = 2 };
 
-void sonde__record_writer_init(sonde__record_writer *writer);
+sonde_err sonde__record_writer_init(sonde__record_writer *writer);
 /* Also if never started; open files stay .part. */
 void sonde__record_writer_fini(sonde__record_writer *writer);
-/* Starts the thread, with all signals blocked. */
-sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
+/* Starts the thread, with all signals blocked, and waits for begin; returns its error.
+ * *is_left: a system call hangs; the thread uses the writer and calls left at its end.
+ * where names the run in diagnostics. */
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, const char *where,
+                                     bool *is_left, sonde_diag *diag);
+/* The work of the thread goes on: what waits for it waits longer. */
+static inline void sonde__record_writer_note(sonde__record_writer *writer)
+{
+    (void)atomic_fetch_add_explicit(&writer->done, 1, memory_order_relaxed);
+}
 /* Drains the ring, closes the files and ends the thread. False if a system call hangs
  * for longer than wait_seconds: the thread still uses the writer and calls left at its
  * end. */

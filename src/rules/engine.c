@@ -356,6 +356,11 @@ void *sonde_rule_state(sonde_rule_run *run)
     return run->state;
 }
 
+const sonde_rule *sonde_rule_row(const sonde_rule_run *run)
+{
+    return run != NULL ? run->rule : NULL;
+}
+
 sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *count)
 {
     if (run == NULL || count == NULL) {

@@ -47,11 +47,11 @@ struct sonde_rule_run {
     uint64_t steps; /* steps with evidence */
     bool any;       /* other evidence at this step */
     bool failed;
-    bool *seen;                 /* by need: evidence was seen */
-    char **texts;               /* copies of the parameters' values */
-    sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
-    uint8_t **marks;            /* by parameter: a byte a tensor */
-    bool *given;                /* by parameter: the user set it */
+    bool *seen;                          /* by need: evidence was seen */
+    char **texts;                        /* copies of the parameters' values */
+    sonde_selector **selectors;          /* by parameter; NULL where it selects nothing */
+    uint8_t **marks;                     /* by parameter: a byte a tensor */
+    bool *given;                         /* by parameter: the user set it */
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
     size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */

@@ -179,7 +179,7 @@ static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *lo
             *when = said_when(attached, when, bit);
         } else if (attached->role_every != NULL) {
             sonde__schedule_thin(when, attached->role_every[role],
-                              (1U << bit) == SONDE_HOW_VITALS);
+                                 (1U << bit) == SONDE_HOW_VITALS);
         }
     }
 }

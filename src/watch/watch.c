@@ -554,8 +554,8 @@ static bool may_be_due(watch *on, sonde_role role)
         const int64_t own = judged && on->rules_every <= 0
                                 ? next_look(on->rules, role, mode, step)
                                 : SONDE_SCHEDULE_NEVER;
-        const int64_t kept = recorded ? next_look(NULL, role, mode, step)
-                                      : SONDE_SCHEDULE_NEVER;
+        const int64_t kept =
+            recorded ? next_look(NULL, role, mode, step) : SONDE_SCHEDULE_NEVER;
 
         *next = SONDE_MIN(SONDE_MIN(own, kept), INT64_MAX - 1) + 1;
     }

@@ -128,3 +128,14 @@ run 2 "$sonde" rules --follow --stall 1 unended --rule NonFinite
 grep -q 'no new step for 1 s' "$err" || fail "$(cat "$err")"
 run 1 "$sonde" tail --follow unended
 grep -q 'no end was written; last change 3 d 2 h ago$' "$err" || fail "$(cat "$err")"
+
+# --- standard streams that are closed ----------------------------------------------------
+# Messages must not reach a file that took the number of a stream.
+run 0 "$sonde" data synth --folder garments --train 320 --test 40 --quiet
+code=0
+"$sonde" train mnist_mlp_small --data garments --learning-rate 1e30 --print fc1.bias --no-pictures \
+    --record unheard --out unheard-out <&- >&- 2>&- || code=$?
+[ "$code" -eq 2 ] || fail "train without standard streams: status $code"
+run 0 "$sonde" verify unheard
+grep -q 'lost\|crashed' "$out" && fail "a run without streams: $(cat "$out")"
+grep -q ' vital signs, .*: no damage$' "$out" || fail "a run without streams: $(cat "$out")"

@@ -19,6 +19,21 @@ for command in "${commands[@]}"; do
 done
 same help "$golden/help.txt"
 
+# help of a command and of a group of commands; lines of prose fit a terminal
+run 0 "$sonde" help data synth
+same "$out" <("$sonde" data synth --help)
+for group in "data --help" "help data" "data -h"; do
+    # shellcheck disable=SC2086
+    run 0 "$sonde" $group
+    same "$out" <(printf 'Usage: sonde data COMMAND [OPTION]... [ARGUMENT]...\n\nCommands:\n'
+                  grep '^  data ' help)
+done
+run 2 "$sonde" help trian
+stderr_is "sonde: error: unknown command 'trian' (expected train); 'sonde --help' lists them"
+! grep -vE '^ {2,}(-|    --)' help | grep -E '^.{90}' >&2 || fail "long lines of help"
+! sed -n '/^Examples:$/,/^---/p' help | grep -vE '^  |^Examples:$|^---|^$' >&2 ||
+    fail "examples that are not indented"
+
 run 0 "$sonde" help
 same "$out" <(sed '/^---/,$d' "$golden/help.txt" | sed '$d')
 run 2 "$sonde" # alone: the overview, as an error
@@ -83,5 +98,6 @@ check "train: unexpected argument 'b'" train a b
 check "eval: unexpected argument 'b'" eval a b
 check "predict: expected IMAGE..." predict
 check "data fetch: expected NAME" data fetch
+check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish
 check "manual: unknown command 'trian'" manual trian

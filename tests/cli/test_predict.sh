@@ -34,6 +34,9 @@ import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert len(rows) == 2 and rows[0]["image"] == 'my "x".jpg', rows
 END
+run 0 "$sonde" predict -m wide.yaml -w zero.safetensors "$images/trousers.jpg" --json --top 2
+[ "$(cat "$out")" = '{"image": "'"$images/trousers.jpg"'", "label": 0, "class": "T-shirt", "probability": 0.001000, "top": [{"label": 0, "class": "T-shirt", "probability": 0.001000}, {"label": 1, "class": "Trouser", "probability": 0.001000}]}' ] ||
+    fail "predict --json --top 2: $(cat "$out")"
 [ ! -e p.png ] && [ -s p-2.png ] && [ -s p-3.png ] || fail "pictures: $(ls)"
 cat >names.yaml <<'END'
 model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out: 2}], loss: cross_entropy}
@@ -46,6 +49,13 @@ run 0 "$sonde" data synth --folder data --train 400 --test 40 --quiet
 run 0 "$sonde" train mnist_mlp --data data --epochs 1 --batch-size 100 --out mlp --no-pictures --quiet
 run 0 "$sonde" predict -m mnist_mlp -w mlp/model.safetensors "$images/trousers.jpg" --top 10
 [ "$(sed 1d "$out" | sort -u -k2 | awk '{print $2}' | sort -u | wc -l)" -gt 3 ] || fail "all scores are alike: $(cat "$out")"
+
+# outputs without a class: counted, not listed; the classes in JSON
+run 0 "$sonde" eval -m wide.yaml zero.safetensors --data data
+[ "$(tail -1 "$out")" = "990 more outputs of the model are no classes of the data" ] || fail "$(tail -1 "$out")"
+[ "$(wc -l <"$out")" -eq 14 ] || fail "eval prints $(wc -l <"$out") lines"
+run 0 "$sonde" eval -m wide.yaml zero.safetensors --data data --json
+grep -q '"classes": \["T-shirt", "Trouser", .*"Ankle boot", null, ' "$out" || fail "$(head -c 300 "$out")"
 
 # a pickle
 printf 'PK\3\4 and so on' >model.pth

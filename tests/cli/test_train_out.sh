@@ -18,7 +18,7 @@ done
 run 0 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors --learning-rate 0.002
 stderr_is "sonde: warning: full/checkpoint.safetensors: made with learning_rate 0.001; this run continues with 0.002"
 run 0 "${train[@]}" --out full --epochs 1 --resume
-stderr_is "sonde: warning: full/checkpoint.safetensors: at step 20 all 1 epochs are done, so nothing is trained"
+stderr_is "sonde: warning: full/checkpoint.safetensors: at step 20 training is complete (epochs: 1), so nothing is trained"
 
 # steps that are none
 for step in -5 9223372036854775807 x; do
@@ -91,3 +91,12 @@ run 2 "${train[@]}" --out ""
 stderr_is "sonde: error: --out: is empty (expected a folder)"
 run 2 "${train[@]}" --out "~/x"
 stderr_is "sonde: error: ~/x: the shell left ~ as it is (expected the folder's path, or ./~)"
+
+# a limit on the size of files: a warning for a checkpoint, an error for the weights, no signal
+(
+    ulimit -f 64
+    run 2 "$sonde" train mnist_mlp_small --data data --epochs 2 --no-pictures --out limited
+    [ "$(grep -c 'limited/checkpoint.safetensors: .*File too large; training continues' "$err")" -eq 2 ] ||
+        fail "$(cat "$err")"
+    tail -1 "$err" | grep -q '^sonde: error: limited/model.safetensors: .*File too large$' || fail "$(cat "$err")"
+) || exit 1

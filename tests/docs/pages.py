@@ -233,6 +233,19 @@ def bad_paths(page, text):
             yield f"{page}: there is no file {path}"
 
 
+def bad_pages(folders):
+    """Pages that sources, examples and tools name and that do not exist."""
+    for top in folders:
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                if name.endswith((".h", ".c", ".py", ".txt", ".yaml", ".lua", ".sh")) or \
+                        "." not in name:
+                    for page in re.findall(r"\bdocs/\w+\.md\b", read(path)):
+                        if not os.path.exists(os.path.join(ROOT, page)):
+                            yield f"{path}: there is no page {page}"
+
+
 def options_of(sonde):
     """Every option that the help of a command knows."""
     def help_of(*words):
@@ -305,6 +318,7 @@ def check(sonde):
     headers = text_below("include")
     sources = (headers, headers + text_below("src", "cmake", "bench", "tools"))
     bad = list(bad_counts(sonde))
+    bad += bad_pages(["include", "src", "python", "examples", "bench", "tools"])
     for page in all_pages():
         text = read(page)
         bad += bad_links(page, text)

@@ -50,7 +50,8 @@ static inline void interpreter_init(interpreter *in, const sonde_nn_model *model
             } else if (node->source == SONDE__FROM_INPUT) {
                 in->values[v][i] = (double)((const float *)inputs[node->index].data)[i];
             } else if (node->source == SONDE__FROM_PARAM) {
-                in->values[v][i] = (double)model->params[node->index].data[i];
+                in->values[v][i] =
+                    (double)((const float *)model->params[node->index].data)[i];
             }
         }
     }

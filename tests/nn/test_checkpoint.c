@@ -277,6 +277,7 @@ static void spoil(const char *tensor, bool turn, const char *key, const char *va
 
 static void what_does_not_fit_is_refused(void **state)
 {
+    char missing[128];
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F),
                              adam = sonde_nn_optimizer_adam(0.01F),
                              plain = sonde_nn_optimizer_sgd(0.1F, 0.0F);
@@ -323,8 +324,8 @@ static void what_does_not_fit_is_refused(void **state)
     (void)fputs("a shopping list\n", stream);
     assert_int_equal(fclose(stream), 0);
     expect_load_fails(&net, session, SONDE_EFORMAT, "");
-    expect_err(SONDE_ENOTFOUND, sonde_nn_session_save(
-                                    session, "/nonexistent/a.safetensors", &engine_diag));
+    (void)snprintf(missing, sizeof missing, "%s/none/a.safetensors", folder);
+    expect_err(SONDE_ENOTFOUND, sonde_nn_session_save(session, missing, &engine_diag));
     sonde_nn_session_destroy(session);
     sonde_nn_session_destroy(by_adam);
     sonde_nn_session_destroy(without);

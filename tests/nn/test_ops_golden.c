@@ -123,6 +123,12 @@ static void read_key(golden *g, const char *key, const char *value)
         attrs->axis = (int)strtol(value, NULL, 10);
     } else if (strcmp(key, "axes") == 0) {
         attrs->axes = (uint32_t)strtoul(value, NULL, 10);
+    } else if (strcmp(key, "affine") == 0) {
+        attrs->affine = value[0] == '1';
+    } else if (strcmp(key, "track") == 0) {
+        attrs->track = value[0] == '1';
+    } else if (strcmp(key, "training") == 0) {
+        attrs->training = value[0] == '1';
     } else if (strcmp(key, "mean") == 0) {
         attrs->mean = value[0] == '1';
     } else if (strcmp(key, "keep_dims") == 0) {

@@ -111,6 +111,9 @@ static struct {
     {"layer_norm", {NULL, 3, {D(3, 2, 5), D(5), D(5)}, ROW(5)}},
     {"layer_norm", {NULL, 2, {D(3, 4, 5), D(4, 5)}, {.rank = 2, .dims = {4, 5}}}},
     {"layer_norm", {NULL, 1, {D(4, 5)}, ROW(5)}},
+    {"batch_norm", {NULL, 3, {D(3, 2, 4), D(2), D(2)}, {.eps = 0.1F, .affine = true}}},
+    {"instance_norm", {NULL, 3, {D(2, 3, 5), D(3), D(3)}, {.eps = 0.1F}}},
+    {"batch_norm", {NULL, 1, {D(7, 3)}, {.eps = 0.1F}}},
     {"rms_norm", {NULL, 2, {D(3, 2, 5), D(5)}, ROW(5)}},
     {"rms_norm", {NULL, 1, {D(4, 5)}, ROW(5)}},
 };

@@ -388,8 +388,9 @@ static void calls_before_compile_say_so(void **state)
     expect_line("every: -1 (expected 1 or more)");
     expect_err(SONDE_EINVAL,
                sonde_nn_session_dump(session, "fusee", stderr, &engine_diag));
-    expect_line("dump: unknown pass 'fusee' (expected instantiate, autodiff, accumulate, "
-                "optimise, prune, fuse, layout or plan)");
+    expect_line(
+        "dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, "
+        "optimise, prune, fuse, layout or plan)");
     sonde_nn_session_destroy(session);
     sonde_nn_session_destroy(NULL);
     engine_net_fini(&net);

@@ -321,6 +321,61 @@ def norms():
                statistics=False)
 
 
+def batch_norm(name, x, training, affine=True, track=True, momentum=0.1, eps=1e-5, batches=4):
+    """Forward, gradient, and the running statistics after it."""
+    c = x.shape[1]
+    x.requires_grad_()
+    w, b = (randn(c).requires_grad_(), randn(c).requires_grad_()) if affine else (None, None)
+    mean, var = randn(c), torch.rand(c) + 0.5
+    count = torch.tensor(batches)
+    layer = torch.nn.BatchNorm1d(c, eps=eps, momentum=momentum, affine=False)
+    layer.running_mean.copy_(mean), layer.running_var.copy_(var)
+    layer.num_batches_tracked.copy_(count)
+    own = training or not track
+    axes = [0] + list(range(2, x.dim()))
+    now = x.detach().mean(axes) if own else mean
+    spread = x.detach().var(axes, unbiased=False) if own else var
+    attrs = dict(eps=eps, number=(NAN if momentum is None else momentum, 0.0), affine=affine,
+                 track=track, training=training)
+    y = F.batch_norm(x, mean.clone() if not own else None, var.clone() if not own else None, w, b,
+                     training=own, eps=eps)
+    weights = [("w", w), ("b", b)] if affine else []
+    running = [("mean", mean), ("var", var), ("count", count)] if track else []
+    case(name, "BatchNorm", [("x", x)] + weights + running,
+         [("y", y), ("now", now), ("spread", spread)], **attrs)
+    if not own:
+        return
+    dy = randn(*y.shape)
+    grads = grad(y, [x, w, b] if affine else [x], dy)
+    case(name + ".d", "BatchNormGrad",
+         [("dy", dy), ("x", x), ("now", now), ("spread", spread)] + weights[:1],
+         [("dx", grads[0])] + [("dw", grads[1]), ("db", grads[2])] if affine else
+         [("dx", grads[0]), ("dw", None), ("db", None)], eps=eps)
+    if track:
+        layer(x.detach().transpose(0, 1).reshape(c, -1).transpose(0, 1))
+        case(name + ".track", "BatchNormTrack", running + [("now", now), ("spread", spread)],
+             [("mean2", layer.running_mean), ("var2", layer.running_var),
+              ("count2", layer.num_batches_tracked)], dims=tuple(x.shape), **attrs)
+
+
+def batch_norms():
+    torch.manual_seed(25)
+    batch_norm("batch_norm.images", randn(17, 5, 4, 3) * 3 + 1, True)
+    batch_norm("batch_norm.rows", randn(33, 6), True, momentum=None)
+    batch_norm("batch_norm.signals", randn(2, 3, 7) + 50, True, momentum=0.3, eps=1e-2)
+    batch_norm("batch_norm.plain", randn(4, 3, 2), True, affine=False)
+    batch_norm("batch_norm.untracked", randn(4, 3, 2), False, track=False)
+    batch_norm("batch_norm.bare", randn(4, 3, 2), False, affine=False, track=False)
+    batch_norm("batch_norm.eval", randn(17, 5, 4, 3), False)
+    batch_norm("batch_norm.eval_plain", randn(5, 3), False, affine=False)
+    batch_norm("batch_norm.nonfinite", poisoned(randn(18, 4), (2, NAN), (5, INF)), True)
+    x = randn(3, 4, 6)
+    w, b = randn(4), randn(4)
+    for name, x in (("instance_norm", x), ("instance_norm.nan", poisoned(x.clone(), (3, NAN)))):
+        case(name, "InstanceNorm", [("x", x), ("w", w), ("b", b)],
+             [("y", F.instance_norm(x, weight=w, bias=b)), ("m", None), ("r", None)], eps=1e-5)
+
+
 def softmaxes():
     bad = torch.tensor([[NAN, 0.0, 1.0, 2.0], [INF, 0.0, 1.0, 2.0], [-INF, 0.0, 1.0, 2.0],
                         [-INF, -INF, -INF, -INF], [1e30, -1e30, 3e38, 88.0]])
@@ -619,7 +674,7 @@ def main():
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
-                  row_norms, dropout, pairs):
+                  row_norms, dropout, pairs, batch_norms):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -5,6 +5,7 @@
 #include "base/macros.h"
 
 #include <math.h>
+#include <pthread.h>
 
 static const char *text_of(const json_t *line, const char *key)
 {
@@ -79,6 +80,59 @@ static void the_run_says_what_it_is(void **state)
     run_remove(path);
 }
 
+typedef struct opener {
+    const char *path;
+    const sonde_catalogue *catalogue;
+    sonde_recorder *recorder;
+    sonde_err err;
+} opener;
+
+static void *open_run(void *user)
+{
+    opener *const one = user;
+
+    one->err = sonde_recorder_create(
+        SONDE_OPTIONS(sonde_recorder, .path = one->path, .ring_bytes = 64 * 1024),
+        one->catalogue, &one->recorder, NULL);
+    return NULL;
+}
+
+/* Threads of one process that open the same new run: one succeeds, the others hear that
+ * a run is there. */
+static void one_of_many_threads_opens_a_run(void **state)
+{
+    enum { THREADS = 6, ROUNDS = 12 };
+    char path[RUN_PATH], id[33];
+    sonde_catalogue *catalogue = run_catalogue(1, 4);
+
+    (void)state;
+    for (int round = 0; round < ROUNDS; round++) {
+        opener openers[THREADS];
+        pthread_t threads[THREADS];
+        int opened = 0;
+
+        (void)run_path(path, "threads");
+        for (int i = 0; i < THREADS; i++) {
+            openers[i] = (opener){.path = path, .catalogue = catalogue};
+            assert_int_equal(pthread_create(&threads[i], NULL, open_run, &openers[i]), 0);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            assert_int_equal(pthread_join(threads[i], NULL), 0);
+            opened += openers[i].err == SONDE_OK;
+            assert_true(openers[i].err == SONDE_OK || openers[i].err == SONDE_EEXIST);
+        }
+        assert_int_equal(opened, 1);
+        assert_int_equal(strspn(run_id(path, id), "0123456789abcdef"), 32);
+        for (int i = 0; i < THREADS; i++) {
+            assert_int_equal(
+                sonde_recorder_close(openers[i].recorder, SONDE_RUN_FINISHED, NULL, NULL),
+                SONDE_OK);
+        }
+    }
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 /* --- what makes no sense ---------------------------------------------------------- */
 
 static void senseless_puts_are_counted(void **state)
@@ -123,6 +177,26 @@ static void senseless_puts_are_counted(void **state)
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
                      SONDE_EIO);
     assert_non_null(strstr(diag.found, "7 to other errors"));
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+static void an_unknown_reason_is_an_error(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, 4);
+    sonde_diag diag = {0};
+    json_t *end = NULL;
+    sonde_recorder *recorder = run_create(
+        SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "reason")), catalogue);
+
+    (void)state;
+    assert_int_equal(sonde_recorder_close(recorder, (sonde_run_end)4, NULL, &diag),
+                     SONDE_EINVAL);
+    assert_non_null(strstr(diag.found, "closed as failed, not as 4"));
+    end = run_json(path, "end.json"); /* but the run is closed */
+    assert_string_equal(text_of(end, "reason"), "failed");
+    json_decref(end);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -272,6 +346,8 @@ static void workers_share_a_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_of_many_threads_opens_a_run),
+        cmocka_unit_test(an_unknown_reason_is_an_error),
         cmocka_unit_test(the_run_says_what_it_is),
         cmocka_unit_test(senseless_puts_are_counted),
         cmocka_unit_test(every_mistake_of_options_is_named),

@@ -25,6 +25,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     bool given = false;
 
     assert_string_equal(sonde_rule_info(run, id)->name, info->name);
+    assert_string_equal(sonde_rule_row(run)->name, "Own");
     assert_int_equal(sonde_rule_selected(run, id, &given),
                      sonde_rule_matches(run, 0, id));
     assert_true(given);

@@ -9,7 +9,8 @@ from torch import nn
 from tracing import EVAL, TRAIN
 
 ACTIVATIONS = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.LeakyReLU, nn.ELU, nn.SiLU)
-STATE = ("exp_avg", "exp_avg_sq", "momentum_buffer", "square_avg", "sum")
+STATE = ("exp_avg", "exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "acc_delta", "sum",
+         "prev")
 
 
 class Program:

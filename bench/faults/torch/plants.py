@@ -421,7 +421,7 @@ class Again(Plant):
 
     def batch(self, step, batch):
         if step == 40:
-            self.kept = batch
+            self.kept, self.where = batch, self.where + tuple(batch)
         return self.kept if 40 <= step < 60 else batch
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Records the programs once, and judges the records with the rules as they are.
 
-    run.py record [--cache DIR] [--jobs N] [--held-out]
-    run.py judge  [--cache DIR] [--jobs N] [--held-out] [--mode declared|named|scheduled|hook]
-                  [--only PATTERN] [--verbose] [--markdown]
+    run.py record [--cache DIR] [--jobs N] [--part open|held-out|sealed]
+    run.py judge  [--cache DIR] [--jobs N] [--part open|held-out|sealed]
+                  [--mode declared|named|scheduled|hook] [--only PATTERN] [--verbose] [--markdown]
 
-Without --held-out neither command looks at the families that are held out; with it, at no other."""
+Rules are tuned on the open part. The held-out part is judged once; the sealed one is not judged."""
 
 import argparse
 import collections
@@ -19,7 +19,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-HEALTHY, HEALTHY_HELD_OUT, PLANTED = 10, 12, 1
+HEALTHY, PLANTED = {"open": 10, "held-out": 6, "sealed": 6}, 1
 
 
 def wilson(k, n):
@@ -30,14 +30,19 @@ def wilson(k, n):
     return f"{100 * (middle - half) / (1 + z * z / n):.1f}-{100 * (middle + half) / (1 + z * z / n):.1f} %"
 
 
-def runs(held, only):
-    """Names family/kind/seed of all runs of the chosen part."""
+def families_of(part):
     import families
+    import heldout
+    return {"open": {**families.FAMILIES, **families.HELD_OUT}, "held-out": heldout.HELD_OUT,
+            "sealed": heldout.SEALED}[part]
+
+
+def runs(part, only):
+    """Names family/kind/seed of all runs of the chosen part."""
     import plants
     result = []
-    for name, family in (families.HELD_OUT if held else families.FAMILIES).items():
-        result += [f"{name}/healthy/{seed}" for seed in range(
-            1, (HEALTHY_HELD_OUT if held else HEALTHY) + 1)]
+    for name, family in families_of(part).items():
+        result += [f"{name}/healthy/{seed}" for seed in range(1, HEALTHY[part] + 1)]
         for kind, plant in plants.KINDS.items():
             if plant.fits(family) if family.kinds is None else kind in family.kinds:
                 result += [f"{name}/{kind}/{seed}" for seed in range(101, 101 + PLANTED)]
@@ -56,9 +61,8 @@ def record(task):
     return None
 
 
-def record_run(cache, run):
+def record_run(cache, run, part="open"):
     import torch
-    import families
     import loop
     import plants
     import tracing
@@ -70,7 +74,7 @@ def record_run(cache, run):
         return
     os.makedirs(cache, exist_ok=True)
     # a planted run is its healthy twin, of usual rate and length, with a fault
-    family = {**families.FAMILIES, **families.HELD_OUT}[name]
+    family = families_of(part)[name]
     program = family(seed, variant=kind == "healthy")
     plant = (loop.Plant if kind == "healthy" else plants.KINDS[kind])(program)
     recorder = tracing.Recorder(path)
@@ -188,7 +192,7 @@ def main():
     parser.add_argument("command", choices=("record", "judge"))
     parser.add_argument("--cache", default="/tmp/sonde-faults")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--part", choices=tuple(HEALTHY), default="open")
     parser.add_argument("--mode", choices=("declared", "named", "scheduled", "hook", "recorded"),
                         default="declared")
     parser.add_argument("--only", default="*")
@@ -197,12 +201,12 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     a = parser.parse_args()
-    cache = os.path.join(a.cache, "held-out" if a.held_out else "open")
-    chosen = runs(a.held_out, a.only)
+    cache = os.path.join(a.cache, a.part)
+    chosen = runs(a.part, a.only)
     random.Random(1).shuffle(chosen)  # a record that is cut short is a fair sample
     with multiprocessing.Pool(a.jobs) as pool:
         if a.command == "record":
-            for i, error in enumerate(pool.imap_unordered(record, [(cache, r) for r in chosen])):
+            for i, error in enumerate(pool.imap_unordered(record, [(cache, r, a.part) for r in chosen])):
                 if error is not None:
                     print(error, file=sys.stderr)
                 if i % 50 == 49:

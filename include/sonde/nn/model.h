@@ -226,16 +226,27 @@ SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
                                             bool left_out);
 /*
+ * Buffers: tensors that an op keeps by its own rule while it trains, and that no optimiser
+ * updates. batch_norm has `<name>.running_mean` and `<name>.running_var`, float32, and
+ * `<name>.num_batches_tracked`, int64. Their role is SONDE_ROLE_BUFFER.
+ */
+SONDE_API size_t sonde_nn_buffer_count(const sonde_nn_model *model);
+/* The name, borrowed, of buffer i in order of creation. */
+SONDE_API const char *sonde_nn_buffer_name(const sonde_nn_model *model, size_t i);
+/* A view of its values, which may be changed between a session's calls. */
+SONDE_API sonde_view sonde_nn_buffer_view(const sonde_nn_model *model, size_t i);
+/*
  * Draws all parameters with the distributions of PyTorch's defaults: weights and biases
  * of conv and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms
- * 1 and 0. Parameter i uses stream i of the seed. A new model is initialised with seed 0.
+ * 1 and 0. Parameter i uses stream i of the seed. Buffers get their first values. A new
+ * model is initialised with seed 0.
  */
 SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
 
-/* All parameters as safetensors under PyTorch's names. */
+/* All parameters and buffers as safetensors under PyTorch's names. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_save(const sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);
-/* The file must hold every parameter with its shape, and no others: else SONDE_ENOTFOUND,
+/* The file must hold each of these with its shape, and no others: else SONDE_ENOTFOUND,
  * SONDE_ESHAPE or SONDE_EINVAL with the name, and the model is unchanged. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_load(sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);

@@ -125,8 +125,8 @@ typedef struct sonde_nn_session_info {
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
-/* Prints the graph after a pass: "autodiff", "accumulate", "optimise", "prune", "fuse",
- * "layout", "plan". The last two compile the session first unless it is compiled. Unknown
+/* Prints the graph after a pass: "autodiff", "track", "accumulate", "optimise", "prune",
+ * "fuse", "layout", "plan". The last two compile the session first unless it is compiled. Unknown
  * pass: SONDE_EINVAL with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *session,
                                                         const char *pass, FILE *stream,
@@ -170,7 +170,7 @@ SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_optimizer(
     sonde_nn_session *session, const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
-/* Parameters, optimiser state and step counters in one safetensors file; a resumed run
+/* Parameters, buffers, optimiser state and step counters in one safetensors file; a resumed run
  * equals an uninterrupted one bit for bit. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *session,
                                                         const char *path,

@@ -7,6 +7,7 @@
  *   - a parameter is shown once it has its new value: at its update with G = 1, else, and if
  *     it has no update, at the end of every micro-batch (where it still has the value the
  *     micro-batch used);
+ *   - a buffer of the model is shown at the end of every micro-batch;
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
  *
@@ -191,14 +192,16 @@ static bool waits(const sonde__plan_program *program, sonde__op_value param)
     return !updated || program->options->gradient_accumulation > 1;
 }
 
+/* And buffers, which have their new values then. */
 static void show_waiting_parameters(bind_work *work)
 {
     sonde__plan *plan = work->plan;
 
     plan->first_end = (int)plan->showing_count;
     for (size_t i = 0; i < plan->buffer_count; i++) {
-        if (plan->buffers[i].place == SONDE__IN_PARAM &&
-            waits(work->program, plan->buffers[i].value)) {
+        if (plan->buffers[i].place == SONDE__IN_BUFFER ||
+            (plan->buffers[i].place == SONDE__IN_PARAM &&
+             waits(work->program, plan->buffers[i].value))) {
             show(work, plan->buffers[i].value, (int)i, -1, -1);
         }
     }

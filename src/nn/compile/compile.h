@@ -3,6 +3,7 @@
  *
  *     instantiate   a copy of the forward graph for the micro-batch
  *     autodiff      gradients as values              (training)
+ *     track         buffers brought up to date       (training)
  *     accumulate    their sums over micro-batches    (G > 1)
  *     optimise      updates as values                (training)
  *     prune         removes unused ops
@@ -41,7 +42,8 @@ typedef enum sonde__plan_place {
     SONDE__IN_ARENA = 0,
     SONDE__IN_INPUT = 1, /* of the caller; moves with every micro-batch */
     SONDE__IN_PARAM = 2,
-    SONDE__IN_STATE = 3
+    SONDE__IN_STATE = 3,
+    SONDE__IN_BUFFER = 4 /* of the model */
 } sonde__plan_place;
 
 /* Memory of one value in one layout. */
@@ -50,7 +52,7 @@ typedef struct sonde__plan_buffer {
     sonde__op_shape shape;
     sonde__op_layout layout;
     sonde__plan_place place;
-    int index;       /* of the input, parameter or state */
+    int index;       /* of the input, parameter, state or buffer */
     size_t bytes;    /* layout padding included */
     size_t offset;   /* in the arena */
     int first, last; /* steps that write it first and read it last */
@@ -187,6 +189,7 @@ void sonde__plan_program_fini(sonde__plan_program *program);
 
 /* Each leaves the graph's error set on failure. */
 void sonde__pass_autodiff(sonde__plan_program *program);
+void sonde__pass_track(sonde__plan_program *program);
 void sonde__pass_accumulate(sonde__plan_program *program);
 void sonde__pass_optimise(sonde__plan_program *program);
 void sonde__pass_prune(sonde__plan_program *program);

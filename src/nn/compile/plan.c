@@ -247,6 +247,8 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
             buffer->data = program->model->params[buffer->index].data;
         } else if (buffer->place == SONDE__IN_STATE) {
             buffer->data = plan->states[buffer->index].data;
+        } else if (buffer->place == SONDE__IN_BUFFER) {
+            buffer->data = program->model->buffers[buffer->index].data;
         }
     }
 }

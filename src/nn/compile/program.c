@@ -40,8 +40,8 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
     }
     program->batch_size =
         options->batch_size > 0 ? options->batch_size : built_batch(&model->graph);
-    err = sonde__graph_instantiate(&model->graph, program->batch_size, &program->graph,
-                                   diag);
+    err = sonde__graph_instantiate(&model->graph, program->batch_size, optimizer != NULL,
+                                   &program->graph, diag);
     if (err != SONDE_OK) {
         return err;
     }

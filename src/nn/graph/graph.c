@@ -217,6 +217,7 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     }
     op.given = attrs != NULL ? *attrs : no_attrs;
     op.attrs = op.given;
+    op.attrs.training = graph->training;
     op.module = graph->module;
     op.pass = graph->pass;
     for (int i = 0; i < in_count; i++) {
@@ -312,13 +313,14 @@ static void copy_lists(const sonde__op_graph *source, sonde__op_graph *copy)
 }
 
 sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
-                                   sonde__op_graph *copy, sonde_diag *diag)
+                                   bool training, sonde__op_graph *copy, sonde_diag *diag)
 {
     size_t next_op = 0;
 
     if (sonde__graph_init(copy) != SONDE_OK) {
         return sonde__fail_nomem(diag, "a graph");
     }
+    copy->training = training;
     for (sonde__op_value id = 1; id < source->value_count && copy->err == SONDE_OK;) {
         const sonde__op_value first = id;
 

@@ -22,7 +22,8 @@ typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
     SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */
     SONDE__FROM_PARAM = 2, /* index counts the model's parameters */
-    SONDE__FROM_STATE = 3  /* of the optimiser, or an accumulator; index counts them */
+    SONDE__FROM_STATE = 3, /* of the optimiser, or an accumulator; index counts them */
+    SONDE__FROM_BUFFER = 4 /* index counts the model's buffers */
 } sonde__graph_source;
 
 typedef struct sonde__graph_node_value {
@@ -81,6 +82,7 @@ struct sonde__op_graph {
     sonde__names strings;
     const char *module; /* of what is emitted now */
     sonde_pass pass;    /* likewise */
+    bool training;      /* attrs.training of what is emitted */
     int state_count;
     sonde_err err;
     sonde_diag diag;
@@ -123,16 +125,23 @@ static inline sonde__graph_node_value *sonde__graph_value(const sonde__op_graph 
     return &graph->values[value];
 }
 
-/* A copy for another micro-batch (0: the same), with the same value ids. Leading
- * dimensions of inputs are replaced and every shape is inferred again. */
+/* A copy for another micro-batch (0: the same), with the same value ids, for training or
+ * for inference. Leading dimensions of inputs are replaced and every shape is inferred
+ * again. */
 sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
-                                   sonde__op_graph *copy, sonde_diag *diag);
+                                   bool training, sonde__op_graph *copy,
+                                   sonde_diag *diag);
 
 /* --- the model ---------------------------------------------------------------------- */
 
+/*
+ * A tensor that belongs to the model: a parameter, which has a gradient and which the
+ * optimiser updates, or a buffer, which an op keeps by its own rule (sonde__op_kind has
+ * `track`). Both have PyTorch's names, are saved, loaded and shown.
+ */
 typedef struct sonde__graph_param {
     sonde__op_value value;
-    float *data;
+    void *data; /* float32; buffers: the dtype of the value */
     size_t count;
     float bound; /* drawn uniform in +-bound; 0: filled with `constant` */
     float constant;
@@ -149,6 +158,8 @@ struct sonde_nn_model {
     sonde__op_graph graph;
     sonde__graph_param *params;
     size_t param_count, param_capacity;
+    sonde__graph_param *buffers;
+    size_t buffer_count, buffer_capacity;
     sonde__graph_module_calls *calls;
     size_t call_count, call_capacity;
 };
@@ -158,6 +169,10 @@ sonde_err sonde__graph_expect(const void *pointer, const char *what, sonde_diag 
 /* The shape of a value; rank 0 if there is no model or no such value. */
 const sonde__op_shape *sonde__graph_shape(const sonde_nn_model *model,
                                           sonde_nn_value value);
+/* Parameters, then buffers: what a file of the model holds. */
+size_t sonde__graph_tensor_count(const sonde_nn_model *model);
+const char *sonde__graph_tensor_name(const sonde_nn_model *model, size_t i);
+sonde_view sonde__graph_tensor_view(const sonde_nn_model *model, size_t i);
 /* Full path of a layer's module inside the current scope; "" at the root for NULL. */
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name);
 

@@ -1,6 +1,6 @@
 /*
  * model.c - a model's life, its inputs and outputs, the names of its values, and its
- * parameters: drawn, saved, loaded.
+ * parameters and buffers: drawn, saved, loaded.
  */
 #include "base/fail.h"
 #include "base/memory.h"
@@ -55,7 +55,11 @@ void sonde_nn_model_destroy(sonde_nn_model *model)
     for (size_t i = 0; i < model->param_count; i++) {
         sonde__free(model->params[i].data);
     }
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        sonde__free(model->buffers[i].data);
+    }
     sonde__free(model->params);
+    sonde__free(model->buffers);
     sonde__free(model->calls);
     sonde__graph_fini(&model->graph);
     sonde__free(model);
@@ -381,67 +385,132 @@ sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value 
     return graph->err == SONDE_OK ? result : 0;
 }
 
-sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
-                                        int rank, const int64_t *dim, sonde_role role,
-                                        float bound, float constant)
+/* The first values of buffer i. */
+static void fill_buffer(const sonde_nn_model *model, size_t i)
+{
+    const sonde__graph_param *buffer = &model->buffers[i];
+    const bool counts = model->graph.values[buffer->value].shape.dtype == SONDE_I64;
+
+    for (size_t k = 0; k < buffer->count; k++) {
+        if (counts) {
+            ((int64_t *)buffer->data)[k] = (int64_t)buffer->constant;
+        } else {
+            ((float *)buffer->data)[k] = buffer->constant;
+        }
+    }
+}
+
+/* The tensor of a name, of a module that was called before; NULL: there is none. */
+static const sonde__graph_param *known_tensor(const sonde_nn_model *model,
+                                              const char *name)
+{
+    for (size_t i = 0; i < model->param_count; i++) {
+        if (model->graph.values[model->params[i].value].name == name) {
+            return &model->params[i];
+        }
+    }
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        if (model->graph.values[model->buffers[i].value].name == name) {
+            return &model->buffers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Appends a tensor to the list of parameters, or of buffers; 0 on failure. */
+static sonde_nn_value add_tensor(sonde_nn_model *model, const char *name,
+                                 const sonde__op_shape *shape, sonde_role role,
+                                 sonde__graph_param tensor)
+{
+    sonde__op_graph *graph = &model->graph;
+    const bool buffer = role == SONDE_ROLE_BUFFER;
+    sonde__graph_param **list = buffer ? &model->buffers : &model->params;
+    size_t *count = buffer ? &model->buffer_count : &model->param_count;
+    size_t *capacity = buffer ? &model->buffer_capacity : &model->param_capacity;
+    const size_t stream = *count;
+
+    if (!sonde__graph_check_size(graph, name, shape)) {
+        return 0;
+    }
+    tensor.count = (size_t)sonde__op_shape_count(shape);
+    if (!sonde__reserve(list, capacity, *count + 1, sizeof **list)) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
+    }
+    tensor.data = sonde__malloc_aligned(SONDE__ALIGN,
+                                        tensor.count * sonde_dtype_size(shape->dtype));
+    if (tensor.data == NULL) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
+    }
+    tensor.value =
+        sonde__graph_leaf(graph, shape, buffer ? SONDE__FROM_BUFFER : SONDE__FROM_PARAM,
+                          (int)stream, name, role);
+    (*list)[(*count)++] = tensor;
+    if (buffer) {
+        fill_buffer(model, stream);
+    } else {
+        sonde__graph_param_draw(&model->params[stream], 0, stream);
+    }
+    return tensor.value;
+}
+
+static sonde_nn_value layer_tensor(sonde__graph_layer *layer, const char *suffix,
+                                   const sonde__op_shape *shape, sonde_role role,
+                                   sonde__graph_param tensor)
 {
     sonde_nn_model *model = layer->model;
     sonde__op_graph *graph = &model->graph;
     const char *name = sonde__graph_string(graph, "%s.%s", layer->path, suffix);
-    sonde__op_shape shape = {.dtype = SONDE_F32, .rank = rank};
-    sonde__graph_param param = {.bound = bound, .constant = constant};
+    const sonde__graph_param *known = NULL;
 
     if (name == NULL) {
         return 0;
     }
-    for (int i = 0; i < rank; i++) {
-        shape.dim[i] = dim[i];
+    known = known_tensor(model, name);
+    if (known != NULL &&
+        memcmp(&graph->values[known->value].shape, shape, sizeof *shape) != 0) {
+        return sonde__graph_fail(graph, SONDE_ESHAPE, name, "the shape of its first call",
+                                 "the module was called before with another shape");
     }
-    for (size_t i = 0; i < model->param_count; i++) {
-        const sonde__op_value known = model->params[i].value;
-
-        if (graph->values[known].name == name) { /* a module called again */
-            if (memcmp(&graph->values[known].shape, &shape, sizeof shape) != 0) {
-                return sonde__graph_fail(
-                    graph, SONDE_ESHAPE, name, "the shape of its first call",
-                    "the module was called before with another shape");
-            }
-            return known;
-        }
+    if (known != NULL) {
+        return known->value;
     }
     if (!layer->named) {
         return sonde__graph_fail(graph, SONDE_EINVAL, suffix, "a name",
                                  "a layer with parameters needs a name");
     }
-    if (!sonde__graph_check_size(graph, name, &shape)) {
-        return 0;
+    return add_tensor(model, name, shape, role, tensor);
+}
+
+sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        float bound, float constant)
+{
+    sonde__op_shape shape = {.dtype = SONDE_F32, .rank = rank};
+
+    for (int i = 0; i < rank; i++) {
+        shape.dim[i] = dim[i];
     }
-    param.count = (size_t)sonde__op_shape_count(&shape);
-    if (!sonde__reserve(&model->params, &model->param_capacity, model->param_count + 1,
-                        sizeof *model->params)) {
-        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
-    }
-    param.data = sonde__malloc_aligned(SONDE__ALIGN, param.count * sizeof *param.data);
-    if (param.data == NULL) {
-        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
-    }
-    param.value = sonde__graph_leaf(graph, &shape, SONDE__FROM_PARAM,
-                                    (int)model->param_count, name, role);
-    model->params[model->param_count++] = param;
-    sonde__graph_param_draw(&model->params[model->param_count - 1], 0,
-                            model->param_count - 1);
-    return param.value;
+    return layer_tensor(layer, suffix, &shape, role,
+                        (sonde__graph_param){.bound = bound, .constant = constant});
+}
+
+sonde_nn_value sonde__graph_layer_buffer(sonde__graph_layer *layer, const char *suffix,
+                                         const sonde__op_shape *shape, float constant)
+{
+    return layer_tensor(layer, suffix, shape, SONDE_ROLE_BUFFER,
+                        (sonde__graph_param){.constant = constant});
 }
 
 /* === parameters ===================================================================== */
 
 void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t stream)
 {
+    float *data = param->data;
+
     for (size_t i = 0; i < param->count; i++) {
-        param->data[i] =
-            param->bound > 0.0F
-                ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
-                : param->constant;
+        data[i] = param->bound > 0.0F
+                      ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
+                      : param->constant;
     }
 }
 
@@ -449,6 +518,9 @@ void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
     for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
         sonde__graph_param_draw(&model->params[i], seed, i);
+    }
+    for (size_t i = 0; i < sonde_nn_buffer_count(model); i++) {
+        fill_buffer(model, i);
     }
 }
 
@@ -464,15 +536,58 @@ const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i)
                : NULL;
 }
 
+/* A tensor of one of the lists, in place. */
+static sonde_view tensor_view(const sonde_nn_model *model,
+                              const sonde__graph_param *tensor)
+{
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, tensor->value);
+
+    return sonde_view_of(shape->dtype, shape->rank, shape->dim, tensor->data);
+}
+
 sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
 {
-    const sonde__op_shape *shape = NULL;
+    return i < sonde_nn_parameter_count(model) ? tensor_view(model, &model->params[i])
+                                               : (sonde_view){0};
+}
 
-    if (i >= sonde_nn_parameter_count(model)) {
-        return (sonde_view){0};
-    }
-    shape = sonde__op_value_shape(&model->graph, model->params[i].value);
-    return sonde_view_of(shape->dtype, shape->rank, shape->dim, model->params[i].data);
+size_t sonde_nn_buffer_count(const sonde_nn_model *model)
+{
+    return model != NULL ? model->buffer_count : 0;
+}
+
+const char *sonde_nn_buffer_name(const sonde_nn_model *model, size_t i)
+{
+    return i < sonde_nn_buffer_count(model)
+               ? model->graph.values[model->buffers[i].value].name
+               : NULL;
+}
+
+sonde_view sonde_nn_buffer_view(const sonde_nn_model *model, size_t i)
+{
+    return i < sonde_nn_buffer_count(model) ? tensor_view(model, &model->buffers[i])
+                                            : (sonde_view){0};
+}
+
+size_t sonde__graph_tensor_count(const sonde_nn_model *model)
+{
+    return sonde_nn_parameter_count(model) + sonde_nn_buffer_count(model);
+}
+
+const char *sonde__graph_tensor_name(const sonde_nn_model *model, size_t i)
+{
+    const size_t params = sonde_nn_parameter_count(model);
+
+    return i < params ? sonde_nn_parameter_name(model, i)
+                      : sonde_nn_buffer_name(model, i - params);
+}
+
+sonde_view sonde__graph_tensor_view(const sonde_nn_model *model, size_t i)
+{
+    const size_t params = sonde_nn_parameter_count(model);
+
+    return i < params ? sonde_nn_parameter_view(model, i)
+                      : sonde_nn_buffer_view(model, i - params);
 }
 
 void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i, bool left_out)
@@ -497,51 +612,52 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
     if (err != SONDE_OK) {
         return err;
     }
-    named = sonde__calloc(model->param_count, sizeof *named);
+    named = sonde__calloc(sonde__graph_tensor_count(model), sizeof *named);
     if (named == NULL) {
-        return sonde__fail_nomem(diag, "the list of parameters");
+        return sonde__fail_nomem(diag, "the list of tensors");
     }
-    for (size_t i = 0; i < model->param_count; i++) {
-        named[i].name = sonde_nn_parameter_name(model, i);
-        named[i].view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
+        named[i].name = sonde__graph_tensor_name(model, i);
+        named[i].view = sonde__graph_tensor_view(model, i);
     }
-    err = sonde_safetensors_write(path, named, model->param_count, &format, 1, diag);
+    err = sonde_safetensors_write(path, named, sonde__graph_tensor_count(model), &format,
+                                  1, diag);
     sonde__free(named);
     return err;
 }
 
-/* Whether the file has exactly the model's parameters. */
+/* Whether the file has exactly the model's parameters and buffers. */
 static sonde_err check_names(const sonde_nn_model *model, const sonde_safetensors *file,
                              const char *path, sonde_diag *diag)
 {
     char found[96], expected[96];
 
-    for (size_t i = 0; i < model->param_count; i++) {
-        const sonde_view want = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
+        const sonde_view want = sonde__graph_tensor_view(model, i);
         const sonde_view *have =
-            sonde_safetensors_find(file, sonde_nn_parameter_name(model, i));
+            sonde_safetensors_find(file, sonde__graph_tensor_name(model, i));
 
         if (have == NULL) {
             return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL, "it has no tensor '%s'",
-                               sonde_nn_parameter_name(model, i));
+                               sonde__graph_tensor_name(model, i));
         }
         if (!sonde_view_same_shape(&want, have)) {
             (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
             (void)sonde_shape_text(want.rank, want.shape, expected, sizeof expected);
             return sonde__fail(diag, SONDE_ESHAPE, path, expected, "tensor '%s' is %s",
-                               sonde_nn_parameter_name(model, i), found);
+                               sonde__graph_tensor_name(model, i), found);
         }
     }
     for (size_t i = 0; i < sonde_safetensors_count(file); i++) {
         const char *name = sonde_safetensors_name(file, i);
         bool known = false;
 
-        for (size_t j = 0; j < model->param_count && !known; j++) {
-            known = strcmp(name, sonde_nn_parameter_name(model, j)) == 0;
+        for (size_t j = 0; j < sonde__graph_tensor_count(model) && !known; j++) {
+            known = strcmp(name, sonde__graph_tensor_name(model, j)) == 0;
         }
         if (!known) {
             return sonde__fail(diag, SONDE_EINVAL, path, NULL,
-                               "tensor '%s' is no parameter of this model", name);
+                               "tensor '%s' is no tensor of this model", name);
         }
     }
     return SONDE_OK;
@@ -567,11 +683,11 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
     if (err != SONDE_OK) {
         goto error;
     }
-    for (size_t i = 0; i < model->param_count; i++) {
-        const sonde_view target = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
+        const sonde_view target = sonde__graph_tensor_view(model, i);
 
         err = sonde_view_copy(
-            &target, sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)),
+            &target, sonde_safetensors_find(file, sonde__graph_tensor_name(model, i)),
             diag);
         if (err != SONDE_OK) {
             goto error;

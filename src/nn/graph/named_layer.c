@@ -58,6 +58,17 @@ static bool read_settings(const sonde__graph_layer *layer, const sonde__op_layer
     return true;
 }
 
+static sonde_nn_value add_buffer(sonde__graph_layer *layer, const sonde__op_param *param)
+{
+    sonde__op_shape shape = {.dtype = param->counts ? SONDE_I64 : SONDE_F32,
+                             .rank = param->rank};
+
+    for (int i = 0; i < param->rank; i++) {
+        shape.dim[i] = param->dim[i];
+    }
+    return sonde__graph_layer_buffer(layer, param->suffix, &shape, param->constant);
+}
+
 /* Creates the layer's own tensors after its inputs; returns how many values there are. */
 static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
                       const sonde__op_attrs *attrs, sonde_nn_value *in)
@@ -67,9 +78,13 @@ static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
     const int count = row->params != NULL ? row->params(x, attrs, params) : 0;
 
     for (int i = 0; i < count; i++) {
-        in[row->inputs + i] = sonde__graph_layer_param(
-            layer, params[i].suffix, params[i].rank, params[i].dim, params[i].role,
-            params[i].bound, params[i].constant);
+        const sonde__op_param *param = &params[i];
+
+        in[row->inputs + i] =
+            param->role == SONDE_ROLE_BUFFER
+                ? add_buffer(layer, param)
+                : sonde__graph_layer_param(layer, param->suffix, param->rank, param->dim,
+                                           param->role, param->bound, param->constant);
     }
     return row->inputs + count;
 }

@@ -109,7 +109,7 @@ static const sonde_nn_option rows[] = {
     {"rules", "judge", "rules", TEXTS("RULES"), FIELD(rules.judge),
      .help = "judge by these (NAME[:PARAM=VALUE],...), not the default ones, or by none"},
     {"rules", "every", "rules_every", COUNT(1, INT32_MAX, NULL), FIELD(rules.every),
-     .help = "look at everything every N steps (20), at losses every step"},
+     .help = "look at all tensors at the first 50 steps and every N-th, not as seldom as rules allow"},
     {"rules", "stop_on", "stop_on", TEXTS("WHAT"), FIELD(rules.stop_on),
      .help = "stop on a finding of this rule or severity (error, warning, any)"},
     {"rules", "on_finding", "on_finding", TEXTS("[WHEN=]ACTION"), FIELD(rules.on_finding),

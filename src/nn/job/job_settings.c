@@ -3,6 +3,15 @@
  */
 #include "nn/job/job.h"
 
+#include <string.h>
+
+/* PyTorch's None. */
+static bool is_none(const sonde__yaml *node)
+{
+    return node->kind == SONDE__YAML_SCALAR &&
+           (strcmp(node->text, "none") == 0 || strcmp(node->text, "null") == 0);
+}
+
 /* The value of one key of a row; *given: it is there. */
 static sonde_err read_setting(const sonde__yaml_reader *reader, const sonde__yaml *entry,
                               const sonde__op_field *field, sonde_nn_setting *setting,
@@ -27,6 +36,10 @@ static sonde_err read_setting(const sonde__yaml_reader *reader, const sonde__yam
         setting->values[0] = flag ? 1.0 : 0.0;
         return err;
     case SONDE__FIELD_NUMBER:
+        if (field->may_be_none && is_none(sonde__yaml_get(entry, field->key))) {
+            setting->word = "none";
+            return SONDE_OK;
+        }
         err = sonde__yaml_float(reader, entry, field->key, &number);
         setting->values[0] = (double)number;
         return err;

@@ -7,7 +7,7 @@
  * every one of them beats a reorder before the first, so take the first that needs no
  * reorder.
  *
- * Over LANES: convolution, pooling, group norm, softmax and NLL, each set a constant per
+ * Over LANES: convolution, pooling, batch and group norm, softmax and NLL, each set a constant per
  * ISA (sonde__kernel_conv2d_avx2 ...).
  *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
  *     of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
@@ -53,6 +53,10 @@ typedef struct sonde__kernel_group_norm_kernels {
     sonde__op_kernel forward, grad;
 } sonde__kernel_group_norm_kernels;
 
+typedef struct sonde__kernel_batch_norm_kernels {
+    sonde__op_kernel forward, grad;
+} sonde__kernel_batch_norm_kernels;
+
 typedef struct sonde__kernel_softmax_kernels {
     sonde__op_kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
     /* The functions that they use, for tests: y[i] = f(x[i]), count a multiple of 16. */
@@ -94,6 +98,8 @@ sonde__kernel_channel_sum_fast(void); /* after the linear layer's */
 const sonde__op_kernel *const *sonde__kernel_pool_relu_conv_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_grad_fast(void);
+const sonde__op_kernel *const *sonde__kernel_batch_norm_fast(void);
+const sonde__op_kernel *const *sonde__kernel_batch_norm_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_group_norm_fast(void);
 const sonde__op_kernel *const *sonde__kernel_group_norm_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_softmax_fast(void);
@@ -113,6 +119,8 @@ extern const sonde__kernel_pool_kernels sonde__kernel_pool_generic,
     sonde__kernel_pool_avx2, sonde__kernel_pool_avx512;
 extern const sonde__kernel_group_norm_kernels sonde__kernel_group_norm_generic,
     sonde__kernel_group_norm_avx2, sonde__kernel_group_norm_avx512;
+extern const sonde__kernel_batch_norm_kernels sonde__kernel_batch_norm_generic,
+    sonde__kernel_batch_norm_avx2, sonde__kernel_batch_norm_avx512;
 extern const sonde__kernel_softmax_kernels sonde__kernel_softmax_generic,
     sonde__kernel_softmax_avx2, sonde__kernel_softmax_avx512;
 extern const sonde__kernel_softmax_batch_kernels sonde__kernel_softmax_batch_generic,

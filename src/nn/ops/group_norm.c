@@ -1,5 +1,6 @@
 /*
- * group_norm.c - group normalisation (Wu and He 2018) and its gradient.
+ * group_norm.c - group normalisation (Wu and He 2018), instance normalisation (Ulyanov et
+ * al. 2016), which has a group for each channel, and their gradient.
  *
  * For each sample and group, over its D = C / groups * (H * W ...) elements:
  *
@@ -14,13 +15,17 @@
  *
  * No gradient flows through the outputs mean and rstd: they exist to be observed.
  *
- * attrs: groups, eps.
+ * attrs: groups (of instance normalisation set by the shape rule), eps, affine.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
+
+extern const sonde__op_kind sonde__op_instance_norm;
+extern const sonde__op_layer sonde__layer_instance_norm;
 
 /* The groups of a tensor (N, C, ...). */
 typedef struct grouping {
@@ -146,6 +151,52 @@ const sonde__op_kind sonde__op_group_norm = {
     .infer = group_norm_infer,
     .gradient = group_norm_gradient,
     .kernels = group_norm_kernels,
+};
+
+static sonde_err instance_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                     sonde_diag *diag)
+{
+    attrs->groups = call->in[0].shape.dim[1];
+    return group_norm_infer(call, attrs, diag);
+}
+
+const sonde__op_kind sonde__op_instance_norm = {
+    .name = "InstanceNorm",
+    .in_min = 1,
+    .in_max = 3,
+    .out_count = 3,
+    .out_names = {NULL, "Mean", "Rstd"},
+    .infer = instance_norm_infer,
+    .gradient = group_norm_gradient,
+    .kernels = group_norm_kernels,
+};
+
+/* Weight 1 and bias 0 of every channel. */
+static int instance_norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                                sonde__op_param params[SONDE__MAX_PARAMS])
+{
+    if (x->rank < 2 || !attrs->affine) {
+        return 0;
+    }
+    params[0] = (sonde__op_param){.suffix = "weight",
+                                  .role = SONDE_ROLE_WEIGHT,
+                                  .rank = 1,
+                                  .dim = {x->dim[1]},
+                                  .constant = 1.0F};
+    params[1] = (sonde__op_param){
+        .suffix = "bias", .role = SONDE_ROLE_BIAS, .rank = 1, .dim = {x->dim[1]}};
+    return 2;
+}
+
+const sonde__op_layer sonde__layer_instance_norm = {
+    .name = "instance_norm",
+    .kind = &sonde__op_instance_norm,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, (double)INFINITY),
+               SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
+    .help = "(x - mean) / sqrt(variance + eps) of each sample and channel, times weight, "
+            "plus bias",
+    .params = instance_norm_params,
 };
 
 /* --- gradient ----------------------------------------------------------------------- */

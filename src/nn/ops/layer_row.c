@@ -139,6 +139,10 @@ sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attr
 {
     char all[128] = "";
 
+    if (field->may_be_none && strcmp(word, "none") == 0) {
+        put(field, attrs, &(double){(double)NAN}, 1);
+        return SONDE_OK;
+    }
     for (int i = 0; field->kind == SONDE__FIELD_WORD &&
                     i < (int)SONDE_COUNT_OF(field->words) && field->words[i] != NULL;
          i++) {
@@ -151,6 +155,9 @@ sonde_err sonde__op_set_word(const sonde__op_field *field, sonde__op_attrs *attr
         (void)snprintf(all + length, sizeof all - length, "%s%s", i > 0 ? ", " : "",
                        field->words[i]);
     }
-    return sonde__fail(diag, SONDE_EINVAL, NULL, all[0] != '\0' ? all : "a number",
+    return sonde__fail(diag, SONDE_EINVAL, NULL,
+                       all[0] != '\0'       ? all
+                       : field->may_be_none ? "a number or none"
+                                            : "a number",
                        "%s is '%s'", field->key, word);
 }

@@ -36,6 +36,7 @@ typedef struct sonde__op_field {
     const char
         *fallback_text;   /* for the page, where the number does not say it; or NULL */
     const char *words[4]; /* NULL-terminated */
+    bool may_be_none;     /* of a number: the word none, which is stored as NaN */
 } sonde__op_field;
 
 /* A tensor that belongs to a layer: a parameter, or a buffer that the op updates. */
@@ -45,6 +46,7 @@ typedef struct sonde__op_param {
     int rank;
     int64_t dim[SONDE_MAX_DIMS];
     float bound, constant; /* drawn uniform in +-bound, or with bound 0 this constant */
+    bool counts;           /* a buffer that is an int64 */
 } sonde__op_param;
 
 enum { SONDE__MAX_FIELDS = 8, SONDE__MAX_PARAMS = 6 };

@@ -77,6 +77,8 @@ typedef struct sonde__op_attrs {
     int choice;        /* of variants: gelu's approximation */
     uint64_t stream;   /* of an op that draws: its own stream of random numbers */
     int reduction;     /* of a layer that is a loss, see layer_row.h */
+    bool track;        /* batch_norm: it has running statistics */
+    bool training;     /* set by emit: the op is part of a session for training */
 } sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
@@ -203,6 +205,11 @@ struct sonde__op_kind {
     sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);
     /* NULL: not differentiable (gradient ops, updates). */
     void (*gradient)(const sonde__op_gradient_context *context);
+    /* Emits the ops that bring the op's buffers up to date, in place, after each
+     * micro-batch of a session for training; NULL: it has none. They run after the loss,
+     * so that a forward pass may run twice. */
+    void (*track)(sonde__op_graph *graph, const sonde__op_attrs *attrs,
+                  const sonde__op_value *in, const sonde__op_value *out);
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
      * accepts everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);

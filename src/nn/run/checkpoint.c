@@ -1,7 +1,7 @@
 /*
- * checkpoint.c - parameters, optimiser state and step counter in one safetensors file.
+ * checkpoint.c - parameters, buffers, optimiser state and step counter in one safetensors file.
  *
- * Parameters have their own names; state is named after the value that an update makes
+ * Parameters and buffers have their own names; state is named after the value that an update makes
  * (Accl1___conv1.weight). Metadata: sonde.step, sonde.optimizer, and the settings that
  * a resumed run must share: sonde.batch_size and so on. Random numbers are pure
  * functions of the seed and the step, so nothing else is needed to resume bit for bit.
@@ -26,9 +26,9 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
     const sonde_nn_model *model = session->model;
     size_t count = 0;
 
-    for (size_t i = 0; i < model->param_count; i++) {
-        named[count].name = sonde_nn_parameter_name(model, i);
-        named[count++].view = sonde_nn_parameter_view(model, i);
+    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
+        named[count].name = sonde__graph_tensor_name(model, i);
+        named[count++].view = sonde__graph_tensor_view(model, i);
     }
     for (size_t i = 0; i < session->plan.state_count; i++) {
         const sonde__plan_state *state = &session->plan.states[i];
@@ -54,7 +54,8 @@ static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
         return sonde__fail(diag, SONDE_ESTATE, "session",
                            "a call of compile or run before", "it has not been compiled");
     }
-    *named = sonde__calloc(session->model->param_count + session->plan.state_count,
+    *named = sonde__calloc(sonde__graph_tensor_count(session->model) +
+                               session->plan.state_count,
                            sizeof **named);
     if (*named == NULL) {
         return sonde__fail_nomem(diag, "a checkpoint");

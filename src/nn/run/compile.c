@@ -13,9 +13,9 @@
 
 #include <string.h>
 
-static const char *const pass_names[] = {"instantiate", "autodiff", "accumulate",
-                                         "optimise",    "prune",    "fuse",
-                                         "layout",      "plan"};
+static const char *const pass_names[] = {"instantiate", "autodiff", "track",
+                                         "accumulate",  "optimise", "prune",
+                                         "fuse",        "layout",   "plan"};
 
 static void report_progress(const sonde_nn_session *session, size_t pass)
 {
@@ -32,6 +32,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
     static void (*const passes[])(sonde__plan_program *) = {
         NULL,
         sonde__pass_autodiff,
+        sonde__pass_track,
         sonde__pass_accumulate,
         sonde__pass_optimise,
         sonde__pass_prune,
@@ -45,7 +46,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         return err;
     }
     for (size_t i = 1; i < SONDE_COUNT_OF(passes) && i <= last; i++) {
-        const bool trains = i < 4;
+        const bool trains = i < 5;
 
         if (session->training || !trains) {
             passes[i](program);
@@ -365,7 +366,7 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
     if (last == SONDE_COUNT_OF(pass_names)) {
         return sonde__fail(
             diag, SONDE_EINVAL, "dump",
-            "instantiate, autodiff, accumulate, optimise, prune, fuse, layout "
+            "instantiate, autodiff, track, accumulate, optimise, prune, fuse, layout "
             "or plan",
             "unknown pass '%s'", pass);
     }

@@ -294,7 +294,8 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
     announce(trainer);
     if (trainer->resume[0] != '\0' && done / batches >= trainer->epochs) {
         sonde__train_warn(
-            trainer, "%s: at step %lld all %d epochs are done, so nothing is trained",
+            trainer,
+            "%s: at step %lld training is complete (epochs: %d), so nothing is trained",
             trainer->resume, (long long)trainer->first_step, trainer->epochs);
     }
     trainer->session_options.device_iterations = trainer->plan.device_iterations;

@@ -336,7 +336,7 @@ class Hook:
             path = self.out_dir or "dry-run"
         try:
             self._core = _sonde.Watch(
-                path, json.dumps(whole) if path is not None else None, None,
+                path, json.dumps(whole) if path is not None else None, None, (),
                 rank if every else 0, world if every else 1, None, (1,) * len(watching._ROLES),
                 watching._unwrap, _ignore, self._fault)
         except sonde.SondeError as problem:
