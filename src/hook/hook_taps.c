@@ -514,7 +514,7 @@ static sonde_err add_vitals(attaching *work)
     sonde_err err = SONDE_OK;
 
     if (work->hook->role_every != NULL) {
-        sonde__schedule_thin(&losses, work->hook->role_every[SONDE_ROLE_LOSS], true);
+        sonde__observe_thin(&losses, work->hook->role_every[SONDE_ROLE_LOSS], true);
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         tap.when[mode] = losses;

@@ -88,7 +88,7 @@ unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role r
 /* schedule.c: a schedule of rules under a program's own steps between looks: 0 changes
  * nothing, below 0 means never. Vital signs come at the first steps and as often as it
  * says; the rest as often as rules need it, and not more often than it says. */
-void sonde__schedule_thin(sonde_schedule *when, int64_t every, bool vitals);
+void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

@@ -166,7 +166,7 @@ sonde_schedule sonde_schedule_join(const sonde_schedule *a, const sonde_schedule
     return both;
 }
 
-void sonde__schedule_thin(sonde_schedule *when, int64_t every, bool vitals)
+void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals)
 {
     enum { CLOSELY = 20 }; /* first steps that show errors of the setup */
 

@@ -156,7 +156,7 @@ void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *sl
                             sonde_mode mode, sonde_rules_looks *looks);
 /* looks.c: whether two schedules of rules are the same. */
 bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
-/* rules_sink.c: sonde_rules_attach; role_every: for sonde__schedule_thin, by role, borrowed
+/* rules_sink.c: sonde_rules_attach; role_every: for sonde__observe_thin, by role, borrowed
  * until the observer's last step; may be NULL. */
 sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
                               sonde_observer *observer, int64_t every, int64_t raw_every,

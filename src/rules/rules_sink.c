@@ -178,8 +178,8 @@ static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *lo
         if (when->every > 0 && attached->every > 0) {
             *when = said_when(attached, when, bit);
         } else if (attached->role_every != NULL) {
-            sonde__schedule_thin(when, attached->role_every[role],
-                                 (1U << bit) == SONDE_HOW_VITALS);
+            sonde__observe_thin(when, attached->role_every[role],
+                                (1U << bit) == SONDE_HOW_VITALS);
         }
     }
 }
@@ -201,8 +201,8 @@ static void collect(const attaching *work, int mode)
                 looks->vitals = sonde_schedule_always(); /* to count every step, too */
             }
             if (work->attached->role_every != NULL) {
-                sonde__schedule_thin(&looks->vitals,
-                                     work->attached->role_every[SONDE_ROLE_LOSS], true);
+                sonde__observe_thin(&looks->vitals,
+                                    work->attached->role_every[SONDE_ROLE_LOSS], true);
             }
         } else {
             apply_said(work, id, looks);
