@@ -82,6 +82,9 @@ sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                                         sonde_diag *diag),
                                     void *user, sonde_diag *diag);
 
+/* Whether steps of a mode have taps with when_bad, of vital signs. */
+bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode);
+
 /* What is due now of any tensor of a role: SONDE_HOW_ bits. */
 unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role);
 

@@ -306,7 +306,7 @@ PyDoc_STRVAR(add_parameter_doc,
              "add_parameter(owner, key, weight, gradient, update, buffer)\n--\n\n"
              "owner[key] and its .grad are read for these slots; -1: none.");
 PyDoc_STRVAR(add_module_doc,
-             "add_module(module, shows_input)\n--\n\n"
+             "add_module(module, shows_input, keeps_finite=False)\n--\n\n"
              "Adds a module; returns its number. The first is None: the program.");
 
 PyDoc_STRVAR(forget_doc, "forget_parameters()\n--\n\nDrops what add_parameter added.");

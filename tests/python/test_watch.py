@@ -420,6 +420,52 @@ def findings():
 
 
 @program
+def the_first_bad_tensor():
+    """An infinity that starts between looks at activations is found where it starts: in what
+    a layer returns, or in what a block makes of it at that step only."""
+    class Line(nn.Linear):
+        def forward(self, x):
+            x, self.count = super().forward(x), getattr(self, "count", -1) + 1
+            return x * (float("inf") if self.name == where and self.count == 33 else 1.0)
+
+    class Block(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.line, self.name, self.count = Line(20, 20), name, -1
+            self.line.name = name + ".line"
+
+        def forward(self, x):
+            x, self.count = self.line(x), self.count + 1
+            return x * float("inf") if self.name == where and self.count == 33 else x
+
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.three = Block("one"), Block("two"), Block("three")
+            self.drop, self.head = nn.Dropout(0.1), nn.Linear(20, 4)
+
+        def forward(self, x):
+            for block in (self.one, self.two, self.three):
+                x = torch.tanh(x) + block(self.drop(x))
+            return self.head(x)
+
+    def first(run=None, every=None, judge=False):
+        weights, watch = train(Deep, (8, 20), {"run": run, "every": every}, steps=40)
+        findings = sonde.open(run).judge() if judge else watch.findings
+        return [(f.tensor, f.step) for f in findings if f.rule == "NonFinite"][:1]
+
+    where = "two.line"
+    check("a layer", first() == [("two.line_output_0", 33)])
+    check("recorded", first(folder("first_bad")) == [("two.line_output_0", 33)])
+    check("judged later",
+          first(folder("first_bad"), None, True) == [("two.line_output_0", 33)])
+    check("not if the program says how often",
+          first(None, {"activations": 50})[0][0] != "two.line_output_0")
+    where = "two"
+    check("a block", first() == [("two_output_0", 33)])
+
+
+@program
 def faults():
     """What cannot be observed is counted, and the program goes on with the same numbers."""
     class Deep(nn.Module):
