@@ -61,7 +61,7 @@ done
 touch again/w0000/state.json
 timeout 60 "$sonde" tail again --follow -n 1000 >followed 2>"$err" &
 reader=$!
-for _ in $(seq 500); do
+for _ in $(seq 3000); do
     [ "$(wc -l <followed)" -ge 24 ] && break
     sleep 0.01
 done
@@ -100,7 +100,11 @@ run 0 "${make[@]}" endless crash=1
 rm endless/w0000/lock # only its heartbeat is left, and it is young
 "$sonde" tail endless --follow >followed 2>"$err" &
 reader=$!
-sleep 0.2
+for _ in $(seq 3000); do # a signal before tail waits for it would be lost
+    [ "$(wc -l <followed)" -ge 10 ] && break
+    touch endless/w0000/state.json
+    sleep 0.01
+done
 kill -INT "$reader" 2>/dev/null || fail "it ended"
 code=0
 wait "$reader" || code=$?

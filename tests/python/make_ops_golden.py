@@ -418,6 +418,49 @@ def losses():
                  [("dlogp", grad(loss, [logp], dloss)[0])], mean=mean, dims=tuple(logp.shape))
 
 
+def entropies():
+    """PyTorch's cross_entropy with its parameters, from log-probabilities."""
+    torch.manual_seed(26)
+    ways = [("weight", True, None, 0.0, "mean"), ("ignore", False, 2, 0.0, "mean"),
+            ("smooth", False, None, 0.1, "mean"), ("all", True, -100, 0.3, "mean"),
+            ("sum", True, 1, 0.2, "sum")]
+    for way, weighted, ignore, smoothing, reduction in ways + [("nan",) + ways[0][1:]]:
+        logits, target = randn(6, 4), torch.tensor([0, 3, 2, 1, 2, 3])
+        if ignore is not None:
+            target[1] = ignore
+        logp = F.log_softmax(logits, 1)
+        if way == "nan":
+            poisoned(logp, (7, NAN))
+        logp = logp.detach().requires_grad_()
+        weight = torch.rand(4) + 0.5 if weighted else None
+        # cross_entropy of log-probabilities: their log-softmax is what they are
+        loss = F.cross_entropy(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
+                               label_smoothing=smoothing, reduction=reduction)
+        picked = F.nll_loss(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
+                            reduction=reduction)
+        w = torch.ones(4) if weight is None else weight
+        keep_ = target != (-7 if ignore is None else ignore)
+        smooth = -(logp * w).sum(1)[keep_].sum()
+        if reduction == "mean":
+            smooth = smooth / w[target[keep_]].sum()
+        value = (1 - smoothing) * picked + (smoothing / 4 * smooth if smoothing else 0)
+        if way != "nan":
+            assert torch.allclose(value, loss, atol=1e-6), (way, value, loss)
+        dloss = torch.tensor(1.5)
+        attrs = dict(mean=reduction == "mean", number=(smoothing, 0.0),
+                     choice=int(ignore is not None), groups=0 if ignore is None else ignore)
+        weights = [("w", weight)] if weighted else []
+        case(f"entropy.{way}", "NllWeighted", [("logp", logp), ("target", target)] + weights,
+             [("loss", value)], **attrs)
+        case(f"entropy.{way}.d", "NllWeightedGrad",
+             [("dloss", poisoned(dloss.clone(), (0, NAN)) if way == "nan" else dloss), ("target", target)]
+             + weights, [("d", None if way == "nan" else grad(value, [logp], dloss)[0])],
+             dims=(6, 4), **attrs)
+    labels = torch.tensor([3, 0, 2])
+    case("number", "Number", [("x", labels)], [("y", labels.float().reshape(3, 1))])
+    case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], groups=5)
+
+
 # --- updates ---------------------------------------------------------------------------
 
 
@@ -674,7 +717,7 @@ def main():
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
-                  row_norms, dropout, pairs, batch_norms):
+                  row_norms, dropout, pairs, batch_norms, entropies):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -160,7 +160,7 @@ static const struct {
     {"heap", "step", " at step 3", 3}, /* a sanitizer would have it end otherwise */
 #endif
     {"loop", "step", "it took longer than 0.5 s at step 3", 3},
-    {"sleep", "step", "it did not answer for 0.5 s at step 3", 3},
+    {"sleep", "step", "it did not answer for 2 s at step 3", 3},
     {"exit", "step", "it ended its process with status 7 at step 3", 3},
     {"close", "step", " at step 3", 3},
     {"scribble", "step", "it has corrupted its memory at step 3", 3},
@@ -176,6 +176,15 @@ static const struct {
     {"exit", "finish", "with status 7 at the end of the run", STEPS - 1},
 };
 
+/* A loop that gets little of a busy machine's processors reaches the limit of the time
+ * that it may take to answer first. */
+static bool says(const char *message, const char *how, const char *what)
+{
+    return strstr(message, what) != NULL ||
+           (strcmp(how, "loop") == 0 &&
+            strstr(message, "it did not answer for 5 s") != NULL);
+}
+
 static void what_goes_wrong_is_a_finding_about_the_rule(void **state)
 {
     (void)state;
@@ -189,7 +198,7 @@ static void what_goes_wrong_is_a_finding_about_the_rule(void **state)
                        faults[i].in);
         limited_open(&s, user_plugin("faulty", parameters, text, sizeof text),
                      strcmp(faults[i].how, "loop") == 0    ? 0.5
-                     : strcmp(faults[i].how, "sleep") == 0 ? 0.05
+                     : strcmp(faults[i].how, "sleep") == 0 ? 0.2
                                                            : 20);
         id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, VALUES, 0);
         stream_begin(&s);
@@ -197,7 +206,7 @@ static void what_goes_wrong_is_a_finding_about_the_rule(void **state)
         sonde_rules_finish(s.rules);
 
         found = stream_found(&s, "");
-        if (found == NULL || strstr(found->message, faults[i].says) == NULL) {
+        if (found == NULL || !says(found->message, faults[i].how, faults[i].says)) {
             fail_msg("%s: %s", text, found != NULL ? found->message : "nothing found");
             return;
         }

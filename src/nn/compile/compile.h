@@ -115,6 +115,8 @@ typedef struct sonde__plan_patch {
 typedef struct sonde__plan_target {
     int input;
     int64_t classes;
+    bool ignores; /* but for this one */
+    int64_t ignored;
 } sonde__plan_target;
 
 /* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */

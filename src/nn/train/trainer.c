@@ -6,6 +6,7 @@
 #include "nn/train/train_state.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include <unistd.h>
 
@@ -77,13 +78,22 @@ static void announce(const sonde_nn_trainer *trainer)
 
 /* --- training ----------------------------------------------------------------------- */
 
+/* A job whose target is the sample reads no labels. */
+static size_t count_inputs(const sonde_nn_trainer *trainer,
+                           const sonde_nn_feed_batch *batch)
+{
+    const size_t most = sonde_nn_model_input_count(trainer->model);
+
+    return trainer->job != NULL ? SONDE_MIN(batch->count, most) : batch->count;
+}
+
 static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batch *batch,
                              sonde_nn_step *step, sonde_nn_running_mean *mean,
                              sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    sonde_err err =
-        sonde_nn_session_run(trainer->session, batch->inputs, batch->count, diag);
+    sonde_err err = sonde_nn_session_run(trainer->session, batch->inputs,
+                                         count_inputs(trainer, batch), diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -207,7 +217,9 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
     if (err != SONDE_OK) {
         return err;
     }
-    return record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag);
+    return epoch->score.classes
+               ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
+               : record_number(trainer, "eval_error", epoch->score.error, diag);
 }
 
 static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
@@ -368,7 +380,8 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = record_number(trainer, "accuracy", result.accuracy, diag);
+    err = result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
+                         : record_number(trainer, "error", result.error, diag);
     if (err != SONDE_OK) {
         return err;
     }

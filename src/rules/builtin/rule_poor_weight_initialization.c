@@ -11,7 +11,9 @@
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialisation shrinks it by about 6 per layer, and that trains.
- *              The input of the loss may begin as small as it likes.)
+ *              The input of the loss may begin as small as it likes.) Where there is a
+ *              loss, it is looked at until step LATE: if it has fallen to below FELL of
+ *              its first values, the layers have come to life.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialisation has
  *              2; embeddings, whose root mean square is about 1, are left out).
@@ -46,8 +48,11 @@ enum {
     DATA = 4,
     REGEX = 0,
     FIRST = 2,
-    ELEMENTS = 16
+    ELEMENTS = 16,
+    LATE = 40,
+    LOSSES_AVERAGED = 5
 };
+#define FELL 0.9
 
 typedef struct poor {
     const char *activation_inputs_regex;
@@ -56,6 +61,10 @@ typedef struct poor {
     int64_t seen, heard; /* steps with inputs of activations; with a loss */
     bool narrow;         /* some gradient is narrow at this step */
     bool looked;         /* at the weights of the first step */
+    bool dying;          /* some layer does, at the first steps */
+    double first_loss;   /* mean of the first ones */
+    double last_loss;    /* mean of the last ones, decaying */
+    int64_t losses;      /* steps with a finite one, whatever the rest */
 } poor;
 
 typedef struct tensor_memory {
@@ -272,6 +281,49 @@ static void judge_weights(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     }
 }
 
+/* Takes the mean of the losses of this step. */
+static void take_loss(poor *state, sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                      size_t count)
+{
+    double sum = 0.0, losses = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_finite(v) > 0) {
+            const bool whole =
+                sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE;
+
+            sum = whole ? v->mean : sum + v->mean;
+            losses = whole ? 1.0 : losses + 1.0;
+        }
+    }
+    if (losses > 0.0) {
+        const double loss = sum / losses;
+        const double n = fmin((double)++state->losses, LOSSES_AVERAGED);
+
+        if (state->losses <= LOSSES_AVERAGED) {
+            state->first_loss += (loss - state->first_loss) / n;
+        }
+        state->last_loss += (loss - state->last_loss) / n;
+    }
+}
+
+/* Reports the layers that die, unless the network learns all the same. */
+static void judge_death(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double fall = state->first_loss - state->last_loss;
+
+    state->dying = false;
+    if (state->losses <= LOSSES_AVERAGED ||
+        fall < (1.0 - FELL) * fabs(state->first_loss)) {
+        judge_layers(run, tensors, count, false);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
@@ -290,21 +342,25 @@ static void step(sonde_rule_run *run)
         if (state->seen == FIRST) {
             judge_layers(run, tensors, count, true);
         }
-        if (state->seen == state->steps) {
-            judge_layers(run, tensors, count, false);
-        }
+        state->dying = state->seen == state->steps;
+    }
+    take_loss(state, run, tensors, count);
+    if (state->dying && (state->losses == 0 || state->losses >= LATE)) {
+        judge_death(run);
     }
 }
 
 static void finish(sonde_rule_run *run)
 {
-    const poor *state = sonde_rule_state(run);
+    poor *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     if (state->seen > 0 && state->seen < state->steps) {
         judge_layers(run, tensors, count, true);
-        judge_layers(run, tensors, count, false);
+        judge_death(run);
+    } else if (state->dying) {
+        judge_death(run);
     }
 }
 
@@ -312,11 +368,7 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
-        "At the first steps, the variance of activation inputs grows from one layer to "
-        "the next by more than a factor of `threshold`, to more than 100, or shrinks by "
-        "more than its square at each of `steps`; or at the first step half of the weights "
-        "multiply the variance of their inputs by more than 100; or the loss does not change for "
-        "`patience` steps while a gradient's values lie within `distribution_range`.",
+        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40; or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,
