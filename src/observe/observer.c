@@ -179,13 +179,30 @@ static void set_due(sonde_observer *observer, sonde__observe_tap *tap, bool due)
     }
 }
 
-/* A tap that looks at bad steps of this mode and would not have seen this one. */
-static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *place)
+/* A tap that looks at bad steps of this mode. */
+static bool looks_in(const sonde__observe_tap *tap, sonde_mode mode)
 {
-    return tap->when_bad && !tap->due && !tap->waits && tap->count > 0 &&
-           (sonde_schedule_next(&tap->when[place->mode], 0) != SONDE_SCHEDULE_NEVER ||
+    return tap->when_bad && tap->count > 0 &&
+           (sonde_schedule_next(&tap->when[mode], 0) != SONDE_SCHEDULE_NEVER ||
             (!tap->apart && sonde_schedule_next(&tap->when[SONDE_MODE_GLOBAL], 0) !=
                                 SONDE_SCHEDULE_NEVER));
+}
+
+/* The same, if it would not have seen this one. */
+static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *place)
+{
+    return !tap->due && !tap->waits && looks_in(tap, place->mode);
+}
+
+bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode)
+{
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        if ((observer->taps[i].how & SONDE_HOW_VITALS) != 0 &&
+            looks_in(&observer->taps[i], mode)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *place)

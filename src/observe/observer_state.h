@@ -80,6 +80,9 @@ sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                                         sonde_diag *diag),
                                     void *user, sonde_diag *diag);
 
+/* Whether steps of a mode have taps with when_bad, of vital signs. */
+bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode);
+
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);
 

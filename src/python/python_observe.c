@@ -119,11 +119,8 @@ int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view
     return 0;
 }
 
-void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
+static void see(python_watch *self, uint32_t slot, const sonde_view *view)
 {
-    if (!sonde__python_is_due(self, slot)) {
-        return;
-    }
     sonde__python_lock(self);
     if (sonde_view_count(view) < LARGE) {
         sonde_watch_see(self->watch, slot, view);
@@ -132,6 +129,27 @@ void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *vie
         Py_END_ALLOW_THREADS
     }
     sonde__python_unlock(self);
+}
+
+void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    if (sonde__python_is_due(self, slot)) {
+        see(self, slot, view);
+    }
+}
+
+void sonde__python_check(python_watch *self, uint32_t slot, PyObject *tensor)
+{
+    sonde_view view;
+
+    if (slot == SONDE__PYTHON_NO_SLOT || !sonde_watch_checks(self->watch, slot)) {
+        return;
+    }
+    if (sonde__python_view(tensor, &view)) {
+        see(self, slot, &view);
+    } else {
+        self->unreadable = true;
+    }
 }
 
 /* --- findings and faults ------------------------------------------------------------ */

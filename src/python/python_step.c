@@ -29,6 +29,14 @@ static bool are_due(sonde__python_watch *self, unsigned roles)
     return false;
 }
 
+/* Whether outputs of modules are checked at the step that is on. */
+static bool are_checked(const sonde__python_watch *self)
+{
+    return !self->unreadable &&
+           (sonde_watch_checks_role(self->watch, SONDE_ROLE_ACTIVATION) ||
+            sonde_watch_checks_role(self->watch, SONDE_ROLE_OUTPUT));
+}
+
 /* The first step opens the run, into which findings are written. */
 static sonde_err begin_step(sonde__python_watch *self, int mode, sonde_diag *diag)
 {
@@ -101,6 +109,7 @@ bool sonde__python_end(sonde__python_watch *self)
     good = switch_modules(self, NULL);
     self->inside = 0;
     Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
     if (self->mode == SONDE_MODE_TRAIN) {
         kinds |= SONDE__PYTHON_UPDATES;
     }
@@ -170,7 +179,8 @@ bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_ho
         return false;
     }
     self->inside++;
-    if (!are_due(self, FORWARD)) {
+    self->only_checks = !are_due(self, FORWARD);
+    if (self->only_checks && !are_checked(self)) {
         return true;
     }
     if (!switch_modules(self, root)) {
@@ -194,6 +204,7 @@ bool sonde__python_after_root(sonde__python_watch *self, const sonde__python_hoo
     }
     good = switch_modules(self, NULL);
     Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
     return good && (self->mode == SONDE_MODE_TRAIN || sonde__python_end(self));
 }
 

@@ -68,7 +68,10 @@ typedef struct sonde__python_watch {
     size_t module_count, module_capacity;
     PyObject *module_index; /* {address: place in modules} */
     PyObject *last_output;  /* while a root's forward is on, or NULL */
+    PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
+    bool only_checks;       /* nothing of modules is due at this step */
     bool module_hook;       /* modules are being shown */
+    bool unreadable;        /* a module's tensor is on another device: none is checked */
 
     /* python_loss.c */
     sonde__python_loss *losses;
@@ -124,6 +127,8 @@ int sonde__python_view_of(sonde__python_watch *self, PyObject *tensor, sonde_vie
                           PyObject **held);
 /* Whether a slot is due at the step that is on. */
 bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
+/* Checks a value that is not due for NaN and infinities, if it is in readable memory. */
+void sonde__python_check(sonde__python_watch *self, uint32_t slot, PyObject *tensor);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 

@@ -326,6 +326,9 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
     }
     memset(rules->slots + first, 0, (end - first) * sizeof *rules->slots);
     rules->slot_count = end;
+    for (size_t id = first; id < end; id++) {
+        rules->slots[id].late = rules->ended > 0;
+    }
     for (size_t i = 0; i < rules->count; i++) {
         const sonde_err err = watch_all(rules->runs[i], first, end, diag);
 
@@ -383,6 +386,13 @@ bool sonde_rule_any_bad(const sonde_rule_run *run)
         return false;
     }
     return run->rules->bad > 0;
+}
+
+bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b)
+{
+    const sonde__rule_slot *slots = run->rules->slots;
+
+    return slots[a].late || slots[b].late ? slots[a].place < slots[b].place : a < b;
 }
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)
@@ -455,6 +465,7 @@ static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vita
     } else {
         slot->vitals = *vitals;
         slot->stamp = rules->stamp;
+        slot->place = (uint32_t)rules->now_count;
         rules->now[rules->now_count++] = id;
     }
 }

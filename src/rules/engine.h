@@ -77,6 +77,9 @@ typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
+    uint32_t
+        place;  /* among the tensors of the step, in the order of their first values */
+    bool late;  /* declared after the first step */
     bool shown; /* the rules that watch have a pointer to vitals */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
@@ -137,6 +140,11 @@ extern const sonde_rule *const sonde__rule_builtins[];
 sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
+
+/* engine.c: whether a tensor with a value at this step comes before another one: in the
+ * order of declaration, except for tensors that were declared after the first step. These
+ * stand where the step had their first value. */
+bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
 
 /* The schedules by bit of how. engine.c: the schedule of a need. */
 enum { SONDE__HOW_COUNT = 4 };

@@ -453,3 +453,55 @@ void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals)
     }
     sonde__vitals_of_isa(sonde__cpu_isa(), view, vitals);
 }
+
+/* --- whether anything is not finite --------------------------------------------------- */
+
+/* By dtype: the width of a number, how many make an element, and the bits of infinity, which
+ * without sign are the least that are not finite. */
+static const struct {
+    unsigned width, numbers;
+    uint64_t infinity;
+} exponents[SONDE_DTYPE_COUNT] = {
+    [SONDE_F16] = {16, 1, 0x7c00},
+    [SONDE_BF16] = {16, 1, 0x7f80},
+    [SONDE_F32] = {32, 1, 0x7f800000},
+    [SONDE_F64] = {64, 1, UINT64_C(0x7ff0000000000000)},
+    [SONDE_C64] = {32, 2, 0x7f800000},
+    [SONDE_C128] = {64, 2, UINT64_C(0x7ff0000000000000)},
+};
+
+/* n contiguous elements of a dtype in the table. */
+static bool is_finite_block(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
+                            const void *elements, size_t n)
+{
+    const uint64_t infinity = exponents[dtype].infinity;
+
+    n *= exponents[dtype].numbers;
+    return exponents[dtype].width == 16 ? kernels->largest_bits_16(elements, n) < infinity
+           : exponents[dtype].width == 32
+               ? kernels->largest_bits_32(elements, n) < infinity
+               : kernels->largest_bits_64(elements, n) < infinity;
+}
+
+bool sonde__vitals_all_finite(const sonde_view *view)
+{
+    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(sonde__cpu_isa());
+    _Alignas(SONDE__ALIGN) unsigned char gathered[SONDE__VITALS_BLOCK * SONDE__ELEMENT];
+    const void *elements = NULL;
+    sonde__tensor_cursor cursor;
+    sonde_vitals vitals;
+    size_t n = 0;
+
+    if (exponents[view->dtype].width == 0) {
+        sonde_vitals_of(view, &vitals);
+        return vitals.nan + vitals.pos_inf + vitals.neg_inf == 0;
+    }
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered,
+                                          &elements)) > 0) {
+        if (!is_finite_block(kernels, view->dtype, elements, n)) {
+            return false;
+        }
+    }
+    return true;
+}
