@@ -247,7 +247,7 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
 /* --- slots -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(add_doc,
-             "add(name, role, tensor, module, op, pass_)\n--\n\n"
+             "add(name, role, tensor, module, op, pass_, note)\n--\n\n"
              "Adds a tensor of the given one's dtype and shape; returns its slot.");
 
 static PyObject *watch_add(PyObject *object, PyObject *arguments)
@@ -261,8 +261,8 @@ static PyObject *watch_add(PyObject *object, PyObject *arguments)
     int role = 0, pass = 0;
     sonde_err err = SONDE_OK;
 
-    if (!PyArg_ParseTuple(arguments, "siOssi", &info.name, &role, &tensor, &info.module,
-                          &info.op, &pass) ||
+    if (!PyArg_ParseTuple(arguments, "siOssi|s", &info.name, &role, &tensor, &info.module,
+                          &info.op, &pass, &info.note) ||
         !sonde__python_need_live(self)) {
         return NULL;
     }

@@ -606,44 +606,6 @@ def endings():
         check(f"{name}: the verdict: {done.stderr}", "sonde: " in done.stderr)
 
 
-@program
-def two_ranks():
-    """DistributedDataParallel with gloo: each rank writes its own worker of one run."""
-    run = folder("ranks")
-    text = textwrap.dedent(f"""
-        import os, sys
-        sys.path.insert(0, {os.path.abspath(PACKAGE)!r})
-        import torch, sonde
-        from torch import nn
-        torch.distributed.init_process_group("gloo")
-        torch.manual_seed(0)
-        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
-        sgd = torch.optim.SGD(model.parameters(), 0.1)
-        watch = sonde.watch(model, sgd, run={run!r}, save=1)
-        torch.manual_seed(torch.distributed.get_rank())
-        for i in range(3):
-            sgd.zero_grad(); model(torch.randn(3, 4)).square().mean().backward(); sgd.step()
-        torch.distributed.barrier()
-        watch.close()
-        torch.distributed.destroy_process_group()
-        """)
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="0", WORLD_SIZE="2",
-                       OMP_NUM_THREADS="1")
-    import socket
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        environment["MASTER_PORT"] = str(probe.getsockname()[1])
-    ranks = [subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True,
-                              env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
-             for rank in range(2)]
-    said = [rank.communicate(timeout=120)[1] for rank in ranks]
-    check(f"two ranks end well: {said}", all(rank.returncode == 0 for rank in ranks))
-    trial = sonde.open(run)
-    check(f"two workers: {trial.info}", trial.info["world"] == 2 and trial.last_step == 2)
-    check("both have the same weights",
-          numpy.array_equal(trial.value("weight", 2), trial.value("weight", 2, worker=1)))
-
-
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()
