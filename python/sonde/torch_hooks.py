@@ -150,14 +150,14 @@ class Hooks:
             raise _sonde.BadValueError("model: it has no parameters")
 
     def declare_module(self, name: str, module: torch.nn.Module) -> None:
-        kind = type(module).__name__
+        kind = _kind(module)
         self.modules.append((name, kind))
         self.core.add_module(module, kind in _ACTIVATIONS and
                              not getattr(module, "inplace", False),
                              kind in _KEEP_FINITE and type(module) is getattr(torch.nn, kind))
 
     def declare_tensors(self, name: str, module: torch.nn.Module, known: set[int]) -> None:
-        add, op = self.watch._declare, type(module).__name__
+        add, op = self.watch._declare, _kind(module)
         for key, value in module._parameters.items():
             if value is None or id(value) in known or \
                     isinstance(value, torch.nn.parameter.UninitializedParameter):
@@ -301,6 +301,12 @@ class Hooks:
         if name not in self.slots:
             self.slots[name] = self.watch._declare(name, *described)
         return self.slots[name]
+
+
+def _kind(module: torch.nn.Module) -> str:
+    """The name of a module's class; fully_shard puts one of its own before it."""
+    kinds = type(module).__mro__
+    return kinds[2 if kinds[1].__name__ == "FSDPModule" else 0].__name__
 
 
 def _output(module: str, number: int) -> str:

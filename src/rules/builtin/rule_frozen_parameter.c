@@ -10,7 +10,9 @@
  *               of the first ones changed something, although gradients are not 0: they
  *               are cleared or clipped away before the update, or the optimiser holds
  *               other tensors. Gradients below ENDED times the largest so far do not
- *               count: training has converged.
+ *               count: training has converged. Where they have grown to SUMMED times
+ *               those at the beginning of the rest, they are summed for a later update,
+ *               and the parameters may rest twice as long.
  *     cut off   after `idle` comparisons a weight has never changed and never had a
  *               gradient other than 0, while others are trained.
  * A parameter whose expected change is below its precision is ignored. L is the median,
@@ -38,6 +40,7 @@
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 enum { IDLE_AFTER = 10 }; /* comparisons */
 #define ENDED 1e-4
+#define SUMMED 3.0
 
 typedef struct frozen {
     int64_t patience, idle;
@@ -50,6 +53,7 @@ typedef struct frozen {
     bool reported;    /* idle, of parameter: */
     size_t idlest;
     double largest; /* |element| of all gradients so far */
+    double resting; /* the same, at the first step of this rest */
 } frozen;
 
 typedef struct tensor_memory {
@@ -255,7 +259,7 @@ static void judge_idle(sonde_rule_run *run)
     frozen *state = sonde_rule_state(run);
     size_t count = 0, most = SIZE_MAX;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool any = false, changed = false, ended = false;
+    bool any = false, changed = false, ended = false, summed = false;
     int64_t needed = state->idle;
 
     for (size_t i = 0; i < count; i++) {
@@ -282,6 +286,8 @@ static void judge_idle(sonde_rule_run *run)
         const double now = tensors[memory->gradient].vitals->abs_max;
 
         state->largest = fmax(state->largest, now);
+        state->resting = state->idle_now == 0 ? now : state->resting;
+        summed = now > SUMMED * state->resting;
         ended = now < ENDED * state->largest;
     }
     if (!any || changed || most == SIZE_MAX || ended) {
@@ -295,6 +301,7 @@ static void judge_idle(sonde_rule_run *run)
     if (state->idle_most == 0 && state->changed >= IDLE_AFTER && needed > IDLE_AFTER) {
         needed = IDLE_AFTER;
     }
+    needed *= summed ? 2 : 1;
     if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
         state->idlest = state->reported ? state->idlest : most;
         state->reported = true;

@@ -35,7 +35,8 @@
  * not farther below H.
  *
  * Models of language learn the frequencies of words first, and stay there for a while:
- * with labels of rank 2 or more the finding is a note.
+ * with labels of rank 2 or more the finding is a note. So is that about one of several
+ * losses: that of a player against another one stays where neither wins.
  *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
@@ -243,12 +244,16 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
 static void report(sonde_rule_run *run, size_t i, double mean, double error, double level)
 {
     const noise *state = sonde_rule_state(run);
+    size_t count = 0;
+    const bool part = sonde__builtin_loss_kind(
+                          run, sonde_rule_tensors(run, &count)[i].id) == SONDE__LOSS_PART;
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
-    if (sonde_rule_found(
-            run, i, state->tokens || !sure ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
-            "mean", mean, level)) {
+    if (sonde_rule_found(run, i,
+                         state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
+                                                        : SONDE_SEVERITY_WARNING,
+                         "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
                            ? "It stays at %.4g, which is the entropy of the labels "

@@ -18,7 +18,9 @@
  *              square times the number of inputs is above GAIN (He's initialisation has
  *              2; embeddings, whose root mean square is about 1, are left out).
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
- *              values of a gradient lie within distribution_range of each other.
+ *              values of a gradient lie within distribution_range of each other. If it
+ *              changes at all, it also has to be within 0.02 % of its first values at step
+ *              LATE: the rate may rise from 0.
  * The first layer is compared with the largest of the network's inputs.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
@@ -53,6 +55,8 @@ enum {
     LOSSES_AVERAGED = 5
 };
 #define FELL 0.9
+#define CONSTANT 1e-7
+#define MOVED 2e-4
 
 typedef struct poor {
     const char *activation_inputs_regex;
@@ -74,6 +78,8 @@ typedef struct tensor_memory {
     double worst; /* ratio to the previous layer, the least extreme of the steps */
     double loss;
     int64_t still; /* steps in a row without a change of the loss */
+    double moved;  /* the largest change in them, relative */
+    bool stuck;    /* it stood still for `patience` steps, nearly */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -196,6 +202,21 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     }
 }
 
+static void report_stuck(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                         double loss)
+{
+    const poor *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
+                         fmax((double)memory->still, (double)state->patience),
+                         (double)state->patience)) {
+        sonde_rule_say(run, NULL,
+                       "The loss does not change (%.5g), and the values of a gradient "
+                       "lie within %g.",
+                       loss, state->distribution_range);
+    }
+}
+
 static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, double loss)
 {
     const poor *state = sonde_rule_state(run);
@@ -203,15 +224,15 @@ static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, dou
         state->heard > 1 && fabs(loss - memory->loss) < 1e-4 * fabs(memory->loss);
 
     memory->still = still && state->narrow ? memory->still + 1 : 0;
+    memory->moved = memory->still > 0
+                        ? fmax(memory->moved, fabs(loss - memory->loss) /
+                                                  fmax(fabs(memory->loss), 1e-300))
+                        : 0.0;
     memory->loss =
         memory->still > 0 ? memory->loss : loss; /* of the first step of the streak */
-    if (memory->still >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
-                         (double)memory->still, (double)state->patience)) {
-        sonde_rule_say(run, NULL,
-                       "The loss does not change (%.5g), and the values of a gradient "
-                       "lie within %g.",
-                       loss, state->distribution_range);
+    memory->stuck = memory->stuck || memory->still >= state->patience;
+    if (memory->still >= state->patience && memory->moved < CONSTANT) {
+        report_stuck(run, i, memory, loss);
     }
 }
 
@@ -324,6 +345,24 @@ static void judge_death(sonde_rule_run *run)
     }
 }
 
+/* Reports losses that stood still at first and have not moved since. */
+static void judge_stuck(sonde_rule_run *run)
+{
+    const poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (tensors[i].need == LOSSES && memory->stuck &&
+            fabs(state->last_loss - state->first_loss) <
+                MOVED * fabs(state->first_loss)) {
+            report_stuck(run, i, memory, state->last_loss);
+        }
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
@@ -348,6 +387,9 @@ static void step(sonde_rule_run *run)
     if (state->dying && (state->losses == 0 || state->losses >= LATE)) {
         judge_death(run);
     }
+    if (state->losses == LATE) {
+        judge_stuck(run);
+    }
 }
 
 static void finish(sonde_rule_run *run)
@@ -361,6 +403,9 @@ static void finish(sonde_rule_run *run)
         judge_death(run);
     } else if (state->dying) {
         judge_death(run);
+    }
+    if (state->losses < LATE) {
+        judge_stuck(run);
     }
 }
 
