@@ -76,8 +76,8 @@ typedef struct sonde_watch_options {
     sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
     sonde_rules *rules; /* borrowed until close. NULL: none */
     /* Steps between the rules' looks at vital signs and at raw values, as in
-     * sonde_rules_attach; 0: as often as the rules need, and ten times as many. Losses
-     * are judged at every step. */
+     * sonde_rules_attach; 0: as often as the rules need, and ten times as many. They do
+     * not hold for losses. */
     int64_t rules_every, rules_raw_every;
     int micro_batches, replicas; /* of a step, at most; 0: 1 */
     /*
@@ -85,7 +85,7 @@ typedef struct sonde_watch_options {
      * records in any case: 0: as the rules need; below 0: never. Vital signs then come at
      * the first 20 steps of a mode and at each step that it divides; raw values as often
      * as rules need them, and not more often than that. Unless it is 0, values are not
-     * checked at the steps between. Losses are not affected.
+     * checked at the steps between. For losses, 0 is every step.
      */
     int64_t every[SONDE_ROLE_COUNT];
 } sonde_watch_options;
@@ -180,8 +180,7 @@ SONDE_API inline bool sonde_watch_checks(const sonde_watch *watch, uint32_t slot
 SONDE_API bool sonde_watch_checks_role(const sonde_watch *watch, sonde_role role);
 /*
  * What is due at this step of any tensor of the role: SONDE_HOW_ bits of the slots that it
- * has, or, while it has none, all bits if the rules' schedule for the role is due. Cost:
- * the first call within a step looks at every slot, unless nothing is due.
+ * has, or, while it has none, all bits if the rules' schedule for the role is due.
  */
 SONDE_API unsigned sonde_watch_wants_role(sonde_watch *watch, sonde_role role);
 /* The slow half of see. */

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LOOK INT64_MIN
 
@@ -96,6 +97,7 @@ static void close_step(sonde_observer *observer)
         }
         tap->due = false;
     }
+    memset(observer->role_wants, 0, sizeof observer->role_wants);
     for (size_t i = 0; i < observer->sink_count && observer->stepping; i++) {
         observer->sink_due[i] = 0;
     }
@@ -160,12 +162,20 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
         for (size_t j = 0; j < tap->count; j++) {
             observer->wants[tap->tensors[j]] |= (uint8_t)tap->how;
         }
+        for (unsigned roles = tap->roles; roles != 0; roles &= roles - 1) {
+            observer->role_wants[__builtin_ctz(roles)] |= (uint8_t)tap->how;
+        }
     }
     observer->stepping = any;
     if (!any) {
         set_next(observer, place);
     }
     return any;
+}
+
+unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role)
+{
+    return observer->role_wants[role];
 }
 
 /* Due from now on, or no longer. */

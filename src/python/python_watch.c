@@ -230,6 +230,7 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
         !PyArg_ParseTuple(arguments, "iz", &reason, &text)) {
         return NULL;
     }
+    sonde__python_show_kept(self);
     sonde__python_lock(self);
     err = shut(self, (sonde_run_end)reason, text, &diag);
     sonde__python_unlock(self);
@@ -545,6 +546,7 @@ static PyObject *watch_vitals(PyObject *object, PyObject *argument)
     if (bytes == NULL) {
         return NULL;
     }
+    sonde__python_show_kept(self);
     sonde__python_lock(self);
     found = sonde_catalogue_find(sonde_watch_catalogue(self->watch),
                                  PyBytes_AsString(bytes), &slot, &diag) == SONDE_OK;

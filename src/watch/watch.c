@@ -56,10 +56,9 @@ typedef struct watch {
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
     unsigned roles; /* bit r: there are slots of role r */
-    /* What is due of each role, for that many slots, at a global step; -1: not known. */
-    uint8_t role_wants[SONDE_ROLE_COUNT];
-    uint32_t role_slots;
-    int64_t role_step;
+    /* The next step of a mode, plus 1, at which the rules' own schedule for a role is due;
+     * 0: not known. */
+    int64_t next_look[SONDE_ROLE_COUNT][SONDE_MODE_COUNT];
 } watch;
 
 static watch *self(sonde_watch *face)
@@ -111,7 +110,6 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
         return sonde__fail_nomem(diag, "a watch");
     }
     made->shape = (sonde_call_shape){1, 1, 1};
-    made->role_step = -1;
     memcpy(made->every, options->every, sizeof made->every);
     made->rules = options->rules;
     made->rules_every = options->rules_every;
@@ -513,22 +511,29 @@ void sonde_watch_end_step(sonde_watch *face)
 
 /* --- what is due ------------------------------------------------------------------ */
 
-static bool any_due(const sonde_rules_looks *looks, int64_t step)
+/* The first step >= step at which rules look at a role. */
+static int64_t next_look(const sonde_rules *rules, sonde_role role, sonde_mode mode,
+                         int64_t step)
 {
-    return sonde_schedule_due(&looks->vitals, step) ||
-           sonde_schedule_due(&looks->values, step) ||
-           sonde_schedule_due(&looks->sketch, step) ||
-           sonde_schedule_due(&looks->hash, step);
+    const sonde_rules_looks looks = sonde_rules_looks_of_role(rules, role, mode);
+    const int64_t vitals = sonde_schedule_next(&looks.vitals, step);
+    const int64_t values = sonde_schedule_next(&looks.values, step);
+    const int64_t sketch = sonde_schedule_next(&looks.sketch, step);
+    const int64_t hash = sonde_schedule_next(&looks.hash, step);
+
+    return SONDE_MIN(SONDE_MIN(vitals, values), SONDE_MIN(sketch, hash));
 }
 
 /* Whether a slot of a role that has none yet would be due. A hook with a configuration of
  * its own, and taps of the program, may want it at any step. */
-static bool may_be_due(const watch *on, sonde_role role)
+static bool may_be_due(watch *on, sonde_role role)
 {
     const sonde__observe_setup *setup = on->hook != NULL ? &on->hook->setup : NULL;
+    const sonde_mode mode = on->at.mode;
     const int64_t every = on->every[role], step = on->at.mode_step;
-    bool judged = on->rules != NULL, recorded = setup != NULL && !setup->no_vitals;
-    sonde_rules_looks looks;
+    const bool judged = on->rules != NULL;
+    const bool recorded = setup != NULL && !setup->no_vitals;
+    int64_t *next = &on->next_look[role][mode];
 
     if (on->calls || (setup != NULL && (setup->configured || !setup->looks))) {
         return true;
@@ -536,19 +541,24 @@ static bool may_be_due(const watch *on, sonde_role role)
     if (every != 0) {
         return every > 0 && (judged || recorded) && (step < 20 || step % every == 0);
     }
-    looks = sonde_rules_looks_of_role(on->rules, role, on->at.mode);
-    if (judged && (on->rules_every > 0 ? step < 50 || step % on->rules_every == 0
-                                       : any_due(&looks, step))) {
+    if (judged && on->rules_every > 0 && (step < 50 || step % on->rules_every == 0)) {
         return true;
     }
-    looks = sonde_rules_looks_of_role(NULL, role, on->at.mode);
-    return recorded && any_due(&looks, step);
+    if (*next <= step) { /* one more than it is: 0 is not known */
+        const int64_t own = judged && on->rules_every <= 0
+                                ? next_look(on->rules, role, mode, step)
+                                : SONDE_SCHEDULE_NEVER;
+        const int64_t kept =
+            recorded ? next_look(NULL, role, mode, step) : SONDE_SCHEDULE_NEVER;
+
+        *next = SONDE_MIN(SONDE_MIN(own, kept), INT64_MAX - 1) + 1;
+    }
+    return *next == step + 1;
 }
 
 unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
 {
     watch *on = self(face);
-    uint32_t count = 0;
 
     if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !on->stepping) {
         return 0;
@@ -558,20 +568,7 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
                    ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
                    : 0U;
     }
-    if (!on->due) {
-        return 0;
-    }
-    count = sonde_catalogue_count(on->catalogue);
-    if (on->role_step != on->at.global_step || on->role_slots != count) {
-        memset(on->role_wants, 0, sizeof on->role_wants);
-        for (uint32_t id = 0; id < count; id++) {
-            on->role_wants[sonde_catalogue_info(on->catalogue, id)->role] |=
-                face->wants[id];
-        }
-        on->role_step = on->at.global_step;
-        on->role_slots = count;
-    }
-    return on->role_wants[role];
+    return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
 }
 
 bool sonde_watch_checks_role(const sonde_watch *face, sonde_role role)

@@ -192,6 +192,47 @@ def schedules():
              for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
     check(f"the default: {steps}", steps["loss"] == 75 and steps["gradient/0.weight"] == 75 and
           26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 21)
+    run = folder("fiftieth")
+    train(mlp, (8, 20), {"run": run, "every": 50}, steps=75)
+    trial = sonde.open(run)
+    steps = {name: trial.series(name, mode="train")["step"].tolist()
+             for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
+    check(f"every 50th, losses too: {steps}", all(
+        [step for step in seen if step >= 20] == [50] for seen in steps.values()))
+
+
+@program
+def ends_of_steps():
+    """A step that needs nothing of what its optimiser does is judged before that."""
+    model = mlp()
+
+    class Fails(torch.optim.SGD):
+        def step(self, closure=None):
+            if fails:
+                raise RuntimeError("no step")
+            return super().step(closure)
+
+    fails, found = False, []
+    sgd = Fails(model.parameters(), 0.1)
+    watch = sonde.watch(model, sgd, on_finding=lambda finding: found.append(
+        (watch.step, finding.rule, [p.grad is not None for p in model.parameters()])),
+        every={"weights": 0, "updates": 0, "activations": 0, "buffers": 0, "optimizer": 0})
+    for step, (x, y) in enumerate(batches((8, 20), 6)):
+        sgd.zero_grad()
+        loss = nn.functional.cross_entropy(model(x * (numpy.nan if step == 5 else 1)), y)
+        loss.backward()
+        check("a loss is known at once", numpy.array_equal(
+            watch.vitals("loss").sum, loss.item()) or step == 5)
+        fails = step == 3
+        try:
+            sgd.step()
+        except RuntimeError:
+            check("it fails at step 3", step == 3)
+        check("the step is the one of the batch", watch.step == step)
+        check("the gradients of the step are known",
+              watch.vitals("gradient/0.weight").count == 640)
+    check(f"a finding at its step: {found}", found and found[0][:2] == (5, "NonFinite"))
+    watch.close()
 
 
 @program
