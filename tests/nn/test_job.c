@@ -385,8 +385,9 @@ static void values_that_cannot_be_are_refused(void **state)
     refused(MLP "options: {reduction: max}\n", SONDE_EINVAL,
             "job:2: reduction is 'max' (expected mean or sum)");
     refused(MLP "options: 5\n", SONDE_EINVAL, "job:2: 5 (expected keys and values)");
-    refused(MLP "optimizer: {kind: rmsprop}\n", SONDE_EINVAL,
-            "job:2: kind is 'rmsprop' (expected sgd, adam or adamw)");
+    refused(
+        MLP "optimizer: {kind: lion}\n", SONDE_EINVAL,
+        "job:2: kind is 'lion' (expected sgd, adam, adamw, rmsprop, adagrad or lamb)");
     refused(MLP "optimizer: {learning_rate: fast}\n", SONDE_EINVAL,
             "job:2: learning_rate is 'fast' (expected a finite number)");
     refused(MLP "optimizer: {learning_rate: -1}\n", SONDE_EINVAL,

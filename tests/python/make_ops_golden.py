@@ -507,6 +507,68 @@ def adam(name, cls, steps=3, scale=1.0, poison=False, **options):
         state = made
 
 
+def own_updates():
+    """Three steps of the optimisers whose hundred steps test_optimizer_golden.c has."""
+    torch.manual_seed(27)
+    shape = (3, 5)
+    for poison in (False, True):
+        for name, choice, options in (
+                ("plain", 0, {}), ("centred", 1, {"centered": True}),
+                ("all", 3, {"centered": True, "momentum": 0.8, "weight_decay": 0.1})):
+            w = torch.nn.Parameter(randn(*shape))
+            optimiser = torch.optim.RMSprop([w], lr=0.02, alpha=0.9, foreach=False, **options)
+            state = {k: torch.zeros(*shape) for k in ("v", "m", "b")}
+            for step in range(2):
+                g = poisoned(randn(*shape), (0, 0.0))
+                if poison:
+                    poisoned(g, (1, NAN), (7, INF))
+                before = w.detach().clone()
+                w.grad = g * 0.5
+                optimiser.step()
+                after = optimiser.state[w]
+                made = {"v": after["square_avg"], "m": after.get("grad_avg"),
+                        "b": after.get("momentum_buffer")}
+                case(f"rmsprop.{name}{'.nan' if poison else ''}.{step}", "RmsProp",
+                     [("w", before), ("g", g)] + [(k, state[k]) for k in ("v", "m", "b")],
+                     [("w2", w.detach().clone())] +
+                     [(k + "2", None if t is None else t.clone()) for k, t in made.items()],
+                     choice=choice, live=(0.02, 0.9, 1e-8, options.get("weight_decay", 0.0),
+                                          options.get("momentum", 0.0), 0.5, float(step == 0)))
+                state = {k: torch.zeros(*shape) if t is None else t.clone() for k, t in made.items()}
+        w = torch.nn.Parameter(randn(*shape))
+        optimiser = torch.optim.Adagrad([w], lr=0.1, lr_decay=0.1, weight_decay=0.1,
+                                        initial_accumulator_value=0.25, foreach=False)
+        v, count = torch.zeros(*shape), torch.tensor(0.0)
+        for step in range(2):
+            g = poisoned(randn(*shape), (1, NAN), (7, INF)) if poison else randn(*shape)
+            before = w.detach().clone()
+            w.grad = g * 0.5
+            optimiser.step()
+            after = optimiser.state[w]
+            case(f"adagrad{'.nan' if poison else ''}.{step}", "Adagrad",
+                 [("w", before), ("g", g), ("v", v), ("step", count)],
+                 [("w2", w.detach().clone()), ("v2", after["sum"].clone()),
+                  ("step2", after["step"].clone())], live=(0.1, 0.1, 1e-10, 0.1, 0.25, 0.5))
+            v, count = after["sum"].clone(), after["step"].clone()
+        w, g = randn(*shape), poisoned(randn(*shape), (1, NAN)) if poison else randn(*shape)
+        m, v = 0.1 * (0.5 * g), 0.001 * (0.5 * g) ** 2
+        x = m / 0.1 / ((v / 0.001).sqrt() + 1e-6) + 0.1 * w
+        case("lamb" + (".nan" if poison else ""), "Lamb",
+             [("w", w), ("g", g), ("m", torch.zeros(*shape)), ("v", torch.zeros(*shape)),
+              ("step", torch.tensor(0.0))],
+             [("w2", w - 0.02 * min(w.norm().item(), 2.0) / x.norm().item() * x), ("m2", m),
+              ("v2", v), ("step2", torch.tensor(1.0))],
+             live=(0.02, 0.9, 0.999, 1e-6, 0.1, 1.0, 0.5, 2.0))
+        live = (0.0,) * 8 + (0.25, 0.5, 0.5)
+        case("clip_value" + (".nan" if poison else ""), "ClipValue", [("g", g)],
+             [("y", g.clamp(-0.5, 0.5))], live=live)
+        norm = (0.5 * g).norm()
+        case("gradient_norm" + (".nan" if poison else ""), "GradientNorm",
+             [("g", g), ("before", torch.tensor(2.0))], [("y", (norm ** 2 + 4.0).sqrt())], live=live)
+        case("clip_norm" + (".nan" if poison else ""), "ClipNorm", [("g", g), ("norm", norm)],
+             [("y", g * torch.clamp(0.5 / (norm + 1e-6), max=1.0))], live=live)
+
+
 def updates():
     sgd("sgd.plain", lr=0.1)
     sgd("sgd.decay", lr=0.1, weight_decay=0.03, scale=0.25)
@@ -717,7 +779,8 @@ def main():
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
-                  row_norms, dropout, pairs, batch_norms, entropies):
+                  row_norms, dropout, pairs, batch_norms, entropies,
+                  own_updates):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

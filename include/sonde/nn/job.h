@@ -100,6 +100,8 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_rules rules;
     sonde_nn_job_record record;
     sonde_nn_job_target target;
+    sonde_nn_rate rate; /* how the learning rate changes; a trainer sets its total */
+    sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
 } sonde_nn_job_info;
 
 typedef struct sonde_nn_job sonde_nn_job;

@@ -315,7 +315,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
-        step->call.live = step->update ? plan->live : NULL;
+        step->call.live = step->attrs.bare ? plan->bare : plan->live;
         step->call.draw = &plan->draw;
         for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =

@@ -35,6 +35,7 @@ struct sonde_nn_session {
     sonde_nn_optimizer optimizer;
     bool training, compiled;
     sonde_mode mode;
+    int64_t epoch_calls; /* 0: not known */
     sonde__session_anchor_request *anchor_requests;
     size_t anchor_count, anchor_capacity;
     sonde__session_tap_request *tap_requests;
@@ -79,7 +80,7 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
                                        sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */
 void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
-                                   bool first, float live[8]);
+                                   bool first, float live[SONDE__LIVE_COUNT]);
 const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
                                                 const sonde_nn_optimizer *b);
 

@@ -328,7 +328,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
                                   settings[i].wanted, diag);
         }
     }
-    if (saved->learning_rate != rate) {
+    if (saved->learning_rate != rate && !trainer->scheduled) {
         sonde__train_warn(trainer,
                           "%s: made with learning_rate %g; this run continues with %g",
                           trainer->resume, (double)saved->learning_rate, (double)rate);
@@ -349,4 +349,19 @@ sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag)
         }
     }
     return sonde_nn_session_load(trainer->session, trainer->resume, diag);
+}
+
+sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
+                                         sonde_diag *diag)
+{
+    const int64_t saved = trainer->resumed.epoch_calls, wanted = trainer->feed.batches;
+
+    if (trainer->resume[0] != '\0' && saved > 0 && saved != wanted) {
+        return sonde__fail(diag, SONDE_EINVAL, trainer->resume,
+                           "the same training samples, and the same validation",
+                           "an epoch had %lld calls, and now has %lld", (long long)saved,
+                           (long long)wanted);
+    }
+    sonde_nn_session_set_epoch_calls(trainer->session, wanted);
+    return SONDE_OK;
 }
