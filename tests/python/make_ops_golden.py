@@ -418,6 +418,50 @@ def losses():
                  [("dlogp", grad(loss, [logp], dloss)[0])], mean=mean, dims=tuple(logp.shape))
 
 
+def more_layers():
+    """avg_pool2d, adaptive_avg_pool2d, prelu, cat."""
+    torch.manual_seed(28)
+    ways = [("plain", (2, 3), None, (0, 0), True), ("strided", (3, 2), (2, 1), (1, 1), True),
+            ("bare", (3, 3), (2, 2), (1, 1), False)]
+    for poison in (False, True):
+        tail = ".nan" if poison else ""
+        for name, kernel, stride, padding, count in ways:
+            x = poisoned(randn(2, 3, 7, 6), (9, NAN), (60, INF)) if poison else randn(2, 3, 7, 6)
+            x.requires_grad_()
+            y = F.avg_pool2d(x, kernel, stride, padding, count_include_pad=count)
+            dy = poisoned(randn(*y.shape), (3, NAN)) if poison else randn(*y.shape)
+            attrs = dict(kernel=kernel, stride=stride or kernel, padding=padding, include_pad=count)
+            case(f"avg_pool.{name}{tail}", "AvgPool2d", [("x", x)], [("y", y)], **attrs)
+            case(f"avg_pool.{name}{tail}.d", "AvgPool2dGrad", [("dy", dy)],
+                 [("dx", grad(y, [x], dy)[0])], dims=tuple(x.shape), **attrs)
+        for size in ((1, 1), (3, 4)):
+            x = poisoned(randn(2, 3, 7, 6), (9, NAN)) if poison else randn(2, 3, 7, 6)
+            x.requires_grad_()
+            y = F.adaptive_avg_pool2d(x, size)
+            dy = poisoned(randn(*y.shape), (3, NAN)) if poison else randn(*y.shape)
+            name = f"adaptive_pool.{size[0]}{tail}"
+            case(name, "AdaptiveAvgPool2d", [("x", x)], [("y", y)], kernel=size)
+            case(name + ".d", "AdaptiveAvgPool2dGrad", [("dy", dy)],
+                 [("dx", grad(y, [x], dy)[0])], dims=tuple(x.shape), kernel=size)
+        for shape, slopes in (((4, 3, 5), 3), ((4, 6), 1)):
+            x = poisoned(randn(*shape), (2, NAN), (3, -INF)) if poison else randn(*shape)
+            x, w = x.requires_grad_(), randn(slopes).requires_grad_()
+            y = F.prelu(x, w)
+            dy = randn(*shape)
+            dx, dw = grad(y, [x, w], dy)
+            name = f"prelu.{slopes}{tail}"
+            case(name, "PRelu", [("x", x), ("w", w)], [("y", y)])
+            case(name + ".d", "PReluGrad", [("dy", dy), ("x", x), ("w", w)],
+                 [("dx", dx), ("dw", dw)])
+        for dim in (0, 1, -1):
+            a = poisoned(randn(2, 3, 4), (5, NAN)) if poison else randn(2, 3, 4)
+            b = randn(*(5 if i == dim % 3 else n for i, n in enumerate(a.shape)))
+            y = torch.cat([a, b], dim)
+            case(f"cat.{dim}{tail}", "Cat", [("a", a), ("b", b)], [("y", y)], axis=dim, exact=True)
+            case(f"cat.{dim}{tail}.d", "CatGrad", [("dy", y), ("a", a), ("b", b)],
+                 [("da", a), ("db", b)], axis=dim, exact=True)
+
+
 def entropies():
     """PyTorch's cross_entropy with its parameters, from log-probabilities."""
     torch.manual_seed(26)
@@ -780,7 +824,7 @@ def main():
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
-                  own_updates):
+                  own_updates, more_layers):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay
