@@ -132,13 +132,31 @@ static void adaptive_avg_pool2d_run(const sonde__op_call *call, int part, int pa
 
 /* --- gradient ------------------------------------------------------------------------- */
 
+/* dy must have the shape that the op makes of x. */
 static sonde_err pool_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
-                                 sonde_diag *diag)
+                                 bool adaptive, sonde_diag *diag)
 {
-    SONDE__TRY(sonde__op_expect_rank(&call->in[0].shape, 4, "output gradient",
-                                     "(N, C, H, W)", diag));
-    return sonde__op_expect_dims(attrs, 4, call->in[0].shape.dtype, "input",
-                                 &call->out[0].shape, diag);
+    sonde__op_call forward = {.in_count = 1, .out_count = 1};
+
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, call->in[0].shape.dtype, "input",
+                                     &call->out[0].shape, diag));
+    forward.in[0].shape = call->out[0].shape;
+    SONDE__TRY(adaptive ? adaptive_infer(&forward, attrs, diag)
+                        : avg_pool2d_infer(&forward, attrs, diag));
+    return sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
+                                  "output gradient", diag);
+}
+
+static sonde_err avg_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    return pool_grad_infer(call, attrs, false, diag);
+}
+
+static sonde_err adaptive_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                     sonde_diag *diag)
+{
+    return pool_grad_infer(call, attrs, true, diag);
 }
 
 static double grad_at(const sonde__op_call *call, bool adaptive, int64_t n, int64_t c,
@@ -221,7 +239,7 @@ const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
-    .infer = pool_grad_infer,
+    .infer = avg_grad_infer,
     .kernels = avg_pool2d_grad_kernels,
 };
 
@@ -240,7 +258,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
-    .infer = pool_grad_infer,
+    .infer = adaptive_grad_infer,
     .kernels = adaptive_avg_pool2d_grad_kernels,
 };
 
