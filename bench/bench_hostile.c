@@ -1,14 +1,20 @@
 /*
  * bench_hostile.c - recording on disks that fail and in programs that die.
  *
- *     bench_hostile [--calls 500] [--kills 200] [--faults 50] [--exits 50]
- *                   [--corruptions 1000] [--seed 7] [--dir FOLDER]
+ *     bench_hostile [--calls 500] [--recoveries 300] [--kills 200] [--faults 50]
+ *                   [--exits 50] [--corruptions 1000] [--seed 7] [--dir FOLDER]
  *
  * Each case is a child that records a small run. Rows:
  *
  *     hostile_calls           calls on files of the run that failed, one in each run (EIO);
  *                             evenly spread if there are more than --calls
  *     hostile_calls_lost      records lost by all of these runs
+ *     hostile_recoveries      killed runs that a resumed recorder or a reader opened, in turns,
+ *                             on a disk that failed: at one call, or from one on (EIO,
+ *                             ENOSPC, EROFS, EFBIG)
+ *     hostile_recoveries_refused
+ *                             of these openings, those that failed
+ *     hostile_recoveries_lost steps that a later opening does not show
  *     hostile_kills, hostile_faults, hostile_exits
  *                             children that were killed, died of SIGSEGV, exited without close
  *                             (of every second run a reader is killed while it recovers)
@@ -64,6 +70,11 @@ static void must(bool good, const char *what)
         perror(what);
         exit(2);
     }
+}
+
+static uint64_t chance(uint64_t number, uint64_t which, uint64_t most)
+{
+    return sonde__below(base_seed + 4, which, number, most);
 }
 
 static int drop(const char *path, const struct stat *about, int kind, struct FTW *at)
@@ -160,17 +171,44 @@ static int run_child(const char *path)
 
 /* --- one failing call --------------------------------------------------------------- */
 
-/* Runs the child with the n-th call failing. Returns the calls that it made. */
-static long run_failing(const char *path, long n)
+/* A disk that fails: at the n-th call (0: never), and ever after; error 0: EIO. With
+ * reads, calls that read count too. */
+typedef struct bad_disk {
+    long n;
+    int error;
+    bool ever, reads;
+} bad_disk;
+
+static void set_disk(const char *path, const bad_disk *disk)
 {
-    char number[32], count[PATH + 8], shim[PATH];
+    char number[32];
+
+    (void)setenv("HOSTILE_RUN", path, 1);
+    (void)snprintf(number, sizeof number, "%ld", disk->n);
+    (void)setenv("HOSTILE_FAIL", number, 1);
+    if (disk->error != 0) {
+        (void)snprintf(number, sizeof number, "%d", disk->error);
+        (void)setenv("HOSTILE_ERRNO", number, 1);
+    }
+    if (disk->ever) {
+        (void)setenv("HOSTILE_EVER", "1", 1);
+    }
+    if (disk->reads) {
+        (void)setenv("HOSTILE_READS", "1", 1);
+    }
+}
+
+/* Runs this program on such a disk with what and path as its arguments. Returns the calls
+ * that it made, and its status in *status, which may be NULL. */
+static long run_on(const bad_disk *disk, const char *what, const char *path, int *status)
+{
+    char count[PATH + 8], shim[PATH];
     char *slash = NULL;
     long calls = 0;
-    int status = 0;
+    int ended = 0;
     FILE *file = NULL;
     pid_t child = 0;
 
-    (void)snprintf(number, sizeof number, "%ld", n);
     (void)snprintf(count, sizeof count, "%s.count", path);
     (void)snprintf(shim, sizeof shim, "%s", self);
     slash = strrchr(shim, '/');
@@ -180,14 +218,16 @@ static long run_failing(const char *path, long n)
     must(child >= 0, "fork");
     if (child == 0) {
         (void)setenv("LD_PRELOAD", shim, 1);
-        (void)setenv("HOSTILE_RUN", path, 1);
-        (void)setenv("HOSTILE_FAIL", number, 1);
+        set_disk(path, disk);
         (void)setenv("HOSTILE_COUNT", count, 1);
         (void)setenv("SONDE_LOG_LEVEL", "off", 1);
-        (void)execl(self, self, "--child", path, (char *)NULL);
+        (void)execl(self, self, what, path, (char *)NULL);
         _exit(127);
     }
-    must(waitpid(child, &status, 0) == child, "waitpid");
+    must(waitpid(child, &ended, 0) == child, "waitpid");
+    if (status != NULL) {
+        *status = ended;
+    }
     file = fopen(count, "r");
     if (file != NULL) {
         if (fscanf(file, "%ld", &calls) != 1) {
@@ -197,6 +237,12 @@ static long run_failing(const char *path, long n)
     }
     (void)unlink(count);
     return calls;
+}
+
+/* Records a run with the n-th call failing. Returns the calls. */
+static long run_failing(const char *path, long n)
+{
+    return run_on(&(bad_disk){.n = n}, "--child", path, NULL);
 }
 
 /* Records that verify does not find in a run of so many steps. */
@@ -284,6 +330,92 @@ static uint64_t missing_steps(const char *path, int64_t ended)
     }
     sonde_trial_close(trial);
     return lost;
+}
+
+/* --- a recovery on a disk that fails ------------------------------------------------- */
+
+/* bench_hostile --killed RUN: a run of STEPS steps, the first half in files. */
+static int run_killed(const char *path)
+{
+    sonde_recorder *const recorder = start(path, declare());
+
+    for (int64_t step = 0; step < STEPS; step++) {
+        record_step(recorder, step);
+        if (step == STEPS / 2) {
+            must(sonde_recorder_drain(recorder, SECONDS), "drain");
+        }
+    }
+    return raise(SIGKILL);
+}
+
+/* bench_hostile --resumed RUN: resumes and closes a run. */
+static int run_resumed(const char *path)
+{
+    sonde_catalogue *const catalogue = declare();
+    sonde_recorder *recorder = NULL;
+    sonde_err err = sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                        .resume = SONDE_RESUME_ANY,
+                                                        .wait_seconds = 0.1),
+                                          catalogue, &recorder, NULL);
+
+    if (err == SONDE_OK) {
+        err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL);
+    }
+    sonde_catalogue_destroy(catalogue);
+    return err != SONDE_OK;
+}
+
+/* bench_hostile --read RUN */
+static int run_read(const char *path)
+{
+    return missing_steps(path, STEPS) > 0;
+}
+
+static void bench_recoveries(long most)
+{
+    static const int errors[] = {EIO, ENOSPC, EROFS, EFBIG};
+    char path[PATH], killed[PATH + 8], command[4 * PATH];
+    uint64_t lost = 0, refused = 0, crashed = 0;
+    long done = 0;
+
+    (void)snprintf(killed, sizeof killed, "%s.killed", run_path(path));
+    (void)nftw(killed, drop, 16, FTW_DEPTH | FTW_PHYS);
+    if (most > 0) {
+        (void)run_on(&(bad_disk){0}, "--killed", killed, NULL);
+    }
+    for (long n = 1; done < most; n++) {
+        const char *const what = done % 2 == 0 ? "--resumed" : "--read";
+        const bad_disk bad = {.n = n / 2 + 1,
+                              .error = errors[chance((uint64_t)done, 6, 4)],
+                              .ever = chance((uint64_t)done, 7, 2) == 0,
+                              .reads = true};
+        uint64_t lost_here = 0;
+        int status = 0;
+
+        (void)snprintf(command, sizeof command, "rm -rf '%s' && cp -r '%s' '%s'", path,
+                       killed, path);
+        must(system(command) == 0, command);
+        if (run_on(&bad, what, path, &status) < bad.n) { /* it made fewer calls */
+            if (n < 4) {
+                break;
+            }
+            n = 0;
+        }
+        done++;
+        crashed += WIFSIGNALED(status);
+        refused += WIFEXITED(status) && WEXITSTATUS(status) != 0;
+        lost_here = missing_steps(path, STEPS);
+        if (lost_here > 0 || WIFSIGNALED(status)) {
+            (void)fprintf(stderr, "recovery %ld (%s, call %ld, errno %d%s): %llu steps\n",
+                          done, what, bad.n, bad.error, bad.ever ? " for ever" : "",
+                          (unsigned long long)lost_here);
+        }
+        lost += lost_here;
+    }
+    (void)nftw(killed, drop, 16, FTW_DEPTH | FTW_PHYS);
+    bench_row("hostile_recoveries", (double)done, "runs", "");
+    bench_row("hostile_recoveries_refused", (double)refused, "runs", "");
+    row_of_none("hostile_recoveries_lost", lost + crashed, "steps");
 }
 
 /* Of every second run the first reader is killed while it recovers the ring, and two
@@ -393,11 +525,6 @@ static void load(const char *path, bytes *to)
     must(fd >= 0 && n > 0 && n < MOST, path);
     to->size = (size_t)n;
     (void)close(fd);
-}
-
-static uint64_t chance(uint64_t number, uint64_t which, uint64_t most)
-{
-    return sonde__below(base_seed + 4, which, number, most);
 }
 
 /* Damages the bytes of a file; other: those of another run, or empty. */
@@ -526,15 +653,24 @@ int main(int argc, char **argv)
 {
     static char own[PATH];
     char path[PATH];
-    long counts[] = {500, 200, 50, 50, 1000};
-    static const char *const names[] = {"--calls", "--kills", "--faults", "--exits",
-                                        "--corruptions"};
+    long counts[] = {500, 200, 50, 50, 1000, 300};
+    static const char *const names[] = {"--calls", "--kills",       "--faults",
+                                        "--exits", "--corruptions", "--recoveries"};
+    static const struct {
+        const char *name;
+        int (*run)(const char *path);
+    } children[] = {{"--child", run_child},
+                    {"--killed", run_killed},
+                    {"--resumed", run_resumed},
+                    {"--read", run_read}};
     const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
 
     must(n > 0, "/proc/self/exe");
     self = own;
-    if (argc == 3 && strcmp(argv[1], "--child") == 0) {
-        return run_child(argv[2]);
+    for (size_t i = 0; argc == 3 && i < SONDE_COUNT_OF(children); i++) {
+        if (strcmp(argv[1], children[i].name) == 0) {
+            return children[i].run(argv[2]);
+        }
     }
     for (int i = 1; i + 1 < argc; i += 2) {
         for (size_t k = 0; k < SONDE_COUNT_OF(names); k++) {
@@ -546,6 +682,7 @@ int main(int argc, char **argv)
     }
     bench_header();
     bench_calls(counts[0]);
+    bench_recoveries(counts[5]);
     bench_deaths("kills", DEATH_KILL, counts[1]);
     bench_deaths("faults", DEATH_FAULT, counts[2]);
     bench_deaths("exits", DEATH_EXIT, counts[3]);

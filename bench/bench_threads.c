@@ -4,8 +4,8 @@
  *     bench_threads [seconds]     of each measurement; 2 if not given
  *
  * Trains the built-in networks with one thread and with 2, 4 and 8, on the machine as it
- * is (idle) and beside a competitor for each processor (busy). Stretches with one thread
- * and with several alternate. Rows: the time of several over the time of one; the worst of
+ * is (idle) and beside a competitor for each processor (busy). Turns with one thread and
+ * with several alternate. Rows: the time of several over the time of one; the worst of
  * each condition has a limit.
  */
 #include "support.h"
@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TURNS = 4, NAME = 96 };
+enum { TURNS = 9, NAME = 96 };
 
 /* --- competitors ---------------------------------------------------------------------- */
 
@@ -71,22 +71,28 @@ static double measure(bench_network *net, const bench_batches *batches, double s
     return (sonde__now() - started) / (double)steps;
 }
 
-/* The time of a step with so many threads over that with one. */
+/* The time of a step with so many threads over that with one: the median of turns, each
+ * beside the turns of one thread before and after it, so that other programs which come
+ * and go count little. */
 static double ratio(const char *job, const bench_batches *batches, int threads,
                     double seconds)
 {
-    double spent[2] = {0.0, 0.0};
     bench_network one, several;
+    double ratios[TURNS], before = 0.0;
 
     bench_network_make(&one, job, 1, NULL);
     bench_network_make(&several, job, threads, NULL);
+    before = measure(&one, batches, seconds / TURNS);
     for (int i = 0; i < TURNS; i++) {
-        spent[0] += measure(&one, batches, seconds / TURNS);
-        spent[1] += measure(&several, batches, seconds / TURNS);
+        const double spent = measure(&several, batches, seconds / TURNS);
+        const double after = measure(&one, batches, seconds / TURNS);
+
+        ratios[i] = 2.0 * spent / (before + after);
+        before = after;
     }
     bench_network_free(&one);
     bench_network_free(&several);
-    return spent[1] / spent[0];
+    return bench_quantile(ratios, TURNS, 0.5);
 }
 
 static void measure_condition(const char *condition, double seconds)

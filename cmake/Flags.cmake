@@ -21,6 +21,12 @@ if(SONDE_WERROR)
   endif()
 endif()
 
+# A package has no path of the machine that built it: assertions name their files from here.
+if(SKBUILD OR SONDE_PACKAGE)
+  target_compile_options(sonde_flags INTERFACE -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.
+    -ffile-prefix-map=${CMAKE_BINARY_DIR}=.)
+endif()
+
 # Neither build type defines NDEBUG: an assertion is cheap beside what it guards.
 set(CMAKE_C_FLAGS_RELEASE "-O3")
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1")

@@ -16,7 +16,8 @@ function(sonde_library name)
     PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
   add_library(sonde::${name} ALIAS ${name})
-  target_link_options(${name} PRIVATE -Wl,--as-needed
+  # Calls within a library go straight to their function, not through the table of symbols.
+  target_link_options(${name} PRIVATE -Wl,--as-needed -Wl,-Bsymbolic-functions
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
   if(NOT SONDE_SANITIZE) # clang leaves its sanitizers' symbols to the program
     target_link_options(${name} PRIVATE -Wl,--no-undefined)

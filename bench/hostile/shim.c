@@ -1,11 +1,14 @@
 /*
- * shim.c - a disk that fails once: preloaded, it lets one system call on files of a run fail
- * with EIO. Environment: HOSTILE_RUN is a part of the run's path, HOSTILE_FAIL the number of
- * the call (from 1; 0: none), HOSTILE_COUNT a file for the number of calls seen, or unset.
+ * shim.c - a disk that fails: preloaded, it lets one system call on files of a run fail.
+ * Environment: HOSTILE_RUN is a part of the run's path, HOSTILE_FAIL the number of the call
+ * (from 1; 0: none), HOSTILE_ERRNO the error (EIO if unset), HOSTILE_COUNT a file for the
+ * number of calls seen, or unset. With HOSTILE_EVER all calls after it fail too.
  *
  * Calls are open for writing, mkdir, write, pwrite, pwritev, fsync, fdatasync, ftruncate,
- * fallocate, rename, link and unlink.
+ * fallocate, rename, link and unlink; with HOSTILE_READS also open for reading, read, pread,
+ * mmap and opendir.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -31,12 +35,16 @@ static void *real(const char *name)
 static bool strikes(const char *path)
 {
     const char *const run = getenv("HOSTILE_RUN"), *const at = getenv("HOSTILE_FAIL");
+    const char *const error = getenv("HOSTILE_ERRNO");
+    long number = 0;
 
     if (run == NULL || at == NULL || path == NULL || strstr(path, run) == NULL) {
         return false;
     }
-    if (atomic_fetch_add(&calls, 1) + 1 == atol(at)) {
-        errno = EIO;
+    number = atomic_fetch_add(&calls, 1) + 1;
+    if (number == atol(at) ||
+        (atol(at) > 0 && number > atol(at) && getenv("HOSTILE_EVER") != NULL)) {
+        errno = error != NULL ? atoi(error) : EIO;
         return true;
     }
     return false;
@@ -51,6 +59,11 @@ static bool strikes_fd(int fd)
     n = readlink(link, path, sizeof path - 1);
     path[n > 0 ? n : 0] = '\0';
     return strikes(path);
+}
+
+static bool reads(void)
+{
+    return getenv("HOSTILE_READS") != NULL;
 }
 
 __attribute__((destructor)) static void tell(void)
@@ -77,8 +90,35 @@ int open(const char *path, int flags, ...)
     va_start(rest, flags);
     mode = (flags & O_CREAT) != 0 ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    return (flags & O_ACCMODE) != O_RDONLY && strikes(path) ? -1
-                                                            : next(path, flags, mode);
+    return ((flags & O_ACCMODE) != O_RDONLY || reads()) && strikes(path)
+               ? -1
+               : next(path, flags, mode);
+}
+
+DIR *opendir(const char *path)
+{
+    REAL(DIR *, "opendir", const char *);
+    return reads() && strikes(path) ? NULL : next(path);
+}
+
+ssize_t read(int fd, void *bytes, size_t n)
+{
+    REAL(ssize_t, "read", int, void *, size_t);
+    return reads() && strikes_fd(fd) ? -1 : next(fd, bytes, n);
+}
+
+ssize_t pread(int fd, void *bytes, size_t n, off_t at)
+{
+    REAL(ssize_t, "pread", int, void *, size_t, off_t);
+    return reads() && strikes_fd(fd) ? -1 : next(fd, bytes, n, at);
+}
+
+void *mmap(void *place, size_t n, int protection, int flags, int fd, off_t at)
+{
+    REAL(void *, "mmap", void *, size_t, int, int, int, off_t);
+    return fd >= 0 && reads() && strikes_fd(fd)
+               ? MAP_FAILED
+               : next(place, n, protection, flags, fd, at);
 }
 
 int mkdir(const char *path, mode_t mode)

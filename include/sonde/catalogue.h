@@ -60,6 +60,9 @@ typedef struct sonde_tensor_info {
 } sonde_tensor_info;
 
 #define SONDE_NO_TENSOR UINT32_MAX
+/* How the note of a tensor begins of which each worker holds a part of its own: its values
+ * are not those of the other workers. */
+#define SONDE_NOTE_SHARD "local shard"
 
 typedef struct sonde_catalogue sonde_catalogue;
 

@@ -41,8 +41,13 @@
  *     with SONDE_HOW_RAW ...:    its values are read
  *     }
  *
+ * A value whose vital signs are not due is still checked for NaN and infinities, so that
+ * the first tensor that goes wrong is found at its own step, whenever that is
+ * (sonde_watch_checks). One that has some is observed, as if its vital signs were due.
+ *
  * Cost: a step with no active tap, one comparison and the recorder's end of step; a
- * tensor that is not due, one byte load and a branch (inline); one that is, its vital
+ * tensor that is neither due nor checked, two byte loads and a branch (inline); one that
+ * is checked, a read at the speed of the cache it is in; one that is due, its vital
  * signs (near the speed of memory for float32, slower for strided views) and some 100 ns
  * for the sinks. After the first step nothing is allocated, but by add, a new finding,
  * and a step that holds more values for when_nan than any before.
@@ -62,7 +67,8 @@ extern "C" {
 
 /* The part that see reads without a call; the watch alone writes it. */
 typedef struct sonde_watch {
-    const uint8_t *wants; /* by slot: SONDE_HOW_ bits due now; 0 outside of a step */
+    const uint8_t *wants;  /* by slot: SONDE_HOW_ bits due now; 0 outside of a step */
+    const uint8_t *checks; /* by slot: 1 if it is checked at this step though not due */
 } sonde_watch;
 
 typedef struct sonde_watch_options {
@@ -70,15 +76,16 @@ typedef struct sonde_watch_options {
     sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
     sonde_rules *rules; /* borrowed until close. NULL: none */
     /* Steps between the rules' looks at vital signs and at raw values, as in
-     * sonde_rules_attach; 0: as often as the rules need, and ten times as many. Losses
-     * are judged at every step. */
+     * sonde_rules_attach; 0: as often as the rules need, and ten times as many. They do
+     * not hold for losses. */
     int64_t rules_every, rules_raw_every;
     int micro_batches, replicas; /* of a step, at most; 0: 1 */
     /*
      * By role, the program's own steps between looks, for rules and for what a hook
      * records in any case: 0: as the rules need; below 0: never. Vital signs then come at
      * the first 20 steps of a mode and at each step that it divides; raw values as often
-     * as rules need them, and not more often than that. Losses are not affected.
+     * as rules need them, and not more often than that. Unless it is 0, values are not
+     * checked at the steps between. For losses, 0 is every step.
      */
     int64_t every[SONDE_ROLE_COUNT];
 } sonde_watch_options;
@@ -160,9 +167,20 @@ SONDE_API inline unsigned sonde_watch_wants(const sonde_watch *watch, uint32_t s
     return watch->wants[slot];
 }
 /*
+ * Whether see checks a value of a slot at this step that is not due: between the looks of
+ * rules or of what a hook records in any case, if they come as the rules need
+ * (sonde_watch_options.every and rules_every are 0). It is not worth a copy from another
+ * device. Updates are not checked: their weights are.
+ */
+SONDE_API inline bool sonde_watch_checks(const sonde_watch *watch, uint32_t slot)
+{
+    return watch->checks[slot] != 0;
+}
+/* The same of any slot of a role. Cost: one test. */
+SONDE_API bool sonde_watch_checks_role(const sonde_watch *watch, sonde_role role);
+/*
  * What is due at this step of any tensor of the role: SONDE_HOW_ bits of the slots that it
- * has, or, while it has none, all bits if the rules' schedule for the role is due. Cost:
- * the first call within a step looks at every slot, unless nothing is due.
+ * has, or, while it has none, all bits if the rules' schedule for the role is due.
  */
 SONDE_API unsigned sonde_watch_wants_role(sonde_watch *watch, sonde_role role);
 /* The slow half of see. */
@@ -176,7 +194,7 @@ SONDE_API void sonde_watch_see_due(sonde_watch *watch, uint32_t slot,
 SONDE_API inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
                                       const sonde_view *view)
 {
-    if (watch->wants[slot] != 0) {
+    if ((watch->wants[slot] | watch->checks[slot]) != 0) {
         sonde_watch_see_due(watch, slot, view);
     }
 }
@@ -191,8 +209,9 @@ SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,
 /*
  * The vital signs of a slot at this step, computed by the program: on another device, for
  * example. view gives dtype and shape; its data is not read, so use it only where
- * sonde_watch_wants has no bit but SONDE_HOW_VITALS; it is ignored elsewhere. Not for
- * the slot of an update.
+ * sonde_watch_wants has no bit but SONDE_HOW_VITALS. It is ignored elsewhere, unless the
+ * slot is checked at this step, is not due, and has NaN or infinities. Not for the slot
+ * of an update.
  */
 SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
                                       const sonde_view *view, const sonde_vitals *vitals);

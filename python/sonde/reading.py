@@ -28,6 +28,7 @@ class TensorInfo(NamedTuple):
     module: str
     op: str
     id: int
+    note: str = ""  # how a distributed tensor is placed, say
 
 
 class Frame:

@@ -64,6 +64,7 @@ class RuleTensor:
     def __init__(self, info: TensorInfo, same_as: str | None):
         self.name, self.dtype, self.shape = info.name, info.dtype, info.shape
         self.role, self.module, self.op, self.id = info.role, info.module, info.op, info.id
+        self.note = info.note
         self.same_as = same_as  # of an alias, the name of its tensor
         self.need = self.index = 0  # index of the need; place in Rule.tensors
         self.vitals: Vitals | None = None  # at this step; None: not seen

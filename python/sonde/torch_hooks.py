@@ -65,6 +65,11 @@ _ACTIVATIONS = ("ReLU", "LeakyReLU", "GELU", "SiLU", "ELU", "SELU", "Tanh", "Sig
                 "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "PReLU", "Mish", "CELU")
 
 
+# Modules of torch.nn that return one tensor, without NaN and infinities if what they get has none.
+_KEEP_FINITE = frozenset(_ACTIVATIONS) - {"PReLU"} | {
+    "Identity", "Flatten", "Unflatten", "MaxPool1d", "MaxPool2d", "MaxPool3d"}
+
+
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The floating tensors of what a module returns, in order."""
     if isinstance(value, torch.Tensor):
@@ -116,7 +121,8 @@ class Hooks:
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
-        self.module_hook: Any = None
+        self.module_hook = _ModuleHook(self.core.hook("after_module"))
+        self.module_handle: Any = None
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
         roots = _named_roots(model)
@@ -144,13 +150,14 @@ class Hooks:
             raise _sonde.BadValueError("model: it has no parameters")
 
     def declare_module(self, name: str, module: torch.nn.Module) -> None:
-        kind = type(module).__name__
+        kind = _kind(module)
         self.modules.append((name, kind))
         self.core.add_module(module, kind in _ACTIVATIONS and
-                             not getattr(module, "inplace", False))
+                             not getattr(module, "inplace", False),
+                             kind in _KEEP_FINITE and type(module) is getattr(torch.nn, kind))
 
     def declare_tensors(self, name: str, module: torch.nn.Module, known: set[int]) -> None:
-        add, op = self.watch._declare, type(module).__name__
+        add, op = self.watch._declare, _kind(module)
         for key, value in module._parameters.items():
             if value is None or id(value) in known or \
                     isinstance(value, torch.nn.parameter.UninitializedParameter):
@@ -243,15 +250,16 @@ class Hooks:
     def show_modules(self, root: torch.nn.Module | None) -> bool:
         """Whether the modules in a root's forward pass are shown; None: the pass is over. One
         entry in PyTorch's table of global hooks sees all modules; it is there only while a
-        step that is due runs forward."""
+        step at which modules are shown runs forward."""
         if root is None or _is_compiled(root):
-            if self.module_hook is not None:
-                self.module_hook.remove()
-                self.module_hook = None
-        elif self.module_hook is None:
-            self.module_hook = torch_module.register_module_forward_hook(
-                _ModuleHook(self.core.hook("after_module")))
-        return self.module_hook is not None
+            if self.module_handle is not None:
+                self.module_handle.remove()
+            return False
+        if self.module_handle is None:
+            self.module_handle = torch_module.register_module_forward_hook(self.module_hook)
+        else:  # registered again: a handle costs as much as the hooks of several modules
+            torch_module._global_forward_hooks[self.module_handle.id] = self.module_hook
+        return True
 
     def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:
         """The slot of an input of a module; of module 0, the model."""
@@ -295,6 +303,12 @@ class Hooks:
         return self.slots[name]
 
 
+def _kind(module: torch.nn.Module) -> str:
+    """The name of a module's class; fully_shard puts one of its own before it."""
+    kinds = type(module).__mro__
+    return kinds[2 if kinds[1].__name__ == "FSDPModule" else 0].__name__
+
+
 def _output(module: str, number: int) -> str:
     return f"{module}_output_{number}" if module else f"output_{number}"
 
@@ -318,4 +332,5 @@ def _forget(ref: "weakref.ref[Hooks]") -> None:
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    return "_orig_mod" in module._modules or \
+        getattr(module, "_compiled_call_impl", None) is not None

@@ -321,7 +321,7 @@ class Watch:
         if role not in _ROLES:
             raise _sonde.BadValueError(f"role: '{role}' (expected {', '.join(_ROLES)})")
         readable = _unwrap(tensor) if _needs_unwrapping(tensor) else tensor
-        return self._core.add(name, _ROLES[role], readable, module, op, when)
+        return self._core.add(name, _ROLES[role], readable, module, op, when, _note(tensor))
 
     def __enter__(self) -> "Watch":
         return self
@@ -355,13 +355,25 @@ def _needs_unwrapping(tensor: Any) -> bool:
         getattr(tensor, "is_sparse", False) or hasattr(tensor, "_local_tensor")
 
 
+def _note(tensor: Any) -> str:
+    """Where a distributed tensor lies, the same in every process; "" for others. The first
+    words are SONDE_NOTE_SHARD of <sonde/catalogue.h>."""
+    placements = getattr(tensor, "placements", None)
+    if placements is None or not hasattr(tensor, "_local_tensor"):
+        return ""
+    whole = all(place.is_replicate() for place in placements)
+    return (f"{'replica' if whole else 'local shard'} of {list(tensor.shape)}, "
+            f"placed {', '.join(map(str, placements))}")
+
+
 def _unwrap(tensor: Any) -> Any:
     """A tensor in host memory for one that C cannot read directly; None: there is none."""
     local = getattr(tensor, "_local_tensor", None)  # the shard of a distributed tensor
     if local is not None:
         return local.detach()
-    if getattr(tensor, "is_meta", False):
-        return None
+    if getattr(tensor, "is_meta", False) or hasattr(
+            getattr(type(tensor), "__torch_dispatch__", None), "__func__"):
+        return None  # a type that wraps other tensors says nothing of its memory
     if getattr(tensor, "is_sparse", False):
         return tensor.detach().coalesce().values()
     if hasattr(tensor, "detach"):

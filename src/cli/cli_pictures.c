@@ -181,6 +181,11 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
     const int64_t known = sonde_nn_dataset_get_traits(set)->classes;
     int64_t unused = 0; /* outputs of the model for which the data has no class */
 
+    if (!score->classes) {
+        (void)printf("Eval loss: %.6g\nEval mean absolute error: %.6g\n", score->loss,
+                     score->error);
+        return;
+    }
     if (!brief) {
         (void)printf("Eval loss: %.4f\n", score->loss);
     }

@@ -26,25 +26,16 @@ typedef struct evaluation {
     cli_progress progress;
 } evaluation;
 
-static void print_json(const evaluation *run, const sonde_nn_score *score,
-                       const sonde_nn_confusion *matrix)
+/* The names of the classes, and the counts: rows are labels. */
+static void print_matrix(sonde_json *json, const sonde_nn_dataset *set,
+                         const sonde_nn_confusion *matrix)
 {
-    const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     const int64_t classes = sonde_nn_confusion_classes(matrix);
-    sonde_json *const json = cli_json();
 
-    sonde_json_object(json, NULL);
-    cli_json_loss(json, "loss", score->loss);
-    sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
-    sonde_json_int(json, "samples", score->samples);
-    if (strcmp(info->data_name, run->data) != 0) {
-        sonde_json_string(json, "stand_in", info->data_name);
-        sonde_json_string(json, "stands_for", run->data);
-    }
     sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
     sonde_json_list(json, "classes");
     for (int64_t i = 0; i < classes; i++) {
-        const char *name = sonde_nn_dataset_class_name(run->set, i);
+        const char *name = sonde_nn_dataset_class_name(set, i);
 
         sonde_json_string(json, NULL, name[0] != '\0' ? name : NULL);
     }
@@ -58,6 +49,29 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
         sonde_json_end(json);
     }
     sonde_json_end(json);
+}
+
+static void print_json(const evaluation *run, const sonde_nn_score *score,
+                       const sonde_nn_confusion *matrix)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    cli_json_loss(json, "loss", score->loss);
+    if (score->classes) {
+        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+    } else {
+        cli_json_loss(json, "error", score->error);
+    }
+    sonde_json_int(json, "samples", score->samples);
+    if (strcmp(info->data_name, run->data) != 0) {
+        sonde_json_string(json, "stand_in", info->data_name);
+        sonde_json_string(json, "stands_for", run->data);
+    }
+    if (score->classes) {
+        print_matrix(json, run->set, matrix);
+    }
     sonde_json_end(json);
     cli_json_print("\n");
 }
@@ -142,6 +156,10 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
         print_json(run, &score, matrix);
     } else {
         cli_print_scores(&score, matrix, run->set, asked->quiet);
+    }
+    if (asked->picture != NULL && matrix == NULL) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--confusion", "a model with classes",
+                              "the model has none");
     }
     return asked->picture != NULL ? cli_draw_confusion(asked->picture, matrix, run->set,
                                                        "Confusion matrix", diag)

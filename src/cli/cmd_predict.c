@@ -309,6 +309,10 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
         info->data_path = asked->data;
     }
     run->info = info;
+    if (info->classes == 0) {
+        return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "a model with classes",
+                              "it has none");
+    }
     err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
         return err;

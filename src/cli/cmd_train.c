@@ -133,7 +133,11 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
     if (epoch->eval_set != NULL) {
         sonde_json_string(json, "eval_set", epoch->eval_set);
         cli_json_loss(json, "eval_loss", epoch->score.loss);
-        cli_json_loss(json, "eval_accuracy", epoch->score.accuracy);
+        if (epoch->score.classes) {
+            cli_json_loss(json, "eval_accuracy", epoch->score.accuracy);
+        } else {
+            cli_json_loss(json, "eval_error", epoch->score.error);
+        }
         sonde_json_int(json, "eval_samples", epoch->score.samples);
     }
     sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
@@ -156,8 +160,10 @@ static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_dia
         (void)printf("epoch %d/%d: loss %.4f", epoch->number + 1, epoch->count,
                      epoch->loss);
         if (set != NULL) {
-            (void)printf(", %s loss %.4f, %s accuracy %.2f%%", set, epoch->score.loss,
-                         set, 100.0 * epoch->score.accuracy);
+            (void)printf(", %s loss %.4f, %s ", set, epoch->score.loss, set);
+            (void)(epoch->score.classes
+                       ? printf("accuracy %.2f%%", 100.0 * epoch->score.accuracy)
+                       : printf("mean absolute error %.4f", epoch->score.error));
         }
         (void)printf(", %.2f s, %.0f samples/s\n", epoch->seconds, rate);
     }
@@ -250,7 +256,11 @@ static void on_scored(void *user, const sonde_nn_score *score,
         sonde_json_string(json, "event", "eval");
         sonde_json_string(json, "eval_set", name);
         cli_json_loss(json, "loss", score->loss);
-        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+        if (score->classes) {
+            sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+        } else {
+            cli_json_loss(json, "error", score->error);
+        }
         sonde_json_int(json, "samples", score->samples);
         sonde_json_end(json);
         cli_json_print("\n");

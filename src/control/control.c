@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/format.h"
 #include "store/store.h"
 
 #include <sonde/log.h>
@@ -198,6 +199,9 @@ sonde_err sonde__control_parse(const char *line, size_t size, sonde_request *req
     if (object == NULL) {
         err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE,
                           "a JSON object a line", "%s", error.text);
+    } else if (sonde__record_seal_broken(line, size)) {
+        err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE, NULL,
+                          "a line does not match its checksum");
     } else if (kind == NULL ||
                (strcmp(kind, "stop") != 0 && strcmp(kind, "checkpoint") != 0)) {
         err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE, "stop or checkpoint",
@@ -349,14 +353,16 @@ static char *make_line(sonde_request_kind kind, sonde_request_by asker, const ch
     body = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (body != NULL) {
-        const size_t length = strlen(body);
+        size_t length = strlen(body);
 
-        line = realloc(body, length + 2);
+        line = realloc(body, length + 2 + SONDE__SEAL);
         if (line == NULL) {
             free(body);
             return NULL;
         }
-        memcpy(line + length, "\n", 2);
+        line[length] = '\n';
+        length = sonde__record_seal(line, length + 1);
+        line[length] = '\0';
     }
     return line;
 }

@@ -506,14 +506,20 @@ static sonde_err add_looks(attaching *work, uint8_t vital, plan tap)
 static sonde_err add_vitals(attaching *work)
 {
     const int64_t every = work->hook->setup.vitals_every;
-    const sonde_schedule always = sonde_schedule_always();
+    sonde_schedule losses = sonde_schedule_always();
     plan tap = {.name = "vital signs of losses",
                 .kind = SAVE,
                 .asks = SONDE_HOW_VITALS,
-                .how = SONDE_HOW_VITALS,
-                .when = {always, always, always, always}};
-    sonde_err err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_ALWAYS), &tap);
+                .how = SONDE_HOW_VITALS};
+    sonde_err err = SONDE_OK;
 
+    if (work->hook->role_every != NULL) {
+        sonde__observe_thin(&losses, work->hook->role_every[SONDE_ROLE_LOSS], true);
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        tap.when[mode] = losses;
+    }
+    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_ALWAYS), &tap);
     if (err != SONDE_OK) {
         return err;
     }

@@ -30,7 +30,7 @@
 enum {
     SONDE__MOST_COLLECTIONS = 64,
     SONDE__DIGEST = 17,
-    SONDE__VITAL_ALWAYS = 1, /* at every step */
+    SONDE__VITAL_ALWAYS = 1, /* losses: at every step, if the program does not say */
     SONDE__VITAL_EVERY = 2,  /* at each step of training that vitals_every divides */
     SONDE__VITAL_LOOKS = 4,  /* when the default rules look */
     SONDE__VITAL_RAW = 8     /* the raw value when they need it */

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LOOK INT64_MIN
 
@@ -96,6 +97,7 @@ static void close_step(sonde_observer *observer)
         }
         tap->due = false;
     }
+    memset(observer->role_wants, 0, sizeof observer->role_wants);
     for (size_t i = 0; i < observer->sink_count && observer->stepping; i++) {
         observer->sink_due[i] = 0;
     }
@@ -160,12 +162,20 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
         for (size_t j = 0; j < tap->count; j++) {
             observer->wants[tap->tensors[j]] |= (uint8_t)tap->how;
         }
+        for (unsigned roles = tap->roles; roles != 0; roles &= roles - 1) {
+            observer->role_wants[__builtin_ctz(roles)] |= (uint8_t)tap->how;
+        }
     }
     observer->stepping = any;
     if (!any) {
         set_next(observer, place);
     }
     return any;
+}
+
+unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role)
+{
+    return observer->role_wants[role];
 }
 
 /* Due from now on, or no longer. */
@@ -179,13 +189,30 @@ static void set_due(sonde_observer *observer, sonde__observe_tap *tap, bool due)
     }
 }
 
-/* A tap that looks at bad steps of this mode and would not have seen this one. */
-static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *place)
+/* A tap that looks at bad steps of this mode. */
+static bool looks_in(const sonde__observe_tap *tap, sonde_mode mode)
 {
-    return tap->when_bad && !tap->due && !tap->waits && tap->count > 0 &&
-           (sonde_schedule_next(&tap->when[place->mode], 0) != SONDE_SCHEDULE_NEVER ||
+    return tap->when_bad && tap->count > 0 &&
+           (sonde_schedule_next(&tap->when[mode], 0) != SONDE_SCHEDULE_NEVER ||
             (!tap->apart && sonde_schedule_next(&tap->when[SONDE_MODE_GLOBAL], 0) !=
                                 SONDE_SCHEDULE_NEVER));
+}
+
+/* The same, if it would not have seen this one. */
+static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *place)
+{
+    return !tap->due && !tap->waits && looks_in(tap, place->mode);
+}
+
+bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode)
+{
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        if ((observer->taps[i].how & SONDE_HOW_VITALS) != 0 &&
+            looks_in(&observer->taps[i], mode)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *place)

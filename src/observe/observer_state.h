@@ -23,7 +23,8 @@ typedef struct sonde__observe_tap {
     uint32_t *ids;        /* as selected, ascending */
     uint32_t *tensors;    /* by index of ids: the tensor; for an alias, its own */
     size_t count, capacity;
-    size_t listed; /* of these, in the observer's lists */
+    size_t listed;  /* of these, in the observer's lists */
+    unsigned roles; /* bit r: a tensor of it has role r */
     sonde_schedule when[SONDE_MODE_COUNT];
     int64_t *steps[SONDE_MODE_COUNT]; /* the steps of the schedules, owned */
     unsigned how;
@@ -56,6 +57,7 @@ struct sonde_observer {
     /* From bind on: */
     uint32_t declared; /* tensors */
     uint8_t *wants, *ever;
+    uint8_t role_wants[SONDE_ROLE_COUNT]; /* by role: the same over its tensors */
     size_t *first;
     sonde__observe_entry *entries;
     uint8_t *sink_due;
@@ -79,6 +81,17 @@ sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                     sonde_err (*extend)(void *user, uint32_t first_id,
                                                         sonde_diag *diag),
                                     void *user, sonde_diag *diag);
+
+/* Whether steps of a mode have taps with when_bad, of vital signs. */
+bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode);
+
+/* What is due now of any tensor of a role: SONDE_HOW_ bits. */
+unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role);
+
+/* schedule.c: a schedule of rules under a program's own steps between looks: 0 changes
+ * nothing, below 0 means never. Vital signs come at the first steps and as often as it
+ * says; the rest as often as rules need it, and not more often than it says. */
+void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "base/macros.h"
+#include "observe/observer_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -163,4 +164,19 @@ sonde_schedule sonde_schedule_join(const sonde_schedule *a, const sonde_schedule
                      : b->row < 1 ? a->row_every
                                   : SONDE_MIN(a->row_every, b->row_every);
     return both;
+}
+
+void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals)
+{
+    enum { CLOSELY = 20 }; /* first steps that show errors of the setup */
+
+    if (every < 0) {
+        *when = (sonde_schedule){0};
+    } else if (every > 0 && vitals) {
+        *when = (sonde_schedule){.every = every, .first = CLOSELY};
+    } else if (every > 0 && when->every > 0) {
+        when->every = SONDE_MAX(when->every, every);
+        when->row_every = SONDE_MAX(when->row_every, every);
+        when->first = SONDE_MIN(when->first, (int64_t)CLOSELY);
+    }
 }

@@ -171,9 +171,12 @@ static sonde_err append_ids(const sonde_observer *observer, sonde__observe_tap *
         return sonde__fail_nomem(diag, "a tap");
     }
     for (size_t i = 0; i < count; i++) {
-        tap->ids[tap->count] = ids[i];
-        tap->tensors[tap->count] =
+        const uint32_t tensor =
             sonde_catalogue_info(observer->catalogue, ids[i])->same_as;
+
+        tap->ids[tap->count] = ids[i];
+        tap->tensors[tap->count] = tensor;
+        tap->roles |= 1U << sonde_catalogue_info(observer->catalogue, tensor)->role;
         tap->count++;
     }
     return SONDE_OK;

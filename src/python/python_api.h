@@ -53,7 +53,7 @@ PyObject *sonde__python_findings(sonde_rules *rules);
 /* (count, nan, pos_inf, neg_inf, zero, min, ..., sum): a new tuple, in the order of
  * sonde_vitals and sonde.Vitals. */
 PyObject *sonde__python_vitals(const sonde_vitals *vitals);
-/* (name, dtype, shape, role, module, op, id): a new tuple, in the order of
+/* (name, dtype, shape, role, module, op, id, note): a new tuple, in the order of
  * sonde.TensorInfo. */
 PyObject *sonde__python_tensor_info(const sonde_tensor_info *info, uint32_t id);
 

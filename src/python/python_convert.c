@@ -81,9 +81,9 @@ PyObject *sonde__python_tensor_info(const sonde_tensor_info *info, uint32_t id)
         }
     }
     if (shape != NULL) {
-        tuple = Py_BuildValue("(ssOsssI)", info->name, sonde_dtype_name(info->dtype),
+        tuple = Py_BuildValue("(ssOsssIs)", info->name, sonde_dtype_name(info->dtype),
                               shape, sonde_role_name(info->role), info->module, info->op,
-                              (unsigned)id);
+                              (unsigned)id, info->note != NULL ? info->note : "");
     }
     Py_XDECREF(shape);
     return tuple;

@@ -23,8 +23,9 @@ typedef struct shown {
 } shown;
 
 struct sonde__python_module {
-    PyObject *ref;    /* weak; NULL: the program */
-    bool shows_input; /* an activation that does not work in place */
+    PyObject *ref;     /* weak; NULL: the program */
+    bool shows_input;  /* an activation that does not work in place */
+    bool keeps_finite; /* it returns one tensor, finite if the first it gets is */
     shown *tensors[DIRECTIONS];
     size_t capacity[DIRECTIONS], next[DIRECTIONS];
 };
@@ -36,9 +37,9 @@ PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
     sonde__python_watch *self = (sonde__python_watch *)watch;
     PyObject *module = NULL, *address = NULL, *place = NULL;
     sonde__python_module added = {0};
-    int shows_input = 0;
+    int shows_input = 0, keeps_finite = 0;
 
-    if (!PyArg_ParseTuple(arguments, "Op", &module, &shows_input)) {
+    if (!PyArg_ParseTuple(arguments, "Op|p", &module, &shows_input, &keeps_finite)) {
         return NULL;
     }
     if (self->module_count == self->module_capacity) {
@@ -59,6 +60,7 @@ PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
     address = PyLong_FromVoidPtr(module);
     place = PyLong_FromSize_t(self->module_count);
     added.shows_input = shows_input != 0;
+    added.keeps_finite = keeps_finite != 0;
     added.ref = module != Py_None ? PyWeakref_NewRef(module, NULL) : NULL;
     if (self->module_index == NULL || address == NULL || place == NULL ||
         (module != Py_None && added.ref == NULL) ||
@@ -91,6 +93,7 @@ void sonde__python_free_modules(sonde__python_watch *self)
     }
     Py_CLEAR(self->module_index);
     Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
     PyMem_Free(self->modules);
     self->modules = NULL;
     self->module_capacity = 0;
@@ -243,6 +246,15 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
 
 /* --- inputs and outputs --------------------------------------------------------------- */
 
+/* Replaces a tensor that is kept while a root's forward is on. */
+static void keep(PyObject **kept, PyObject *tensor)
+{
+    PyObject *before = *kept;
+
+    *kept = Py_NewRef(tensor);
+    Py_XDECREF(before);
+}
+
 /* Declares a tensor at its first time, and shows it. */
 static bool show(sonde__python_watch *self, size_t index, direction way, size_t number,
                  PyObject *tensor)
@@ -269,6 +281,8 @@ static bool show(sonde__python_watch *self, size_t index, direction way, size_t 
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
+        sonde__python_check(self, seen->slot, tensor);
+        keep(&self->last_checked, tensor);
         return true;
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
@@ -289,14 +303,12 @@ static bool show_tensor(sonde__python_watch *self, size_t index, direction way,
         return true;
     }
     if (way == OUTPUT) {
-        PyObject *before = self->last_output;
-
-        self->last_output = Py_NewRef(tensor);
-        Py_XDECREF(before);
+        keep(&self->last_output, tensor);
     }
     number = self->modules[index].next[way]++;
     return show(self, index, way, number, tensor) &&
-           (way == INPUT || hook_gradient(self, index, number, tensor));
+           (way == INPUT || self->only_checks ||
+            hook_gradient(self, index, number, tensor));
 }
 
 /* The tensors of what a module gets or returns, in order. */
@@ -334,6 +346,27 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
     return show_all(self, 0, INPUT, inputs);
 }
 
+/* Whether an output need not be checked, because the input was and the module keeps it
+ * finite. Counts both. */
+static bool follows_checked(sonde__python_watch *self, size_t index, PyObject *inputs,
+                            PyObject *output)
+{
+    sonde__python_module *module = &self->modules[index];
+
+    if (!module->keeps_finite || !PyTuple_Check(inputs) || PyTuple_Size(inputs) == 0 ||
+        PyTuple_GetItem(inputs, 0) != self->last_checked ||
+        !sonde__python_is_tensor(output)) {
+        return false;
+    }
+    module->next[INPUT] += module->shows_input;
+    if (output != self->last_output) {
+        module->next[OUTPUT]++;
+        keep(&self->last_output, output);
+    }
+    keep(&self->last_checked, output);
+    return true;
+}
+
 bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hook *hook,
                               PyObject *arguments)
 {
@@ -348,6 +381,9 @@ bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hoo
     index = find_module(self, module);
     if (index == self->module_count || self->inside == 0 || self->hooks == NULL) {
         return PyErr_Occurred() == NULL;
+    }
+    if (self->only_checks && follows_checked(self, index, inputs, output)) {
+        return true;
     }
     return (!self->modules[index].shows_input || show_all(self, index, INPUT, inputs)) &&
            show_all(self, index, OUTPUT, output);

@@ -141,7 +141,7 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
     bool good = false;
     int viewed = 0;
 
-    if (!is_scalar(tensor)) {
+    if (!sonde__python_are_due(watch, 1U << SONDE_ROLE_LOSS) || !is_scalar(tensor)) {
         return true;
     }
     viewed = sonde__python_view_of(watch, tensor, &view, &held);
@@ -151,7 +151,7 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
     if (find_caller(self, &frame, &code, &instruction)) {
         good = find_loss(watch, code, instruction, frame, held, &slot);
         if (good) {
-            sonde__python_show(watch, slot, &view);
+            sonde__python_keep(watch, slot, &view);
         }
         Py_DECREF(frame);
         Py_DECREF(code);

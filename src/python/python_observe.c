@@ -10,6 +10,7 @@
 #include "python/python_watch.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum { LARGE = 16384 }; /* elements, from which reading costs more than the lock */
 
@@ -98,6 +99,16 @@ bool sonde__python_is_due(const python_watch *self, uint32_t slot)
     return slot != SONDE__PYTHON_NO_SLOT && sonde_watch_wants(self->watch, slot) != 0;
 }
 
+bool sonde__python_are_due(const python_watch *self, unsigned roles)
+{
+    for (; roles != 0; roles &= roles - 1) {
+        if (sonde_watch_wants_role(self->watch, (sonde_role)__builtin_ctz(roles)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view,
                           PyObject **held)
 {
@@ -119,11 +130,8 @@ int sonde__python_view_of(python_watch *self, PyObject *tensor, sonde_view *view
     return 0;
 }
 
-void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
+static void see(python_watch *self, uint32_t slot, const sonde_view *view)
 {
-    if (!sonde__python_is_due(self, slot)) {
-        return;
-    }
     sonde__python_lock(self);
     if (sonde_view_count(view) < LARGE) {
         sonde_watch_see(self->watch, slot, view);
@@ -132,6 +140,61 @@ void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *vie
         Py_END_ALLOW_THREADS
     }
     sonde__python_unlock(self);
+}
+
+void sonde__python_show(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    if (sonde__python_is_due(self, slot)) {
+        see(self, slot, view);
+    }
+}
+
+void sonde__python_check(python_watch *self, uint32_t slot, PyObject *tensor)
+{
+    sonde_view view;
+
+    if (slot == SONDE__PYTHON_NO_SLOT || !sonde_watch_checks(self->watch, slot)) {
+        return;
+    }
+    if (sonde__python_view(tensor, &view)) {
+        see(self, slot, &view);
+    } else {
+        self->unreadable = true;
+    }
+}
+
+void sonde__python_keep(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    sonde__python_number *number = NULL;
+    const size_t size = sonde_dtype_size(view->dtype);
+
+    if (sonde_view_count(view) != 1 || size > sizeof number->bytes) {
+        sonde__python_show(self, slot, view);
+        return;
+    }
+    if (self->waiting_count == SONDE__PYTHON_WAITING) {
+        sonde__python_show_kept(self);
+    }
+    number = &self->waiting[self->waiting_count++];
+    number->slot = slot;
+    number->view = *view;
+    memcpy(number->bytes, view->data, size);
+}
+
+void sonde__python_show_kept(python_watch *self)
+{
+    sonde__python_number kept[SONDE__PYTHON_WAITING]; /* other threads may keep more */
+    const size_t count = self->waiting_count;
+
+    if (count == 0 || !sonde__python_is_live(self)) {
+        return;
+    }
+    memcpy(kept, self->waiting, count * sizeof kept[0]);
+    self->waiting_count = 0;
+    for (size_t i = 0; i < count && self->watch != NULL; i++) {
+        kept[i].view.data = kept[i].bytes;
+        sonde__python_show(self, kept[i].slot, &kept[i].view);
+    }
 }
 
 /* --- findings and faults ------------------------------------------------------------ */

@@ -23,6 +23,13 @@ static const unsigned kinds_of[SLOTS] = {
     [BUFFER] = SONDE__PYTHON_BUFFERS,
 };
 
+static const unsigned roles_of[SLOTS] = {
+    [WEIGHT] = 1U << SONDE_ROLE_WEIGHT | 1U << SONDE_ROLE_BIAS,
+    [GRADIENT] = 1U << SONDE_ROLE_GRADIENT,
+    [UPDATE] = 1U << SONDE_ROLE_UPDATE,
+    [BUFFER] = 1U << SONDE_ROLE_BUFFER,
+};
+
 /* A tensor that an optimiser keeps of a parameter, as {"exp_avg": tensor}. */
 typedef struct kept {
     PyObject *key; /* a reference */
@@ -180,6 +187,13 @@ bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
     bool good = true;
 
     if (!sonde__python_is_live(self)) {
+        return true;
+    }
+    sonde__python_show_kept(self);
+    for (int i = 0; i < SLOTS; i++) {
+        kinds &= sonde__python_are_due(self, roles_of[i]) ? ~0U : ~kinds_of[i];
+    }
+    if (kinds == 0) {
         return true;
     }
     sonde__python_lock(self);

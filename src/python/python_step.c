@@ -14,19 +14,19 @@
 static const unsigned FORWARD = 1U << SONDE_ROLE_ACTIVATION | 1U << SONDE_ROLE_OUTPUT |
                                 1U << SONDE_ROLE_INPUT |
                                 1U << SONDE_ROLE_ACTIVATION_GRADIENT;
+/* Roles of what is seen once an optimiser has stepped. */
+static const unsigned AFTER = 1U << SONDE_ROLE_WEIGHT | 1U << SONDE_ROLE_BIAS |
+                              1U << SONDE_ROLE_BUFFER | 1U << SONDE_ROLE_UPDATE |
+                              1U << SONDE_ROLE_OPTIMIZER;
 
 /* --- begin and end ------------------------------------------------------------------ */
 
-/* Whether tensors of any of the roles, a bit each, are due. */
-static bool are_due(sonde__python_watch *self, unsigned roles)
+/* Whether outputs of modules are checked at the step that is on. */
+static bool are_checked(const sonde__python_watch *self)
 {
-    for (int role = 0; role < SONDE_ROLE_COUNT; role++) {
-        if ((roles >> role & 1U) != 0 &&
-            sonde_watch_wants_role(self->watch, (sonde_role)role) != 0) {
-            return true;
-        }
-    }
-    return false;
+    return !self->unreadable &&
+           (sonde_watch_checks_role(self->watch, SONDE_ROLE_ACTIVATION) ||
+            sonde_watch_checks_role(self->watch, SONDE_ROLE_OUTPUT));
 }
 
 /* The first step opens the run, into which findings are written. */
@@ -59,6 +59,7 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
     if (!sonde__python_need_live(self)) {
         return false;
     }
+    sonde__python_show_kept(self);
     sonde__python_lock(self);
     err = begin_step(self, mode, &diag);
     sonde__python_unlock(self);
@@ -90,9 +91,18 @@ static bool switch_modules(sonde__python_watch *self, PyObject *root)
     return shown >= 0;
 }
 
+/* Ends the step for the rules and the recorder. */
+static void judge(sonde__python_watch *self)
+{
+    sonde__python_lock(self);
+    Py_BEGIN_ALLOW_THREADS sonde_watch_end_step(self->watch);
+    Py_END_ALLOW_THREADS sonde__python_unlock(self);
+}
+
 bool sonde__python_end(sonde__python_watch *self)
 {
     unsigned kinds = SONDE__PYTHON_WEIGHTS | SONDE__PYTHON_BUFFERS;
+    const bool judged = self->judged;
     bool good = true;
 
     if (self->mode < 0 || !sonde__python_is_live(self)) {
@@ -101,21 +111,20 @@ bool sonde__python_end(sonde__python_watch *self)
     good = switch_modules(self, NULL);
     self->inside = 0;
     Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
     if (self->mode == SONDE_MODE_TRAIN) {
         kinds |= SONDE__PYTHON_UPDATES;
     }
-    if (good) {
+    if (good && !judged) {
         good = sonde__python_see_parameters(self, kinds);
     }
     self->stepped_count = 0;
     self->mode = -1;
-    if (good) {
-        sonde__python_lock(self);
-        Py_BEGIN_ALLOW_THREADS sonde_watch_end_step(self->watch);
-        Py_END_ALLOW_THREADS sonde__python_unlock(self);
-        good = sonde__python_deliver(self);
+    self->judged = false;
+    if (good && !judged) {
+        judge(self);
     }
-    return good;
+    return good && sonde__python_deliver(self);
 }
 
 /* --- forward ------------------------------------------------------------------------ */
@@ -159,7 +168,8 @@ bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_ho
     if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
         return mode > -2; /* an evaluation between backward and step is not observed */
     }
-    if (self->inside == 0 && (self->mode != SONDE_MODE_TRAIN || mode != self->mode) &&
+    if (self->inside == 0 &&
+        (self->mode != SONDE_MODE_TRAIN || mode != self->mode || self->judged) &&
         !sonde__python_end(self)) {
         return false;
     }
@@ -170,7 +180,8 @@ bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_ho
         return false;
     }
     self->inside++;
-    if (!are_due(self, FORWARD)) {
+    self->only_checks = !sonde__python_are_due(self, FORWARD);
+    if (self->only_checks && !are_checked(self)) {
         return true;
     }
     if (!switch_modules(self, root)) {
@@ -194,6 +205,7 @@ bool sonde__python_after_root(sonde__python_watch *self, const sonde__python_hoo
     }
     good = switch_modules(self, NULL);
     Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
     return good && (self->mode == SONDE_MODE_TRAIN || sonde__python_end(self));
 }
 
@@ -222,11 +234,30 @@ static bool has_stepped(const sonde__python_watch *self, PyObject *optimizer)
     return false;
 }
 
+/* Shows what is due before an optimiser steps. If nothing is due after that, the step ends
+ * here, while the rules' data are in the caches; findings are delivered at its end. */
+static bool see_before_step(sonde__python_watch *self, bool closure)
+{
+    unsigned kinds = SONDE__PYTHON_UPDATES;
+
+    if (!closure) {
+        kinds |= SONDE__PYTHON_GRADIENTS;
+    }
+    if (!sonde__python_see_parameters(self, kinds)) {
+        return false;
+    }
+    if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
+        !sonde__python_are_due(self, AFTER)) {
+        judge(self);
+        self->judged = true;
+    }
+    return true;
+}
+
 bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_hook *hook,
                                PyObject *arguments)
 {
     PyObject *optimizer = NULL, *given = NULL, *options = NULL;
-    unsigned kinds = SONDE__PYTHON_UPDATES;
 
     (void)hook;
     if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
@@ -242,13 +273,8 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
     if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
         return false;
     }
-    if (self->stepped_count > 0) {
-        return true;
-    }
-    if (!has_closure(optimizer, given, options)) {
-        kinds |= SONDE__PYTHON_GRADIENTS;
-    }
-    return sonde__python_see_parameters(self, kinds);
+    return self->stepped_count > 0 || self->judged ||
+           see_before_step(self, has_closure(optimizer, given, options));
 }
 
 bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,
@@ -267,7 +293,7 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
     if (!has_stepped(self, optimizer) && self->stepped_count < self->optimizer_count) {
         self->stepped[self->stepped_count++] = optimizer;
     }
-    if (are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
+    if (sonde__python_are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
         !sonde__python_see_state(self, optimizer)) {
         return false;
     }

@@ -1,8 +1,8 @@
 /*
  * python_tensor.c - the memory of a Python object as a view.
  *
- * A tensor type offers DLPack's exchange table in a class attribute; the table of the
- * last two types seen (torch.Tensor and torch.nn.Parameter, in practice) is remembered.
+ * A tensor type offers DLPack's exchange table in a class attribute; the tables of the
+ * last types seen (torch.Tensor and torch.nn.Parameter, in practice) are remembered.
  * Other objects are read through the buffer protocol.
  */
 #include "python/dlpack.h"
@@ -54,7 +54,21 @@ typedef struct known_type {
     const dlpack_table *table;
 } known_type;
 
-static known_type known[2]; /* under the interpreter's lock */
+enum { KNOWN = 4 };
+static known_type known[KNOWN]; /* the last one first; under the interpreter's lock */
+
+/* Whether a type computes its operations itself (__torch_dispatch__): then its memory is
+ * not where the exchange table says. A distributed tensor has the address of an element
+ * in a storage that is not there. */
+static bool is_wrapper(PyTypeObject *type)
+{
+    PyObject *dispatch = PyObject_GetAttrString((PyObject *)type, "__torch_dispatch__");
+    const bool own = dispatch != NULL && PyCFunction_GetFunction(dispatch) == NULL;
+
+    PyErr_Clear();
+    Py_XDECREF(dispatch);
+    return own;
+}
 
 /* The exchange table of a type; NULL: it has none of a version that we read. */
 static const dlpack_table *table_of(PyTypeObject *type)
@@ -62,12 +76,14 @@ static const dlpack_table *table_of(PyTypeObject *type)
     const dlpack_header *header = NULL;
     PyObject *capsule = NULL;
 
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < KNOWN; i++) {
         if (known[i].type == type) {
             return known[i].table;
         }
     }
-    capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    if (!is_wrapper(type)) {
+        capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
+    }
     if (capsule != NULL) {
         header = PyCapsule_GetPointer(capsule, DLPACK_CAPSULE);
         Py_DECREF(capsule); /* the table is static data of its library */
@@ -76,8 +92,8 @@ static const dlpack_table *table_of(PyTypeObject *type)
     while (header != NULL && header->major != DLPACK_MAJOR) {
         header = header->previous;
     }
-    Py_XDECREF((PyObject *)known[1].type);
-    known[1] = known[0];
+    Py_XDECREF((PyObject *)known[KNOWN - 1].type);
+    memmove(&known[1], &known[0], (KNOWN - 1) * sizeof known[0]);
     known[0] = (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
                             (const dlpack_table *)(const void *)header};
     return known[0].table;
@@ -102,7 +118,7 @@ static bool view_dlpack(const dlpack_tensor *tensor, sonde_view *view)
         count *= tensor->shape[i];
     }
     view->data = tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : NULL;
-    return view->data != NULL || count == 0; /* a distributed tensor has no data here */
+    return view->data != NULL || count == 0;
 }
 
 /* --- the buffer protocol ------------------------------------------------------------ */

@@ -183,7 +183,8 @@ static bool select_ids(PyObject *object, const char *text, uint32_t **ids, size_
 }
 
 PyDoc_STRVAR(tensors_doc, "tensors(selector)\n--\n\n"
-                          "(name, dtype, shape, role, module, op, id) of each.");
+                          "(name, dtype, shape, role, module, op, id, note) of "
+                          "each.");
 
 static PyObject *trial_tensors(PyObject *object, PyObject *arguments)
 {

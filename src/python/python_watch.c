@@ -230,6 +230,7 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
         !PyArg_ParseTuple(arguments, "iz", &reason, &text)) {
         return NULL;
     }
+    sonde__python_show_kept(self);
     sonde__python_lock(self);
     err = shut(self, (sonde_run_end)reason, text, &diag);
     sonde__python_unlock(self);
@@ -246,7 +247,7 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
 /* --- slots -------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(add_doc,
-             "add(name, role, tensor, module, op, pass_)\n--\n\n"
+             "add(name, role, tensor, module, op, pass_, note)\n--\n\n"
              "Adds a tensor of the given one's dtype and shape; returns its slot.");
 
 static PyObject *watch_add(PyObject *object, PyObject *arguments)
@@ -260,8 +261,8 @@ static PyObject *watch_add(PyObject *object, PyObject *arguments)
     int role = 0, pass = 0;
     sonde_err err = SONDE_OK;
 
-    if (!PyArg_ParseTuple(arguments, "siOssi", &info.name, &role, &tensor, &info.module,
-                          &info.op, &pass) ||
+    if (!PyArg_ParseTuple(arguments, "siOssi|s", &info.name, &role, &tensor, &info.module,
+                          &info.op, &pass, &info.note) ||
         !sonde__python_need_live(self)) {
         return NULL;
     }
@@ -305,7 +306,7 @@ PyDoc_STRVAR(add_parameter_doc,
              "add_parameter(owner, key, weight, gradient, update, buffer)\n--\n\n"
              "owner[key] and its .grad are read for these slots; -1: none.");
 PyDoc_STRVAR(add_module_doc,
-             "add_module(module, shows_input)\n--\n\n"
+             "add_module(module, shows_input, keeps_finite=False)\n--\n\n"
              "Adds a module; returns its number. The first is None: the program.");
 
 PyDoc_STRVAR(forget_doc, "forget_parameters()\n--\n\nDrops what add_parameter added.");
@@ -545,6 +546,7 @@ static PyObject *watch_vitals(PyObject *object, PyObject *argument)
     if (bytes == NULL) {
         return NULL;
     }
+    sonde__python_show_kept(self);
     sonde__python_lock(self);
     found = sonde_catalogue_find(sonde_watch_catalogue(self->watch),
                                  PyBytes_AsString(bytes), &slot, &diag) == SONDE_OK;

@@ -33,6 +33,16 @@ typedef struct sonde__python_parameter sonde__python_parameter;
 typedef struct sonde__python_module sonde__python_module;
 typedef struct sonde__python_loss sonde__python_loss;
 
+/* A copy of a loss, which is shown with the gradients of its step: between the two, the
+ * backward pass takes the caches. */
+typedef struct sonde__python_number {
+    uint32_t slot;
+    sonde_view view; /* its data are bytes */
+    unsigned char bytes[16];
+} sonde__python_number;
+
+enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
+
 typedef struct sonde__python_watch {
     PyObject_HEAD sonde_watch *watch; /* NULL: closed */
     sonde_rules *rules;               /* NULL: none */
@@ -52,6 +62,7 @@ typedef struct sonde__python_watch {
     int given_mode;       /* of steps; -1: as the model says */
     int mode;             /* of the step that is on; -1: none */
     unsigned long thread; /* on which that step began */
+    bool judged;          /* it was ended before its optimiser stepped */
     int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
     PyObject **stepped; /* optimisers that have stepped, as addresses */
@@ -68,11 +79,16 @@ typedef struct sonde__python_watch {
     size_t module_count, module_capacity;
     PyObject *module_index; /* {address: place in modules} */
     PyObject *last_output;  /* while a root's forward is on, or NULL */
+    PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
+    bool only_checks;       /* nothing of modules is due at this step */
     bool module_hook;       /* modules are being shown */
+    bool unreadable;        /* a module's tensor is on another device: none is checked */
 
     /* python_loss.c */
     sonde__python_loss *losses;
     size_t loss_count, loss_capacity;
+    sonde__python_number waiting[SONDE__PYTHON_WAITING];
+    size_t waiting_count;
 } sonde__python_watch;
 
 /* --- hooks -------------------------------------------------------------------------- */
@@ -124,8 +140,15 @@ int sonde__python_view_of(sonde__python_watch *self, PyObject *tensor, sonde_vie
                           PyObject **held);
 /* Whether a slot is due at the step that is on. */
 bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
+/* Whether tensors of any of the roles, a bit each, are due at the step that is on. */
+bool sonde__python_are_due(const sonde__python_watch *self, unsigned roles);
+/* Checks a value that is not due for NaN and infinities, if it is in readable memory. */
+void sonde__python_check(sonde__python_watch *self, uint32_t slot, PyObject *tensor);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
+/* Keeps a value of one element until sonde__python_show_kept; shows any other. */
+void sonde__python_keep(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
+void sonde__python_show_kept(sonde__python_watch *self);
 
 /* --- parameters --------------------------------------------------------------------- */
 

@@ -215,6 +215,24 @@ bool sonde__record_seal_broken(const char *text, size_t length)
     return memcmp(found, seal, SONDE__SEAL) != 0;
 }
 
+uint64_t sonde__record_line_number(const char *text, size_t length)
+{
+    static const char key[] =
+        ",\"n\":"; /* a quote in a string has a backslash before it */
+    const char *next = memmem(text, length, key, sizeof key - 1);
+    uint64_t number = 0;
+
+    if (next == NULL) {
+        return 0;
+    }
+    for (next += sizeof key - 1; next < text + length && *next >= '0' && *next <= '9' &&
+                                 number < UINT64_MAX / 100;
+         next++) {
+        number = number * 10 + (uint64_t)(*next - '0');
+    }
+    return number;
+}
+
 /* The rest of a line. A take_ function advances if it finds its part. */
 typedef struct rest {
     const char *next, *end;

@@ -36,25 +36,27 @@ typedef struct sonde__rule_found {
     char message[SONDE__MESSAGE];
 } sonde__rule_found;
 
+/* The first fields are those of a step. */
 struct sonde_rule_run {
     sonde_rules *rules;
     const sonde_rule *rule;
     void *state;
-    char **texts;               /* copies of the parameters' values */
-    sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
-    uint8_t **marks;            /* by parameter: a byte a tensor */
-    bool *given;                /* by parameter: the user set it */
     sonde_rule_tensor *tensors;
+    size_t count;
+    size_t shown;   /* tensors that have vital signs now */
+    uint64_t steps; /* steps with evidence */
+    bool any;       /* other evidence at this step */
+    bool failed;
+    bool *seen;                          /* by need: evidence was seen */
+    char **texts;                        /* copies of the parameters' values */
+    sonde_selector **selectors;          /* by parameter; NULL where it selects nothing */
+    uint8_t **marks;                     /* by parameter: a byte a tensor */
+    bool *given;                         /* by parameter: the user set it */
     sonde__rule_found **tensor_findings; /* by tensor; NULL: none */
-    size_t count, capacity, finding_capacity;
+    size_t capacity, finding_capacity;
     sonde__rule_found *run_finding; /* about the whole run; NULL: none */
     sonde__rule_found *speaking;    /* between found and say */
-    uint64_t steps;                 /* steps with evidence */
-    bool *seen;                     /* by need: evidence was seen */
     size_t findings;
-    size_t shown; /* tensors that have vital signs now */
-    bool any;     /* other evidence at this step */
-    bool failed;
     char lacked[SONDE__MESSAGE];
 };
 
@@ -77,6 +79,10 @@ typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
+    unsigned modes; /* a bit for each mode whose steps a rule that watches it judges */
+    uint32_t
+        place;  /* among the tensors of the step, in the order of their first values */
+    bool late;  /* declared after the first step */
     bool shown; /* the rules that watch have a pointer to vitals */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
@@ -138,6 +144,11 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
+/* engine.c: whether a tensor with a value at this step comes before another one: in the
+ * order of declaration, except for tensors that were declared after the first step. These
+ * stand where the step had their first value. */
+bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
+
 /* The schedules by bit of how. engine.c: the schedule of a need. */
 enum { SONDE__HOW_COUNT = 4 };
 static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
@@ -153,11 +164,7 @@ void sonde__rules_add_looks(const sonde_rules *rules, const sonde__rule_slot *sl
                             sonde_mode mode, sonde_rules_looks *looks);
 /* looks.c: whether two schedules of rules are the same. */
 bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b);
-/* looks.c: the schedule of a rule under a program's own steps between looks: 0 changes
- * nothing, below 0 means never. Vital signs come as often as it says; the rest as often as
- * rules need it, and not more often than it says. */
-void sonde__rules_thin(sonde_schedule *when, int64_t every, bool vitals);
-/* rules_sink.c: sonde_rules_attach; role_every: for sonde__rules_thin, by role, borrowed
+/* rules_sink.c: sonde_rules_attach; role_every: for sonde__observe_thin, by role, borrowed
  * until the observer's last step; may be NULL. */
 sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
                               sonde_observer *observer, int64_t every, int64_t raw_every,

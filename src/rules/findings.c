@@ -18,11 +18,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -289,6 +291,8 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     return SONDE_OK;
 }
 
+enum { LINE_ROOM = 8192, NUMBER_ROOM = 32 };
+
 /* True if the lines contain the same finding with at least as many steps. */
 static bool is_among(const char *lines, size_t size, const char *line, uint64_t steps)
 {
@@ -312,30 +316,75 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
     return false;
 }
 
-/* True if the file contains the finding with at least as many steps. */
-static bool is_written(int file, const char *line, uint64_t steps)
-{
-    struct stat status;
-    char *content = NULL;
-    ssize_t got = 0;
-    bool written = false;
+/* What a file of findings holds. */
+typedef struct written {
+    bool among;    /* the finding, with at least as many steps */
+    bool torn;     /* its last line has no end */
+    uint64_t last; /* number of the last line */
+} written;
 
-    if (fstat(file, &status) != 0 || status.st_size <= 0 ||
-        (uint64_t)status.st_size > (1U << 26)) {
-        return false;
+/* The number of the last line: lines have numbers, but for those of other programs. */
+static uint64_t count_lines(const char *lines, size_t size, bool *torn)
+{
+    const char *const end = lines + size;
+    uint64_t last = 0;
+
+    *torn = size > 0 && end[-1] != '\n';
+    for (const char *next = lines; next < end;) {
+        const char *const newline = memchr(next, '\n', (size_t)(end - next));
+        const size_t length = (size_t)((newline != NULL ? newline : end) - next);
+        const uint64_t number = sonde__record_line_number(next, length);
+
+        last = number > 0 ? number : last + 1;
+        next += length + 1;
     }
-    content = sonde__malloc((size_t)status.st_size);
-    if (content != NULL) {
-        got = pread(file, content, (size_t)status.st_size, 0);
-        written = got > 0 && is_among(content, (size_t)got, line, steps);
-    }
-    sonde__free(content);
-    return written;
+    return last;
 }
 
+/* Looks through the file, or the last 64 MiB of it. */
+static written look_through(int file, const char *line, uint64_t steps)
+{
+    enum { MOST = 1 << 26 };
+    struct stat status;
+    written found = {0};
+    char *content = NULL;
+    ssize_t got = 0;
+
+    if (fstat(file, &status) != 0 || status.st_size <= 0) {
+        return found;
+    }
+    const size_t size = (size_t)SONDE_MIN(status.st_size, (off_t)MOST);
+
+    content = sonde__malloc(size);
+    if (content != NULL) {
+        got = pread(file, content, size, status.st_size - (off_t)size);
+    }
+    if (got > 0) {
+        found.among = is_among(content, (size_t)got, line, steps);
+        found.last = count_lines(content, (size_t)got, &found.torn);
+    }
+    sonde__free(content);
+    return found;
+}
+
+/* Appends a line, which ends in a brace, with its number and checksum. */
+static bool add_line(int file, const char *line, size_t length, const written *found)
+{
+    char text[LINE_ROOM];
+    int n = 0;
+
+    n = snprintf(text, sizeof text, "%s%.*s,\"n\":%" PRIu64 "}\n",
+                 found->torn ? "\n" : "", (int)length - 1, line, found->last + 1);
+    length =
+        sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
+    return write(file, text, length) == (ssize_t)length;
+}
+
+/* line: as sonde_finding_json has it. Only one process at a time appends to a file. */
 static bool append(const char *folder, const sonde_finding *finding, const char *line,
                    size_t length)
 {
+    written found;
     char path[4096];
     int file = -1;
     bool done = false;
@@ -352,8 +401,9 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
     if (file < 0) {
         return false;
     }
-    done = is_written(file, line, finding->steps) ||
-           write(file, line, length) == (ssize_t)length;
+    (void)flock(file, LOCK_EX); /* where there are locks */
+    found = look_through(file, line, finding->steps);
+    done = found.among || add_line(file, line, length, &found);
     if (close(file) != 0 || !done) {
         return false;
     }
@@ -363,17 +413,15 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
 
 static void write_line(sonde_rules *rules, const sonde_finding *finding)
 {
-    char line[8192];
-    const size_t most = sizeof line - SONDE__SEAL - 1;
-    size_t length = sonde_finding_json(finding, line, most);
+    char line[LINE_ROOM];
+    const size_t most = sizeof line - NUMBER_ROOM - SONDE__SEAL;
+    const size_t length = sonde_finding_json(finding, line, most);
 
     if (length == 0 || length >= most) {
         sonde_log(SONDE_LOG_WARNING, "rules", "a finding of %s cannot be written: %s",
                   finding->rule, length == 0 ? "out of memory" : "it is too long");
         return;
     }
-    line[length++] = '\n';
-    length = sonde__record_seal(line, length);
     if (!append(rules->folder, finding, line, length) && !rules->folder_failed) {
         rules->folder_failed = true;
         sonde_log(SONDE_LOG_WARNING, "rules", "%s: findings cannot be written: %s",

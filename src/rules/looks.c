@@ -9,6 +9,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "observe/observer_state.h"
 
 #include <string.h>
 
@@ -39,21 +40,6 @@ bool sonde__rules_same_when(const sonde_schedule *a, const sonde_schedule *b)
 {
     return a->every == b->every && a->first == b->first && a->row == b->row &&
            a->row_every == b->row_every;
-}
-
-void sonde__rules_thin(sonde_schedule *when, int64_t every, bool vitals)
-{
-    enum { CLOSELY = 20 }; /* first steps that show errors of the setup */
-
-    if (every < 0) {
-        *when = (sonde_schedule){0};
-    } else if (every > 0 && vitals) {
-        *when = (sonde_schedule){.every = every, .first = CLOSELY};
-    } else if (every > 0 && when->every > 0) {
-        when->every = SONDE_MAX(when->every, every);
-        when->row_every = SONDE_MAX(when->row_every, every);
-        when->first = SONDE_MIN(when->first, (int64_t)CLOSELY);
-    }
 }
 
 /* --- roles -------------------------------------------------------------------------- */
@@ -111,8 +97,8 @@ static void thin_all(sonde_rules_looks *looks, int64_t every)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
-            sonde__rules_thin(sonde__rules_look(&looks[mode], bit), every,
-                              (1U << bit) == SONDE_HOW_VITALS);
+            sonde__observe_thin(sonde__rules_look(&looks[mode], bit), every,
+                                (1U << bit) == SONDE_HOW_VITALS);
         }
     }
 }

@@ -50,7 +50,12 @@ static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordi
 {
     const sonde_rules *rules = attached->rules;
     int64_t *mode_offset = &attached->mode_offset[at->mode];
-    sonde_coordinate placed = *at;
+    sonde_coordinate placed = {.mode = at->mode,
+                               .global_step = at->global_step,
+                               .mode_step = at->mode_step,
+                               .iteration = at->iteration,
+                               .micro_batch = at->micro_batch,
+                               .replica = at->replica};
 
     if (attached->step != at->global_step) {
         attached->step = at->global_step;
@@ -67,13 +72,18 @@ static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordi
 static void sink_put(sonde_sink *sink, const sonde_observation *seen)
 {
     const rules_sink *self = (rules_sink *)sink;
-    sonde_observation part = *seen;
+    /* field by field: a copy of what was stored a moment ago would wait for the stores */
+    const sonde_observation part = {
+        .id = self->attached->map[seen->id],
+        .info = sonde_catalogue_info(self->attached->rules->catalogue,
+                                     self->attached->map[seen->id]),
+        .at = place(self->attached, &seen->at),
+        .how = seen->how,
+        .view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL,
+        .vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL,
+        .sketch = seen->sketch,
+        .hash = seen->hash};
 
-    part.id = self->attached->map[seen->id];
-    part.at = place(self->attached, &seen->at);
-    part.info = sonde_catalogue_info(self->attached->rules->catalogue, part.id);
-    part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
-    part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
     if (self->attached->every > 0) {
         sonde_rules_put(self->attached->rules, &part);
     } else {
@@ -168,8 +178,8 @@ static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *lo
         if (when->every > 0 && attached->every > 0) {
             *when = said_when(attached, when, bit);
         } else if (attached->role_every != NULL) {
-            sonde__rules_thin(when, attached->role_every[role],
-                              (1U << bit) == SONDE_HOW_VITALS);
+            sonde__observe_thin(when, attached->role_every[role],
+                                (1U << bit) == SONDE_HOW_VITALS);
         }
     }
 }
@@ -189,6 +199,10 @@ static void collect(const attaching *work, int mode)
         if (info->role == SONDE_ROLE_LOSS && info->rank == 0) {
             if (looks->vitals.every > 0 || info->same_as == id) {
                 looks->vitals = sonde_schedule_always(); /* to count every step, too */
+            }
+            if (work->attached->role_every != NULL) {
+                sonde__observe_thin(&looks->vitals,
+                                    work->attached->role_every[SONDE_ROLE_LOSS], true);
             }
         } else {
             apply_said(work, id, looks);

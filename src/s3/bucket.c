@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#define LONGEST 5.0      /* seconds between two tries of a request */
 #define RENEW_AGAIN 15.0 /* seconds after a renewal that failed */
 
 /* --- where the bucket is ------------------------------------------------------------ */
@@ -31,7 +32,8 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
-    const char *name = url + strlen("s3://");
+    const bool ours = strncmp(url, "s3://", 5) == 0;
+    const char *name = ours ? url + 5 : "";
     const char *key = NULL;
     size_t length = 0;
 
@@ -40,8 +42,7 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
             return bad_url("S3", diag);
         }
     }
-    if (strncmp(url, "s3://", 5) != 0 || strspn(name, letters) != strcspn(name, "/") ||
-        strcspn(name, "/") == 0) {
+    if (!ours || strspn(name, letters) != strcspn(name, "/") || strcspn(name, "/") == 0) {
         return bad_url(url, diag);
     }
     key = name + strcspn(name, "/");
@@ -495,7 +496,8 @@ static bool is_stopped(const sonde__s3_bucket *bucket)
 /* Sleeps before try number n + 1, or until stopped. */
 static void wait_for(const attempt *try, int n)
 {
-    const double most = SONDE_MIN(0.1 * (double)(1u << SONDE_MIN(n, 10)), 5.0);
+    const double most = SONDE_MIN(0.1 * (double)(1u << SONDE_MIN(n, 10)),
+                                  sonde__s3_setting("SONDE_S3_LONGEST_WAIT", LONGEST));
     unsigned lot = 0;
     double left = 0.0;
 

@@ -25,6 +25,15 @@ const char *sonde__s3_variable(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+double sonde__s3_setting(const char *name, double usual)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    const double value = text != NULL ? strtod(text, &end) : 0.0;
+
+    return text != NULL && end != text && value > 0.0 ? value : usual;
+}
+
 const char *sonde__s3_profile(void)
 {
     const char *name = sonde__s3_variable("AWS_PROFILE");

@@ -17,6 +17,8 @@ typedef enum sonde__s3_profile_file {
 
 /* A variable of the environment; NULL if it is empty. */
 const char *sonde__s3_variable(const char *name);
+/* A positive number in the environment, or the usual one. */
+double sonde__s3_setting(const char *name, double usual);
 /* AWS_PROFILE, AWS_DEFAULT_PROFILE, or "default". */
 const char *sonde__s3_profile(void);
 bool sonde__s3_profile_exists(const char *profile);

@@ -2,6 +2,7 @@
  * spool.c - opening a spool, its threads, and its end; see spool.h.
  */
 #include "s3/spool.h"
+#include "s3/profile.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
@@ -29,16 +30,6 @@
 #define BEAT 2.0       /* seconds between two heartbeats */
 #define LONGEST 30.0   /* seconds between two tries in an outage */
 #define PATIENCE 300.0 /* seconds without progress that closing waits */
-
-/* A number in the environment. */
-static double setting(const char *name, double usual)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-    const double value = text != NULL ? strtod(text, &end) : 0.0;
-
-    return text != NULL && end != text && value > 0.0 ? value : usual;
-}
 
 /* --- closing ------------------------------------------------------------------------ */
 
@@ -374,7 +365,7 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
     (void)pthread_cond_init(&spool->moved, NULL);
     spool->writer = *writer;
     spool->held = spool->entry = -1;
-    spool->most = (uint64_t)setting("SONDE_SPOOL_BYTES", (double)MOST_SPOOL);
+    spool->most = (uint64_t)sonde__s3_setting("SONDE_SPOOL_BYTES", (double)MOST_SPOOL);
     (void)snprintf(spool->worker, sizeof spool->worker, "w%04d", writer->rank);
     err = set_up(spool, url, folder, diag);
     if (err != SONDE_OK) {
@@ -558,7 +549,7 @@ static void *send_all(void *user)
         } else if (err != SONDE_EINTERRUPTED) {
             begin_outage(spool, &diag);
             wait = SONDE_MIN(2.0 * SONDE_MAX(wait, LOOK),
-                             setting("SONDE_S3_LONGEST_WAIT", LONGEST));
+                             sonde__s3_setting("SONDE_S3_LONGEST_WAIT", LONGEST));
         }
         (void)pthread_mutex_lock(&spool->lock);
         spool->done = all;
@@ -587,7 +578,7 @@ static void *beat_on(void *user)
 /* Waits while there is progress. True: all files are sent. */
 static bool wait_for_sender(sonde__s3_spool *spool)
 {
-    const double patience = setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);
+    const double patience = sonde__s3_setting("SONDE_S3_CLOSE_SECONDS", PATIENCE);
     double since = sonde__now();
     unsigned answered = atomic_load(&spool->bucket->answered);
     bool done = false;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -43,7 +44,12 @@ static atomic_int copy_count;
 
 bool sonde__store_is_address(const char *path)
 {
-    return path != NULL && strncmp(path, "s3://", 5) == 0;
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    const size_t scheme = path != NULL ? strspn(path, letters) : 0;
+
+    return scheme > 0 && (strncmp(path + scheme, "://", 3) == 0 ||
+                          strncasecmp(path, "s3:", scheme + 1) == 0);
 }
 
 /* --- the object --------------------------------------------------------------------- */

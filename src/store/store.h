@@ -24,7 +24,8 @@
 
 enum { SONDE__STORE_PATH = 1024 };
 
-/* Whether path is an address: s3://. */
+/* Whether path is an address: it begins with a scheme and ://, or with s3: in any case.
+ * Only s3://bucket/prefix can be opened; the others are errors that say so. */
 bool sonde__store_is_address(const char *path);
 
 /* --- reading ------------------------------------------------------------------------ */

@@ -292,6 +292,24 @@ static bool holds_zero(const float *elements, size_t n)
     return found;
 }
 
+/* A finite number, as a block of it alone comes out: losses are numbers, and their step has
+ * the kernels in no cache. */
+static sonde_vitals of_number(double x)
+{
+    const double size = fabs(x);
+
+    return (sonde_vitals){.count = 1,
+                          .zero = x == 0.0,
+                          .min = x + 0.0,
+                          .max = x + 0.0,
+                          .abs_min = size,
+                          .abs_max = size,
+                          .mean = x + 0.0,
+                          .l1 = size,
+                          .sumsq = x * x,
+                          .sum = x + 0.0};
+}
+
 /* into := into + count contiguous elements. */
 static void add_f32(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                     const float *elements, size_t count)
@@ -432,6 +450,12 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
     sonde_vitals_init(vitals);
     if (direct && view->dtype == SONDE_F32 &&
         (uintptr_t)view->data % sizeof(float) == 0) {
+        const float *const elements = view->data;
+
+        if (count == 1 && isfinite(elements[0])) {
+            *vitals = of_number((double)elements[0]);
+            return;
+        }
         add_f32(kernels, vitals, view->data, count);
     } else if (direct && view->dtype == SONDE_U8) {
         add_u8(kernels, vitals, view->data, count);
@@ -452,4 +476,56 @@ void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals)
         return;
     }
     sonde__vitals_of_isa(sonde__cpu_isa(), view, vitals);
+}
+
+/* --- whether anything is not finite --------------------------------------------------- */
+
+/* By dtype: the width of a number, how many make an element, and the bits of infinity, which
+ * without sign are the least that are not finite. */
+static const struct {
+    unsigned width, numbers;
+    uint64_t infinity;
+} exponents[SONDE_DTYPE_COUNT] = {
+    [SONDE_F16] = {16, 1, 0x7c00},
+    [SONDE_BF16] = {16, 1, 0x7f80},
+    [SONDE_F32] = {32, 1, 0x7f800000},
+    [SONDE_F64] = {64, 1, UINT64_C(0x7ff0000000000000)},
+    [SONDE_C64] = {32, 2, 0x7f800000},
+    [SONDE_C128] = {64, 2, UINT64_C(0x7ff0000000000000)},
+};
+
+/* n contiguous elements of a dtype in the table. */
+static bool is_finite_block(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
+                            const void *elements, size_t n)
+{
+    const uint64_t infinity = exponents[dtype].infinity;
+
+    n *= exponents[dtype].numbers;
+    return exponents[dtype].width == 16 ? kernels->largest_bits_16(elements, n) < infinity
+           : exponents[dtype].width == 32
+               ? kernels->largest_bits_32(elements, n) < infinity
+               : kernels->largest_bits_64(elements, n) < infinity;
+}
+
+bool sonde__vitals_all_finite(const sonde_view *view)
+{
+    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(sonde__cpu_isa());
+    _Alignas(SONDE__ALIGN) unsigned char gathered[SONDE__VITALS_BLOCK * SONDE__ELEMENT];
+    const void *elements = NULL;
+    sonde__tensor_cursor cursor;
+    sonde_vitals vitals;
+    size_t n = 0;
+
+    if (exponents[view->dtype].width == 0) {
+        sonde_vitals_of(view, &vitals);
+        return vitals.nan + vitals.pos_inf + vitals.neg_inf == 0;
+    }
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered,
+                                          &elements)) > 0) {
+        if (!is_finite_block(kernels, view->dtype, elements, n)) {
+            return false;
+        }
+    }
+    return true;
 }

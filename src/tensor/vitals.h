@@ -43,6 +43,11 @@ typedef struct sonde__vitals_kernels {
     void (*shifted_f64)(const double *x, size_t n, double pivot, double out[2]);
     size_t (*zeros_f32)(const float *x, size_t n);
     size_t (*zeros_f64)(const double *x, size_t n);
+    /* The largest of the bits without sign: not less than those of infinity if an element
+     * is not finite. */
+    uint32_t (*largest_bits_32)(const uint32_t *bits, size_t n);
+    uint64_t (*largest_bits_64)(const uint64_t *bits, size_t n);
+    uint16_t (*largest_bits_16)(const uint16_t *bits, size_t n);
     void (*widen_f16)(const uint16_t *bits, size_t n, float *out);
     void (*widen_bf16)(const uint16_t *bits, size_t n, float *out);
 } sonde__vitals_kernels;
@@ -57,6 +62,10 @@ SONDE_API const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa);
 /* sonde_vitals_of, of one instruction set. */
 SONDE_API void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view,
                                     sonde_vitals *vitals);
+
+/* Whether no element is NaN or infinite; one that the dtype cannot hold is none. Reads at
+ * the speed of the cache, and no further than the first block that has one. */
+SONDE_API bool sonde__vitals_all_finite(const sonde_view *view);
 
 /* Sums of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel. */
 SONDE_API void sonde__vitals_sums_of(const float *block, size_t n,

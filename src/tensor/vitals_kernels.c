@@ -442,6 +442,25 @@ static size_t sums_u8(const uint8_t *x, size_t n, sonde__vitals_sums *out)
     return zeros;
 }
 
+/* --- exponents ---------------------------------------------------------------------- */
+
+#define DEFINE_LARGEST(name, type, magnitude)                                            \
+    static type name(const type *bits, size_t n)                                         \
+    {                                                                                    \
+        type most = 0;                                                                   \
+                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            const type size = bits[i] & (type)(magnitude);                               \
+                                                                                         \
+            most = size > most ? size : most;                                            \
+        }                                                                                \
+        return most;                                                                     \
+    }
+
+DEFINE_LARGEST(largest_bits_32, uint32_t, INT32_MAX)
+DEFINE_LARGEST(largest_bits_64, uint64_t, INT64_MAX)
+DEFINE_LARGEST(largest_bits_16, uint16_t, INT16_MAX)
+
 /* --- half precision --------------------------------------------------------------- */
 
 static void widen_bf16(const uint16_t *bits, size_t n, float *out)
@@ -479,6 +498,9 @@ const sonde__vitals_kernels ISA(sonde__vitals) = {
     .shifted_f64 = shifted_f64,
     .zeros_f32 = zeros_f32,
     .zeros_f64 = zeros_f64,
+    .largest_bits_32 = largest_bits_32,
+    .largest_bits_64 = largest_bits_64,
+    .largest_bits_16 = largest_bits_16,
     .widen_f16 = widen_f16,
     .widen_bf16 = widen_bf16,
 };

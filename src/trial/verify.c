@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "0000000100/train/conv1.weight", perhaps followed by "@1.0" and "#1". */
 static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
@@ -187,11 +188,31 @@ static void check_line(sonde_trial *trial, const char *where, size_t number,
     json_decref(object);
 }
 
-static sonde_err check_lines(sonde_trial *trial, const char *where, sonde_diag *diag)
+/* The numbers of lines ascend by one; a line without is of another program. */
+static void check_number(sonde_trial *trial, const char *where, uint64_t *last,
+                         const char *text, size_t length)
+{
+    const uint64_t number = sonde__record_line_number(text, length);
+
+    if (number > *last + 1) {
+        sonde__trial_damage(
+            &trial->damage, where, "%llu lines before the one of number %llu are missing",
+            (unsigned long long)(number - *last - 1), (unsigned long long)number);
+    } else if (number > 0 && number <= *last) {
+        sonde__trial_damage(&trial->damage, where, "line %llu is not in its place",
+                            (unsigned long long)number);
+    }
+    *last = number > 0 ? number : *last + 1;
+}
+
+/* numbered: the file is one of findings. */
+static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbered,
+                             sonde_diag *diag)
 {
     char path[SONDE__PATH];
     sonde_diag why = {0};
     size_t size = 0, number = 0;
+    uint64_t last = 0;
     const char *next = NULL, *end = NULL;
     const sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
@@ -210,6 +231,9 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, sonde_diag *
          next = newline + 1) {
         size -= (size_t)(newline + 1 - next);
         check_line(trial, where, ++number, next, (size_t)(newline - next));
+        if (numbered) {
+            check_number(trial, where, &last, next, (size_t)(newline - next));
+        }
     }
     end = next + size;
     if (end > next) {
@@ -224,20 +248,32 @@ static sonde_err check_findings(sonde_trial *trial, sonde_diag *diag)
     char path[SONDE__PATH], where[SONDE__PATH];
     const struct dirent *entry = NULL;
     DIR *const folder = opendir(sonde__trial_path(trial->path, "findings", path));
-    sonde_err err = check_lines(trial, "control.jsonl", diag);
+    sonde_err err = check_lines(trial, "control.jsonl", false, diag);
 
     while (folder != NULL && err == SONDE_OK && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name);
 
         if (length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0) {
             err = check_lines(trial, sonde__trial_path("findings", entry->d_name, where),
-                              diag);
+                              true, diag);
         }
     }
     if (folder != NULL) {
         (void)closedir(folder);
     }
     return err;
+}
+
+/* A ring that could not be read, and that recovery has put away. */
+static void check_ring(sonde_trial *trial, const sonde__trial_worker *worker)
+{
+    char path[SONDE__PATH], where[SONDE__PATH];
+
+    (void)sonde__trial_path(worker->name, SONDE__RING_FILE ".damaged", where);
+    if (access(sonde__trial_path(trial->path, where, path), F_OK) == 0) {
+        sonde__trial_damage(&trial->damage, where,
+                            "the last records of a killed writer cannot be read");
+    }
 }
 
 /* What the writer counted against what there is. */
@@ -284,6 +320,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         if (trial->format == NULL) {
             check_headers(trial, worker);
             check_counts(trial, worker);
+            check_ring(trial, worker);
         } else {
             err = check_statistics(trial, worker, diag);
             if (err != SONDE_OK) {

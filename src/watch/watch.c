@@ -13,23 +13,16 @@
 #include "hook/hook_state.h"
 #include "rules/engine.h"
 #include "tensor/convert.h"
+#include "tensor/vitals.h"
+#include "watch/watch_update.h"
 
 #include <sonde/log.h>
+#include "observe/observer_state.h"
 #include "observe/tensor_roles.h"
 #include "base/given.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* The update of a parameter. */
-typedef struct update {
-    sonde_view
-        value; /* contiguous, of the slot's dtype: before the step, then the update */
-    sonde_view rows; /* room for some rows of dimension 0 */
-    bool kept;       /* value is that before this step */
-} update;
-
-enum { ROOM = 4096 }; /* elements, about */
 
 typedef struct slot {
     bool added;
@@ -37,7 +30,7 @@ typedef struct slot {
     int count;    /* values at that step */
     bool known;   /* vitals are of that step */
     sonde_vitals vitals;
-    update *update; /* NULL: not an update */
+    sonde__watch_update *update; /* NULL: not an update */
 } slot;
 
 typedef struct watch {
@@ -51,7 +44,10 @@ typedef struct watch {
     slot *slots; /* by id */
     size_t capacity;
     uint8_t *zeros;
-    size_t zero_capacity;
+    uint8_t *checks; /* by id: 1 if it is checked at a step where it is not due */
+    size_t zero_capacity, check_capacity;
+    bool checking[SONDE_MODE_COUNT];   /* the mode has steps at which it matters */
+    unsigned checked_roles;            /* bit r: slots of role r are checked */
     bool attached, ruled, bound, open; /* completed parts of the first step */
     sonde_call_shape shape;
     bool complained; /* of an invalid value */
@@ -60,10 +56,9 @@ typedef struct watch {
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
     unsigned roles; /* bit r: there are slots of role r */
-    /* What is due of each role, for that many slots, at a global step; -1: not known. */
-    uint8_t role_wants[SONDE_ROLE_COUNT];
-    uint32_t role_slots;
-    int64_t role_step;
+    /* The next step of a mode, plus 1, at which the rules' own schedule for a role is due;
+     * 0: not known. */
+    int64_t next_look[SONDE_ROLE_COUNT][SONDE_MODE_COUNT];
 } watch;
 
 static watch *self(sonde_watch *face)
@@ -78,24 +73,16 @@ static const watch *self_const(const sonde_watch *face)
 
 /* --- life ------------------------------------------------------------------------- */
 
-static void free_update(update *made)
-{
-    if (made != NULL) {
-        sonde__free(made->value.data);
-        sonde__free(made->rows.data);
-        sonde__free(made);
-    }
-}
-
 static void destroy(watch *made)
 {
     for (size_t i = 0; made->catalogue != NULL && made->slots != NULL &&
                        i < sonde_catalogue_count(made->catalogue) && i < made->capacity;
          i++) {
-        free_update(made->slots[i].update);
+        sonde__watch_update_destroy(made->slots[i].update);
     }
     sonde__free(made->slots);
     sonde__free(made->zeros);
+    sonde__free(made->checks);
     sonde_observer_destroy(made->observer);
     sonde_catalogue_destroy(made->catalogue);
     sonde__free(made);
@@ -123,7 +110,6 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
         return sonde__fail_nomem(diag, "a watch");
     }
     made->shape = (sonde_call_shape){1, 1, 1};
-    made->role_step = -1;
     memcpy(made->every, options->every, sizeof made->every);
     made->rules = options->rules;
     made->rules_every = options->rules_every;
@@ -198,8 +184,58 @@ static sonde_err declare(watch *on, const sonde_tensor_info *info, uint32_t *id,
     return err;
 }
 
+/* Room for bytes by slot, the new ones 0. */
+static bool reserve_bytes(uint8_t **bytes, size_t *capacity, size_t count)
+{
+    const size_t before = *capacity;
+
+    if (!sonde__reserve(bytes, capacity, count, sizeof **bytes)) {
+        return false;
+    }
+    memset(*bytes + before, 0, *capacity - before);
+    return true;
+}
+
+/* Sets where see looks up what is checked at this step. */
+static void set_checks(watch *on)
+{
+    on->face.checks = on->stepping && on->checking[on->at.mode] ? on->checks : on->zeros;
+}
+
+static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
+{
+    if (!sonde__reserve(&on->slots, &on->capacity, count, sizeof *on->slots) ||
+        !reserve_bytes(&on->zeros, &on->zero_capacity, count) ||
+        !reserve_bytes(&on->checks, &on->check_capacity, count)) {
+        return sonde__fail_nomem(diag, "a slot");
+    }
+    if (!on->bound) {
+        on->face.wants = on->zeros;
+    }
+    set_checks(on);
+    return SONDE_OK;
+}
+
+/* Settles which slots from `first` on are checked, once the observer has them. */
+static void choose_checks(watch *on, uint32_t first)
+{
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        on->checking[mode] = sonde__observer_when_bad_in(on->observer, (sonde_mode)mode);
+    }
+    for (uint32_t id = first; id < sonde_catalogue_count(on->catalogue); id++) {
+        const sonde_role role = sonde_catalogue_info(on->catalogue, id)->role;
+
+        if (on->rules_every == 0 && on->every[role] == 0 && role != SONDE_ROLE_UPDATE &&
+            sonde_observer_when_bad(on->observer, id)) {
+            on->checks[id] = 1;
+            on->checked_roles |= 1U << role;
+        }
+    }
+    set_checks(on);
+}
+
 /* Adds a new tensor to the observer, for the current step too. */
-static sonde_err extend(watch *on, sonde_diag *diag)
+static sonde_err extend(watch *on, uint32_t first, sonde_diag *diag)
 {
     const sonde_err err = sonde_observer_extend(on->observer, diag);
 
@@ -207,24 +243,9 @@ static sonde_err extend(watch *on, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    choose_checks(on, first);
     if (on->stepping) {
         on->due = sonde_observer_begin_due(on->observer, &on->at);
-    }
-    return SONDE_OK;
-}
-
-static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
-{
-    const size_t zeros = on->zero_capacity;
-
-    if (!sonde__reserve(&on->slots, &on->capacity, count, sizeof *on->slots) ||
-        (!on->bound &&
-         !sonde__reserve(&on->zeros, &on->zero_capacity, count, sizeof *on->zeros))) {
-        return sonde__fail_nomem(diag, "a slot");
-    }
-    if (!on->bound) {
-        memset(on->zeros + zeros, 0, on->zero_capacity - zeros);
-        on->face.wants = on->zeros;
     }
     return SONDE_OK;
 }
@@ -250,7 +271,7 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
         return err;
     }
     if (on->bound) {
-        err = extend(on, diag);
+        err = extend(on, id, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -322,44 +343,13 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
         return err;
     }
     if (on->bound) {
-        err = extend(on, diag);
+        err = extend(on, id, diag);
         if (err != SONDE_OK) {
             return err;
         }
     }
     on->slots[id].added = true;
     return SONDE_OK;
-}
-
-static update *make_update(const sonde_tensor_info *info)
-{
-    update *made = sonde__calloc(1, sizeof *made);
-    size_t bytes = sonde_dtype_size(info->dtype);
-    int64_t row = 1;
-    bool fits = true;
-
-    for (int i = 0; i < info->rank; i++) {
-        fits = fits && sonde__mul(bytes, (size_t)info->shape[i], &bytes);
-        row *= fits && i > 0 ? info->shape[i] : 1;
-    }
-    if (made == NULL || !fits) {
-        sonde__free(made);
-        return NULL;
-    }
-    made->value = sonde_view_of(info->dtype, info->rank, info->shape,
-                                sonde__malloc_aligned(SONDE__ALIGN, bytes));
-    made->rows = made->value;
-    if (info->rank > 0) {
-        made->rows.shape[0] =
-            SONDE_MIN(info->shape[0], SONDE_MAX(1, ROOM / SONDE_MAX(row, 1)));
-        bytes = (size_t)(made->rows.shape[0] * row) * sonde_dtype_size(info->dtype);
-    }
-    made->rows.data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
-    if (made->value.data == NULL || made->rows.data == NULL) {
-        free_update(made);
-        return NULL;
-    }
-    return made;
 }
 
 sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
@@ -369,7 +359,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     static const char prefix[] = "update/";
     watch *on = self(face);
     sonde_tensor_info info;
-    update *made = NULL;
+    sonde__watch_update *made = NULL;
     char *name = NULL;
     sonde_err err = SONDE_OK;
 
@@ -385,7 +375,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     info.role = SONDE_ROLE_UPDATE;
     info.pass = SONDE_PASS_UPDATE;
     info.dtype = info.dtype == SONDE_F64 ? SONDE_F64 : SONDE_F32;
-    made = make_update(&info);
+    made = sonde__watch_update_create(&info);
     name = sonde__malloc(sizeof prefix + strlen(info.name));
     if (made == NULL || name == NULL) {
         err = sonde__fail_nomem(diag, "the update of a slot");
@@ -403,7 +393,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
 
 error:
     sonde__free(name);
-    free_update(made);
+    sonde__watch_update_destroy(made);
     return err;
 }
 
@@ -418,6 +408,7 @@ static sonde_err bind(watch *started, sonde_diag *diag)
     }
     started->bound = true;
     started->face.wants = started->gate->wants;
+    choose_checks(started, 0);
     return SONDE_OK;
 }
 
@@ -496,6 +487,7 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
     }
     on->stepping = true;
     on->due = sonde_observer_begin_step(on->observer, on->gate, &on->at);
+    set_checks(on);
     return SONDE_OK;
 }
 
@@ -514,26 +506,34 @@ void sonde_watch_end_step(sonde_watch *face)
     }
     on->stepping = false;
     on->due = false;
+    set_checks(on);
 }
 
 /* --- what is due ------------------------------------------------------------------ */
 
-static bool any_due(const sonde_rules_looks *looks, int64_t step)
+/* The first step >= step at which rules look at a role. */
+static int64_t next_look(const sonde_rules *rules, sonde_role role, sonde_mode mode,
+                         int64_t step)
 {
-    return sonde_schedule_due(&looks->vitals, step) ||
-           sonde_schedule_due(&looks->values, step) ||
-           sonde_schedule_due(&looks->sketch, step) ||
-           sonde_schedule_due(&looks->hash, step);
+    const sonde_rules_looks looks = sonde_rules_looks_of_role(rules, role, mode);
+    const int64_t vitals = sonde_schedule_next(&looks.vitals, step);
+    const int64_t values = sonde_schedule_next(&looks.values, step);
+    const int64_t sketch = sonde_schedule_next(&looks.sketch, step);
+    const int64_t hash = sonde_schedule_next(&looks.hash, step);
+
+    return SONDE_MIN(SONDE_MIN(vitals, values), SONDE_MIN(sketch, hash));
 }
 
 /* Whether a slot of a role that has none yet would be due. A hook with a configuration of
  * its own, and taps of the program, may want it at any step. */
-static bool may_be_due(const watch *on, sonde_role role)
+static bool may_be_due(watch *on, sonde_role role)
 {
     const sonde__observe_setup *setup = on->hook != NULL ? &on->hook->setup : NULL;
+    const sonde_mode mode = on->at.mode;
     const int64_t every = on->every[role], step = on->at.mode_step;
-    bool judged = on->rules != NULL, recorded = setup != NULL && !setup->no_vitals;
-    sonde_rules_looks looks;
+    const bool judged = on->rules != NULL;
+    const bool recorded = setup != NULL && !setup->no_vitals;
+    int64_t *next = &on->next_look[role][mode];
 
     if (on->calls || (setup != NULL && (setup->configured || !setup->looks))) {
         return true;
@@ -541,19 +541,24 @@ static bool may_be_due(const watch *on, sonde_role role)
     if (every != 0) {
         return every > 0 && (judged || recorded) && (step < 20 || step % every == 0);
     }
-    looks = sonde_rules_looks_of_role(on->rules, role, on->at.mode);
-    if (judged && (on->rules_every > 0 ? step < 50 || step % on->rules_every == 0
-                                       : any_due(&looks, step))) {
+    if (judged && on->rules_every > 0 && (step < 50 || step % on->rules_every == 0)) {
         return true;
     }
-    looks = sonde_rules_looks_of_role(NULL, role, on->at.mode);
-    return recorded && any_due(&looks, step);
+    if (*next <= step) { /* one more than it is: 0 is not known */
+        const int64_t own = judged && on->rules_every <= 0
+                                ? next_look(on->rules, role, mode, step)
+                                : SONDE_SCHEDULE_NEVER;
+        const int64_t kept =
+            recorded ? next_look(NULL, role, mode, step) : SONDE_SCHEDULE_NEVER;
+
+        *next = SONDE_MIN(SONDE_MIN(own, kept), INT64_MAX - 1) + 1;
+    }
+    return *next == step + 1;
 }
 
 unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
 {
     watch *on = self(face);
-    uint32_t count = 0;
 
     if (face == NULL || (unsigned)role >= SONDE_ROLE_COUNT || !on->stepping) {
         return 0;
@@ -563,95 +568,18 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
                    ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
                    : 0U;
     }
-    if (!on->due) {
-        return 0;
-    }
-    count = sonde_catalogue_count(on->catalogue);
-    if (on->role_step != on->at.global_step || on->role_slots != count) {
-        memset(on->role_wants, 0, sizeof on->role_wants);
-        for (uint32_t id = 0; id < count; id++) {
-            on->role_wants[sonde_catalogue_info(on->catalogue, id)->role] |=
-                face->wants[id];
-        }
-        on->role_step = on->at.global_step;
-        on->role_slots = count;
-    }
-    return on->role_wants[role];
+    return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
+}
+
+bool sonde_watch_checks_role(const sonde_watch *face, sonde_role role)
+{
+    const watch *on = self_const(face);
+
+    return face != NULL && (unsigned)role < SONDE_ROLE_COUNT && on->stepping &&
+           on->checking[on->at.mode] && (on->checked_roles >> role & 1U) != 0;
 }
 
 /* --- seeing ----------------------------------------------------------------------- */
-
-/* value = after - value, n elements. */
-static void subtract(sonde_dtype dtype, void *value, const void *after, int64_t n)
-{
-    if (dtype == SONDE_F64) {
-        double *difference = value;
-        const double *minuend = after;
-
-        for (int64_t i = 0; i < n; i++) {
-            difference[i] = minuend[i] - difference[i];
-        }
-    } else {
-        float *difference = value;
-        const float *minuend = after;
-
-        for (int64_t i = 0; i < n; i++) {
-            difference[i] = minuend[i] - difference[i];
-        }
-    }
-}
-
-/* The same for a value with other strides or of another dtype, a few rows at a time. */
-static bool subtract_rows(update *shown, const sonde_view *view)
-{
-    const int64_t count = view->rank > 0 ? view->shape[0] : 1;
-    const size_t size = sonde_dtype_size(shown->value.dtype);
-    const size_t step = sonde_dtype_size(view->dtype);
-    sonde_view from = *view, rows = shown->rows;
-
-    for (int64_t i = 0, n = 0; i < count; i += n) {
-        n = count;
-        if (view->rank > 0) {
-            n = SONDE_MIN(shown->rows.shape[0], count - i);
-            from.shape[0] = rows.shape[0] = n;
-            from.data = (char *)view->data + i * view->stride[0] * (int64_t)step;
-        }
-        if (sonde_view_copy(&rows, &from, NULL) != SONDE_OK) {
-            return false;
-        }
-        subtract(rows.dtype,
-                 (char *)shown->value.data +
-                     (view->rank > 0 ? i * shown->value.stride[0] * (int64_t)size : 0),
-                 rows.data, sonde_view_count(&rows));
-    }
-    return true;
-}
-
-static bool same_shape(const sonde_view *a, const sonde_view *b)
-{
-    return a->rank == b->rank &&
-           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
-}
-
-/* Keeps the first value of a parameter in a step and turns it into the update at the
- * second. Returns true once the update exists. Ignores a value of another shape than
- * declared. */
-static bool show_update(update *shown, const sonde_view *view)
-{
-    if (!same_shape(&shown->value, view)) {
-        return false;
-    }
-    if (!shown->kept) {
-        shown->kept = sonde_view_copy(&shown->value, view, NULL) == SONDE_OK;
-        return false;
-    }
-    shown->kept = false;
-    if (view->dtype != shown->value.dtype || !sonde_view_is_contiguous(view)) {
-        return subtract_rows(shown, view);
-    }
-    subtract(view->dtype, shown->value.data, view->data, sonde_view_count(view));
-    return true;
-}
 
 /* Logs, once for a watch, that a value is ignored. */
 static void refuse(watch *on, uint32_t id, const char *fault)
@@ -671,9 +599,22 @@ static void renew(const watch *on, slot *seen)
         seen->count = 0;
         seen->known = false;
         if (seen->update != NULL) {
-            seen->update->kept = false;
+            sonde__watch_update_restart(seen->update);
         }
     }
+}
+
+/* Observes vital signs with NaN or infinities that were not due. */
+static void see_bad(watch *on, uint32_t id, const sonde_view *view,
+                    const sonde_vitals *vitals, int micro_batch, int replica)
+{
+    sonde_coordinate at = on->at;
+
+    at.micro_batch = micro_batch;
+    at.replica = replica;
+    on->slots[id].known = true;
+    on->due = true; /* the step must be ended */
+    sonde_observer_observe_bad(on->observer, &at, id, view, vitals);
 }
 
 /* Observes a value; micro_batch -1: the next one. */
@@ -681,6 +622,7 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
                 int replica)
 {
     slot *seen = &on->slots[id];
+    const unsigned wanted = on->face.wants[id];
     const char *fault = sonde__tensor_view_fault(view, true);
     const sonde_vitals *vitals = NULL;
 
@@ -690,18 +632,25 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
     }
     renew(on, seen);
     if (seen->update != NULL) {
-        if (!show_update(seen->update, view)) {
+        if (!sonde__watch_update_show(seen->update, view)) {
             return;
         }
-        view = &seen->update->value;
+        view = sonde__watch_update_value(seen->update);
     }
-    if ((on->face.wants[id] & SONDE_HOW_VITALS) != 0) {
+    if (micro_batch < 0) {
+        micro_batch = seen->count++;
+    }
+    if ((wanted & SONDE_HOW_VITALS) != 0) {
         sonde_vitals_of(view, &seen->vitals);
         seen->known = true;
         vitals = &seen->vitals;
+    } else if (on->face.checks[id] != 0 && !sonde__vitals_all_finite(view)) {
+        sonde_vitals_of(view, &seen->vitals);
+        see_bad(on, id, view, &seen->vitals, micro_batch, replica);
     }
-    sonde_observer_observe(on->observer, id, view, vitals,
-                           micro_batch >= 0 ? micro_batch : seen->count++, replica);
+    if (wanted != 0) {
+        sonde_observer_observe(on->observer, id, view, vitals, micro_batch, replica);
+    }
 }
 
 void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
@@ -716,7 +665,7 @@ void sonde_watch_see_replica(sonde_watch *face, uint32_t id, const sonde_view *v
 {
     watch *on = self(face);
 
-    if (face == NULL || !is_slot(on, id) || face->wants[id] == 0) {
+    if (face == NULL || !is_slot(on, id) || (face->wants[id] | face->checks[id]) == 0) {
         return;
     }
     if (micro_batch < 0 || micro_batch >= on->shape.micro_batches || replica < 0 ||
@@ -732,9 +681,15 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
 {
     watch *on = self(face);
     const char *fault = NULL;
+    bool due = false;
 
     if (face == NULL || vitals == NULL || !is_slot(on, id) ||
-        face->wants[id] != SONDE_HOW_VITALS || on->slots[id].update != NULL) {
+        on->slots[id].update != NULL) {
+        return;
+    }
+    due = face->wants[id] == SONDE_HOW_VITALS;
+    if (!due && (face->wants[id] != 0 || face->checks[id] == 0 ||
+                 vitals->nan + vitals->pos_inf + vitals->neg_inf == 0)) {
         return;
     }
     fault = sonde__tensor_view_fault(view, false);
@@ -745,9 +700,14 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
     renew(on, &on->slots[id]);
     on->slots[id].vitals = *vitals;
     on->slots[id].known = true;
-    sonde_observer_observe(on->observer, id, view, vitals, on->slots[id].count++, 0);
+    if (due) {
+        sonde_observer_observe(on->observer, id, view, vitals, on->slots[id].count++, 0);
+    } else {
+        see_bad(on, id, view, vitals, on->slots[id].count++, 0);
+    }
 }
 
+extern inline bool sonde_watch_checks(const sonde_watch *watch, uint32_t slot);
 extern inline unsigned sonde_watch_wants(const sonde_watch *watch, uint32_t slot);
 extern inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
                                    const sonde_view *view);
@@ -757,7 +717,8 @@ void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
 {
     const watch *on = self(face);
 
-    if (face == NULL || !on->due || slots == NULL || views == NULL) {
+    if (face == NULL || !on->stepping || slots == NULL || views == NULL ||
+        (!on->due && !on->checking[on->at.mode])) {
         return;
     }
     for (size_t i = 0; i < count; i++) {

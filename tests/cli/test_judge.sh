@@ -37,6 +37,13 @@ cause=$(sed -n '1s/.*"id": *"\([0-9a-f]*\)".*/\1/p' hot-run/findings/NonFinite.j
 [ -n "$cause" ] && ! grep -qv "\"because_of\": *\"$cause\"" hot-run/findings/ExplodingTensor.jsonl ||
     fail "not because of $cause: $(head -1 hot-run/findings/ExplodingTensor.jsonl)"
 grep -q '"because_of": *null' hot-run/findings/NonFinite.jsonl || fail "$(cat hot-run/findings/NonFinite.jsonl)"
+# its lines have numbers: one that is missing is reported
+run 0 "$sonde" verify hot-run
+cp hot-run/findings/ExplodingTensor.jsonl kept.jsonl
+sed 3d kept.jsonl >hot-run/findings/ExplodingTensor.jsonl
+run 1 "$sonde" verify hot-run
+grep -q 'ExplodingTensor.jsonl: 1 lines before the one of number 4 are missing' "$out" "$err" || fail "$(cat "$out" "$err")"
+mv kept.jsonl hot-run/findings/ExplodingTensor.jsonl
 # the tensor is named, not only the loss, although everything is looked at every tenth step
 ! grep -q 'NonFinite: loss_output_0' "$err" || fail "the loss is blamed: $(cat "$err")"
 # as the recorded run says, where that has the evidence; it says that more was found, and judging

@@ -142,6 +142,34 @@ static void what_is_no_request_is_passed_over(void **state)
     sonde_control_destroy(control);
 }
 
+static void a_damaged_request_is_passed_over(void **state)
+{
+    sonde_control *control = NULL;
+    sonde_request request;
+    char line[400] = "", *text = NULL;
+    FILE *written = NULL;
+
+    (void)state;
+    assert_int_equal(
+        sonde_control_send(folder, SONDE_REQUEST_STOP, SONDE_BY_USER, "for good", NULL),
+        SONDE_OK);
+    written = fopen(file, "r");
+    assert_non_null(written);
+    assert_non_null(fgets(line, sizeof line, written));
+    (void)fclose(written);
+    assert_int_equal(sonde_control_create(folder, &control, NULL), SONDE_OK);
+    text = strstr(line, "good");
+    assert_non_null(text);
+    text[0] = 'f';
+    write_file("control.jsonl", line, "a");
+    assert_false(take_soon(control, &request));
+    text[0] = 'g';
+    write_file("control.jsonl", line, "a");
+    assert_true(take_soon(control, &request));
+    assert_string_equal(request.text, "for good");
+    sonde_control_destroy(control);
+}
+
 static void who_is_not_there_cannot_be_asked(void **state)
 {
     sonde_diag diag = {0};
@@ -211,6 +239,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_process_asks_over_the_folder, make_run,
                                         remove_run),
         cmocka_unit_test_setup_teardown(what_is_no_request_is_passed_over, make_run,
+                                        remove_run),
+        cmocka_unit_test_setup_teardown(a_damaged_request_is_passed_over, make_run,
                                         remove_run),
         cmocka_unit_test_setup_teardown(who_is_not_there_cannot_be_asked, make_run,
                                         remove_run),

@@ -19,7 +19,8 @@ All other languages are text. A comment in front of a block directs its executio
     <!-- test: status 0 1 -->     these exit codes are accepted
     <!-- test: setup COMMAND -->  a command to run before the block
     <!-- test: output -->         lines after a command are its output: "..." stands for any lines,
-                                  and numbers for any numbers, which depend on the processor
+                                  at the end of a line for the rest of it, and numbers for any
+                                  numbers, which depend on the processor
     <!-- test: merge job.yaml --> the block is a section of a job, which must train
     <!-- test: hook-config -->    the block is a hook's configuration, with which a job must train
     <!-- test: run -->            the fragment is the body of a program, which must succeed
@@ -103,13 +104,19 @@ def shell(block, command, statuses, folder):
     return done.stdout + done.stderr
 
 
+NUMBER = r" *-?\d[\d.,e+-]*"
+
+
 def is_output(expected, printed):
-    """Whether the expected lines are what was printed, but for numbers and lines of "..."."""
+    """Whether the expected lines are what was printed, but for numbers, lines of "..." and what
+    a "..." at the end of a line stands for."""
     pattern = ""
     for line in expected:
-        words = re.split(r"\d[\d.,e+-]*", re.sub(r" {2,}", "  ", line.rstrip()))
+        line = re.sub(r" {2,}", "  ", line.rstrip())
+        ending = ".*\n" if line.endswith("...") else "\n"
+        words = re.split(NUMBER, line.removesuffix("..."))
         pattern += (r"(?:.*\n)*?" if line.strip() == "..." else
-                    r"\d[\d.,e+-]*".join(map(re.escape, words)) + "\n")
+                    NUMBER.join(map(re.escape, words)) + ending)
     printed = "".join(re.sub(r" {2,}", "  ", line.rstrip()) + "\n"
                       for line in printed.splitlines())
     return re.fullmatch(pattern, printed) is not None

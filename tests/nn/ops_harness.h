@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LIVE = 8 };
+enum { MAX_LIVE = SONDE__LIVE_COUNT };
 
 /* An op to be run: data of in[] is plain. */
 typedef struct op_run {

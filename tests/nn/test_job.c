@@ -359,9 +359,12 @@ static void misspelt_keys_are_told_the_nearest(void **state)
                    "job:4: unknown key 'axis' (expected one of name, from)");
     refused(
         "model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: {nil: {}}}\n",
-        SONDE_EINVAL, "job:1: unknown key 'nil' (expected nll)");
+        SONDE_EINVAL, "job:1: unknown loss 'nil' (expected nll)");
     refused("model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: mse}\n",
-            SONDE_EINVAL, "job:1: unknown loss 'mse' (expected nll or cross_entropy)");
+            SONDE_EINVAL,
+            "job:1: unknown loss 'mse' (expected cross_entropy, nll, mse_loss, l1_loss, "
+            "smooth_l1_loss, huber_loss, binary_cross_entropy, "
+            "binary_cross_entropy_with_logits, soft_margin_loss, kl_div)");
     refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
             "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, mnist_mlp or "
             "mnist_mlp_small)");
@@ -382,8 +385,9 @@ static void values_that_cannot_be_are_refused(void **state)
     refused(MLP "options: {reduction: max}\n", SONDE_EINVAL,
             "job:2: reduction is 'max' (expected mean or sum)");
     refused(MLP "options: 5\n", SONDE_EINVAL, "job:2: 5 (expected keys and values)");
-    refused(MLP "optimizer: {kind: rmsprop}\n", SONDE_EINVAL,
-            "job:2: kind is 'rmsprop' (expected sgd, adam or adamw)");
+    refused(
+        MLP "optimizer: {kind: lion}\n", SONDE_EINVAL,
+        "job:2: kind is 'lion' (expected sgd, adam, adamw, rmsprop, adagrad or lamb)");
     refused(MLP "optimizer: {learning_rate: fast}\n", SONDE_EINVAL,
             "job:2: learning_rate is 'fast' (expected a finite number)");
     refused(MLP "optimizer: {learning_rate: -1}\n", SONDE_EINVAL,
@@ -430,7 +434,8 @@ static void models_that_cannot_be_are_refused(void **state)
         "model: {input: [4], layers: [], loss: nll}\n", SONDE_EINVAL,
         "job:1: the model has no layers (expected layers: a list of 1 to 4096 layers)");
     refused("model: {input: [4], layers: [relu]}\n", SONDE_EINVAL,
-            "job:1: the model says no loss (expected loss: nll or cross_entropy)");
+            "job:1: the model says no loss (expected loss: cross_entropy, nll, "
+            "mse_loss ...)");
     refused("model: {input: [0], layers: [relu], loss: nll}\n", SONDE_ESHAPE,
             "job:1: input: dimension 1 is 0 (expected at least 1)");
     refused("model: {input: [1, 1, 1, 1, 1, 1, 1, 1], layers: [relu], loss: nll}\n",

@@ -87,7 +87,8 @@ static void wrong_texts_are_refused(void **state)
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "mean", "nan", &engine_diag));
     expect_line("mean: 'nan' (expected a finite number)");
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "optimizer", "lion", &engine_diag));
-    expect_line("optimizer: 'lion' (expected sgd, adam or adamw)");
+    expect_line("optimizer: 'lion' (expected sgd, adam, adamw, rmsprop, "
+                "adagrad or lamb)");
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "each", "maybe", &engine_diag));
     expect_line("each: 'maybe' (expected true or false)");
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_set(job, "epoch", "1", &engine_diag));

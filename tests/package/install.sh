@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build into an empty prefix, moves that prefix, and builds and runs a foreign
-# program against it: with pkg-config, with CMake, and once a library. Then the Debian packages.
+# program against it: with pkg-config, with CMake, and once a library. Then the Debian packages
+# (try_deb.sh). tools/package makes the wheel too, and tries it (try_wheel.sh).
 #
 #     install.sh BUILD_DIR CMAKE
 set -eu
@@ -84,12 +85,4 @@ ldd "$(find "$work/prefix" -name sonde-rule-host)" | grep 'not found' &&
 command -v dpkg-deb >/dev/null || exit 0
 (cd "$work" && "$(dirname "$cmake")/cpack" --config "$build/CPackConfig.cmake" -G DEB) >"$work/log" 2>&1 ||
     { cat "$work/log"; fail "cpack failed"; }
-dpkg-deb -c "$work"/sonde_*.deb >"$work/runtime"
-dpkg-deb -c "$work"/sonde-dev_*.deb >"$work/development"
-grep -q 'libsonde\.so\.0$\|libsonde\.so\.0 ->' "$work/runtime" || fail "package sonde: no libsonde.so.0"
-grep -q '/sonde/sonde-rule-host$' "$work/runtime" || fail "package sonde: no sonde-rule-host"
-grep -q '\.h$' "$work/runtime" && fail "package sonde: holds headers"
-for file in include/sonde/error.h libsonde.so sonde.pc sondeConfig.cmake; do
-    grep -q "$file" "$work/development" || fail "package sonde-dev: no $file"
-done
-dpkg-deb -f "$work"/sonde_*.deb Depends | grep -q libc6 || fail "package sonde: no libc6 in Depends"
+"$here/try_deb.sh" "$work"/sonde_*.deb "$work"/sonde-dev_*.deb

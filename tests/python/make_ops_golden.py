@@ -418,6 +418,49 @@ def losses():
                  [("dlogp", grad(loss, [logp], dloss)[0])], mean=mean, dims=tuple(logp.shape))
 
 
+def entropies():
+    """PyTorch's cross_entropy with its parameters, from log-probabilities."""
+    torch.manual_seed(26)
+    ways = [("weight", True, None, 0.0, "mean"), ("ignore", False, 2, 0.0, "mean"),
+            ("smooth", False, None, 0.1, "mean"), ("all", True, -100, 0.3, "mean"),
+            ("sum", True, 1, 0.2, "sum")]
+    for way, weighted, ignore, smoothing, reduction in ways + [("nan",) + ways[0][1:]]:
+        logits, target = randn(6, 4), torch.tensor([0, 3, 2, 1, 2, 3])
+        if ignore is not None:
+            target[1] = ignore
+        logp = F.log_softmax(logits, 1)
+        if way == "nan":
+            poisoned(logp, (7, NAN))
+        logp = logp.detach().requires_grad_()
+        weight = torch.rand(4) + 0.5 if weighted else None
+        # cross_entropy of log-probabilities: their log-softmax is what they are
+        loss = F.cross_entropy(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
+                               label_smoothing=smoothing, reduction=reduction)
+        picked = F.nll_loss(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
+                            reduction=reduction)
+        w = torch.ones(4) if weight is None else weight
+        keep_ = target != (-7 if ignore is None else ignore)
+        smooth = -(logp * w).sum(1)[keep_].sum()
+        if reduction == "mean":
+            smooth = smooth / w[target[keep_]].sum()
+        value = (1 - smoothing) * picked + (smoothing / 4 * smooth if smoothing else 0)
+        if way != "nan":
+            assert torch.allclose(value, loss, atol=1e-6), (way, value, loss)
+        dloss = torch.tensor(1.5)
+        attrs = dict(mean=reduction == "mean", number=(smoothing, 0.0),
+                     choice=int(ignore is not None), groups=0 if ignore is None else ignore)
+        weights = [("w", weight)] if weighted else []
+        case(f"entropy.{way}", "NllWeighted", [("logp", logp), ("target", target)] + weights,
+             [("loss", value)], **attrs)
+        case(f"entropy.{way}.d", "NllWeightedGrad",
+             [("dloss", poisoned(dloss.clone(), (0, NAN)) if way == "nan" else dloss), ("target", target)]
+             + weights, [("d", None if way == "nan" else grad(value, [logp], dloss)[0])],
+             dims=(6, 4), **attrs)
+    labels = torch.tensor([3, 0, 2])
+    case("number", "Number", [("x", labels)], [("y", labels.float().reshape(3, 1))])
+    case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], groups=5)
+
+
 # --- updates ---------------------------------------------------------------------------
 
 
@@ -462,6 +505,68 @@ def adam(name, cls, steps=3, scale=1.0, poison=False, **options):
              [("w2", w.detach().clone())] + [(k + "2", t) for k, t in made.items()],
              live=tuple(map(float, live)))
         state = made
+
+
+def own_updates():
+    """Three steps of the optimisers whose hundred steps test_optimizer_golden.c has."""
+    torch.manual_seed(27)
+    shape = (3, 5)
+    for poison in (False, True):
+        for name, choice, options in (
+                ("plain", 0, {}), ("centred", 1, {"centered": True}),
+                ("all", 3, {"centered": True, "momentum": 0.8, "weight_decay": 0.1})):
+            w = torch.nn.Parameter(randn(*shape))
+            optimiser = torch.optim.RMSprop([w], lr=0.02, alpha=0.9, foreach=False, **options)
+            state = {k: torch.zeros(*shape) for k in ("v", "m", "b")}
+            for step in range(2):
+                g = poisoned(randn(*shape), (0, 0.0))
+                if poison:
+                    poisoned(g, (1, NAN), (7, INF))
+                before = w.detach().clone()
+                w.grad = g * 0.5
+                optimiser.step()
+                after = optimiser.state[w]
+                made = {"v": after["square_avg"], "m": after.get("grad_avg"),
+                        "b": after.get("momentum_buffer")}
+                case(f"rmsprop.{name}{'.nan' if poison else ''}.{step}", "RmsProp",
+                     [("w", before), ("g", g)] + [(k, state[k]) for k in ("v", "m", "b")],
+                     [("w2", w.detach().clone())] +
+                     [(k + "2", None if t is None else t.clone()) for k, t in made.items()],
+                     choice=choice, live=(0.02, 0.9, 1e-8, options.get("weight_decay", 0.0),
+                                          options.get("momentum", 0.0), 0.5, float(step == 0)))
+                state = {k: torch.zeros(*shape) if t is None else t.clone() for k, t in made.items()}
+        w = torch.nn.Parameter(randn(*shape))
+        optimiser = torch.optim.Adagrad([w], lr=0.1, lr_decay=0.1, weight_decay=0.1,
+                                        initial_accumulator_value=0.25, foreach=False)
+        v, count = torch.zeros(*shape), torch.tensor(0.0)
+        for step in range(2):
+            g = poisoned(randn(*shape), (1, NAN), (7, INF)) if poison else randn(*shape)
+            before = w.detach().clone()
+            w.grad = g * 0.5
+            optimiser.step()
+            after = optimiser.state[w]
+            case(f"adagrad{'.nan' if poison else ''}.{step}", "Adagrad",
+                 [("w", before), ("g", g), ("v", v), ("step", count)],
+                 [("w2", w.detach().clone()), ("v2", after["sum"].clone()),
+                  ("step2", after["step"].clone())], live=(0.1, 0.1, 1e-10, 0.1, 0.25, 0.5))
+            v, count = after["sum"].clone(), after["step"].clone()
+        w, g = randn(*shape), poisoned(randn(*shape), (1, NAN)) if poison else randn(*shape)
+        m, v = 0.1 * (0.5 * g), 0.001 * (0.5 * g) ** 2
+        x = m / 0.1 / ((v / 0.001).sqrt() + 1e-6) + 0.1 * w
+        case("lamb" + (".nan" if poison else ""), "Lamb",
+             [("w", w), ("g", g), ("m", torch.zeros(*shape)), ("v", torch.zeros(*shape)),
+              ("step", torch.tensor(0.0))],
+             [("w2", w - 0.02 * min(w.norm().item(), 2.0) / x.norm().item() * x), ("m2", m),
+              ("v2", v), ("step2", torch.tensor(1.0))],
+             live=(0.02, 0.9, 0.999, 1e-6, 0.1, 1.0, 0.5, 2.0))
+        live = (0.0,) * 8 + (0.25, 0.5, 0.5)
+        case("clip_value" + (".nan" if poison else ""), "ClipValue", [("g", g)],
+             [("y", g.clamp(-0.5, 0.5))], live=live)
+        norm = (0.5 * g).norm()
+        case("gradient_norm" + (".nan" if poison else ""), "GradientNorm",
+             [("g", g), ("before", torch.tensor(2.0))], [("y", (norm ** 2 + 4.0).sqrt())], live=live)
+        case("clip_norm" + (".nan" if poison else ""), "ClipNorm", [("g", g), ("norm", norm)],
+             [("y", g * torch.clamp(0.5 / (norm + 1e-6), max=1.0))], live=live)
 
 
 def updates():
@@ -674,7 +779,8 @@ def main():
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
-                  row_norms, dropout, pairs, batch_norms):
+                  row_norms, dropout, pairs, batch_norms, entropies,
+                  own_updates):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -192,6 +192,47 @@ def schedules():
              for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
     check(f"the default: {steps}", steps["loss"] == 75 and steps["gradient/0.weight"] == 75 and
           26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 21)
+    run = folder("fiftieth")
+    train(mlp, (8, 20), {"run": run, "every": 50}, steps=75)
+    trial = sonde.open(run)
+    steps = {name: trial.series(name, mode="train")["step"].tolist()
+             for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
+    check(f"every 50th, losses too: {steps}", all(
+        [step for step in seen if step >= 20] == [50] for seen in steps.values()))
+
+
+@program
+def ends_of_steps():
+    """A step that needs nothing of what its optimiser does is judged before that."""
+    model = mlp()
+
+    class Fails(torch.optim.SGD):
+        def step(self, closure=None):
+            if fails:
+                raise RuntimeError("no step")
+            return super().step(closure)
+
+    fails, found = False, []
+    sgd = Fails(model.parameters(), 0.1)
+    watch = sonde.watch(model, sgd, on_finding=lambda finding: found.append(
+        (watch.step, finding.rule, [p.grad is not None for p in model.parameters()])),
+        every={"weights": 0, "updates": 0, "activations": 0, "buffers": 0, "optimizer": 0})
+    for step, (x, y) in enumerate(batches((8, 20), 6)):
+        sgd.zero_grad()
+        loss = nn.functional.cross_entropy(model(x * (numpy.nan if step == 5 else 1)), y)
+        loss.backward()
+        check("a loss is known at once", numpy.array_equal(
+            watch.vitals("loss").sum, loss.item()) or step == 5)
+        fails = step == 3
+        try:
+            sgd.step()
+        except RuntimeError:
+            check("it fails at step 3", step == 3)
+        check("the step is the one of the batch", watch.step == step)
+        check("the gradients of the step are known",
+              watch.vitals("gradient/0.weight").count == 640)
+    check(f"a finding at its step: {found}", found and found[0][:2] == (5, "NonFinite"))
+    watch.close()
 
 
 @program
@@ -379,6 +420,52 @@ def findings():
 
 
 @program
+def the_first_bad_tensor():
+    """An infinity that starts between looks at activations is found where it starts: in what
+    a layer returns, or in what a block makes of it at that step only."""
+    class Line(nn.Linear):
+        def forward(self, x):
+            x, self.count = super().forward(x), getattr(self, "count", -1) + 1
+            return x * (float("inf") if self.name == where and self.count == 33 else 1.0)
+
+    class Block(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.line, self.name, self.count = Line(20, 20), name, -1
+            self.line.name = name + ".line"
+
+        def forward(self, x):
+            x, self.count = self.line(x), self.count + 1
+            return x * float("inf") if self.name == where and self.count == 33 else x
+
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.two, self.three = Block("one"), Block("two"), Block("three")
+            self.drop, self.head = nn.Dropout(0.1), nn.Linear(20, 4)
+
+        def forward(self, x):
+            for block in (self.one, self.two, self.three):
+                x = torch.tanh(x) + block(self.drop(x))
+            return self.head(x)
+
+    def first(run=None, every=None, judge=False):
+        weights, watch = train(Deep, (8, 20), {"run": run, "every": every}, steps=40)
+        findings = sonde.open(run).judge() if judge else watch.findings
+        return [(f.tensor, f.step) for f in findings if f.rule == "NonFinite"][:1]
+
+    where = "two.line"
+    check("a layer", first() == [("two.line_output_0", 33)])
+    check("recorded", first(folder("first_bad")) == [("two.line_output_0", 33)])
+    check("judged later",
+          first(folder("first_bad"), None, True) == [("two.line_output_0", 33)])
+    check("not if the program says how often",
+          first(None, {"activations": 50})[0][0] != "two.line_output_0")
+    where = "two"
+    check("a block", first() == [("two_output_0", 33)])
+
+
+@program
 def faults():
     """What cannot be observed is counted, and the program goes on with the same numbers."""
     class Deep(nn.Module):
@@ -517,44 +604,6 @@ def endings():
               done.returncode == status and info["end_reason"] == reason and
               info["last_step"] == 4)
         check(f"{name}: the verdict: {done.stderr}", "sonde: " in done.stderr)
-
-
-@program
-def two_ranks():
-    """DistributedDataParallel with gloo: each rank writes its own worker of one run."""
-    run = folder("ranks")
-    text = textwrap.dedent(f"""
-        import os, sys
-        sys.path.insert(0, {os.path.abspath(PACKAGE)!r})
-        import torch, sonde
-        from torch import nn
-        torch.distributed.init_process_group("gloo")
-        torch.manual_seed(0)
-        model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
-        sgd = torch.optim.SGD(model.parameters(), 0.1)
-        watch = sonde.watch(model, sgd, run={run!r}, save=1)
-        torch.manual_seed(torch.distributed.get_rank())
-        for i in range(3):
-            sgd.zero_grad(); model(torch.randn(3, 4)).square().mean().backward(); sgd.step()
-        torch.distributed.barrier()
-        watch.close()
-        torch.distributed.destroy_process_group()
-        """)
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT="0", WORLD_SIZE="2",
-                       OMP_NUM_THREADS="1")
-    import socket
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        environment["MASTER_PORT"] = str(probe.getsockname()[1])
-    ranks = [subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE, text=True,
-                              env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)))
-             for rank in range(2)]
-    said = [rank.communicate(timeout=120)[1] for rank in ranks]
-    check(f"two ranks end well: {said}", all(rank.returncode == 0 for rank in ranks))
-    trial = sonde.open(run)
-    check(f"two workers: {trial.info}", trial.info["world"] == 2 and trial.last_step == 2)
-    check("both have the same weights",
-          numpy.array_equal(trial.value("weight", 2), trial.value("weight", 2, worker=1)))
 
 
 if __name__ == "__main__":

@@ -163,15 +163,17 @@ static void a_child_does_not_keep_the_lock(void **state)
     if (parent == 0) {
         sonde_recorder *const recorder =
             run_create(SONDE_OPTIONS(sonde_recorder, .path = path), catalogue);
-        const pid_t child = fork();
 
-        if (child == 0) {
+        if (fork() == 0) {
             (void)alarm(MOST_SECONDS);
+            *orphan = getpid();
             (void)pause();
             _exit(0);
         }
-        *orphan = child;
         put_step(recorder, 0);
+        while (*orphan == 0) {
+            (void)usleep(1000);
+        }
         (void)kill(getpid(), SIGKILL);
     }
     assert_int_equal(waitpid(parent, &status, 0), parent);

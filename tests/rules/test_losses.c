@@ -344,10 +344,10 @@ static void a_few_evaluations_are_not_enough(void **state)
 
 static void spikes_of_gradients_are_found(void **state)
 {
-    static const double factors[] = {1.0, 20.0, 5000.0};
+    static const double factors[] = {1.0, 20.0, 5000.0, 5000.0}; /* the last one stays */
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         stream s;
         uint32_t gradient = 0;
 
@@ -355,13 +355,18 @@ static void spikes_of_gradients_are_found(void **state)
         gradient = stream_declare(&s, "Gradient___w", SONDE_ROLE_GRADIENT, 8, 8);
         stream_begin(&s);
         for (int step = 0; step < 60; step++) {
-            const double factor = step == 40 ? factors[i] : 1.0;
+            const bool high = step == 40 || (step > 40 && i == 3);
+            const double factor = high ? factors[i] : 1.0;
 
             stream_put_normal(&s, gradient, 0.0, factor * (0.1 + 1.0 / (1 + step)));
             stream_end(&s);
         }
-        if (i == 2) {
-            (void)stream_expect(&s, "Gradient___w", 40);
+        if (i >= 2) {
+            const sonde_finding found =
+                stream_expect(&s, "Gradient___w", i == 2 ? 41 : 43);
+
+            assert_int_equal(found.severity,
+                             i == 2 ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
         } else {
             stream_expect_clean(&s);
         }

@@ -80,7 +80,7 @@ static void a_loss_of_the_wrong_sign_is_found(void **state)
 
     (void)state;
     run_losses(&s, runaway);
-    assert_int_equal(stream_expect(&s, "loss", 29).severity, SONDE_SEVERITY_ERROR);
+    assert_int_equal(stream_expect(&s, "loss", 39).severity, SONDE_SEVERITY_ERROR);
     stream_close(&s);
     run_losses(&s, likelihood);
     stream_expect_clean(&s);

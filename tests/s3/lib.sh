@@ -10,15 +10,16 @@ unset AWS_PROFILE AWS_DEFAULT_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_R
     all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY SONDE_SPOOL SONDE_SPOOL_BYTES
 export AWS_ACCESS_KEY_ID=AKIATEST AWS_SECRET_ACCESS_KEY=secret/of+test AWS_EC2_METADATA_DISABLED=true
 export HOME=$work
+export SONDE_S3_LONGEST_WAIT=0.05 # outages in fast motion
 # The object needs libcurl, which is loaded when it is used.
 ldconfig -p 2>/dev/null | grep -q 'libcurl\(-gnutls\)\?\.so\.4' || exit 77
 
 python3 "$(dirname "$0")/server.py" "$work/port" &
 server=$!
 trap 'kill $server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$work"' EXIT
-for _ in $(seq 600); do
-    [ -s "$work/port" ] && break
-    sleep 0.05
+until [ -s "$work/port" ]; do
+    kill -0 $server || exit 1
+    sleep 0.02
 done
 export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port")
 

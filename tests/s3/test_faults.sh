@@ -41,6 +41,15 @@ grep -q 's3://bucket/runs/c/run.json: PUT is answered by HTTP 403' "$err" || fai
 [ -z "$(find .cache/s3-spool -type f)" ] || fail "left: $(find .cache/s3-spool -type f)"
 fault 403 'PUT%20runs/c' 0
 
+# --- addresses that are none: not folders of this machine either
+for address in S3://bucket/runs/a s3:/bucket/runs/a s3: s3://bucket:x/a s3:///a gs://bucket/runs/a; do
+    run 2 "$sonde" ls $address
+    stderr_is "sonde: error: $address: not the address of a run in S3 (expected s3://bucket/prefix)"
+    run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 --record $address
+    stderr_is "sonde: error: $address: not the address of a run in S3 (expected s3://bucket/prefix)"
+done
+[ -z "$(find . -maxdepth 1 -name '*:')" ] || fail "a folder is made: $(ls)"
+
 run 2 env AWS_SECRET_ACCESS_KEY=wrong "$sonde" ls $run
 grep -q 'SignatureDoesNotMatch.*expected the secret of key AKIATEST..., from AWS_ACCESS_KEY_ID' "$err" ||
     fail "$(cat "$err")"

@@ -2,14 +2,13 @@
 # The store is away while a run is written: nothing is lost while the spool has room, and what
 # is lost after that is counted; a process that dies leaves the rest to the next.
 . "$(dirname "$0")/lib.sh"
-export SONDE_S3_LONGEST_WAIT=0.3
 printf 'segment_seconds: 0.2\nevery: 1\n' >fast.yaml
 printf 'segment_seconds: 0.2\nevery: 1\nwait_seconds: 0.2\n' >impatient.yaml
 
-# Ends an outage some time after it was noticed.
-end_outage() { # MATCH SECONDS
-    while ! grep -q 'the run waits in' "$err"; do sleep 0.1; done
-    sleep "$2"
+# Ends an outage once it was noticed, and a file says so.
+end_outage() { # MATCH PATTERN FILES
+    while ! grep -qs 'the run waits in' "$err"; do sleep 0.05; done
+    while ! grep -qs "$2" $3; do sleep 0.05; done
     fault outage "$1" 0
 }
 
@@ -22,7 +21,7 @@ values() { # of a run
 train local --out out1 --hook-config fast.yaml --epochs 4
 fault outage 'PUT%20runs/a/w0000' 1
 : >"$err"
-end_outage 'PUT%20runs/a/w0000' 0.4 &
+end_outage 'PUT%20runs/a/w0000' 'the run waits in' "$err" &
 train s3://bucket/runs/a --out out2 --hook-config fast.yaml --epochs 4
 wait $!
 grep -q 'the run waits in ' "$err" || fail "the outage is not told: $(cat "$err")"
@@ -33,7 +32,7 @@ grep -q 'is written again after' "$err" || fail "its end is not told: $(cat "$er
 # --- the spool is full: what is lost is counted, the rest is whole
 fault outage 'PUT%20runs/b/w0000' 1
 : >"$err"
-end_outage 'PUT%20runs/b/w0000' 3 &
+end_outage 'PUT%20runs/b/w0000' '"disk_full": *[1-9]' '.cache/s3-spool/*/run/w0000/state.json' &
 SONDE_SPOOL_BYTES=200000 train s3://bucket/runs/b --out out2 --hook-config impatient.yaml --epochs 30
 wait $!
 grep -q 'records were lost to a full ring, [1-9][0-9]* to a full disk' "$err" || fail "no loss: $(cat "$err")"

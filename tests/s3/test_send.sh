@@ -2,7 +2,6 @@
 # What a process that died left on its machine: sonde send, the next run into the same place,
 # uploads in parts that continue where they were.
 . "$(dirname "$0")/lib.sh"
-export SONDE_S3_LONGEST_WAIT=0.3
 printf 'segment_seconds: 0.2\nevery: 50\n' >fast.yaml
 printf 'every: 1\n' >whole.yaml
 run=s3://bucket/runs/a

@@ -396,6 +396,52 @@ static void float64_overflows_to_infinity_only(void **state)
     }
 }
 
+/* NaN and infinities of either sign, anywhere, and no largest finite number. */
+static void what_is_not_finite_is_noticed(void **state)
+{
+    static const struct {
+        sonde_dtype dtype;
+        uint64_t bad[4], largest;
+    } dtypes[] = {
+        {SONDE_F16, {0x7c00, 0xfc00, 0x7e00, 0xfc01}, 0xfbff},
+        {SONDE_BF16, {0x7f80, 0xff80, 0x7fc0, 0xff81}, 0xff7f},
+        {SONDE_F32, {0x7f800000, 0xff800000, 0x7fc00000, 0xff800001}, 0xff7fffff},
+        {SONDE_C64, {0x7f800000, 0xff800000, 0x7fc00000, 0xff800001}, 0x7f7fffff},
+        {SONDE_F64,
+         {UINT64_C(0x7ff0) << 48, UINT64_C(0xfff0) << 48, UINT64_C(0x7ff8) << 48,
+          UINT64_C(0x7ff0000000000001)},
+         UINT64_C(0xffefffffffffffff)},
+        {SONDE_F8_E4M3, {0x7f, 0xff, 0x7f, 0xff}, 0xfe},
+        {SONDE_F8_E5M2, {0x7c, 0xfc, 0x7e, 0xfd}, 0xfb},
+    };
+    enum { COUNT = SONDE__VITALS_BLOCK + 37 };
+    static unsigned char data[(COUNT + 1) * 8];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        const size_t size = sonde_dtype_size(dtypes[i].dtype);
+        const int64_t shape[1] = {COUNT};
+        const size_t places[] = {0, 1, 15, 31, 700, COUNT - 38, COUNT - 37, COUNT - 1};
+
+        for (size_t shift = 0; shift < 2; shift++) { /* aligned, and not */
+            const sonde_view view =
+                sonde_view_of(dtypes[i].dtype, 1, shape, data + shift);
+
+            memset(data, 0, sizeof data);
+            for (size_t k = 0; k < sizeof places / sizeof places[0]; k++) {
+                unsigned char *element = data + shift + places[k] * size;
+
+                for (size_t j = 0; j < 4; j++) {
+                    memcpy(element, &dtypes[i].bad[j], size);
+                    assert_false(sonde__vitals_all_finite(&view));
+                }
+                memcpy(element, &dtypes[i].largest, size);
+                assert_true(sonde__vitals_all_finite(&view));
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_large_mean_does_not_drown_the_variance),
         cmocka_unit_test(parts_merge_to_the_whole),
         cmocka_unit_test(float64_overflows_to_infinity_only),
+        cmocka_unit_test(what_is_not_finite_is_noticed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -507,6 +507,39 @@ static void a_damaged_finding_is_reported(void **state)
     forget_files();
 }
 
+/* Lines of findings have numbers. */
+static void a_missing_finding_is_reported(void **state)
+{
+    enum { LINES = 4 };
+    char lines[LINES][128], text[LINES * 128];
+
+    (void)state;
+    with_two_sessions();
+    assert_int_equal(mkdir(in(test_run, "findings"), 0777), 0);
+    for (int i = 0; i < LINES; i++) {
+        const int n = snprintf(lines[i], sizeof lines[i],
+                               "{\"id\":\"%016x\",\"rule\":\"X\",\"n\":%d}\n", i, i + 1);
+
+        lines[i][sonde__record_seal(lines[i], (size_t)n)] = '\0';
+    }
+    for (int left_out = 0; left_out <= LINES; left_out++) { /* LINES: none */
+        text[0] = '\0';
+        for (int i = 0; i < LINES; i++) {
+            strncat(text, i != left_out ? lines[i] : "", sizeof lines[i]);
+        }
+        store(test_run, "findings/X.jsonl", text, strlen(text));
+        assert_int_equal(is_reported(),
+                         left_out < LINES - 1); /* after the last is nothing */
+    }
+    (void)snprintf(text, sizeof text, "%s%s%s", lines[0], lines[1], lines[1]);
+    store(test_run, "findings/X.jsonl", text, strlen(text));
+    assert_true(is_reported());
+    (void)snprintf(text, sizeof text, "{\"of\":\"another program\"}\n%s", lines[1]);
+    store(test_run, "findings/X.jsonl", text, strlen(text));
+    assert_false(is_reported());
+    forget_files();
+}
+
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 int main(void)
@@ -522,6 +555,7 @@ int main(void)
         ON_ITS_OWN(files_of_another_run_are_reported),
         ON_ITS_OWN(files_of_another_worker_are_reported),
         ON_ITS_OWN(a_damaged_finding_is_reported),
+        ON_ITS_OWN(a_missing_finding_is_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,8 @@ sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
  * The same for a job's model, transforms and options, over at most `most` samples of set
  * (0: all), always the same ones. The batches have at most the job's eval_batch_size
  * samples and are nearly equal, so that the mean of their losses is nearly that of the
- * samples. set is borrowed until destroy. model is one that sonde_nn_job_build made.
+ * samples. A job whose target is the sample or a number has no matrix and no accuracy, but
+ * a mean absolute error. set is borrowed until destroy. model is one that sonde_nn_job_build made.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_create_for_job(
     sonde_nn_job *job, sonde_nn_model *model, const sonde_nn_dataset *set, int64_t most,
@@ -67,14 +68,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *eva
                                                          sonde_diag *diag);
 
 typedef struct sonde_nn_score {
-    double loss; /* mean over the samples; NaN if any batch's loss is not finite */
-    double accuracy;
+    double loss;     /* mean over the samples; NaN if any batch's loss is not finite */
+    double accuracy; /* NaN: the model has no classes */
     int64_t samples;
+    bool classes; /* the model has classes: accuracy counts, else error */
+    double error; /* mean absolute difference of output and target, else NaN */
 } sonde_nn_score;
 
 /* The last run's. */
 SONDE_API sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator);
-/* Borrowed until destroy; the next run changes it. */
+/* Borrowed until destroy; the next run changes it. NULL: the model has no classes. */
 SONDE_API const sonde_nn_confusion *
 sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator);
 

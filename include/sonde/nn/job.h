@@ -9,7 +9,7 @@
  *         - relu: {name: relu}
  *         - linear: {name: fc1, out: 100, from: relu}
  *         - log_softmax: {name: log_softmax, axis: 1}
- *       loss: {nll: {name: loss}}       # or cross_entropy
+ *       loss: {nll: {name: loss}}       # or cross_entropy, mse_loss ...
  *     data: {name: fashion-mnist, mean: 0.5, std: 0.5}
  *     optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9}
  *     options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}
@@ -71,6 +71,14 @@ typedef struct sonde_nn_job_record {
     bool save_all, no_vitals, compress;
 } sonde_nn_job_record;
 
+/* What the loss compares the output with. */
+typedef enum sonde_nn_job_target {
+    SONDE_NN_TARGET_CLASS = 0,  /* the label, a class: nll and cross_entropy */
+    SONDE_NN_TARGET_INPUT = 1,  /* the sample: an autoencoder */
+    SONDE_NN_TARGET_NUMBER = 2, /* the label as a number, (N, 1) */
+    SONDE_NN_TARGET_ONE_HOT = 3 /* (N, classes): 1 at the label, otherwise 0 */
+} sonde_nn_job_target;
+
 /* The values of a job; strings belong to it. */
 typedef struct sonde_nn_job_info {
     const char *model_name; /* of a built-in model, else "" */
@@ -85,12 +93,15 @@ typedef struct sonde_nn_job_info {
     int64_t eval_samples;     /* of an evaluation between epochs, at most; 0: all */
     int epochs;
     uint64_t seed;
-    int64_t classes; /* columns of the model's output */
+    int64_t classes; /* columns of the model's output; 0: it has no classes */
     bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;
     int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
     sonde_nn_job_rules rules;
     sonde_nn_job_record record;
+    sonde_nn_job_target target;
+    sonde_nn_rate rate; /* how the learning rate changes; a trainer sets its total */
+    sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
 } sonde_nn_job_info;
 
 typedef struct sonde_nn_job sonde_nn_job;
@@ -127,7 +138,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     sonde_hook **out, sonde_diag *diag);
 
 /* A new model of the job's layers, for any batch size, initialised by info->seed. Inputs:
- * samples, then int64 targets; one output; the loss. */
+ * samples, then int64 labels, unless the target is the sample; one output; the loss. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
                                                      sonde_nn_model **out,
                                                      sonde_diag *diag);

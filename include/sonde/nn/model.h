@@ -59,6 +59,8 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
                                         int rank, const int64_t *shape);
 /* Marks a value that a session returns, in the order of calls. */
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
+/* How many inputs were declared. */
+SONDE_API size_t sonde_nn_model_input_count(const sonde_nn_model *model);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
 /* The marked loss; 0: none yet. If it is also an output, inference sessions compute it
@@ -182,6 +184,22 @@ SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *na
 SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
                                                 sonde_nn_value logits,
                                                 sonde_nn_value target);
+
+typedef struct sonde_nn_cross_entropy_options {
+    size_t size;         /* sizeof(sonde_nn_cross_entropy_options) */
+    const float *weight; /* of each class, copied to the buffer <name>.weight; NULL: 1 */
+    int64_t weights;     /* as many as there are classes */
+    bool ignores;        /* samples with the target ignore_index do not count */
+    int64_t ignore_index;
+    float label_smoothing;     /* 0 to 1 */
+    bool sum;                  /* over the samples, instead of the mean by weights */
+    bool of_log_probabilities; /* as nll_loss: there is no log-softmax */
+} sonde_nn_cross_entropy_options;
+
+/* PyTorch's cross_entropy with its parameters. Weights need a name. */
+SONDE_API sonde_nn_value sonde_nn_cross_entropy_with(
+    sonde_nn_model *model, const char *name, sonde_nn_value logits, sonde_nn_value target,
+    const sonde_nn_cross_entropy_options *options);
 
 /* --- functions ---------------------------------------------------------------------- */
 

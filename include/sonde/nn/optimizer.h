@@ -13,6 +13,19 @@
  *   both    m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *           w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
  *           (Kingma and Ba 2015; Loshchilov and Hutter 2019)
+ *   RMSprop g = g + wd w;  v = alpha v + (1 - alpha) g^2
+ *           m = alpha m + (1 - alpha) g if centered, otherwise 0
+ *           b = momentum b + g / (sqrt(v - m^2) + eps);  w = w - lr b
+ *           TensorFlow's: v begins at 1, b = momentum b + lr g / sqrt(v - m^2 + eps),
+ *           w = w - b
+ *   Adagrad g = g + wd w;  v = v + g^2
+ *           w = w - lr / (1 + (t - 1) lr_decay) g / (sqrt(v) + eps)
+ *   LAMB    m and v as Adam;  x = AdamW's direction, m and v divided or not, + wd w
+ *           w = w - lr min(|w|, max_weight_norm) / |x| x    (You et al. 2020)
+ *
+ * Before that, g is clipped: each element to +-clip_value, then all gradients together to
+ * the norm clip_norm, times min(1, clip_norm / (norm + 1e-6)). The norm is the tensor
+ * GlobalNorm___default, what an update reads Clipped___<parameter>.
  *
  * Plain values: any number of threads may read one.
  */
@@ -20,6 +33,7 @@
 #define SONDE_NN_OPTIMIZER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <sonde/error.h>
 
@@ -30,7 +44,10 @@ extern "C" {
 typedef enum sonde_nn_optimizer_kind {
     SONDE_NN_SGD = 0,
     SONDE_NN_ADAM = 1,
-    SONDE_NN_ADAMW = 2
+    SONDE_NN_ADAMW = 2,
+    SONDE_NN_RMSPROP = 3,
+    SONDE_NN_ADAGRAD = 4,
+    SONDE_NN_LAMB = 5
 } sonde_nn_optimizer_kind;
 
 /* Plain data: copy and change it freely. */
@@ -38,21 +55,71 @@ typedef struct sonde_nn_optimizer {
     sonde_nn_optimizer_kind kind;
     float learning_rate; /* may change between calls; compile fixes all others */
     float weight_decay;
-    float momentum, dampening; /* SGD */
+    float momentum, dampening; /* SGD; RMSprop has momentum too */
     bool nesterov;             /* SGD; needs momentum > 0 and dampening 0 */
-    float beta1, beta2, eps;   /* Adam, AdamW */
+    float beta1, beta2, eps;   /* Adam, AdamW, LAMB; eps of all but SGD */
+    float alpha;               /* RMSprop */
+    bool centered, tf_variant; /* RMSprop */
+    float lr_decay, initial_accumulator_value; /* Adagrad */
+    float max_weight_norm;                     /* LAMB */
+    bool no_bias_correction;                   /* LAMB */
+    float clip_value, clip_norm;               /* 0: gradients are not clipped */
+    bool no_bias_decay; /* parameters of one dimension have no weight decay: biases and
+                           norms */
 } sonde_nn_optimizer;
 
-/* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW weight decay
- * 0.01. */
+/* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW and LAMB weight
+ * decay 0.01; RMSprop alpha 0.99, eps 1e-8; Adagrad eps 1e-10; LAMB max_weight_norm
+ * 65500. */
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);
-/* "sgd", "adam", "adamw" */
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_rmsprop(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adagrad(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate);
+/* Of a kind, with its learning rate in PyTorch (SGD: 0.01). */
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind);
+/* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb" */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 /* SONDE_EINVAL: a value out of its range; diag names the field. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag);
+
+/* --- schedules ------------------------------------------------------------------------ */
+
+typedef enum sonde_nn_rate_kind {
+    SONDE_NN_RATE_CONSTANT = 0,
+    SONDE_NN_RATE_STEP = 1,   /* times gamma every `every` steps */
+    SONDE_NN_RATE_COSINE = 2, /* along half a cosine to end times the rate, over total */
+    SONDE_NN_RATE_ONE_CYCLE =
+        3,                  /* from 1/25 up to the rate in 30 % of total, then down */
+    SONDE_NN_RATE_TABLE = 4 /* from table_step[i] on it is table_rate[i] */
+} sonde_nn_rate_kind;
+
+enum { SONDE_NN_RATE_MOST = 32 };
+
+/*
+ * How the learning rate changes over steps: PyTorch's StepLR, CosineAnnealingLR and
+ * OneCycleLR, or a table. During `warmup` steps it rises in a straight line to the rate;
+ * the schedule begins after them (a table counts all steps).
+ */
+typedef struct sonde_nn_rate {
+    sonde_nn_rate_kind kind;
+    int64_t warmup;
+    int64_t total; /* steps of the training */
+    int64_t every;
+    double gamma, end;
+    int table_count;
+    int64_t table_step[SONDE_NN_RATE_MOST];
+    double table_rate[SONDE_NN_RATE_MOST];
+} sonde_nn_rate;
+
+/* The rate of a step, from 0, where `base` is the optimiser's. Give it to a session with
+ * sonde_nn_session_set_optimizer between calls of run. NULL: base. */
+SONDE_API double sonde_nn_rate_at(const sonde_nn_rate *rate, double base, int64_t step);
+/* SONDE_EINVAL: a value out of its range. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_rate_check(const sonde_nn_rate *rate,
+                                                      sonde_diag *diag);
 
 #ifdef __cplusplus
 }

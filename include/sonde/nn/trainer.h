@@ -154,6 +154,9 @@ typedef struct sonde_nn_trainer_options {
     sonde_rules
         *rules; /* judge the run, instead of the job's rules; NULL: the job's, or none */
     int64_t rules_every, rules_raw_every; /* of these (sonde_rules_attach) */
+    const sonde_nn_rate
+        *rate; /* how the learning rate changes, copied; NULL: it does not.
+                                  A job has its own. total 0: the steps of all epochs */
 } sonde_nn_trainer_options;
 
 /* --- a trainer's life ------------------------------------------------------------- */

@@ -115,6 +115,8 @@ typedef struct sonde__plan_patch {
 typedef struct sonde__plan_target {
     int input;
     int64_t classes;
+    bool ignores; /* but for this one */
+    int64_t ignored;
 } sonde__plan_target;
 
 /* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */
@@ -150,8 +152,9 @@ typedef struct sonde__plan {
     size_t state_count;
     sonde_vitals *vitals; /* slots of showings, at most one for each */
     uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
-    float live[8];        /* numbers of the optimiser, see ops.h */
-    sonde__op_draw draw;  /* of the micro-batch at hand */
+    float live[SONDE__LIVE_COUNT]; /* numbers of the optimiser, see ops.h */
+    float bare[SONDE__LIVE_COUNT]; /* the same without weight decay */
+    sonde__op_draw draw;           /* of the micro-batch at hand */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;
     float *state_block;
@@ -166,7 +169,8 @@ typedef struct sonde__plan_trained {
     sonde__op_value param;
     sonde__op_value gradient; /* of a micro-batch; 0: the loss does not depend on it */
     sonde__op_value
-        summed; /* over the micro-batches of a step; gradient if there is one */
+        summed; /* over the micro-batches of a step; gradient if there is one. After the
+                   pass optimise what the update reads: it may be clipped */
 } sonde__plan_trained;
 
 typedef struct sonde__plan_program {

@@ -1,11 +1,51 @@
 /*
- * optimise.c - one update op for every parameter that has a gradient: UpdatedVar___W,
- * and the optimiser's state as Accl1___W (momentum; Adam's first moment), Accl2___W
- * (second moment) and Step___W.
+ * optimise.c - clipping of gradients, and one update op for every parameter that has a
+ * gradient: UpdatedVar___W, and the optimiser's state as Accl1___W (momentum; first
+ * moment; mean or sum of squares), Accl2___W (second moment; centred mean), Accl3___W
+ * (RMSprop's momentum) and Step___W.
  *
- * An op goes to the end of the list; with G = 1 the fuse pass may bring it forward.
+ * An update goes to the end of the list; with G = 1 the fuse pass may bring it forward.
+ * Clipping by norm needs all gradients, so all updates come after it; the norm is
+ * GlobalNorm___default, a clipped gradient Clipped___W.
  */
 #include "nn/compile/compile.h"
+
+enum { MOST_STATES = 3 };
+
+/* How an optimiser updates; its states follow weight and gradient. */
+typedef struct update_row {
+    const sonde__op_kind *op;
+    const char *states[MOST_STATES]; /* "Step" is a scalar */
+} update_row;
+
+static const update_row updates[] = {
+    [SONDE_NN_SGD] = {&sonde__op_sgd, {"Accl1"}},
+    [SONDE_NN_ADAM] = {&sonde__op_adam, {"Accl1", "Accl2", "Step"}},
+    [SONDE_NN_ADAMW] = {&sonde__op_adam, {"Accl1", "Accl2", "Step"}},
+    [SONDE_NN_RMSPROP] = {&sonde__op_rmsprop, {"Accl1", "Accl2", "Accl3"}},
+    [SONDE_NN_ADAGRAD] = {&sonde__op_adagrad, {"Accl1", "Step"}},
+    [SONDE_NN_LAMB] = {&sonde__op_lamb, {"Accl1", "Accl2", "Step"}},
+};
+
+/* Whether the optimiser has state k of its row. */
+static bool has_state(const sonde_nn_optimizer *optimizer, int k)
+{
+    const bool momentum = optimizer->momentum != 0.0F;
+
+    return optimizer->kind == SONDE_NN_SGD ? k == 0 && momentum
+           : optimizer->kind == SONDE_NN_RMSPROP
+               ? k == 0 || (k == 1 ? optimizer->centered : momentum)
+               : updates[optimizer->kind].states[k] != NULL;
+}
+
+/* rmsprop.c has the bits. */
+static int choice_of(const sonde_nn_optimizer *optimizer)
+{
+    return optimizer->kind != SONDE_NN_RMSPROP
+               ? 0
+               : (optimizer->centered ? 1 : 0) | (optimizer->momentum != 0.0F ? 2 : 0) |
+                     (optimizer->tf_variant ? 4 : 0);
+}
 
 static sonde__op_value state(sonde__op_graph *graph, const sonde__op_shape *shape)
 {
@@ -23,35 +63,99 @@ static void name_state(sonde__op_graph *graph, sonde__op_value value, const char
 static void emit_update(sonde__plan_program *program, const sonde__plan_trained *trained)
 {
     static const sonde__op_shape counter = {.dtype = SONDE_F32, .rank = 0};
+    const sonde_nn_optimizer *optimizer = program->optimizer;
+    const update_row *row = &updates[optimizer->kind];
     sonde__op_graph *graph = &program->graph;
     const sonde__op_shape shape = *sonde__op_value_shape(graph, trained->param);
     const sonde__graph_node_value param = graph->values[trained->param];
-    const bool adam = program->optimizer->kind != SONDE_NN_SGD;
-    const bool momentum = !adam && program->optimizer->momentum != 0.0F;
-    sonde__op_value in[5] = {trained->param, trained->summed, 0, 0, 0};
+    const sonde__op_attrs attrs = {.choice = choice_of(optimizer),
+                                   .bare = optimizer->no_bias_decay && shape.rank <= 1};
+    sonde__op_value in[2 + MOST_STATES] = {trained->param, trained->summed};
     sonde__op_value out = 0;
     int count = 2;
 
     graph->module = param.module;
-    if (adam || momentum) {
-        in[count++] = state(graph, &shape);
+    for (int k = 0; k < MOST_STATES; k++) {
+        if (has_state(optimizer, k)) {
+            in[2 + k] = state(graph, row->states[k][0] == 'S' ? &counter : &shape);
+            count = 3 + k;
+        }
     }
-    if (adam) {
-        in[count++] = state(graph, &shape);
-        in[count++] = state(graph, &counter);
-    }
-    out = sonde__op_emit(graph, adam ? &sonde__op_adam : &sonde__op_sgd, NULL, in, count);
+    out = sonde__op_emit(graph, row->op, &attrs, in, count);
     if (out == 0) {
         return;
     }
     graph->values[out].name = sonde__graph_string(graph, "UpdatedVar___%s", param.name);
     graph->values[out].role = SONDE_ROLE_UPDATE;
-    if (adam || momentum) {
-        name_state(graph, out + 1, "Accl1", param.name);
+    for (int k = 0; k < MOST_STATES; k++) {
+        if (has_state(optimizer, k)) {
+            name_state(graph, out + 1 + (sonde__op_value)k, row->states[k], param.name);
+        }
     }
-    if (adam) {
-        name_state(graph, out + 2, "Accl2", param.name);
-        name_state(graph, out + 3, "Step", param.name);
+}
+
+/* --- clipping ----------------------------------------------------------------------- */
+
+static bool is_updated(const sonde__plan_program *program, size_t i)
+{
+    return program->trained[i].gradient != 0 && !program->model->params[i].left_out;
+}
+
+/* Replaces what the update of a parameter reads. */
+static void clip(sonde__plan_program *program, sonde__plan_trained *trained,
+                 const sonde__op_kind *kind, sonde__op_value norm)
+{
+    sonde__op_graph *graph = &program->graph;
+    const sonde__graph_node_value param = graph->values[trained->param];
+    const sonde__op_value in[] = {trained->summed, norm};
+    const bool last = norm != 0 || program->optimizer->clip_norm == 0.0F;
+
+    graph->module = param.module;
+    trained->summed = sonde__op_emit(graph, kind, NULL, in, norm != 0 ? 2 : 1);
+    if (trained->summed != 0 && last) {
+        graph->values[trained->summed].name =
+            sonde__graph_string(graph, "Clipped___%s", param.name);
+    }
+}
+
+/* The norm of all gradients that are applied. */
+static sonde__op_value emit_norm(sonde__plan_program *program)
+{
+    sonde__op_graph *graph = &program->graph;
+    sonde__op_value norm = 0;
+
+    graph->module = sonde__graph_string(graph, "%s", "");
+    for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
+        const sonde__op_value in[] = {program->trained[i].summed, norm};
+
+        if (is_updated(program, i)) {
+            norm = sonde__op_emit(graph, &sonde__op_gradient_norm, NULL, in,
+                                  norm != 0 ? 2 : 1);
+        }
+    }
+    if (norm != 0) {
+        graph->values[norm].name = sonde__graph_string(graph, "GlobalNorm___default");
+        graph->values[norm].role = SONDE_ROLE_OPTIMIZER;
+    }
+    return norm;
+}
+
+static void clip_all(sonde__plan_program *program)
+{
+    const sonde_nn_optimizer *optimizer = program->optimizer;
+    const size_t count = program->model->param_count;
+    sonde__op_value norm = 0;
+
+    for (size_t i = 0; i < count && optimizer->clip_value > 0.0F; i++) {
+        if (is_updated(program, i)) {
+            clip(program, &program->trained[i], &sonde__op_clip_value, 0);
+        }
+    }
+    norm = optimizer->clip_norm > 0.0F ? emit_norm(program) : 0;
+    for (size_t i = 0; i < count && norm != 0; i++) {
+        if (is_updated(program, i)) {
+            clip(program, &program->trained[i], &sonde__op_clip_norm, norm);
+        }
     }
 }
 
@@ -59,9 +163,11 @@ void sonde__pass_optimise(sonde__plan_program *program)
 {
     sonde__op_graph *graph = &program->graph;
 
+    graph->pass = SONDE_PASS_BACKWARD;
+    clip_all(program);
     graph->pass = SONDE_PASS_UPDATE;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
-        if (program->trained[i].gradient != 0 && !program->model->params[i].left_out) {
+        if (is_updated(program, i)) {
             emit_update(program, &program->trained[i]);
         }
     }

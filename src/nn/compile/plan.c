@@ -286,14 +286,19 @@ static sonde_err add_patch(sonde__plan *plan, size_t step, int operand, int inpu
     return SONDE_OK;
 }
 
-/* Remembers inputs that hold classes: what nll and its gradient read as target. */
+/* Remembers inputs that hold classes: targets of losses, labels that become one-hot. */
 static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int operand,
                             int input)
 {
-    int64_t classes = 0;
+    sonde__plan_target target = {.input = input};
 
-    if (step->kind == &sonde__op_nll && operand == 1) {
-        classes = step->call.in[0].shape.dim[1];
+    if ((step->kind == &sonde__op_nll || step->kind == &sonde__op_nll_weighted) &&
+        operand == 1) {
+        target.classes = step->call.in[0].shape.dim[1];
+        target.ignores = step->kind == &sonde__op_nll_weighted && step->attrs.choice != 0;
+        target.ignored = step->attrs.groups;
+    } else if (step->kind == &sonde__op_one_hot) {
+        target.classes = step->attrs.groups;
     } else {
         return SONDE_OK;
     }
@@ -301,7 +306,7 @@ static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int
                         sizeof *plan->targets)) {
         return SONDE_ENOMEM;
     }
-    plan->targets[plan->target_count++] = (sonde__plan_target){input, classes};
+    plan->targets[plan->target_count++] = target;
     return SONDE_OK;
 }
 
@@ -310,7 +315,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
-        step->call.live = step->update ? plan->live : NULL;
+        step->call.live = step->attrs.bare ? plan->bare : plan->live;
         step->call.draw = &plan->draw;
         for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =

@@ -146,6 +146,7 @@ typedef struct sonde__graph_param {
     float bound; /* drawn uniform in +-bound; 0: filled with `constant` */
     float constant;
     bool left_out; /* not the optimiser's */
+    bool given;    /* a buffer with values of the caller's: initialise keeps them */
 } sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */

@@ -34,6 +34,10 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
 /* Leaves the module; result becomes its output. Returns result, or 0 after an error. */
 sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result);
 
+/* One op of one input, as a function without a name of its own. */
+sonde_nn_value sonde__graph_function(sonde_nn_model *model, const sonde__op_kind *kind,
+                                     const sonde__op_attrs *attrs, sonde_nn_value in);
+
 /* Initial values of a parameter, from stream `stream` of a seed. */
 void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t stream);
 

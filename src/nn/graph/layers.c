@@ -6,6 +6,7 @@
 #include "base/given.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The options of a caller who gave none: what is required is missing from them. */
 
@@ -303,6 +304,89 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
     in[0] = sonde__graph_layer_op(&layer, &sonde__op_log_softmax, &softmax, &logits, 1);
     return sonde__graph_layer_end(
         &layer, sonde__graph_layer_op(&layer, &sonde__op_nll, &nll, in, 2));
+}
+
+sonde_nn_value sonde__graph_function(sonde_nn_model *model, const sonde__op_kind *kind,
+                                     const sonde__op_attrs *attrs, sonde_nn_value in)
+{
+    return one_op(model, NULL, kind, attrs, &in, 1);
+}
+
+static bool check_entropy(sonde__graph_layer *layer, const sonde_nn_value *in,
+                          const sonde_nn_cross_entropy_options *options)
+{
+    sonde__op_graph *graph = &layer->model->graph;
+    const sonde__op_shape *x = sonde__graph_shape(layer->model, in[0]);
+
+    if (!(options->label_smoothing >= 0.0F && options->label_smoothing <= 1.0F)) {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "0 to 1",
+                                "label_smoothing is %g",
+                                (double)options->label_smoothing);
+        return false;
+    }
+    if (options->weights > 0 && (x->rank != 2 || x->dim[1] != options->weights)) {
+        (void)sonde__graph_fail(graph, SONDE_ESHAPE, layer->path,
+                                "a weight for each class", "%lld weights",
+                                (long long)options->weights);
+        return false;
+    }
+    return true;
+}
+
+/* The buffer <name>.weight with the weights of the classes. */
+static sonde_nn_value add_weights(sonde__graph_layer *layer,
+                                  const sonde_nn_cross_entropy_options *options)
+{
+    const sonde__op_shape shape = {
+        .dtype = SONDE_F32, .rank = 1, .dim = {options->weights}};
+    const sonde_nn_value value = sonde__graph_layer_buffer(layer, "weight", &shape, 1.0F);
+    sonde_nn_model *model = layer->model;
+
+    for (size_t i = 0; i < model->buffer_count; i++) {
+        if (value != 0 && model->buffers[i].value == value) {
+            model->buffers[i].given = true;
+            memcpy(model->buffers[i].data, options->weight,
+                   (size_t)options->weights * sizeof(float));
+        }
+    }
+    return value;
+}
+
+sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *name,
+                                           sonde_nn_value logits, sonde_nn_value target,
+                                           const sonde_nn_cross_entropy_options *options)
+{
+    sonde_nn_cross_entropy_options taken;
+    sonde__graph_layer layer;
+    const sonde__op_attrs softmax = {.axis = 1};
+    sonde__op_attrs nll = {.mean = true};
+    sonde_nn_value in[3] = {logits, target, 0};
+    int count = 2;
+
+    if (!sonde__graph_layer_begin(model, &layer, name) ||
+        !take_options(model, name, &taken, sizeof taken, options,
+                      "sonde_nn_cross_entropy_options")) {
+        return 0;
+    }
+    if (!check_entropy(&layer, in, &taken)) {
+        return 0;
+    }
+    nll = (sonde__op_attrs){.mean = !taken.sum,
+                            .number = {taken.label_smoothing},
+                            .choice = taken.ignores ? 1 : 0,
+                            .groups = taken.ignore_index};
+    sonde__graph_layer_input(&layer, logits);
+    sonde__graph_layer_input(&layer, target);
+    if (taken.weight != NULL && taken.weights > 0) {
+        in[2] = add_weights(&layer, &taken);
+        count = 3;
+    }
+    if (!taken.of_log_probabilities) {
+        in[0] =
+            sonde__graph_layer_op(&layer, &sonde__op_log_softmax, &softmax, &logits, 1);
+    }
+    return sonde__graph_layer_end(
+        &layer, sonde__graph_layer_op(&layer, &sonde__op_nll_weighted, &nll, in, count));
 }
 
 /* --- functions ---------------------------------------------------------------------- */

@@ -162,6 +162,11 @@ sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i)
     return model != NULL && i < model->graph.output_count ? model->graph.outputs[i] : 0;
 }
 
+size_t sonde_nn_model_input_count(const sonde_nn_model *model)
+{
+    return model != NULL ? model->graph.input_count : 0;
+}
+
 size_t sonde_nn_output_loss(sonde_nn_model *model)
 {
     const sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
@@ -520,7 +525,9 @@ void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
         sonde__graph_param_draw(&model->params[i], seed, i);
     }
     for (size_t i = 0; i < sonde_nn_buffer_count(model); i++) {
-        fill_buffer(model, i);
+        if (!model->buffers[i].given) {
+            fill_buffer(model, i);
+        }
     }
 }
 

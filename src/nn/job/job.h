@@ -49,6 +49,21 @@ sonde_err sonde__job_read_settings(const sonde__yaml_reader *reader,
 sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
                                 const sonde__yaml *entry, sonde_print_options *options);
 
+/* What a loss reads. */
+typedef struct sonde__job_compared {
+    sonde_nn_value output, sample;
+    sonde_nn_value labels; /* 0: the target is the sample */
+    sonde_nn_job_target target;
+} sonde__job_compared;
+
+/* What the loss of the section `loss` compares the output with. */
+sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *section, sonde_nn_job_target *target);
+/* Builds that loss; errors of building stick in the model. */
+sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
+                                const sonde__yaml *section, sonde_nn_model *model,
+                                const sonde__job_compared *compared);
+
 /* The section `demo`. */
 sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
                                const sonde__yaml *section, sonde_nn_demo *demo);

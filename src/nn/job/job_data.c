@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Samples must have the model's shape, and no more classes. */
+/* Samples must have the model's shape, and no more classes than it has, if any. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
                                sonde_diag *diag)
 {
@@ -24,7 +24,7 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
         return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
                            found);
     }
-    if (traits->classes > info->classes) {
+    if (info->classes > 0 && traits->classes > info->classes) {
         (void)snprintf(expected, sizeof expected, "at most the model's %lld",
                        (long long)info->classes);
         return sonde__fail(diag, SONDE_ERANGE, traits->source, expected, "%lld classes",

@@ -612,50 +612,9 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 
 /* --- the model section -------------------------------------------------------------- */
 
-static sonde_err build_loss(job_builder *b, const sonde__yaml *section,
-                            sonde_nn_value target)
-{
-    static const char *const kinds[] = {"nll", "cross_entropy"};
-    static const char *const keys[] = {"name"};
-    const char *name = "loss";
-    bool entropy = false;
-    sonde_err err = SONDE_OK;
-
-    if (section->kind == SONDE__YAML_SCALAR) {
-        entropy = strcmp(section->text, kinds[1]) == 0;
-        if (!entropy && strcmp(section->text, kinds[0]) != 0) {
-            return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL,
-                                    "nll or cross_entropy", "unknown loss '%s'",
-                                    section->text);
-        }
-    } else {
-        err = sonde__yaml_check_keys(&b->reader, section, kinds, 2);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (section->count != 1) {
-            return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "one loss",
-                                    "%zu losses", section->count);
-        }
-        err = sonde__yaml_check_keys(&b->reader, section->children[0], keys, 1);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde__yaml_text(&b->reader, section->children[0], "name", &name);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        entropy = strcmp(section->children[0]->key, kinds[1]) == 0;
-    }
-    sonde_nn_loss(b->model,
-                  entropy ? sonde_nn_cross_entropy(b->model, name, b->current, target)
-                          : sonde_nn_nll_loss(b->model, name, b->current, target));
-    return check_layer(b, section);
-}
-
 /* Samples and targets, one of each: compile instantiates the graph with the session's
  * batch size. */
-static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
+static sonde_err build_inputs(job_builder *b, const sonde__yaml *model, bool labels,
                               sonde_nn_value *target)
 {
     int64_t shape[SONDE_MAX_DIMS] = {1};
@@ -674,7 +633,7 @@ static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
         return err;
     }
     err = remember(b, "input", sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
-    *target = sonde_nn_input(b->model, SONDE_I64, 1, shape);
+    *target = labels ? sonde_nn_input(b->model, SONDE_I64, 1, shape) : 0;
     if (err != SONDE_OK) {
         return err;
     }
@@ -692,6 +651,10 @@ static sonde_err describe(const job_builder *b, sonde_nn_job_info *info,
     info->sample_rank = rank - 1;
     memcpy(info->sample_shape, shape + 1, (size_t)(rank - 1) * sizeof *shape);
     shape = sonde_nn_value_shape(b->model, b->current, &rank);
+    info->classes = 0;
+    if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
+        return SONDE_OK;
+    }
     if (rank != 2) {
         return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
                                 "the last layer's output has %d dimensions", rank);
@@ -711,7 +674,14 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
     if (err != SONDE_OK) {
         return err;
     }
-    err = build_inputs(b, model, &target);
+    loss = sonde__yaml_get(model, "loss");
+    if (loss != NULL) {
+        err = sonde__job_read_target(&b->reader, loss, &info->target);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    err = build_inputs(b, model, info->target != SONDE_NN_TARGET_INPUT, &target);
     if (err != SONDE_OK) {
         return err;
     }
@@ -720,12 +690,20 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
         return err;
     }
     sonde_nn_output(b->model, b->current);
-    loss = sonde__yaml_get(model, "loss");
     if (loss == NULL) {
         return sonde__yaml_fail(&b->reader, model, SONDE_EINVAL,
-                                "loss: nll or cross_entropy", "the model says no loss");
+                                "loss: cross_entropy, nll, mse_loss ...",
+                                "the model says no loss");
     }
-    err = build_loss(b, loss, target);
+    err = sonde__job_build_loss(&b->reader, loss, b->model,
+                                &(sonde__job_compared){.output = b->current,
+                                                       .sample = b->values[0].value,
+                                                       .labels = target,
+                                                       .target = info->target});
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_layer(b, loss);
     if (err != SONDE_OK) {
         return err;
     }

@@ -47,24 +47,56 @@ static const sonde_nn_option rows[] = {
     {"data", "validation", "validation", REAL(0, 1, "0"), FIELD(validation),
      .help = "share of the training samples to hold out for the evaluation of epochs"},
 
-    {"optimizer", "kind", "optimizer", CHOICE("sgd|adam|adamw", NULL),
-     FIELD(optimizer.kind), .help = "sgd, adam or adamw, with its defaults"},
+    {"optimizer", "kind", "optimizer", CHOICE("sgd|adam|adamw|rmsprop|adagrad|lamb", NULL),
+     FIELD(optimizer.kind), .help = "sgd, adam, adamw, rmsprop, adagrad or lamb, with its defaults"},
     {"optimizer", "learning_rate", "learning_rate", 'l', ANY_REAL(NULL),
      FIELD(optimizer.learning_rate), .help = "step size"},
     {"optimizer", "weight_decay", "weight_decay", ANY_REAL(NULL),
      FIELD(optimizer.weight_decay), .help = "L2 penalty; decoupled for adamw"},
     {"optimizer", "momentum", "momentum", ANY_REAL(NULL),
-     FIELD(optimizer.momentum), .help = "of sgd"},
+     FIELD(optimizer.momentum), .help = "of sgd and rmsprop"},
     {"optimizer", "dampening", "dampening", ANY_REAL(NULL),
      FIELD(optimizer.dampening), .help = "of the momentum of sgd"},
     {"optimizer", "nesterov", "nesterov", FLAG,
      FIELD(optimizer.nesterov), .help = "Nesterov's momentum"},
     {"optimizer", "beta1", "beta1", ANY_REAL(NULL),
-     FIELD(optimizer.beta1), .help = "of adam and adamw"},
+     FIELD(optimizer.beta1), .help = "of adam, adamw and lamb"},
     {"optimizer", "beta2", "beta2", ANY_REAL(NULL),
-     FIELD(optimizer.beta2), .help = "of adam and adamw"},
+     FIELD(optimizer.beta2), .help = "of adam, adamw and lamb"},
     {"optimizer", "eps", "eps", ANY_REAL(NULL),
-     FIELD(optimizer.eps), .help = "of adam and adamw"},
+     FIELD(optimizer.eps), .help = "of all but sgd"},
+    {"optimizer", "alpha", "alpha", ANY_REAL(NULL),
+     FIELD(optimizer.alpha), .help = "of rmsprop: how slowly the mean of squares moves"},
+    {"optimizer", "centered", "centered", FLAG,
+     FIELD(optimizer.centered), .help = "rmsprop divides by the variance, not the mean of squares"},
+    {"optimizer", "tf_variant", "tf_variant", FLAG,
+     FIELD(optimizer.tf_variant), .help = "rmsprop as TensorFlow has it"},
+    {"optimizer", "lr_decay", "lr_decay", ANY_REAL(NULL),
+     FIELD(optimizer.lr_decay), .help = "of adagrad"},
+    {"optimizer", "initial_accumulator_value", "initial_accumulator_value", ANY_REAL(NULL),
+     FIELD(optimizer.initial_accumulator_value), .help = "of adagrad"},
+    {"optimizer", "max_weight_norm", "max_weight_norm", ANY_REAL(NULL),
+     FIELD(optimizer.max_weight_norm), .help = "of lamb"},
+    {"optimizer", "no_bias_correction", "no_bias_correction", FLAG,
+     FIELD(optimizer.no_bias_correction), .help = "lamb's moments begin small"},
+    {"optimizer", "clip_value", "clip_value", ANY_REAL(NULL),
+     FIELD(optimizer.clip_value), .help = "clip each element of gradients; 0: do not"},
+    {"optimizer", "clip_norm", "clip_norm", ANY_REAL(NULL),
+     FIELD(optimizer.clip_norm), .help = "clip the norm of all gradients; 0: do not"},
+    {"optimizer", "no_bias_decay", "no_bias_decay", FLAG,
+     FIELD(optimizer.no_bias_decay), .help = "no weight decay for biases and norms"},
+    {"optimizer", "schedule", "schedule", CHOICE("constant|step|cosine|one_cycle|table", "constant"),
+     FIELD(rate.kind), .help = "how the learning rate changes: constant, step, cosine, one_cycle, table"},
+    {"optimizer", "warmup", "warmup", COUNT(0, INT64_MAX, "0"),
+     FIELD(rate.warmup), .help = "steps over which the learning rate rises, before the schedule"},
+    {"optimizer", "schedule_every", "schedule_every", COUNT(1, INT64_MAX, "1000"),
+     FIELD(rate.every), .help = "step: steps between two changes"},
+    {"optimizer", "gamma", "gamma", REAL(0, HUGE_VAL, "0.1"),
+     FIELD(rate.gamma), .help = "step: factor of each change"},
+    {"optimizer", "schedule_end", "schedule_end", REAL(0, HUGE_VAL, "0"),
+     FIELD(rate.end), .help = "cosine: last learning rate, as a share of the first"},
+    {"optimizer", "rates", "rates", TEXTS("STEP=RATE"), FIELD(rates),
+     .help = "table: the learning rate from a step on; may be given again"},
 
     {"options", "epochs", "epochs", 'e', COUNT(0, 1000000, "1"),
      FIELD(epochs), .help = "epochs to train"},
@@ -174,9 +206,7 @@ static void store_choice(const sonde_nn_option *row, sonde_nn_job_info *info, in
 {
     store_count(row, info, choice);
     if (row->offset == offsetof(sonde_nn_job_info, optimizer.kind)) {
-        info->optimizer = choice == SONDE_NN_SGD    ? sonde_nn_optimizer_sgd(0.01F, 0.0F)
-                          : choice == SONDE_NN_ADAM ? sonde_nn_optimizer_adam(0.001F)
-                                                    : sonde_nn_optimizer_adamw(0.001F);
+        info->optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)choice);
     }
 }
 

@@ -44,11 +44,6 @@ static sonde_err adam_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     return SONDE_OK;
 }
 
-static double seven_places(float beta)
-{
-    return round((double)beta * 1e7) / 1e7;
-}
-
 /* torch.lerp's two branches: each is exact at its end. */
 static double lerp(double source, double target, double weight)
 {
@@ -59,7 +54,8 @@ static double lerp(double source, double target, double weight)
 static void adam_run(const sonde__op_call *call, int part, int parts)
 {
     const float *live = call->live;
-    const double beta1 = seven_places(live[BETA1]), beta2 = seven_places(live[BETA2]);
+    const double beta1 = sonde__op_decimal(live[BETA1]),
+                 beta2 = sonde__op_decimal(live[BETA2]);
     const double lr = (double)live[LR], decay = (double)live[DECAY];
     const double step = sonde__op_load(&call->in[STEP], 0) + 1.0;
     const double rate = lr / (1.0 - pow(beta1, step));

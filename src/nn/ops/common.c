@@ -9,10 +9,16 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <math.h>
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+double sonde__op_decimal(float number)
+{
+    return round((double)number * 1e7) / 1e7;
+}
 
 /* === kinds ========================================================================== */
 

@@ -82,6 +82,10 @@ static inline int64_t sonde__op_window_at(const sonde__op_attrs *attrs, int d,
                : -1;
 }
 
+/* A number of `live` as the decimal fraction of seven places that it came from: 1 - 0.999f
+ * is off by 1.3e-5 of itself. */
+double sonde__op_decimal(float number);
+
 /* --- element access ----------------------------------------------------------------- */
 
 /* Whether an optional input was given. */

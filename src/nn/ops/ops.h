@@ -61,7 +61,7 @@ int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout la
 typedef struct sonde__op_attrs {
     int64_t kernel[2], stride[2], padding[2],
         dilation[2];              /* conv2d, max_pool2d: (h, w) */
-    int64_t groups;               /* conv2d, group_norm */
+    int64_t groups;               /* conv2d, group_norm; one_hot: classes */
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
     int rank;                     /* entries of dims used */
@@ -78,10 +78,19 @@ typedef struct sonde__op_attrs {
     uint64_t stream;   /* of an op that draws: its own stream of random numbers */
     int reduction;     /* of a layer that is a loss, see layer_row.h */
     bool track;        /* batch_norm: it has running statistics */
+    bool bare;         /* of an update: weight decay does not apply */
     bool training;     /* set by emit: the op is part of a session for training */
 } sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
+
+/* Places in `live`, after those of the update ops. */
+enum {
+    SONDE__LIVE_CLIP_VALUE = 8,
+    SONDE__LIVE_CLIP_NORM = 9,
+    SONDE__LIVE_SCALE = 10, /* of gradients: 1 / G for the mean over micro-batches */
+    SONDE__LIVE_COUNT = 11
+};
 
 typedef struct sonde__operand {
     sonde__op_shape shape;
@@ -232,10 +241,14 @@ extern const sonde__op_kind sonde__op_reshape;     /* x → y */
 extern const sonde__op_kind sonde__op_transpose;   /* x → y */
 extern const sonde__op_kind sonde__op_softmax;     /* x → y, along axis */
 extern const sonde__op_kind sonde__op_log_softmax; /* x → y, along axis */
-extern const sonde__op_kind sonde__op_nll;    /* logp (N,C), target i64 (N) → loss () */
-extern const sonde__op_kind sonde__op_add;    /* a, b → a + b, broadcast as PyTorch */
-extern const sonde__op_kind sonde__op_mul;    /* a, b → a * b */
-extern const sonde__op_kind sonde__op_reduce; /* x → sum or mean over axes */
+extern const sonde__op_kind sonde__op_nll; /* logp (N,C), target i64 (N) → loss () */
+extern const sonde__op_kind
+    sonde__op_nll_weighted;                    /* logp, target, weight? (C) → loss () */
+extern const sonde__op_kind sonde__op_number;  /* labels i64 (N) → (N, 1) */
+extern const sonde__op_kind sonde__op_one_hot; /* labels i64 (N) → (N, C) */
+extern const sonde__op_kind sonde__op_add;     /* a, b → a + b, broadcast as PyTorch */
+extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
+extern const sonde__op_kind sonde__op_reduce;  /* x → sum or mean over axes */
 extern const sonde__op_kind sonde__op_identity; /* x → x: a place to print */
 /* Backward */
 extern const sonde__op_kind
@@ -268,6 +281,14 @@ extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, mom
 extern const sonde__op_kind sonde__op_adam; /* w, g, m, v, step () → the same without g.
                                                      live: lr, beta1, beta2, eps, weight decay,
                                                      decoupled (0 Adam, 1 AdamW), scale */
+extern const sonde__op_kind
+    sonde__op_rmsprop; /* w, g, v, mean?, momentum? → the same without g */
+extern const sonde__op_kind sonde__op_adagrad; /* w, g, v, step () → without g */
+extern const sonde__op_kind sonde__op_lamb;    /* w, g, m, v, step () → without g */
+/* Before an update: clip_gradients.c. */
+extern const sonde__op_kind sonde__op_clip_value;    /* g → y */
+extern const sonde__op_kind sonde__op_gradient_norm; /* g, norm () ? → norm () */
+extern const sonde__op_kind sonde__op_clip_norm;     /* g, norm () → y */
 /* Between layouts; put in by the layout pass, named after nothing. */
 extern const sonde__op_kind sonde__op_reorder; /* x → x in another layout */
 

@@ -87,11 +87,14 @@ static void pair_map(const sonde__op_call *call, int part, int parts, int first,
     const sonde__operand *a = &call->in[first], *b = &call->in[first + 1];
     const sonde__op_shape *shape = &call->out[0].shape;
     const int64_t count = sonde__op_shape_count(shape);
+    const bool wide_a = sonde__op_shape_count(&a->shape) == count,
+               wide_b = sonde__op_shape_count(&b->shape) == count;
 
     for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++) {
         const double y = value(
-            sonde__op_load(a, sonde__op_broadcast_at(&a->shape, shape, i)),
-            sonde__op_load(b, sonde__op_broadcast_at(&b->shape, shape, i)), call->attrs);
+            sonde__op_load(a, wide_a ? i : sonde__op_broadcast_at(&a->shape, shape, i)),
+            sonde__op_load(b, wide_b ? i : sonde__op_broadcast_at(&b->shape, shape, i)),
+            call->attrs);
 
         sonde__op_store(&call->out[0], i,
                         first == 1 ? sonde__op_load(&call->in[0], i) * y : y);

@@ -143,6 +143,12 @@ static void begin_step(execution *run)
     if (session->training) {
         sonde__session_optimizer_live(&session->optimizer, scale, session->step == 0,
                                       plan->live);
+        if (session->optimizer.no_bias_decay) {
+            sonde_nn_optimizer bare = session->optimizer;
+
+            bare.weight_decay = 0.0F;
+            sonde__session_optimizer_live(&bare, scale, session->step == 0, plan->bare);
+        }
     }
     for (size_t i = 0; i < plan->state_count; i++) {
         if (plan->states[i].accumulator) {

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum)
 {
@@ -35,49 +36,107 @@ sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate)
     return adam_of(SONDE_NN_ADAMW, learning_rate, 0.01F);
 }
 
+sonde_nn_optimizer sonde_nn_optimizer_rmsprop(float learning_rate)
+{
+    return (sonde_nn_optimizer){.kind = SONDE_NN_RMSPROP,
+                                .learning_rate = learning_rate,
+                                .alpha = 0.99F,
+                                .eps = 1e-8F};
+}
+
+sonde_nn_optimizer sonde_nn_optimizer_adagrad(float learning_rate)
+{
+    return (sonde_nn_optimizer){
+        .kind = SONDE_NN_ADAGRAD, .learning_rate = learning_rate, .eps = 1e-10F};
+}
+
+sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate)
+{
+    sonde_nn_optimizer lamb = adam_of(SONDE_NN_LAMB, learning_rate, 0.01F);
+
+    lamb.max_weight_norm = 65500.0F;
+    return lamb;
+}
+
+sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind)
+{
+    switch (kind) {
+    case SONDE_NN_ADAM:
+        return sonde_nn_optimizer_adam(0.001F);
+    case SONDE_NN_ADAMW:
+        return sonde_nn_optimizer_adamw(0.001F);
+    case SONDE_NN_RMSPROP:
+        return sonde_nn_optimizer_rmsprop(0.01F);
+    case SONDE_NN_ADAGRAD:
+        return sonde_nn_optimizer_adagrad(0.01F);
+    case SONDE_NN_LAMB:
+        return sonde_nn_optimizer_lamb(0.001F);
+    case SONDE_NN_SGD:
+        break;
+    }
+    return sonde_nn_optimizer_sgd(0.01F, 0.0F);
+}
+
 const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind)
 {
-    static const char *const names[] = {"sgd", "adam", "adamw"};
+    static const char *const names[] = {"sgd",     "adam",    "adamw",
+                                        "rmsprop", "adagrad", "lamb"};
 
     return (unsigned)kind < SONDE_COUNT_OF(names) ? names[kind] : "?";
 }
 
+enum {
+    OF_SGD = 1 << SONDE_NN_SGD,
+    OF_RMSPROP = 1 << SONDE_NN_RMSPROP,
+    OF_ADAGRAD = 1 << SONDE_NN_ADAGRAD,
+    OF_LAMB = 1 << SONDE_NN_LAMB,
+    OF_ADAM = 1 << SONDE_NN_ADAM | 1 << SONDE_NN_ADAMW | 1 << SONDE_NN_LAMB,
+    OF_ALL = OF_SGD | OF_RMSPROP | OF_ADAGRAD | OF_ADAM
+};
+
 static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
+    static const char at_least_0[] = "a finite number >= 0";
     const struct { /* upper is exclusive */
         const char *field;
         float value, lower, upper;
         const char *expected;
-        bool sgd, adam;
+        int kinds;
     } ranges[] = {
-        {"learning_rate", optimizer->learning_rate, 0.0F, INFINITY,
-         "a finite number >= 0", true, true},
-        {"weight_decay", optimizer->weight_decay, 0.0F, INFINITY, "a finite number >= 0",
-         true, true},
-        {"momentum", optimizer->momentum, 0.0F, INFINITY, "a finite number >= 0", true,
-         false},
-        {"dampening", optimizer->dampening, -FLT_MAX, INFINITY, "a finite number", true,
-         false},
-        {"beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", false, true},
-        {"beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1", false, true},
-        {"eps", optimizer->eps, 0.0F, INFINITY, "a finite number >= 0", false, true},
+        {"learning_rate", optimizer->learning_rate, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"weight_decay", optimizer->weight_decay, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"momentum", optimizer->momentum, 0.0F, INFINITY, at_least_0,
+         OF_SGD | OF_RMSPROP},
+        {"dampening", optimizer->dampening, -FLT_MAX, INFINITY, "a finite number",
+         OF_SGD},
+        {"beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", OF_ADAM},
+        {"beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1", OF_ADAM},
+        {"eps", optimizer->eps, 0.0F, INFINITY, at_least_0, OF_ALL & ~OF_SGD},
+        {"alpha", optimizer->alpha, 0.0F, 1.0F, "0 <= alpha < 1", OF_RMSPROP},
+        {"lr_decay", optimizer->lr_decay, 0.0F, INFINITY, at_least_0, OF_ADAGRAD},
+        {"initial_accumulator_value", optimizer->initial_accumulator_value, 0.0F,
+         INFINITY, at_least_0, OF_ADAGRAD},
+        {"max_weight_norm", optimizer->max_weight_norm, 0.0F, INFINITY, at_least_0,
+         OF_LAMB},
+        {"clip_value", optimizer->clip_value, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"clip_norm", optimizer->clip_norm, 0.0F, INFINITY, at_least_0, OF_ALL},
     };
-    const bool sgd = optimizer->kind == SONDE_NN_SGD;
 
-    if ((unsigned)optimizer->kind > SONDE_NN_ADAMW) {
-        return sonde__fail(diag, SONDE_EINVAL, "optimizer", "sgd, adam or adamw",
+    if ((unsigned)optimizer->kind > SONDE_NN_LAMB) {
+        return sonde__fail(diag, SONDE_EINVAL, "optimizer",
+                           "sgd, adam, adamw, rmsprop, adagrad or lamb",
                            "unknown kind %d", (int)optimizer->kind);
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(ranges); i++) {
         const bool in_range =
             ranges[i].value >= ranges[i].lower && ranges[i].value < ranges[i].upper;
 
-        if ((sgd ? ranges[i].sgd : ranges[i].adam) && !in_range) {
+        if ((ranges[i].kinds >> (int)optimizer->kind & 1) != 0 && !in_range) {
             return sonde__fail(diag, SONDE_EINVAL, ranges[i].field, ranges[i].expected,
                                "%g", (double)ranges[i].value);
         }
     }
-    if (sgd && optimizer->nesterov &&
+    if (optimizer->kind == SONDE_NN_SGD && optimizer->nesterov &&
         (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
         return sonde__fail(diag, SONDE_EINVAL, "nesterov", "momentum > 0 and dampening 0",
                            "momentum %g, dampening %g", (double)optimizer->momentum,
@@ -93,38 +152,69 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
     return err != SONDE_OK ? err : check_ranges(optimizer, diag);
 }
 
-void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
-                                   bool first, float live[8])
+static float flag(bool value)
 {
-    live[0] = optimizer->learning_rate;
-    if (optimizer->kind == SONDE_NN_SGD) {
-        live[1] = optimizer->momentum;
-        live[2] = optimizer->dampening;
-        live[3] = optimizer->weight_decay;
-        live[4] = optimizer->nesterov ? 1.0F : 0.0F;
-        live[5] = scale;
-        live[6] = first ? 1.0F : 0.0F;
-    } else {
-        live[1] = optimizer->beta1;
-        live[2] = optimizer->beta2;
-        live[3] = optimizer->eps;
-        live[4] = optimizer->weight_decay;
-        live[5] = optimizer->kind == SONDE_NN_ADAMW ? 1.0F : 0.0F;
-        live[6] = scale;
-    }
+    return value ? 1.0F : 0.0F;
+}
+
+void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
+                                   bool first, float live[SONDE__LIVE_COUNT])
+{
+    const sonde_nn_optimizer *o = optimizer;
+    const float numbers[][8] = {
+        [SONDE_NN_SGD] = {o->learning_rate, o->momentum, o->dampening, o->weight_decay,
+                          flag(o->nesterov), scale, flag(first)},
+        [SONDE_NN_ADAM] = {o->learning_rate, o->beta1, o->beta2, o->eps, o->weight_decay,
+                           0.0F, scale},
+        [SONDE_NN_ADAMW] = {o->learning_rate, o->beta1, o->beta2, o->eps, o->weight_decay,
+                            1.0F, scale},
+        [SONDE_NN_RMSPROP] = {o->learning_rate, o->alpha, o->eps, o->weight_decay,
+                              o->momentum, scale, flag(first)},
+        [SONDE_NN_ADAGRAD] = {o->learning_rate, o->lr_decay, o->eps, o->weight_decay,
+                              o->initial_accumulator_value, scale},
+        [SONDE_NN_LAMB] = {o->learning_rate, o->beta1, o->beta2, o->eps, o->weight_decay,
+                           flag(!o->no_bias_correction), scale, o->max_weight_norm},
+    };
+
+    memcpy(live, numbers[o->kind], sizeof numbers[0]);
+    live[SONDE__LIVE_CLIP_VALUE] = o->clip_value;
+    live[SONDE__LIVE_CLIP_NORM] = o->clip_norm;
+    live[SONDE__LIVE_SCALE] = scale;
 }
 
 /* The first field other than the learning rate that differs; NULL if none does. */
 const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
                                                 const sonde_nn_optimizer *b)
 {
-    return a->kind != b->kind                   ? "kind"
-           : a->weight_decay != b->weight_decay ? "weight_decay"
-           : a->momentum != b->momentum         ? "momentum"
-           : a->dampening != b->dampening       ? "dampening"
-           : a->nesterov != b->nesterov         ? "nesterov"
-           : a->beta1 != b->beta1               ? "beta1"
-           : a->beta2 != b->beta2               ? "beta2"
-           : a->eps != b->eps                   ? "eps"
-                                                : NULL;
+    const struct {
+        const char *field;
+        bool differs;
+    } fields[] = {
+        {"kind", a->kind != b->kind},
+        {"weight_decay", a->weight_decay != b->weight_decay},
+        {"momentum", a->momentum != b->momentum},
+        {"dampening", a->dampening != b->dampening},
+        {"nesterov", a->nesterov != b->nesterov},
+        {"beta1", a->beta1 != b->beta1},
+        {"beta2", a->beta2 != b->beta2},
+        {"eps", a->eps != b->eps},
+        {"alpha", a->alpha != b->alpha},
+        {"centered", a->centered != b->centered},
+        {"tf_variant", a->tf_variant != b->tf_variant},
+        {"lr_decay", a->lr_decay != b->lr_decay},
+        {"initial_accumulator_value",
+         a->initial_accumulator_value != b->initial_accumulator_value},
+        {"max_weight_norm", a->max_weight_norm != b->max_weight_norm},
+        {"no_bias_correction", a->no_bias_correction != b->no_bias_correction},
+        {"clip_value", a->clip_value != b->clip_value},
+        {"clip_norm", a->clip_norm != b->clip_norm},
+        {"no_bias_decay", a->no_bias_decay != b->no_bias_decay},
+    };
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(fields); i++) {
+        if (fields[i].differs) {
+            return fields[i].field;
+        }
+    }
+    return NULL;
 }

@@ -70,7 +70,9 @@ static sonde_err check_targets(const sonde_nn_session *session,
     char expected[64];
 
     for (int64_t i = 0; i < count && outside < 0; i++) {
-        if (classes[i] < 0 || classes[i] >= target->classes) {
+        const bool ignored = target->ignores && classes[i] == target->ignored;
+
+        if (!ignored && (classes[i] < 0 || classes[i] >= target->classes)) {
             outside = i;
         }
     }

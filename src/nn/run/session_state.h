@@ -79,7 +79,7 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
                                        sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */
 void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
-                                   bool first, float live[8]);
+                                   bool first, float live[SONDE__LIVE_COUNT]);
 const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
                                                 const sonde_nn_optimizer *b);
 

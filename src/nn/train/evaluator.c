@@ -31,10 +31,13 @@ struct sonde_nn_evaluator {
     sonde_nn_loader *own_loader;    /* the same, if the evaluator made it */
     sonde_nn_dataset *part;         /* of the set; NULL: all of it */
     sonde_nn_session *whole, *rest; /* for whole batches, and for a smaller last one */
-    sonde_nn_confusion *matrix;
+    sonde_nn_confusion *matrix;     /* NULL: the model has no classes */
+    sonde_nn_job_target target;
+    sonde_nn_running_mean error; /* of elements, without classes */
     sonde_nn_running_mean loss;
     size_t loss_output; /* SIZE_MAX: none */
     int64_t batch;
+    int64_t samples; /* of the last run, without classes */
     uint64_t runs;
 };
 
@@ -92,7 +95,10 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     if (err != SONDE_OK) {
         return err;
     }
-    err = make_matrix(evaluator, diag);
+    if (evaluator->target == SONDE_NN_TARGET_CLASS ||
+        evaluator->target == SONDE_NN_TARGET_ONE_HOT) {
+        err = make_matrix(evaluator, diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }
@@ -184,6 +190,7 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
     if (evaluator == NULL) {
         return err;
     }
+    evaluator->target = info->target;
     if (evaluator->options.session == NULL) {
         evaluator->session.threads = info->options.threads;
     }
@@ -221,6 +228,37 @@ void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator)
 
 /* --- running ---------------------------------------------------------------------- */
 
+/* Samples, and labels if the loss reads them. */
+static size_t count_inputs(const sonde_nn_evaluator *evaluator)
+{
+    return evaluator->loss_output == SIZE_MAX ||
+                   evaluator->target == SONDE_NN_TARGET_INPUT
+               ? 1
+               : 2;
+}
+
+/* Adds a batch to the matrix, or to the mean absolute error. */
+static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores,
+                         const sonde_view inputs[2], sonde_diag *diag)
+{
+    const float *have = scores->data, *sample = inputs[0].data;
+    const int64_t *label = inputs[1].data;
+    const int64_t count = sonde_view_count(scores);
+    double sum = 0.0;
+
+    if (evaluator->matrix != NULL) {
+        return sonde_nn_confusion_update(evaluator->matrix, scores, &inputs[1], diag);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        sum += fabs((double)have[i] - (evaluator->target == SONDE_NN_TARGET_INPUT
+                                           ? (double)sample[i]
+                                           : (double)label[i]));
+    }
+    sonde_nn_running_mean_add(&evaluator->error, sum / (double)count, (double)count);
+    evaluator->samples += scores->shape[0];
+    return SONDE_OK;
+}
+
 static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch *batch,
                             sonde_diag *diag)
 {
@@ -231,7 +269,7 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     sonde_err err = SONDE_OK;
 
     sonde__train_batch_views(evaluator->loader, batch, inputs);
-    err = sonde_nn_session_run(session, inputs, lossy ? 2 : 1, diag);
+    err = sonde_nn_session_run(session, inputs, count_inputs(evaluator), diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -239,7 +277,7 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_confusion_update(evaluator->matrix, &scores, &inputs[1], diag);
+    err = measure(evaluator, &scores, inputs, diag);
     if (err != SONDE_OK || !lossy) {
         return err;
     }
@@ -261,7 +299,8 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
     sonde_err err = SONDE_OK;
 
     sonde_nn_confusion_reset(evaluator->matrix);
-    evaluator->loss = (sonde_nn_running_mean){0};
+    evaluator->loss = evaluator->error = (sonde_nn_running_mean){0};
+    evaluator->samples = 0;
     sonde_nn_loader_start_epoch(evaluator->loader, evaluator->runs++);
     for (;;) {
         sonde_nn_batch batch;
@@ -287,7 +326,15 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
     if (evaluator == NULL) {
         return (sonde_nn_score){0};
     }
+    if (evaluator->matrix == NULL) {
+        return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
+                                .accuracy = (double)NAN,
+                                .samples = evaluator->samples,
+                                .error = sonde_nn_running_mean_get(&evaluator->error)};
+    }
     return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
+                            .classes = true,
+                            .error = (double)NAN,
                             .accuracy = sonde_nn_confusion_accuracy(evaluator->matrix),
                             .samples =
                                 (int64_t)sonde_nn_confusion_total(evaluator->matrix)};

@@ -328,7 +328,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
                                   settings[i].wanted, diag);
         }
     }
-    if (saved->learning_rate != rate) {
+    if (saved->learning_rate != rate && !trainer->scheduled) {
         sonde__train_warn(trainer,
                           "%s: made with learning_rate %g; this run continues with %g",
                           trainer->resume, (double)saved->learning_rate, (double)rate);

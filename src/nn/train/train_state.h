@@ -13,6 +13,8 @@ struct sonde_nn_trainer {
     sonde_nn_job *job; /* NULL: created from a model and a feed */
     sonde_nn_options session_options;
     sonde_nn_optimizer optimizer;
+    sonde_nn_rate rate; /* of steps, over optimizer.learning_rate */
+    bool scheduled;     /* the rate changes */
     int epochs;
     int64_t eval_every;
 

@@ -6,6 +6,7 @@
 #include "nn/train/train_state.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include <unistd.h>
 
@@ -77,13 +78,41 @@ static void announce(const sonde_nn_trainer *trainer)
 
 /* --- training ----------------------------------------------------------------------- */
 
+/* Gives the session the learning rate of its next step. */
+static sonde_err set_rate(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_nn_optimizer now = trainer->optimizer;
+
+    if (!trainer->scheduled) {
+        return SONDE_OK;
+    }
+    now.learning_rate =
+        (float)sonde_nn_rate_at(&trainer->rate, (double)trainer->optimizer.learning_rate,
+                                sonde_nn_session_step(trainer->session));
+    return sonde_nn_session_set_optimizer(trainer->session, &now, diag);
+}
+
+/* A job whose target is the sample reads no labels. */
+static size_t count_inputs(const sonde_nn_trainer *trainer,
+                           const sonde_nn_feed_batch *batch)
+{
+    const size_t most = sonde_nn_model_input_count(trainer->model);
+
+    return trainer->job != NULL ? SONDE_MIN(batch->count, most) : batch->count;
+}
+
 static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batch *batch,
                              sonde_nn_step *step, sonde_nn_running_mean *mean,
                              sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    sonde_err err =
-        sonde_nn_session_run(trainer->session, batch->inputs, batch->count, diag);
+    sonde_err err = set_rate(trainer, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_session_run(trainer->session, batch->inputs,
+                               count_inputs(trainer, batch), diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -207,7 +236,9 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
     if (err != SONDE_OK) {
         return err;
     }
-    return record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag);
+    return epoch->score.classes
+               ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
+               : record_number(trainer, "eval_error", epoch->score.error, diag);
 }
 
 static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
@@ -299,6 +330,9 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
             trainer->resume, (long long)trainer->first_step, trainer->epochs);
     }
     trainer->session_options.device_iterations = trainer->plan.device_iterations;
+    if (trainer->rate.total == 0) {
+        trainer->rate.total = trainer->epochs * batches * trainer->plan.device_iterations;
+    }
     for (int64_t epoch = done / batches; epoch < trainer->epochs; epoch++) {
         const int64_t skip = epoch == done / batches ? done % batches : 0;
         const sonde_err err = run_epoch(trainer, (int)epoch, skip, diag);
@@ -368,7 +402,8 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = record_number(trainer, "accuracy", result.accuracy, diag);
+    err = result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
+                         : record_number(trainer, "error", result.error, diag);
     if (err != SONDE_OK) {
         return err;
     }

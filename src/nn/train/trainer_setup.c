@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -106,6 +107,45 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     return attach_judging(trainer, diag);
 }
 
+/* "STEP=RATE" into entry i of the table. */
+static bool read_table_entry(const char *text, sonde_nn_rate *rate, int i)
+{
+    char *end = NULL;
+
+    errno = 0;
+    rate->table_step[i] = strtoll(text, &end, 10);
+    if (end == text || *end != '=' || errno != 0) {
+        return false;
+    }
+    text = end + 1;
+    rate->table_rate[i] = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+/* The schedule of a job, or of the options. */
+static sonde_err take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info =
+        trainer->job != NULL ? sonde_nn_job_get_info(trainer->job) : NULL;
+    const sonde_nn_job_texts *texts = info != NULL ? &info->rates : NULL;
+    sonde_nn_rate *rate = &trainer->rate;
+
+    if (info != NULL) {
+        *rate = info->rate;
+    } else if (trainer->options.rate != NULL) {
+        *rate = *trainer->options.rate;
+    }
+    for (size_t i = 0; texts != NULL && i < texts->count; i++) {
+        if (i == SONDE_NN_RATE_MOST || !read_table_entry(texts->text[i], rate, (int)i)) {
+            return sonde__fail(diag, SONDE_EINVAL, "rates", "STEP=RATE, at most 32",
+                               "'%s'", texts->text[i]);
+        }
+        rate->table_count = (int)i + 1;
+    }
+    trainer->scheduled = rate->kind != SONDE_NN_RATE_CONSTANT || rate->warmup > 0;
+    return trainer->scheduled ? sonde_nn_rate_check(rate, diag) : SONDE_OK;
+}
+
 /* Refuses a folder that another trainer saves into. Where folders cannot be locked, or
  * there is none yet, nothing is locked. */
 static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -127,6 +167,10 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     sonde_err err = lock_out(trainer, diag);
 
     trainer->saved_step = -1;
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = take_rate(trainer, diag);
     if (err != SONDE_OK) {
         goto error;
     }

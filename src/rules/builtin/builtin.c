@@ -121,6 +121,61 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
+static bool has_word(const char *text, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcasestr(text, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a word is in a weight's name, or in the op of an output of its module. */
+static bool is_of(const sonde_rule_run *run, const sonde_tensor_info *info,
+                  const char *const *words, size_t count)
+{
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const char *end = strrchr(info->name, '.');
+    const size_t length = end != NULL ? (size_t)(end - info->name) : 0;
+
+    if (has_word(info->name, words, count)) {
+        return true;
+    }
+    for (uint32_t id = 0; length > 0 && id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *output = sonde_catalogue_info(catalogue, id);
+
+        if (output->role == SONDE_ROLE_OUTPUT && strlen(output->module) == length &&
+            strncmp(output->module, info->name, length) == 0 &&
+            has_word(output->op, words, count)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"embed", "positional", "wpe", "wte"};
+
+    return is_of(run, info, words, SONDE_COUNT_OF(words));
+}
+
+bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"norm", "gamma", "scale", "gain"};
+
+    return is_of(run, info, words, SONDE_COUNT_OF(words));
+}
+
+bool sonde__builtin_is_statistic(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"running_", "moving_", "num_batches",
+                                        "batch_mean", "batch_var"};
+
+    return has_word(info->name, words, SONDE_COUNT_OF(words));
+}
+
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
 static int first_need(bool wanted)

@@ -139,6 +139,14 @@ bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 const char *sonde__builtin_goes_into(const sonde_rule_run *run,
                                      const sonde_tensor_info *info);
 
+/* Whether a weight is the table of an embedding, by the op of its module's output or by a
+ * word of its name. Cost: one pass over the catalogue. */
+bool sonde__builtin_is_table(const sonde_rule_run *run, const sonde_tensor_info *info);
+/* Whether a weight belongs to a normalisation or scales channels, in the same way. */
+bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info *info);
+/* Whether a buffer holds the statistics of a batch normalisation, by its name. */
+bool sonde__builtin_is_statistic(const sonde_tensor_info *info);
+
 /* The parameter that a gradient, an update or an optimiser's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
  * Accl1___w, w.exp_avg ... text is NULL if the name has none of these forms. */

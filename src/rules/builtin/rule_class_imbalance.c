@@ -16,8 +16,10 @@
  *     order       after ORDERED steps with at least 8 labels, the entropy of the labels of
  *                 a step is on average below SORTED of that of all of them: a batch holds
  *                 hardly more than one class, so the data are not shuffled.
- * With more than MANY classes a difference in frequency is usual (words of a language,
- * kinds of things): the finding is a note.
+ * Where several classes occur, a difference in frequency is a property of many data
+ * (faults, words, kinds of things), and a loss may weigh them: a note. So is a class that
+ * is misclassified and has fewer than a third of the samples of an even share. With
+ * smdebug, both are warnings.
  *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
  * are those that predictions_regex selects, else the input of the loss; in tensors of
@@ -30,7 +32,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MANY = 100, ORDERED = 30, BATCH = 8 };
+enum { ORDERED = 30, BATCH = 8 };
 #define SORTED 0.2
 
 typedef struct imbalance {
@@ -118,8 +120,9 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             least = least < 0 || state->count[c] < state->count[least] ? c : least;
         }
     }
-    if (classes == 0) {
-        return;
+    if (classes == 0 ||
+        (classes > 1 && !state->smdebug && state->steps > 0 && state->steps < ORDERED)) {
+        return; /* or the order of the labels is judged first */
     }
     ratio = sure = (double)INFINITY;
     if (classes > 1) {
@@ -130,8 +133,8 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
     }
     if (sure > state->threshold_imbalance &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         classes > MANY && !state->smdebug ? SONDE_SEVERITY_NOTE
-                                                           : SONDE_SEVERITY_WARNING,
+                         classes > 1 && !state->smdebug ? SONDE_SEVERITY_NOTE
+                                                        : SONDE_SEVERITY_WARNING,
                          "imbalance", ratio, state->threshold_imbalance)) {
         sonde_rule_say(
             run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
@@ -139,6 +142,17 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
             classes == 1 ? 0LL : (long long)state->count[least],
             classes == 1 ? -1 : least, classes == 1 ? ": only one class occurs" : "");
     }
+}
+
+/* Whether class c has less than a third of an even share of `all` samples. */
+static bool is_rare(const imbalance *state, int c, int64_t all)
+{
+    int64_t classes = 0;
+
+    for (int k = 0; k < SONDE__CLASSES; k++) {
+        classes += state->guessed[k] > 0;
+    }
+    return !state->smdebug && 3 * classes * state->guessed[c] < all;
 }
 
 static void judge_mistakes(sonde_rule_run *run, imbalance *state)
@@ -169,7 +183,9 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
         state->missed[c] =
             share > state->threshold_misprediction ? state->missed[c] + 1 : 0;
         if (state->missed[c] >= state->patience &&
-            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
+            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                             is_rare(state, c, all) ? SONDE_SEVERITY_NOTE
+                                                    : SONDE_SEVERITY_WARNING,
                              "misprediction", share, state->threshold_misprediction)) {
             sonde_rule_say(run, NULL,
                            "%.3g %% of the samples of class %d are misclassified (%.3g "
@@ -282,13 +298,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent than others, or are never recognised",
     .condition =
-        "Among `samples` labels, the most frequent class is clearly more than "
-        "`threshold_imbalance` times as frequent as the least frequent one; or at "
-        "`patience` such checks in a row, more than `threshold_misprediction` of a class "
-        "is misclassified while most other classes are not; or batches hold hardly more "
-        "than one class each. With `smdebug`, which "
-        "`samples` or a threshold alone imply: after any `samples` labels, the ratio "
-        "itself or the share of any class is above its threshold.",
+        "Among `samples` labels, the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least frequent one; or at `patience` such checks in a row, more than `threshold_misprediction` of a class is misclassified while most other classes are not; or batches hold hardly more than one class each. The first two are notes where several classes occur, or the class is rare. With `smdebug`, which `samples` or a threshold alone imply: after any `samples` labels, the ratio itself or the share of any class is above its threshold.",
     .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
     .init = init,

@@ -6,8 +6,12 @@
  * same step. Inputs that have never changed are ignored: training on one batch, or with
  * a constant input, is intended. Inputs of fewer than 32 elements and of bools are
  * ignored too: they can be equal by chance. So can integers, such as positions: they
- * count only where every input of the step that has ever changed is the same. Evidence:
- * hashes of inputs at both steps, else their vital signs.
+ * count only where every input of the step that has ever changed is the same.
+ *
+ * Some programs use each batch several times on purpose (several updates for a rollout of
+ * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
+ * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
+ * their vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -20,6 +24,8 @@ typedef struct tensor_memory {
         hash_before; /* of the first value of the step, and of the step before */
     int64_t hash_step, last;
     bool compared, same; /* at this step */
+    int64_t repeats;     /* of this batch so far */
+    int64_t first;       /* of the first batch of the run */
     int replica;
 } tensor_memory;
 
@@ -90,6 +96,15 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     }
 }
 
+static void report(sonde_rule_run *run, size_t i, bool meant)
+{
+    if (sonde_rule_found(run, i, meant ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "hash", 1.0, 0.0)) {
+        sonde_rule_say(run, NULL, "It is bit for bit the batch of the previous step%s.",
+                       meant ? ", as often as the first batch of the run was" : "");
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     size_t count = 0;
@@ -107,10 +122,10 @@ static void step(sonde_rule_run *run)
         const bool real =
             sonde_dtype_is_float(sonde_rule_info(run, tensors[i].id)->dtype);
 
-        if (memory->same && memory->changed && (real || all) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-            sonde_rule_say(run, NULL,
-                           "It is bit for bit the batch of the previous step.");
+        memory->repeats = memory->same ? memory->repeats + 1 : 0;
+        memory->first += memory->same && !memory->changed;
+        if (memory->same && memory->changed && (real || all)) {
+            report(run, i, memory->repeats <= memory->first);
         }
         memory->changed = memory->changed || (memory->compared && !memory->same);
         if (tensors[i].vitals != NULL) {
@@ -123,8 +138,8 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .abi = SONDE_RULE_ABI,
     .name = "DuplicateBatch",
     .summary = "a batch is repeated, or two replicas get the same batch",
-    .condition = "An input that has changed before is the same as at the previous "
-                 "training step or as on another replica.",
+    .condition =
+        "An input that has changed before is the same as at the previous training step or as on another replica. A note if it is repeated no more often than the first batch of the run was.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,

@@ -5,8 +5,9 @@
  * step of another mode comes. Fires for
  *     an output whose sum, or sum of magnitudes, differs for the same inputs by more than
  *     APART times the latter: dropout is on. (Sums in another order, as some processors
- *     take them, differ by far less.) a buffer that changes between two such steps: batch
- *     norm still learns.
+ *     take them, differ by far less.) a buffer that changes between two such steps, if
+ *     its name says that it holds statistics: batch norm still learns. Other buffers
+ *     (counters, caches) are a note.
  *
  * Evidence: hashes of inputs; vital signs of outputs and buffers. Needs an input that is
  * evaluated twice, or a buffer.
@@ -103,10 +104,14 @@ static void judge_buffer(sonde_rule_run *run, size_t i, tensor_memory *memory,
 {
     nondeterminism *state = sonde_rule_state(run);
 
+    size_t count = 0;
+    const uint32_t id = sonde_rule_tensors(run, &count)[i].id;
+    const bool statistic = sonde__builtin_is_statistic(sonde_rule_info(run, id));
+
     state->buffers = state->buffers || memory->has_before;
     if (memory->has_before && !sonde__builtin_same_vitals(v, &memory->as.before) &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", v->mean,
-                         memory->as.before.mean)) {
+        sonde_rule_found(run, i, statistic ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
+                         "mean", v->mean, memory->as.before.mean)) {
         sonde_rule_say(run, NULL,
                        "It changes from one evaluation step to the next: results depend "
                        "on earlier evaluation steps, and evaluation affects training.");
@@ -157,8 +162,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .abi = SONDE_RULE_ABI,
     .name = "EvalNondeterminism",
     .summary = "the same input gives different outputs in evaluation",
-    .condition = "In evaluation steps without training in between, equal inputs give "
-                 "different outputs, or a buffer changes.",
+    .condition =
+        "In evaluation steps without training in between, equal inputs give different outputs, or a buffer changes (a note unless its name says that it holds statistics).",
     .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
               "running statistics.",
     SONDE_RULE_NEEDS(needs),

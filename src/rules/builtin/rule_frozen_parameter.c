@@ -9,7 +9,10 @@
  *     idle      no parameter changes for `idle` comparisons in a row, or IDLE_AFTER if all
  *               of the first ones changed something, although gradients are not 0: they
  *               are cleared or clipped away before the update, or the optimiser holds
- *               other tensors.
+ *               other tensors. Gradients below ENDED times the largest so far do not
+ *               count: training has converged. Where they have grown to SUMMED times
+ *               those at the beginning of the rest, they are summed for a later update,
+ *               and the parameters may rest twice as long.
  *     cut off   after `idle` comparisons a weight has never changed and never had a
  *               gradient other than 0, while others are trained.
  * A parameter whose expected change is below its precision is ignored. L is the median,
@@ -23,8 +26,8 @@
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them. A weight that is cut off is a warning if trained weights
  * precede and follow it, few weights are like it, and none of them is of another module
- * (layers that adapters train around are frozen on purpose); else all of them are one
- * note.
+ * (layers that adapters train around are frozen on purpose) or the table of an embedding
+ * (of sines, or trained elsewhere); else all of them are one note.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -36,6 +39,8 @@
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 enum { IDLE_AFTER = 10 }; /* comparisons */
+#define ENDED 1e-4
+#define SUMMED 3.0
 
 typedef struct frozen {
     int64_t patience, idle;
@@ -47,6 +52,8 @@ typedef struct frozen {
     bool looked;      /* for weights that are cut off */
     bool reported;    /* idle, of parameter: */
     size_t idlest;
+    double largest; /* |element| of all gradients so far */
+    double resting; /* the same, at the first step of this rest */
 } frozen;
 
 typedef struct tensor_memory {
@@ -252,7 +259,7 @@ static void judge_idle(sonde_rule_run *run)
     frozen *state = sonde_rule_state(run);
     size_t count = 0, most = SIZE_MAX;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool any = false, changed = false;
+    bool any = false, changed = false, ended = false, summed = false;
     int64_t needed = state->idle;
 
     for (size_t i = 0; i < count; i++) {
@@ -274,7 +281,16 @@ static void judge_idle(sonde_rule_run *run)
     }
     state->compared += any;
     state->changed += changed;
-    if (!any || changed || most == SIZE_MAX) {
+    if (most != SIZE_MAX) {
+        const tensor_memory *memory = tensors[most].memory;
+        const double now = tensors[memory->gradient].vitals->abs_max;
+
+        state->largest = fmax(state->largest, now);
+        state->resting = state->idle_now == 0 ? now : state->resting;
+        summed = now > SUMMED * state->resting;
+        ended = now < ENDED * state->largest;
+    }
+    if (!any || changed || most == SIZE_MAX || ended) {
         state->idle_most = changed && state->idle_now > state->idle_most
                                ? state->idle_now
                                : state->idle_most;
@@ -285,6 +301,7 @@ static void judge_idle(sonde_rule_run *run)
     if (state->idle_most == 0 && state->changed >= IDLE_AFTER && needed > IDLE_AFTER) {
         needed = IDLE_AFTER;
     }
+    needed *= summed ? 2 : 1;
     if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
         state->idlest = state->reported ? state->idlest : most;
         state->reported = true;
@@ -399,7 +416,8 @@ static void judge_cut_off(sonde_rule_run *run)
             const char *name = sonde_rule_info(run, tensors[i].id)->name;
 
             if (few && i > state->first_moving && i < last_trained &&
-                ends_in_weight(name) && !is_whole_part(run, i)) {
+                ends_in_weight(name) && !is_whole_part(run, i) &&
+                !sonde__builtin_is_table(run, sonde_rule_info(run, tensors[i].id))) {
                 report_cut_off(run, i, cut, true);
             } else {
                 others = true;

@@ -8,9 +8,12 @@
  *         if their logarithms are normal), and
  *     `factor` / 10 times the largest so far, which decays by half in 512 observed steps.
  * Late in training most batches have small gradients, and a hard sample can have a
- * thousand times the median without being a fault. A flipped bit, a corrupt batch or a
- * diverging loss fires; spikes from which training recovers by itself (ten to thirty
- * times) do not. Evidence: vital signs of gradients and optimiser values.
+ * thousand times the median without being a fault. It is an error at once if one element
+ * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
+ * or still above a third of the limit, at each of the next LASTING observed steps (a
+ * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
+ * remember a spike for long and are not judged by what follows. Evidence: vital signs of
+ * gradients and optimiser values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -25,11 +28,16 @@ typedef struct spike {
 
 typedef struct tensor_memory {
     sonde__builtin_recent recent;
-    double largest; /* so far, decaying */
+    double largest;             /* so far, decaying */
+    double norm, limit, median; /* of the last spike; limit 0: there is none */
+    int64_t since;              /* observed steps after it */
 } tensor_memory;
 
 #define KEPT 0.99864711 /* 2^(-1/512) */
 #define SPREAD 4.45     /* 6 deviations by 1.349 between quartiles */
+#define ALONE 0.7       /* share of one element */
+#define FAR 1e3
+enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
 
 static const sonde_rule_param params[] = {
     SONDE__REAL(spike, factor, "100", 1, 1e300,
@@ -61,6 +69,66 @@ static double largest_usual(const sonde__builtin_recent *recent, double factor)
     return sonde__builtin_recent_median(recent) * fmax(factor, pow(spread, SPREAD));
 }
 
+static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                   sonde_severity severity)
+{
+    if (sonde_rule_found(run, i, severity, "l2", memory->norm, memory->limit)) {
+        sonde_rule_say(run, NULL,
+                       "Its norm is %.3g, which is %.3g times the median of the "
+                       "previous steps (%.3g)%s.",
+                       memory->norm, memory->norm / memory->median, memory->median,
+                       severity == SONDE_SEVERITY_NOTE ? "; it has recovered" : "");
+    }
+}
+
+/* Judges the last spike by this step. */
+static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                       const sonde_vitals *v)
+{
+    const bool bad = sonde__builtin_bad(v) > 0;
+    size_t count = 0;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool lasts = bad || (!moment && sqrt(v->sumsq) > memory->limit / 3.0);
+
+    if (memory->limit > 0.0 && (bad || !lasts || ++memory->since >= LASTING)) {
+        report(run, i, memory, lasts ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
+        memory->limit = 0.0;
+    }
+}
+
+/* Begins a spike. */
+static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                       const sonde_vitals *v, double limit)
+{
+    const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq;
+
+    if (memory->limit > 0.0) {
+        return;
+    }
+    memory->norm = sqrt(v->sumsq);
+    memory->limit = limit;
+    memory->median = sonde__builtin_recent_median(&memory->recent);
+    memory->since = 0;
+    if (alone || memory->norm > FAR * limit) {
+        report(run, i, memory, SONDE_SEVERITY_ERROR);
+        memory->limit = 0.0;
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (memory->limit > 0.0) {
+            report(run, i, memory, SONDE_SEVERITY_NOTE);
+        }
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     const spike *state = sonde_rule_state(run);
@@ -73,6 +141,9 @@ static void step(sonde_rule_run *run)
         sonde__builtin_recent *recent = &memory->recent;
         double norm = 0.0;
 
+        if (v != NULL) {
+            judge_last(run, i, memory, v);
+        }
         if (v == NULL || sonde__builtin_bad(v) > 0) {
             continue;
         }
@@ -82,12 +153,8 @@ static void step(sonde_rule_run *run)
             const double median = sonde__builtin_recent_median(recent);
             const double limit = largest_usual(recent, state->factor);
 
-            if (norm > limit && median > 0.0 &&
-                sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm, limit)) {
-                sonde_rule_say(run, NULL,
-                               "Its norm is %.3g, which is %.3g times the median of the "
-                               "previous steps (%.3g).",
-                               norm, norm / median, median);
+            if (norm > limit && median > 0.0) {
+                take_spike(run, i, memory, v, limit);
             }
         }
         sonde__builtin_recent_take(recent, norm);
@@ -98,14 +165,18 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
-    .condition = "The norm of a gradient or of an optimiser value is above `factor` "
-                 "times the median of the last 32 observed steps, more than about six "
-                 "standard deviations of their logarithms above it, and above `factor` / "
-                 "10 times the largest so far (which decays by half in 512 steps).",
+    .condition =
+        "The norm of a gradient or of an optimiser value is above `factor` "
+        "times the median of the last 32 observed steps, more than about six "
+        "standard deviations of their logarithms above it, and above `factor` / "
+        "10 times the largest so far (which decays by half in 512 steps). A note where it "
+        "has recovered within three observed steps, unless one element caused it "
+        "or it is far above these limits.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
+    .finish = finish,
 };

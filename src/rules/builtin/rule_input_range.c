@@ -4,7 +4,9 @@
  * Fires when a floating-point input has a root mean square above `threshold` at
  * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised
  * ones about 1. Inputs whose names say that they are targets, labels or rewards are not
- * judged. Evidence: vital signs of inputs.
+ * judged. A note where outputs of the network's layers are seen at that step and none has a
+ * root mean square above half of `threshold`: the network normalises the input itself, or
+ * takes no more than its sine. Evidence: vital signs of inputs and outputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -26,10 +28,16 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"inputs", SONDE_HOW_VITALS, false, SONDE__INPUTS, SONDE__OFTEN}};
+    {"inputs", SONDE_HOW_VITALS, false, SONDE__INPUTS, SONDE__OFTEN},
+    {"outputs of layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM}};
+enum { INPUTS = 0, OUTPUTS = 1 };
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
+    if (info->role == SONDE_ROLE_OUTPUT && info->pass != SONDE_PASS_BACKWARD &&
+        sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype)) {
+        return OUTPUTS;
+    }
     return sonde__builtin_wants_chosen(
         run, id,
         info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
@@ -39,23 +47,39 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
             strcasestr(info->name, "reward") == NULL);
 }
 
+/* Whether outputs of layers are seen at this step, and all of them are small. */
+static bool is_quiet(const range *state, const sonde_rule_tensor *tensors, size_t count)
+{
+    double loudest = -1.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == OUTPUTS ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_finite(v) > 0) {
+            loudest = fmax(loudest, sonde__builtin_rms(v));
+        }
+    }
+    return loudest >= 0.0 && loudest < 0.5 * state->threshold;
+}
+
 static void step(sonde_rule_run *run)
 {
     const range *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const bool quiet = is_quiet(state, tensors, count);
 
     for (size_t i = 0; i < count; i++) {
         int64_t *large = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (v == NULL || sonde__builtin_finite(v) == 0) {
+        if (tensors[i].need != INPUTS || v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
         *large = sonde__builtin_rms(v) > state->threshold ? *large + 1 : 0;
         if (*large >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "rms", sonde__builtin_rms(v),
-                             state->threshold)) {
+            sonde_rule_found(run, i, quiet ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                             "rms", sonde__builtin_rms(v), state->threshold)) {
             sonde_rule_say(run, NULL,
                            "Its values range from %.4g to %.4g, with a mean of %.4g and "
                            "a standard deviation of %.4g.",
@@ -68,7 +92,7 @@ const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
     .summary = "an input does not look normalised",
     .condition = "The root mean square of an input is above `threshold` at `patience` "
-                 "observed steps in a row.",
+                 "observed steps in a row. A note where all outputs of layers are small.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
               "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),

@@ -30,10 +30,13 @@
  * With targets that are numbers, named so and without labels, H is their variance: a
  * network has that mean squared error if it has learnt only their mean, as with shuffled
  * targets or with a difference that is broadcast over all pairs. There the standard error
- * has to be below a tenth of H, and the mean at most a tenth above it.
+ * has to be below a tenth of H, and the mean at most a tenth above it. Targets may be
+ * mostly noise: it is a note, unless the standard error is below SURE of H and the mean
+ * not farther below H.
  *
  * Models of language learn the frequencies of words first, and stay there for a while:
- * with labels of rank 2 or more the finding is a note.
+ * with labels of rank 2 or more the finding is a note. So is that about one of several
+ * losses: that of a player against another one stays where neither wins.
  *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
@@ -59,6 +62,7 @@ enum {
     ENOUGH = 10
 };
 #define AGREE 0.1
+#define SURE 0.02
 #define CLEARLY 2.33
 #define PRIOR 0.25
 
@@ -237,12 +241,18 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
            mean < h * (1.0 + state->tolerance);
 }
 
-static void report(sonde_rule_run *run, size_t i, double mean, double level)
+static void report(sonde_rule_run *run, size_t i, double mean, double error, double level)
 {
     const noise *state = sonde_rule_state(run);
+    size_t count = 0;
+    const bool part = sonde__builtin_loss_kind(
+                          run, sonde_rule_tensors(run, &count)[i].id) == SONDE__LOSS_PART;
+    const bool sure =
+        state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
     if (sonde_rule_found(run, i,
-                         state->tokens ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
+                                                        : SONDE_SEVERITY_WARNING,
                          "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
@@ -286,7 +296,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->before = mean;
     memory->error_before = error;
     if (memory->stays >= 2 && mean > least && noise_only && enough) {
-        report(run, i, mean, h);
+        report(run, i, mean, error, h);
     }
 }
 

@@ -17,7 +17,9 @@
  * times it.
  *
  * A loss that has been below 0 has no level that it should reach (a policy's, a
- * critic's, an entropy): its rise is a note.
+ * critic's, an entropy), and one of several may rise while the total falls (a divergence
+ * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
+ * below its first values: samples may get harder, or terms be added.
  *
  * A loss that never falls below its first window is flat: see judge_flat.
  *
@@ -44,10 +46,12 @@ typedef struct not_decreasing {
     uint64_t judged; /* steps */
 } not_decreasing;
 
-enum { KEPT = 64 };     /* saved steps looked back over, at most */
+enum { KEPT = 64 }; /* saved steps looked back over, at most */
+enum { STARTS = 5 };
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
+#define BACK 0.9   /* of the first losses */
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct tensor_memory {
@@ -62,6 +66,7 @@ typedef struct tensor_memory {
     int64_t windows, above;
     double first, first_error; /* mean of the first window and its standard error */
     double least, most;        /* of all losses */
+    double start;              /* mean of the first STARTS */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -193,6 +198,19 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
     }
 }
 
+/* Of a loss that has risen. */
+static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
+                      sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
+
+    return part || memory->least < 0.0 || memory->mean < BACK * memory->start
+               ? SONDE_SEVERITY_NOTE
+               : SONDE_SEVERITY_WARNING;
+}
+
 static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const not_decreasing *state = sonde_rule_state(run);
@@ -228,10 +246,9 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->sum = memory->sumsq = 0.0;
     memory->in_window = 0;
     if (memory->above >= 2 &&
-        sonde_rule_found(
-            run, i, memory->least < 0.0 ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
-            "percent_risen", 100.0 * (mean - memory->best) / fabs(memory->best),
-            state->increase_threshold_percent)) {
+        sonde_rule_found(run, i, grade(run, i, memory), "percent_risen",
+                         100.0 * (mean - memory->best) / fabs(memory->best),
+                         state->increase_threshold_percent)) {
         sonde_rule_say(run, NULL,
                        "Averaged over %lld steps, the loss has risen from %.5g to %.5g "
                        "and stays there.",
@@ -271,6 +288,9 @@ static void step(sonde_rule_run *run)
         }
         memory->least = memory->saved > 0 ? fmin(memory->least, v->mean) : v->mean;
         memory->most = memory->saved > 0 ? fmax(memory->most, v->mean) : v->mean;
+        if (memory->saved < STARTS) {
+            memory->start += (v->mean - memory->start) / (double)(memory->saved + 1);
+        }
         memory->saved++;
         memory->sum += v->mean;
         memory->sumsq += v->mean * v->mean;
@@ -283,13 +303,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
-    .condition = "Averaged over `window` steps, the loss is more than "
-                 "`increase_threshold_percent` % above its best, twice in a row; or over "
-                 "`flat` windows it is the same number (a note: over three times as "
-                 "many, it has not fallen). With `smdebug`, which `num_steps`, "
-                 "`diff_percent` or `mode` imply: every `num_steps` steps, the loss has "
-                 "fallen by less than `diff_percent` % since, or has risen by more than "
-                 "`increase_threshold_percent` %.",
+    .condition =
+        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

@@ -22,7 +22,10 @@
  * if |f| is on average above LIKE of the first g' and |g| is above ABOVE times the
  * largest before: sums leave the range of gradients quickly. After the first EARLY steps
  * it is MORE_LIKE, because momentum makes gradients swing, and LESS_LIKE if nearly all
- * gradients are summed. Else it has to hold at OFTEN of the last WINDOW steps.
+ * gradients are summed. Else it has to hold at OFTEN of the last WINDOW steps, and in a
+ * run that is observed from its start, |f| of the first pairs must have been above FRESH
+ * |g'|: there g' is a single gradient or a sum of few, and f another one, while gradients
+ * that are cleared and smooth (the same batch, a large one) change by little.
  *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
@@ -51,7 +54,8 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define LESS_LIKE 0.45
 #define NEARLY_ALL 95.0
 #define ABOVE 1.5
-enum { OFTEN = 8, WINDOW = 16, EARLY = 12 };
+#define FRESH 0.3
+enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
 
 /* Of one step, over all parameters. */
 typedef struct norms {
@@ -67,6 +71,8 @@ typedef struct zero_grad {
     double fresh_before;
     double largest; /* |g| so far, without the last `patience` steps */
     uint32_t held;  /* bit i: the condition held i steps ago */
+    double fresh;   /* the largest |f| / |g'| of the first pairs of the run */
+    bool from_start;
     bool paired;
 } zero_grad;
 
@@ -271,6 +277,12 @@ static bool holds_often(uint32_t held)
     return count >= OFTEN;
 }
 
+/* Whether the first gradients of the run hardly differed from each other. */
+static bool is_smooth(const zero_grad *state)
+{
+    return state->from_start && state->fresh < FRESH;
+}
+
 /* Judges the last `patience` steps. */
 static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
 {
@@ -288,7 +300,8 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
     }
     percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
     state->held |= percent >= SHARE;
-    if (percent >= SHARE && (is_clear(state, percent) || holds_often(state->held)) &&
+    if (percent >= SHARE &&
+        (is_clear(state, percent) || (holds_often(state->held) && !is_smooth(state))) &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
                          explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
                          "percent_summed", percent, SHARE)) {
@@ -313,6 +326,11 @@ static void step(sonde_rule_run *run)
         state->streak = 0;
     } else {
         take_step(state, tensors, count);
+    }
+    state->from_start =
+        state->pairs == 0 ? sonde_rule_at(run)->mode_step <= 1 : state->from_start;
+    if (state->paired && state->pairs < FIRST && state->at.before > 0.0) {
+        state->fresh = fmax(state->fresh, sqrt(state->at.fresh / state->at.before));
     }
     state->pairs += state->paired;
     judge(run, tensors, count);

@@ -13,6 +13,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/engine.h"
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
@@ -40,7 +41,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return sonde__builtin_is_own(info, id) ? 0 : SONDE_RULE_IGNORE;
 }
 
-/* A smaller rank is earlier; within a rank the order of declaration decides. */
+/* A smaller rank is earlier; within a rank sonde__rule_is_earlier decides. */
 static int rank_of(const sonde_tensor_info *info)
 {
     if (info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE) {
@@ -132,7 +133,9 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
             if (only_minus_infinite(info, v) && (memory->masks || masked)) {
                 continue;
             }
-            if (first < 0 || rank < first_rank) {
+            if (first < 0 || rank < first_rank ||
+                (rank == first_rank &&
+                 sonde__rule_is_earlier(run, tensors[i].id, tensors[first].id))) {
                 first = (int64_t)i;
                 first_rank = rank;
             }

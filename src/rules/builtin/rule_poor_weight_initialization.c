@@ -11,12 +11,16 @@
  *     death    at all of the first `steps` (or until the end of the run), it is less than
  *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
  *              default initialisation shrinks it by about 6 per layer, and that trains.
- *              The input of the loss may begin as small as it likes.)
+ *              The input of the loss may begin as small as it likes.) Where there is a
+ *              loss, it is looked at until step LATE: if it has fallen to below FELL of
+ *              its first values, the layers have come to life.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialisation has
  *              2; embeddings, whose root mean square is about 1, are left out).
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
- *              values of a gradient lie within distribution_range of each other.
+ *              values of a gradient lie within distribution_range of each other. If it
+ *              changes at all, it also has to be within 0.02 % of its first values at step
+ *              LATE: the rate may rise from 0.
  * The first layer is compared with the largest of the network's inputs.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
@@ -46,8 +50,13 @@ enum {
     DATA = 4,
     REGEX = 0,
     FIRST = 2,
-    ELEMENTS = 16
+    ELEMENTS = 16,
+    LATE = 40,
+    LOSSES_AVERAGED = 5
 };
+#define FELL 0.9
+#define CONSTANT 1e-7
+#define MOVED 2e-4
 
 typedef struct poor {
     const char *activation_inputs_regex;
@@ -56,6 +65,10 @@ typedef struct poor {
     int64_t seen, heard; /* steps with inputs of activations; with a loss */
     bool narrow;         /* some gradient is narrow at this step */
     bool looked;         /* at the weights of the first step */
+    bool dying;          /* some layer does, at the first steps */
+    double first_loss;   /* mean of the first ones */
+    double last_loss;    /* mean of the last ones, decaying */
+    int64_t losses;      /* steps with a finite one, whatever the rest */
 } poor;
 
 typedef struct tensor_memory {
@@ -65,6 +78,8 @@ typedef struct tensor_memory {
     double worst; /* ratio to the previous layer, the least extreme of the steps */
     double loss;
     int64_t still; /* steps in a row without a change of the loss */
+    double moved;  /* the largest change in them, relative */
+    bool stuck;    /* it stood still for `patience` steps, nearly */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -187,6 +202,21 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     }
 }
 
+static void report_stuck(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                         double loss)
+{
+    const poor *state = sonde_rule_state(run);
+
+    if (sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
+                         fmax((double)memory->still, (double)state->patience),
+                         (double)state->patience)) {
+        sonde_rule_say(run, NULL,
+                       "The loss does not change (%.5g), and the values of a gradient "
+                       "lie within %g.",
+                       loss, state->distribution_range);
+    }
+}
+
 static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, double loss)
 {
     const poor *state = sonde_rule_state(run);
@@ -194,15 +224,15 @@ static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, dou
         state->heard > 1 && fabs(loss - memory->loss) < 1e-4 * fabs(memory->loss);
 
     memory->still = still && state->narrow ? memory->still + 1 : 0;
+    memory->moved = memory->still > 0
+                        ? fmax(memory->moved, fabs(loss - memory->loss) /
+                                                  fmax(fabs(memory->loss), 1e-300))
+                        : 0.0;
     memory->loss =
         memory->still > 0 ? memory->loss : loss; /* of the first step of the streak */
-    if (memory->still >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
-                         (double)memory->still, (double)state->patience)) {
-        sonde_rule_say(run, NULL,
-                       "The loss does not change (%.5g), and the values of a gradient "
-                       "lie within %g.",
-                       loss, state->distribution_range);
+    memory->stuck = memory->stuck || memory->still >= state->patience;
+    if (memory->still >= state->patience && memory->moved < CONSTANT) {
+        report_stuck(run, i, memory, loss);
     }
 }
 
@@ -272,6 +302,67 @@ static void judge_weights(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     }
 }
 
+/* Takes the mean of the losses of this step. */
+static void take_loss(poor *state, sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                      size_t count)
+{
+    double sum = 0.0, losses = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_finite(v) > 0) {
+            const bool whole =
+                sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE;
+
+            sum = whole ? v->mean : sum + v->mean;
+            losses = whole ? 1.0 : losses + 1.0;
+        }
+    }
+    if (losses > 0.0) {
+        const double loss = sum / losses;
+        const double n = fmin((double)++state->losses, LOSSES_AVERAGED);
+
+        if (state->losses <= LOSSES_AVERAGED) {
+            state->first_loss += (loss - state->first_loss) / n;
+        }
+        state->last_loss += (loss - state->last_loss) / n;
+    }
+}
+
+/* Reports the layers that die, unless the network learns all the same. */
+static void judge_death(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double fall = state->first_loss - state->last_loss;
+
+    state->dying = false;
+    if (state->losses <= LOSSES_AVERAGED ||
+        fall < (1.0 - FELL) * fabs(state->first_loss)) {
+        judge_layers(run, tensors, count, false);
+    }
+}
+
+/* Reports losses that stood still at first and have not moved since. */
+static void judge_stuck(sonde_rule_run *run)
+{
+    const poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (tensors[i].need == LOSSES && memory->stuck &&
+            fabs(state->last_loss - state->first_loss) <
+                MOVED * fabs(state->first_loss)) {
+            report_stuck(run, i, memory, state->last_loss);
+        }
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
@@ -290,21 +381,31 @@ static void step(sonde_rule_run *run)
         if (state->seen == FIRST) {
             judge_layers(run, tensors, count, true);
         }
-        if (state->seen == state->steps) {
-            judge_layers(run, tensors, count, false);
-        }
+        state->dying = state->seen == state->steps;
+    }
+    take_loss(state, run, tensors, count);
+    if (state->dying && (state->losses == 0 || state->losses >= LATE)) {
+        judge_death(run);
+    }
+    if (state->losses == LATE) {
+        judge_stuck(run);
     }
 }
 
 static void finish(sonde_rule_run *run)
 {
-    const poor *state = sonde_rule_state(run);
+    poor *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     if (state->seen > 0 && state->seen < state->steps) {
         judge_layers(run, tensors, count, true);
-        judge_layers(run, tensors, count, false);
+        judge_death(run);
+    } else if (state->dying) {
+        judge_death(run);
+    }
+    if (state->losses < LATE) {
+        judge_stuck(run);
     }
 }
 
@@ -312,11 +413,7 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
-        "At the first steps, the variance of activation inputs grows from one layer to "
-        "the next by more than a factor of `threshold`, to more than 100, or shrinks by "
-        "more than its square at each of `steps`; or at the first step half of the weights "
-        "multiply the variance of their inputs by more than 100; or the loss does not change for "
-        "`patience` steps while a gradient's values lie within `distribution_range`.",
+        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40; or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,

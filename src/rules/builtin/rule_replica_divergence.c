@@ -4,9 +4,12 @@
  * Fires when its hash differs from that of the first replica seen at the step. A replica
  * that misses an all-reduce differs in all of its parameters, so parameters of up to
  * SMALL elements are hashed at every step, and larger ones at the steps with raw values.
- * Evidence: hashes of parameters on at least two replicas.
+ * Evidence: hashes of parameters on at least two replicas. Shards, which differ from
+ * worker to worker (SONDE_NOTE_SHARD), are left out.
  */
 #include "rules/builtin/builtin.h"
+
+#include <string.h>
 
 typedef struct divergence {
     bool compared;
@@ -34,7 +37,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         count *= info->shape[i];
     }
     if ((info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) ||
-        !sonde__builtin_is_own(info, id)) {
+        !sonde__builtin_is_own(info, id) ||
+        strncmp(info->note, SONDE_NOTE_SHARD, sizeof SONDE_NOTE_SHARD - 1) == 0) {
         return SONDE_RULE_IGNORE;
     }
     return count > SMALL ? 1 : 0;
@@ -76,7 +80,9 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .abi = SONDE_RULE_ABI,
     .name = "ReplicaDivergence",
     .summary = "replicas have different parameters",
-    .condition = "The hash of a parameter differs between replicas at the same step.",
+    .condition =
+        "The hash of a parameter differs between replicas at the same step. Shards "
+        "of a distributed parameter are not compared.",
     .advice = "Check that every replica takes part in the all-reduce and starts from the "
               "same values.",
     SONDE_RULE_NEEDS(needs),

@@ -13,6 +13,9 @@
  *               (a mean of 0.1 ... 0.9): outputs that are nearly all 0 may be rare
  *               labels.
  *
+ * A note where the loss has fallen to below LEARNT of its first values: the last layer of a
+ * network that tells two classes apart, or makes black and white pictures, ends there.
+ *
  * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
  * name or by the op of their module's output). Inputs of a sigmoid have the range of
  * sigmoid, others that of tanh. Evidence: raw inputs and vital signs of outputs; vital
@@ -30,7 +33,8 @@
 #include <strings.h>
 
 #define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
-enum { INPUTS = 0, OUTPUTS = 1 };
+enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, FIRST = 3 };
+#define LEARNT 0.5
 
 typedef struct saturated {
     const char *collection_names, *tensor_regex;
@@ -38,6 +42,8 @@ typedef struct saturated {
         threshold_sigmoid_max;
     double threshold_inactivity, threshold_layer, slope;
     int64_t patience;
+    double first_loss, loss; /* mean of the first ones; the last one */
+    int64_t losses;
 } saturated;
 
 typedef struct tensor_memory {
@@ -71,11 +77,12 @@ static const sonde_rule_param params[] = {
                 "not check"),
     SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {{"inputs of tanh or sigmoid",
-                                         SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
-                                         SONDE__ACTIVATIONS, SONDE__SELDOM},
-                                        {"outputs of tanh or sigmoid", SONDE_HOW_VITALS,
-                                         true, SONDE__ACTIVATIONS, SONDE__SELDOM}};
+static const sonde_rule_need needs[] = {
+    {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
+     SONDE__ACTIVATIONS, SONDE__SELDOM},
+    {"outputs of tanh or sigmoid", SONDE_HOW_VITALS, true, SONDE__ACTIVATIONS,
+     SONDE__SELDOM},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static bool is_output(const sonde_tensor_info *info)
 {
@@ -106,6 +113,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     const bool usual = state->collection_names == NULL &&
                        strcmp(state->tensor_regex, DEFAULT_REGEX) == 0;
 
+    if (sonde__builtin_is_loss(info, id) && !sonde_rule_selected(run, id, NULL)) {
+        return LOSSES;
+    }
     if (info->pass == SONDE_PASS_BACKWARD ||
         info->role == SONDE_ROLE_ACTIVATION_GRADIENT ||
         !sonde_dtype_is_float(info->dtype)) {
@@ -134,7 +144,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     memory->sigmoid = sigmoid;
     memory->low = sigmoid ? state->threshold_sigmoid_min : state->threshold_tanh_min;
     memory->high = sigmoid ? state->threshold_sigmoid_max : state->threshold_tanh_max;
-    return tensors[i].need == OUTPUTS ||
+    return tensors[i].need != INPUTS ||
                    sonde__builtin_units_make(&memory->units, info->rank, info->shape)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "SaturatedActivation");
@@ -165,6 +175,38 @@ static double slope_of(const tensor_memory *memory, const sonde_vitals *v)
     return v->mean > 0.1 && v->mean < 0.9 ? 4.0 * (v->mean - square) : 1.0;
 }
 
+static sonde_severity grade(const saturated *state)
+{
+    return state->losses > FIRST && state->loss < LEARNT * state->first_loss
+               ? SONDE_SEVERITY_NOTE
+               : SONDE_SEVERITY_ERROR;
+}
+
+/* Takes the loss of the step: of the whole, else the first one. */
+static void take_loss(sonde_rule_run *run)
+{
+    saturated *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_vitals *loss = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
+            (loss == NULL ||
+             sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
+            loss = v;
+        }
+    }
+    if (loss != NULL && sonde_rule_at(run)->mode != SONDE_MODE_EVAL) {
+        state->loss = loss->mean;
+        if (state->losses++ < FIRST) {
+            state->first_loss += loss->mean / FIRST;
+        }
+    }
+}
+
 static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
                         const sonde_vitals *v)
 {
@@ -173,8 +215,7 @@ static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
 
     memory->flat = slope < state->slope ? memory->flat + 1 : 0;
     if (memory->flat >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean_slope", slope,
-                         state->slope)) {
+        sonde_rule_found(run, i, grade(state), "mean_slope", slope, state->slope)) {
         sonde_rule_say(run, NULL,
                        "The mean slope of its units is %.2g times the largest possible: "
                        "hardly any gradient flows back through them.",
@@ -188,13 +229,14 @@ static void step(sonde_rule_run *run)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
+    take_loss(run);
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         double share = 0.0;
 
-        if (tensors[i].need == OUTPUTS) {
-            if (v != NULL) {
+        if (tensors[i].need != INPUTS) {
+            if (v != NULL && tensors[i].need == OUTPUTS) {
                 judge_slope(run, i, memory, v);
             }
             continue;
@@ -211,7 +253,7 @@ static void step(sonde_rule_run *run)
             share = memory->all_outside >= state->patience ? 100.0 : share;
         }
         if (share > state->threshold_layer &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_saturated", share,
+            sonde_rule_found(run, i, grade(state), "percent_saturated", share,
                              state->threshold_layer)) {
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units lay outside %g ... %g at %lld observed "
@@ -234,10 +276,12 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
-    .condition = "At `patience` steps in a row, more than `threshold_layer` % of a "
-                 "layer's units have inputs outside the range for all but "
-                 "`threshold_inactivity` % of the samples; or the mean slope at its "
-                 "outputs is below `slope` times the largest possible.",
+    .condition =
+        "At `patience` steps in a row, more than `threshold_layer` % of a "
+        "layer's units have inputs outside the range for all but "
+        "`threshold_inactivity` % of the samples; or the mean slope at its "
+        "outputs is below `slope` times the largest possible. A note where the loss "
+        "has fallen to half of its first values.",
     .advice = "Use smaller initial weights, normalise before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),

@@ -3,11 +3,15 @@
  *
  * Judges weights (units, ...) of at least two units, at their first `steps` observed
  * steps. Fires when
- *     rows      at least `share` percent of the rows equal another row that is not all 0;
+ *     rows      at least `share` percent of the rows equal another row that is not all 0.
+ *               Rows of one magnitude (an update by the sign of the gradient, from 0) meet
+ *               by chance: they have to equal the same row at `patience` looks in a row.
+ *               Rows of fewer than LONG elements do so for many steps and are not judged;
  *               or
  *     constant  the standard deviation of the elements is less than a hundredth of their
  *               mean (random weights have a mean near 0). Updates move elements apart, so
- *               this shows at the first step; or
+ *               this shows at the first step. Weights of a normalisation, and others whose
+ *               names say that they scale channels, begin at 1 on purpose; or
  *     zero      the weight and its gradient are all 0: at once if that holds for half of
  *               all weights, else after `patience` steps. The last layer of a residual
  *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
@@ -33,10 +37,19 @@ typedef struct symmetric {
     size_t linked;
 } symmetric;
 
-enum { WEIGHTS = 0, GRADIENTS = 1 };
+enum { WEIGHTS = 0, GRADIENTS = 1, LONG = 8 };
+#define ALIKE 1e-4 /* of magnitudes */
+
+typedef struct row {
+    uint64_t hash; /* 0: a row of zeros */
+    uint32_t index;
+} row;
 
 typedef struct tensor_memory {
-    uint64_t *rows; /* hashes */
+    row *rows;
+    uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
+    int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
+    bool scale;      /* of a normalisation */
     size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value */
@@ -71,32 +84,53 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     tensor_memory *memory = tensors[i].memory;
 
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
     memory->percent = -1.0;
     if (tensors[i].need == GRADIENTS) {
         return SONDE_OK;
     }
-    memory->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
-                                 sizeof *memory->rows);
-    return memory->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
+    memory->scale = sonde__builtin_is_scale(run, info);
+    memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
+    memory->same = sonde__calloc((size_t)info->shape[0], sizeof *memory->same);
+    return memory->rows != NULL && memory->same != NULL
+               ? SONDE_OK
+               : sonde__fail_nomem(diag, "SymmetricUnits");
 }
 
-static int by_value(const void *a, const void *b)
+static int by_hash(const void *a, const void *b)
 {
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    const row *x = a, *y = b;
 
-    return (x > y) - (x < y);
+    return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
+                              : (x->index > y->index) - (x->index < y->index);
 }
 
-/* Percent of rows that equal another; a row of zeros has the hash 0 and equals none. */
-static double duplicates(uint64_t *rows, size_t count)
+/* Percent of rows that equal another; a row of zeros has the hash 0 and equals none.
+ * *lasting: percent of those that equalled the same row at the look before. */
+static double duplicates(tensor_memory *memory, size_t count, double *lasting)
 {
-    size_t same = 0;
+    const row *rows = memory->rows;
+    size_t same = 0, again = 0;
 
-    qsort(rows, count, sizeof *rows, by_value);
-    for (size_t i = 0; i < count; i++) {
-        same += rows[i] != 0 && ((i > 0 && rows[i] == rows[i - 1]) ||
-                                 (i + 1 < count && rows[i] == rows[i + 1]));
+    qsort(memory->rows, count, sizeof *rows, by_hash);
+    for (size_t i = 0; i < count;) {
+        size_t end = i + 1;
+
+        while (end < count && rows[end].hash == rows[i].hash) {
+            end++;
+        }
+        for (size_t k = i; k < end; k++) {
+            const bool equal = rows[i].hash != 0 && end - i > 1;
+            const uint32_t first = equal ? rows[i].index + 1 : 0;
+
+            same += equal;
+            again += equal && memory->same[rows[k].index] == first;
+            memory->same[rows[k].index] = first;
+        }
+        i = end;
     }
+    *lasting = 100.0 * (double)again / (double)count;
     return 100.0 * (double)same / (double)count;
 }
 
@@ -109,8 +143,9 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const int64_t rows = info->shape[0];
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
+    double nonzero = 0.0, sum = 0.0, square = 0.0, lasting = 0.0;
     int64_t length = 0, at = 0;
-    bool finite = true;
+    bool finite = true, quick = false;
 
     if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
         seen->at.micro_batch != 0 || seen->at.replica != 0 ||
@@ -120,7 +155,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->seen_raw++;
     length = sonde_view_count(seen->view) / rows;
     for (int64_t r = 0; r < rows; r++) {
-        memory->rows[r] = 0;
+        memory->rows[r] = (row){.index = (uint32_t)r};
     }
     sonde__builtin_reader_init(&reader, seen->view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
@@ -130,18 +165,27 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                 double value;
                 uint64_t bits;
             } element = {.value = values[i] + 0.0}; /* no -0 */
-            uint64_t *row = &memory->rows[at / length];
+            uint64_t *hash = &memory->rows[at / length].hash;
 
             finite = finite && isfinite(values[i]);
-            if (element.bits != 0 || *row != 0) {
-                *row = (*row ^ (element.bits + (uint64_t)(at % length))) *
-                           UINT64_C(0x9E3779B97F4A7C15) +
-                       1;
+            if (element.bits != 0 || *hash != 0) {
+                *hash = (*hash ^ (element.bits + (uint64_t)(at % length))) *
+                            UINT64_C(0x9E3779B97F4A7C15) +
+                        1;
             }
+            nonzero += values[i] != 0.0;
+            sum += fabs(values[i]);
+            square += values[i] * values[i];
         }
     }
+    if (!finite || length < LONG) {
+        return; /* not finite: NonFinite's */
+    }
+    quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
+    memory->percent = duplicates(memory, (size_t)rows, &lasting);
+    memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
     memory->percent =
-        finite ? duplicates(memory->rows, (size_t)rows) : -1.0; /* NonFinite's */
+        quick || memory->lasting + 1 >= state->patience ? memory->percent : -1.0;
 }
 
 /* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
@@ -180,7 +224,7 @@ static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
         return (most && memory->zero > 0) || memory->zero >= state->patience;
     }
     memory->zero = 0;
-    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
+    return !memory->scale && w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
 }
 
 static void step(sonde_rule_run *run)
@@ -231,15 +275,15 @@ static void destroy(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         sonde__free(((tensor_memory *)tensors[i].memory)->rows);
+        sonde__free(((tensor_memory *)tensors[i].memory)->same);
     }
 }
 
 const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
-    .condition = "At least `share` % of the rows of a weight equal another row that is "
-                 "not 0; or all elements are equal to within a hundredth; or the weight "
-                 "and its gradient are 0.",
+    .condition =
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth; or the weight and its gradient are 0.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

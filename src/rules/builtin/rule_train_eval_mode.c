@@ -9,7 +9,8 @@
  *                  stays off; or
  *     statistics   after an evaluation, a buffer that changed at every training step
  *                  before stays the same to the bit at `patience` training steps in a
- *                  row: batch norm no longer learns its statistics.
+ *                  row, if its name says that it holds statistics: batch norm no longer
+ *                  learns them. Other buffers (a temperature that is lowered) are a note.
  * Layers that were never in training mode, or never left it, are not judged: batch norm
  * may be frozen on purpose.
  *
@@ -160,6 +161,8 @@ static void judge_buffer(sonde_rule_run *run, size_t i)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     tensor_memory *memory = tensors[i].memory;
     const sonde_vitals *v = tensors[i].vitals;
+    const bool statistic =
+        sonde__builtin_is_statistic(sonde_rule_info(run, tensors[i].id));
     const bool same = memory->has_before && sonde__builtin_bad(v) == 0 &&
                       sonde__builtin_same_vitals(v, &memory->before);
 
@@ -173,11 +176,13 @@ static void judge_buffer(sonde_rule_run *run, size_t i)
     memory->has_before = true;
     if (!memory->steady && memory->changed >= state->patience &&
         memory->same >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps", (double)memory->same,
-                         (double)state->patience)) {
+        sonde_rule_found(run, i, statistic ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
+                         "steps", (double)memory->same, (double)state->patience)) {
         sonde_rule_say(run, "Switch the model back to training mode after evaluation.",
                        "It changed at every training step before the evaluation and "
-                       "stays the same since then: the layer is in evaluation mode.");
+                       "stays the same since then%s.",
+                       statistic ? ": the layer is in evaluation mode"
+                                 : "; it may be meant to");
     }
 }
 
@@ -213,10 +218,7 @@ const sonde_rule sonde__builtin_train_eval_mode = {
     SONDE__RULE("TrainEvalMode", modes),
     .summary = "dropout or batch norm is in the wrong mode",
     .condition =
-        "At `patience` observed steps in a row, a dropout layer changes its input "
-        "in evaluation; or, after an evaluation, it no longer does in training; "
-        "or a buffer that changed at every training step before the first "
-        "evaluation no longer changes.",
+        "At `patience` observed steps in a row, a dropout layer changes its input in evaluation; or, after an evaluation, it no longer does in training; or a buffer that changed at every training step before the first evaluation no longer changes (a note unless its name says that it holds statistics).",
     .advice = "Call the model's train() before training and eval() before evaluation.",
     .modes = 1U << SONDE_MODE_TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),

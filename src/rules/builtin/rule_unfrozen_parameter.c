@@ -4,15 +4,17 @@
  * Judges the parameters that tensor_regex selects, and fires at their first change.
  * Without it, judges parameters that look frozen, because neither a gradient nor an
  * update of them is among the tensors while others have one, and fires after `patience`
- * changes. Any change counts if more than half of all parameters are trained. If not,
- * only a factor common to all values counts, as from weight decay that is applied to
- * frozen parameters: copies of a model that follow it as a moving average are as many as
- * the model has, and are meant to change. Evidence: vital signs of parameters.
+ * changes. Any change counts if more than half of all parameters are trained. If not, or
+ * if a trained parameter has the same shape and the same last parts of its name, only a
+ * factor common to all values counts, as from weight decay that is applied to frozen
+ * parameters: copies of a model, or of a part of it, that follow it as a moving average
+ * are meant to change. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct unfrozen {
     const char *tensor_regex;
@@ -25,6 +27,7 @@ enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
+    bool copy;   /* a trained parameter is its twin */
     size_t sign; /* of a parameter: its gradient, update or state */
     int64_t changes;
 } tensor_memory;
@@ -54,6 +57,49 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                : SONDE_RULE_IGNORE;
 }
 
+/* Whether the names end in the same parts: two of them, or all of the shorter name. */
+static bool ends_alike(const char *a, const char *b)
+{
+    size_t i = strlen(a), k = strlen(b);
+    int parts = 0;
+
+    while (i > 0 && k > 0 && a[i - 1] == b[k - 1]) {
+        i--;
+        k--;
+        parts += a[i] == '.' || a[i] == '/';
+    }
+    return parts >= 2 || ((i == 0 || k == 0) && parts >= 1);
+}
+
+static bool same_shape(const sonde_tensor_info *a, const sonde_tensor_info *b)
+{
+    return a->rank == b->rank &&
+           memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
+}
+
+/* Finds the untrained parameters that have a trained twin. */
+static void find_copies(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+        memory->copy = false;
+        for (size_t k = 0; k < count && tensors[i].need == PARAMETERS &&
+                           !memory->trained && !memory->copy;
+             k++) {
+            const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
+
+            memory->copy = tensors[k].need == PARAMETERS &&
+                           ((const tensor_memory *)tensors[k].memory)->trained &&
+                           same_shape(info, other) && ends_alike(info->name, other->name);
+        }
+    }
+}
+
 /* Finds the parameters that are trained, by the names of their gradients. */
 static void find_trained(sonde_rule_run *run)
 {
@@ -74,6 +120,7 @@ static void find_trained(sonde_rule_run *run)
             state->trained += memory->trained;
         }
     }
+    find_copies(run);
 }
 
 /* A few values may shrink by the same factor by chance. */
@@ -115,7 +162,7 @@ static void step(sonde_rule_run *run)
         }
         changed = memory->has_before &&
                   !sonde__builtin_same_vitals(now, &memory->before) &&
-                  (chosen || most || shrank(now, &memory->before));
+                  (chosen || (most && !memory->copy) || shrank(now, &memory->before));
         memory->changes += changed;
         memory->before = *now;
         memory->has_before = true;
@@ -131,9 +178,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
-    .condition = "A parameter that `tensor_regex` selects changes; or, without it, a "
-                 "parameter without a gradient changes while most parameters have one, "
-                 "or all of its values shrink by the same factor.",
+    .condition =
+        "A parameter that `tensor_regex` selects changes; or, without it, a parameter without a gradient changes while most parameters have one and no trained parameter is its twin by shape and name, or all of its values shrink by the same factor.",
     .advice = "Check whether weight decay or momentum applies to it; remove it from the "
               "optimiser.",
     .modes = SONDE__TRAIN,

@@ -6,23 +6,40 @@
  * median of d / D over the judged weights is above `factor`, and names the weight that
  * jumped most. A schedule that warms up or restarts does not come near: it has moved the
  * weights as far before. Weights of another time or another run that are loaded over
- * those in training do this, and so does a learning rate that is suddenly much higher.
+ * those in training do this, and so does a learning rate that is suddenly much higher. A
+ * weight whose d is mostly that of elements which fall to near 0 is pruned, and not judged.
  *
- * Evidence: raw weights of consecutive steps; SAMPLE elements of each, evenly spread.
+ * Where losses are seen, the mean of the next WAIT decides: an error if it is WORSE above
+ * that of the losses before or not finite, else a note (a rate that was low on purpose, an
+ * average of weights).
+ *
+ * Evidence: raw weights of consecutive steps, SAMPLE elements of each, evenly spread;
+ * losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
 
 #include "base/fail.h"
+#include "base/macros.h"
 #include "base/memory.h"
 
 #include <math.h>
 
-enum { SAMPLE = 256, MOST_WEIGHTS = 256 };
+enum { WEIGHTS = 0, LOSSES = 1, SAMPLE = 256, MOST_WEIGHTS = 256, WAIT = 5, BEFORE = 10 };
+#define WORSE 0.1
+#define PRUNED 0.7 /* of the square of d */
+#define NEAR 0.2   /* of an element */
 
 typedef struct weight_jump {
     double factor;
     int64_t least;
+    sonde__builtin_recent losses;
+    size_t farthest; /* the weight that jumped most, and by how much */
+    double most, median;
+    double before, after; /* losses: mean before; sum after */
+    int64_t waited;       /* losses after the jump; -1: there was none */
 } weight_jump;
 
 typedef struct tensor_memory {
@@ -39,22 +56,37 @@ static const sonde_rule_param params[] = {
                  "steps of a weight before it is judged"),
 };
 static const sonde_rule_need needs[] = {
-    {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS}};
+    {"weights", SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__IN_PAIRS},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    (void)diag;
+    ((weight_jump *)sonde_rule_state(run))->waited = -1;
+    return SONDE_OK;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
+    }
     return info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 &&
                    sonde__builtin_is_own(info, id)
-               ? 0
+               ? WEIGHTS
                : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
-    tensor_memory *memory = sonde_rule_tensors(run, &count)[i].memory;
+    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    tensor_memory *memory = tensor->memory;
 
+    if (tensor->need == LOSSES) {
+        return SONDE_OK;
+    }
     memory->now = -1.0;
     memory->before = sonde__calloc(SAMPLE, sizeof *memory->before);
     return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "WeightJump");
@@ -64,7 +96,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     tensor_memory *memory = tensor->memory;
-    double values[SAMPLE], change = 0.0;
+    double values[SAMPLE], change = 0.0, pruned = 0.0;
     size_t count = 0;
     int64_t since = 0;
 
@@ -77,12 +109,107 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         const double d = values[i] - (double)memory->before[i];
 
         change += d * d;
+        pruned += fabs(values[i]) < NEAR * fabs((double)memory->before[i]) ? d * d : 0.0;
         memory->before[i] = (float)values[i];
     }
     (void)run;
-    memory->now = since == 1 && count == memory->count ? sqrt(change) : -1.0;
+    memory->now = since == 1 && count == memory->count && pruned <= PRUNED * change
+                      ? sqrt(change)
+                      : -1.0;
     memory->count = count;
     memory->last = seen->at.mode_step + 1;
+}
+
+/* The mean of the last BEFORE losses at most; NaN if there is none. */
+static double mean_loss(const sonde__builtin_recent *losses)
+{
+    const int64_t all = SONDE_MIN(losses->count, BEFORE);
+    double sum = 0.0;
+
+    for (int64_t i = 1; i <= all; i++) {
+        sum += losses->value[(losses->count - i) % SONDE__RECENT];
+    }
+    return all > 0 ? sum / (double)all : (double)NAN;
+}
+
+/* Ends the wait after a jump. worse: that is known. */
+static void report(sonde_rule_run *run, bool worse)
+{
+    weight_jump *state = sonde_rule_state(run);
+    const double after = state->after / (double)SONDE_MAX(state->waited, 1);
+    const bool good = !worse && state->waited > 0 &&
+                      after <= state->before + WORSE * fabs(state->before);
+
+    state->waited = -1;
+    if (sonde_rule_found(run, state->farthest,
+                         good ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR, "step",
+                         state->most, state->factor)) {
+        sonde_rule_say(run, NULL,
+                       "Most weights moved by %.3g times their largest step before; this "
+                       "one by %.3g times%s.",
+                       state->median, state->most,
+                       good ? ". The loss is as good as before" : "");
+    }
+}
+
+/* Takes the loss of the step: of the whole, else the first one. */
+static void take_loss(sonde_rule_run *run)
+{
+    weight_jump *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_vitals *loss = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && v->count > 0 &&
+            (loss == NULL ||
+             sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
+            loss = v;
+        }
+    }
+    if (loss == NULL) {
+        return;
+    }
+    if (state->waited >= 0) {
+        const bool bad = sonde__builtin_bad(loss) > 0;
+
+        state->after += bad ? 0.0 : loss->mean;
+        state->waited++;
+        if (bad || state->waited >= WAIT) {
+            report(run, bad);
+        }
+    }
+    if (sonde__builtin_bad(loss) == 0) {
+        sonde__builtin_recent_take(&state->losses, loss->mean);
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    if (((weight_jump *)sonde_rule_state(run))->waited >= 0) {
+        report(run, false);
+    }
+}
+
+/* Begins the wait after a jump. Without losses it ends at once. */
+static void take_jump(sonde_rule_run *run, size_t farthest, double most, double median)
+{
+    weight_jump *state = sonde_rule_state(run);
+
+    if (state->waited >= 0) {
+        return;
+    }
+    state->farthest = farthest;
+    state->most = most;
+    state->median = median;
+    state->before = mean_loss(&state->losses);
+    state->after = 0.0;
+    state->waited = 0;
+    if (isnan(state->before)) {
+        report(run, true);
+    }
 }
 
 static void step(sonde_rule_run *run)
@@ -92,10 +219,14 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     double ratios[MOST_WEIGHTS], most = 0.0;
 
+    take_loss(run);
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const double now = memory->now;
 
+        if (tensors[i].need == LOSSES) {
+            continue;
+        }
         memory->now = -1.0;
         if (!(now >= 0.0) || !isfinite(now)) {
             continue;
@@ -114,13 +245,8 @@ static void step(sonde_rule_run *run)
         return;
     }
     sonde__builtin_sort(ratios, judged);
-    if (ratios[judged / 2] > state->factor &&
-        sonde_rule_found(run, farthest, SONDE_SEVERITY_ERROR, "step", most,
-                         state->factor)) {
-        sonde_rule_say(run, NULL,
-                       "Most weights moved by %.3g times their largest step before; this "
-                       "one by %.3g times.",
-                       ratios[judged / 2], most);
+    if (ratios[judged / 2] > state->factor) {
+        take_jump(run, farthest, most, ratios[judged / 2]);
     }
 }
 
@@ -138,14 +264,16 @@ const sonde_rule sonde__builtin_weight_jump = {
     SONDE__RULE("WeightJump", weight_jump),
     .summary = "most weights jump in one step",
     .condition = "In one step, most weights move by more than `factor` times their "
-                 "largest step before.",
+                 "largest step before. A note where the loss is as good afterwards.",
     .advice = "Check whether weights of another checkpoint or run were loaded; else "
               "lower the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
+    .init = init,
     .bind = bind,
     .observe = observe,
     .step = step,
+    .finish = finish,
     .destroy = destroy,
 };

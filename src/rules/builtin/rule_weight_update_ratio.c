@@ -29,10 +29,11 @@ typedef struct tensor_memory {
     int64_t raw_age, vitals_age;
     int64_t raw_last, vitals_last; /* see sonde__builtin_steps_since */
     int64_t large, small;          /* comparisons in a row */
-    double first_small;            /* the ratio at the first of the small ones */
-    double change;                 /* |w - w'| of this step by raw values; NaN: none */
-    double steps;                  /* k / num_steps of it */
-    double norm;                   /* |w'| */
+    sonde__builtin_update_past past;
+    double change; /* |w - w'| of this step by raw values; NaN: none */
+    double even;   /* see sonde__builtin_updates */
+    double steps;  /* k / num_steps of it */
+    double norm;   /* |w'| */
     sonde_vitals before;
     bool has_before;
 } tensor_memory;
@@ -102,7 +103,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     const update_ratio *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
-    double values[SAMPLE], change = 0.0, norm = 0.0;
+    double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0;
     size_t count = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
@@ -117,6 +118,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         const double d = values[i] - memory->raw[i];
 
         change += d * d;
+        sum += fabs(d);
         norm += memory->raw[i] * memory->raw[i];
         memory->raw[i] = values[i];
     }
@@ -124,6 +126,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->norm = sqrt(norm);
     memory->steps = steps_between(run, &memory->raw_last);
     memory->change = memory->raw_count != count ? (double)NAN : sqrt(change);
+    memory->even = change > 0.0 ? sum * sum / (change * (double)count) : 0.0;
     memory->raw_count = count;
 }
 
@@ -155,6 +158,7 @@ static double least_change(const sonde_vitals *now, const sonde_vitals *before)
 static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
                   sonde__builtin_update update)
 {
+    const double even = memory->even;
     update_ratio *state = sonde_rule_state(run);
     sonde__builtin_updates *all = &state->step;
 
@@ -162,10 +166,11 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
     update.tame = update.change /
                   (fmax(update.norm, LEAST_RMS * sqrt(update.count)) + state->epsilon);
     sonde__builtin_update_large(run, i, &update, &memory->large);
-    sonde__builtin_update_small(run, i, &update, &memory->small, &memory->first_small);
+    sonde__builtin_update_small(run, i, &update, &memory->small, &memory->past);
     if (update.exact && update.count > 1.0 && all->count < SONDE__UPDATE_WEIGHTS) {
         const double tame = update.tame / update.steps;
 
+        all->even = (all->even * (double)all->count + even) / (double)(all->count + 1);
         all->ratios[all->count++] = tame;
         all->elements += update.count;
         all->fastest = tame >= all->largest ? i : all->fastest;
@@ -247,14 +252,16 @@ static void step(sonde_rule_run *run)
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
     all->count = 0;
-    all->largest = all->largest_between = all->elements = 0.0;
+    all->largest = all->largest_between = all->elements = all->even = 0.0;
     all->loss = NAN;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
         if (tensors[i].need == WEIGHTS) {
             take_weight(run, i, &tensors[i]);
-        } else if (v != NULL && sonde__builtin_finite(v) > 0 && isnan(all->loss)) {
+        } else if (v != NULL && sonde__builtin_finite(v) > 0 &&
+                   (isnan(all->loss) ||
+                    sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
             all->loss = v->mean;
         }
     }
@@ -274,14 +281,8 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
-    .condition = "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above "
-                 "`large_threshold`, or below `small_threshold` at `small_patience` "
-                 "comparisons in a row; or the median of r over "
-                 "the weights is above 2 `fast` at three steps in a row, or above `fast` "
-                 "while the loss does not fall; or the largest r is below `slow` over "
-                 "the first 40 steps while the loss does not fall. With `smdebug`, which "
-                 "`num_steps`, `epsilon` or a threshold alone imply: r is above "
-                 "`large_threshold` or below `small_threshold` at any comparison.",
+    .condition =
+        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (at the start of a run, only if the loss does not fall, and with an optimiser that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

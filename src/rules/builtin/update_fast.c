@@ -1,16 +1,29 @@
 /*
  * update_fast.c - WeightUpdateRatio: the learning rate is too high for most weights.
  *
- * Fires, for the weight that changes most, when the median r over weights
- *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a
- *     few steps (not judged if they have fewer than FEW elements together: those of a
- *     small linear model do so before they have grown); or
- *     was above `fast`, and AFTER steps on the loss is not below STILL times its value
- *     before. A high learning rate causes so large an r for a few steps, but then the
- *     loss falls. A network that has learnt (its loss is below half of its first ones)
- *     need not improve further; there the loss has to have doubled.
+ * An episode begins when the median r over weights is above `fast`, and lasts AFTER steps.
+ * Fires, for the weight that changed most in it, when
+ *     replaced   the median was above 2 `fast` at three comparisons in a row (not judged if
+ *                the weights have fewer than FEW elements together). If the episode began
+ *                with the run, the loss also has to be where it should not be: not below
+ *                STILL times its value before; with an optimiser that divides, above WORSE
+ *                times that, or not below STILL for LONG such comparisons; or
+ *     in vain    the median was above `fast` at three comparisons in a row, and at the end
+ *                the loss is not below STILL times its value before. A network that has
+ *                learnt (its loss is below half of its first ones) need not improve
+ *                further; there the loss has to have doubled.
+ * At the start the loss decides, because r cannot: optimisers that divide by the size of
+ * gradients (Adagrad, RMSprop, Adam, Lion) move every element by about the learning rate
+ * at their first steps, or by ten times as much, however small the weight is. Weights that
+ * begin small grow to their own size within these steps, and r falls. There, if the loss
+ * has not risen to RISEN times its value before and r has halved, the episode lasts three
+ * times as long, and what is found at its end is a note if r is below `fast`. Such an
+ * optimiser is known by the names of its state or, without any, by updates whose elements
+ * are of nearly one size.
  */
 #include "rules/builtin/update_ratio.h"
+
+#include "rules/engine.h"
 
 #include "base/macros.h"
 
@@ -19,7 +32,11 @@
 
 #define STILL 0.85
 enum { ON_END = SONDE__UPDATE_ON_END, FIRST = SONDE__UPDATE_FIRST, AFTER = 15 };
+enum { LONG = 12 };
 #define FEW 32.0
+#define WORSE 1.25
+#define RISEN 1.1
+#define EVEN 0.75 /* (mean |d|)^2 / mean d^2 of an update; 0.64 for normal elements */
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
@@ -42,13 +59,54 @@ void sonde__builtin_update_fast_loss(sonde__builtin_update_fast *fast, double lo
     }
 }
 
-/* Whether the loss has fallen, as it should after large updates. */
+/* Whether the loss is above `times` its value before the episode. */
+static bool is_above(const sonde__builtin_update_fast *fast, double times)
+{
+    return recent_loss(fast, FIRST) > fast->base + (times - 1.0) * fabs(fast->base);
+}
+
+/* Whether the loss is as it should be after large updates. */
 static bool has_paid(const sonde__builtin_update_fast *fast)
 {
-    const double now = recent_loss(fast, FIRST);
     const double first = fast->first_losses / (double)fast->first_count;
 
-    return now < (fast->base < 0.5 * first ? 2.0 : STILL) * fast->base;
+    return !is_above(fast, fast->base < 0.5 * first ? 2.0 : STILL);
+}
+
+/* Whether r has halved and the loss has not risen, after updates that were divided. */
+static bool settles(const sonde__builtin_update_fast *fast, double median)
+{
+    return fast->divides && median < 0.5 * fast->most && !is_above(fast, RISEN);
+}
+
+/* Whether the optimiser divides updates by the size of gradients. even: of the updates of
+ * this step, the median. */
+static bool divides(const sonde_rule_run *run, double even)
+{
+    static const char *const names[] = {".exp_avg",    ".exp_avg_sq", ".exp_inf", ".sum",
+                                        ".square_avg", "Accl2___",    "_sq_row"};
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+    bool any = false;
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+            if (info->role == SONDE_ROLE_OPTIMIZER &&
+                strstr(info->name, names[i]) != NULL) {
+                return true;
+            }
+        }
+        any = any || info->role == SONDE_ROLE_OPTIMIZER;
+    }
+    return !any && even > EVEN;
+}
+
+/* Whether the loss shows that the weights should not be replaced. */
+static bool is_harmful(const sonde__builtin_update_fast *fast)
+{
+    return !fast->early || is_above(fast, WORSE) ||
+           ((!fast->divides || fast->high >= LONG) && !has_paid(fast));
 }
 
 /* The weights are replaced within a few steps. */
@@ -67,12 +125,12 @@ static void report_replaced(sonde_rule_run *run)
 }
 
 /* The updates were large, and the loss did not fall. */
-static void report_in_vain(sonde_rule_run *run)
+static void report_in_vain(sonde_rule_run *run, sonde_severity severity)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const sonde__builtin_update_fast *fast = &state->fast_state;
 
-    if (sonde_rule_found(run, fast->suspect, SONDE_SEVERITY_ERROR, "update_ratio",
+    if (sonde_rule_found(run, fast->suspect, severity, "update_ratio",
                          fast->suspect_ratio, state->fast)) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "Most weights changed by more than %.3g times their own size at "
@@ -120,12 +178,22 @@ void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
         least = fmin(least, fast->medians[i]);
     }
     follow_episode(state, median);
-    if (least > 2.0 * state->fast && state->step.elements >= FEW) {
+    fast->high = median > 2.0 * state->fast ? fast->high + 1 : 0;
+    fast->most = fast->since == 1 ? median : fmax(fast->most, median);
+    if (fast->since == 1 && !(fast->medians[ON_END - 2] > state->fast)) {
+        fast->early = state->from_start && fast->compared < FIRST;
+        fast->divides = fast->early && divides(run, state->step.even);
+    }
+    fast->compared++;
+    if (least > 2.0 * state->fast && state->step.elements >= FEW && is_harmful(fast)) {
         report_replaced(run);
     }
-    if (fast->since > AFTER || (fast->since > 0 && fast->above == 0)) {
+    if (fast->since > (settles(fast, median) ? 3 : 1) * AFTER ||
+        (fast->since > 0 && fast->above == 0)) {
         if (fast->above >= ON_END && !has_paid(fast)) {
-            report_in_vain(run);
+            report_in_vain(run, settles(fast, median) && median <= state->fast
+                                    ? SONDE_SEVERITY_NOTE
+                                    : SONDE_SEVERITY_ERROR);
         }
         fast->since = fast->above = 0;
     }

@@ -49,6 +49,13 @@ typedef struct sonde__builtin_update {
                     begin at 0 may rise */
 } sonde__builtin_update;
 
+/* What update_small.c remembers of a weight. */
+typedef struct sonde__builtin_update_past {
+    double first; /* r at the beginning of the streak */
+    double last;  /* r of the comparison before */
+    bool slowly;  /* r has fallen below the threshold step by step */
+} sonde__builtin_update_past;
+
 /* All weights at one step, from raw values. */
 typedef struct sonde__builtin_updates {
     double ratios[SONDE__UPDATE_WEIGHTS]; /* tame / steps */
@@ -58,6 +65,7 @@ typedef struct sonde__builtin_updates {
     double elements;        /* of all of them that were compared */
     double largest_between; /* of tame */
     double loss;            /* of the step; NaN: none */
+    double even; /* (mean |d|)^2 / mean d^2 of the updates d, a mean of weights */
 } sonde__builtin_updates;
 
 typedef struct sonde__builtin_update_fast {
@@ -68,6 +76,11 @@ typedef struct sonde__builtin_update_fast {
     int64_t first_count; /* at most SONDE__UPDATE_FIRST */
     int64_t since;       /* comparisons since the episode began; 0: there is none */
     int64_t above;       /* of these, in a row, above the limit */
+    int64_t high;        /* comparisons in a row above twice the limit */
+    double most;         /* the largest median of the episode */
+    bool early;          /* it began with the run */
+    bool divides;        /* ... of an optimiser that divides by the size of gradients */
+    int64_t compared;    /* comparisons so far */
     size_t suspect;      /* the weight that changed most in it */
     double suspect_ratio;
 } sonde__builtin_update_fast;
@@ -97,10 +110,9 @@ typedef struct sonde__builtin_update_ratio {
 /* Of weight i; *streak counts its large or small comparisons in a row. */
 void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak);
-/* *first is the ratio at the beginning of the streak. */
 void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak,
-                                 double *first);
+                                 sonde__builtin_update_past *past);
 /* At a step with weights and a loss. median: of the step's ratios. */
 void sonde__builtin_update_fast_step(sonde_rule_run *run, double median);
 void sonde__builtin_update_slow_step(sonde_rule_run *run);

@@ -1,0 +1,275 @@
+/*
+ * test_optimizer_golden.c - a hundred steps of every optimiser, with clipping and groups,
+ * through sessions, and every learning-rate schedule, against PyTorch.
+ *
+ * tests/golden/optimizers.safetensors is made by tests/python/make_optimizer_golden.py.
+ */
+#include "engine.h"
+#include "base/macros.h"
+
+#include <sonde/safetensors.h>
+
+#include <math.h>
+
+enum { STEPS = 100, INPUTS = 12 };
+
+static sonde_safetensors *golden;
+
+static const void *tensor(const char *name)
+{
+    static const double none[STEPS]; /* not reached */
+    const sonde_view *view = sonde_safetensors_find(golden, name);
+
+    if (view == NULL) {
+        fail_msg("no tensor %s", name);
+        return none;
+    }
+    return view->data;
+}
+
+/* sum(x w) + b, whose gradients are x and 1. */
+static sonde_nn_model *line(void)
+{
+    sonde_nn_model *model = NULL;
+    sonde_nn_value x = 0;
+
+    must(sonde_nn_model_create(&model, &engine_diag));
+    x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){1, INPUTS});
+    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 1));
+    sonde_nn_loss(model, sonde_nn_sum(model, "loss", x, NULL, 0, false));
+    must(sonde_nn_model_status(model, &engine_diag));
+    memcpy(engine_parameter(model, "fc.weight", NULL), tensor("start"),
+           INPUTS * sizeof(float));
+    memcpy(engine_parameter(model, "fc.bias", NULL),
+           (const float *)tensor("start") + INPUTS, sizeof(float));
+    return model;
+}
+
+/* Some ten float operations a step, a hundred times: 1e-5 of 1 or of the weight. */
+static void expect_steps(const char *name, const sonde_nn_optimizer *optimizer,
+                         bool resumed)
+{
+    static const char path[] = "test_optimizer_golden.safetensors";
+    const float *want = tensor(name), *inputs = tensor("inputs");
+    sonde_nn_model *model = line();
+    sonde_nn_session *session = NULL;
+    float *have = NULL, x[INPUTS];
+
+    must(sonde_nn_training_session(model, NULL, optimizer, &session, &engine_diag));
+    for (size_t t = 0; t < STEPS; t++) {
+        const sonde_view view = sonde_view_of(SONDE_F32, 2, (int64_t[]){1, INPUTS}, x);
+
+        if (resumed && t == 40) {
+            must(sonde_nn_session_save(session, path, &engine_diag));
+            sonde_nn_session_destroy(session);
+            must(sonde_nn_training_session(model, NULL, optimizer, &session,
+                                           &engine_diag));
+            must(sonde_nn_session_load(session, path, &engine_diag));
+            (void)remove(path);
+        }
+        memcpy(x, inputs + t * INPUTS, sizeof x);
+        must(sonde_nn_session_run(session, &view, 1, &engine_diag));
+    }
+    have = engine_weights(model);
+    for (int i = 0; i <= INPUTS; i++) {
+        if (!(fabsf(have[i] - want[i]) <= 1e-5F * fmaxf(1.0F, fabsf(want[i])))) {
+            fail_msg("%s: %d is %.9g, not %.9g", name, i, (double)have[i],
+                     (double)want[i]);
+        }
+    }
+    free(have);
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+}
+
+static void all_are_pytorchs_after_a_hundred_steps(void **state)
+{
+    struct {
+        const char *name;
+        sonde_nn_optimizer with;
+    } rows[] = {
+        {"sgd", sonde_nn_optimizer_sgd(0.05F, 0.9F)},
+        {"sgd_dampening", sonde_nn_optimizer_sgd(0.05F, 0.8F)},
+        {"adam", sonde_nn_optimizer_adam(0.01F)},
+        {"adamw", sonde_nn_optimizer_adamw(0.01F)},
+        {"adamw_bare", sonde_nn_optimizer_adamw(0.01F)},
+        {"rmsprop", sonde_nn_optimizer_rmsprop(0.01F)},
+        {"rmsprop_centered", sonde_nn_optimizer_rmsprop(0.002F)},
+        {"rmsprop_momentum", sonde_nn_optimizer_rmsprop(0.002F)},
+        {"rmsprop_tf", sonde_nn_optimizer_rmsprop(0.01F)},
+        {"adagrad", sonde_nn_optimizer_adagrad(0.1F)},
+        {"lamb", sonde_nn_optimizer_lamb(0.01F)},
+        {"lamb_plain", sonde_nn_optimizer_lamb(0.01F)},
+        {"clip_norm", sonde_nn_optimizer_sgd(0.05F, 0.0F)},
+        {"clip_value", sonde_nn_optimizer_adam(0.01F)},
+        {"clip_both", sonde_nn_optimizer_sgd(0.05F, 0.9F)},
+    };
+
+    (void)state;
+    rows[0].with.weight_decay = 0.01F;
+    rows[0].with.nesterov = true;
+    rows[1].with.dampening = 0.3F;
+    rows[2].with.weight_decay = 0.05F;
+    rows[3].with.weight_decay = rows[4].with.weight_decay = 0.1F;
+    rows[4].with.no_bias_decay = true;
+    rows[6].with.alpha = 0.95F;
+    rows[6].with.momentum = 0.9F;
+    rows[6].with.weight_decay = 0.01F;
+    rows[6].with.centered = true;
+    rows[7].with.momentum = 0.5F;
+    rows[8].with.alpha = 0.9F;
+    rows[8].with.eps = 1e-3F;
+    rows[8].with.momentum = 0.5F;
+    rows[8].with.centered = rows[8].with.tf_variant = true;
+    rows[9].with.lr_decay = 0.01F;
+    rows[9].with.initial_accumulator_value = 0.1F;
+    rows[9].with.weight_decay = 0.01F;
+    rows[10].with.weight_decay = rows[11].with.weight_decay = 0.1F;
+    rows[10].with.eps = rows[11].with.eps = 1e-6F;
+    rows[10].with.max_weight_norm = rows[11].with.max_weight_norm = 2.0F;
+    rows[11].with.no_bias_correction = true;
+    rows[12].with.clip_norm = 1.0F;
+    rows[13].with.clip_value = 0.5F;
+    rows[14].with.clip_norm = 0.7F;
+    rows[14].with.clip_value = 0.3F;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        expect_steps(rows[i].name, &rows[i].with, false);
+        expect_steps(rows[i].name, &rows[i].with, true);
+    }
+}
+
+/* State and norms have names, and clipping holds for the mean over micro-batches. */
+static void states_and_norms_have_names(void **state)
+{
+    static const char *const names[] = {"Accl1___fc1.weight", "Accl2___fc1.weight",
+                                        "Accl3___fc1.weight", "GlobalNorm___default",
+                                        "Clipped___fc1.weight"};
+    sonde_nn_optimizer optimizer = sonde_nn_optimizer_rmsprop(0.01F);
+    engine_net net;
+    engine_sink sink;
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    double sum = 0.0;
+    const sonde_nn_model *model = NULL;
+
+    (void)state;
+    optimizer.centered = true;
+    optimizer.momentum = 0.9F;
+    optimizer.clip_norm = 0.01F;
+    engine_mlp(&net, 4);
+    model = net.model;
+    engine_sink_init(&sink, true);
+    sonde_nn_options_init(&options);
+    options.gradient_accumulation = 2;
+    must(sonde_nn_training_session(net.model, &options, &optimizer, &session,
+                                   &engine_diag));
+    engine_tap_all(session, SONDE_HOW_RAW, &sink);
+    engine_train(&net, session, 1);
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        (void)engine_find(&sink, names[i], 0, 1);
+    }
+    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+        char name[96];
+        const engine_seen *seen = NULL;
+
+        (void)snprintf(name, sizeof name, "Clipped___%s",
+                       sonde_nn_parameter_name(model, i));
+        seen = engine_find(&sink, name, 0, 1);
+        for (int64_t k = 0; k < seen->count; k++) {
+            const double g = 0.5 * (double)((const float *)seen->data)[k];
+
+            sum += g * g;
+        }
+    }
+    assert_float_equal((float)sqrt(sum), 0.01F, 1e-6F);
+    assert_true(*(const float *)engine_find(&sink, "GlobalNorm___default", 0, 1)->data >
+                0.01F);
+    sonde_nn_session_destroy(session);
+    engine_sink_fini(&sink);
+    engine_net_fini(&net);
+}
+
+/* --- schedules -------------------------------------------------------------------------- */
+
+static void expect_rates(const char *name, const sonde_nn_rate *rate)
+{
+    const double *want = tensor(name);
+
+    must(sonde_nn_rate_check(rate, &engine_diag));
+    for (int64_t t = 0; t < STEPS; t++) {
+        const double have = sonde_nn_rate_at(rate, 0.1, t);
+
+        if (!(fabs(have - want[t]) <= 1e-12)) {
+            fail_msg("%s: step %d has %.15g, not %.15g", name, (int)t, have, want[t]);
+        }
+    }
+}
+
+static void schedules_are_pytorchs(void **state)
+{
+    (void)state;
+    expect_rates("rate.step",
+                 &(sonde_nn_rate){.kind = SONDE_NN_RATE_STEP, .every = 30, .gamma = 0.5});
+    expect_rates(
+        "rate.cosine",
+        &(sonde_nn_rate){.kind = SONDE_NN_RATE_COSINE, .total = STEPS, .end = 0.1});
+    expect_rates("rate.one_cycle",
+                 &(sonde_nn_rate){.kind = SONDE_NN_RATE_ONE_CYCLE, .total = STEPS});
+    expect_rates("rate.warmup", &(sonde_nn_rate){.warmup = 10});
+    assert_true(sonde_nn_rate_at(NULL, 0.25, 7) == 0.25);
+}
+
+static void a_table_sets_rates_and_warm_up_comes_first(void **state)
+{
+    const sonde_nn_rate table = {.kind = SONDE_NN_RATE_TABLE,
+                                 .table_count = 2,
+                                 .table_step = {10, 20},
+                                 .table_rate = {0.5, 0.25}};
+    const sonde_nn_rate warm = {
+        .kind = SONDE_NN_RATE_COSINE, .warmup = 20, .total = 120, .end = 0.0};
+    const sonde_nn_rate cold = {.kind = SONDE_NN_RATE_COSINE, .total = 100, .end = 0.0};
+    sonde_nn_rate bad = table;
+
+    (void)state;
+    must(sonde_nn_rate_check(&table, &engine_diag));
+    assert_true(sonde_nn_rate_at(&table, 1.0, 9) == 1.0);
+    assert_true(sonde_nn_rate_at(&table, 1.0, 10) == 0.5);
+    assert_true(sonde_nn_rate_at(&table, 1.0, 1000) == 0.25);
+    assert_true(sonde_nn_rate_at(&warm, 1.0, 9) == 0.5);
+    assert_true(sonde_nn_rate_at(&warm, 1.0, 60) == sonde_nn_rate_at(&cold, 1.0, 40));
+    bad.table_step[1] = 10;
+    expect_err(SONDE_EINVAL, sonde_nn_rate_check(&bad, &engine_diag));
+    bad = (sonde_nn_rate){.kind = SONDE_NN_RATE_STEP, .gamma = 0.5};
+    expect_err(SONDE_EINVAL, sonde_nn_rate_check(&bad, &engine_diag));
+    bad = (sonde_nn_rate){.kind = SONDE_NN_RATE_COSINE, .end = NAN};
+    expect_err(SONDE_EINVAL, sonde_nn_rate_check(&bad, &engine_diag));
+}
+
+static int open_golden(void **state)
+{
+    char path[512];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/golden/optimizers.safetensors",
+                   getenv("SONDE_TEST_DIR"));
+    return sonde_safetensors_open(path, &golden, &engine_diag) == SONDE_OK ? 0 : -1;
+}
+
+static int close_golden(void **state)
+{
+    (void)state;
+    sonde_safetensors_destroy(golden);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_are_pytorchs_after_a_hundred_steps),
+        cmocka_unit_test(states_and_norms_have_names),
+        cmocka_unit_test(schedules_are_pytorchs),
+        cmocka_unit_test(a_table_sets_rates_and_warm_up_comes_first),
+    };
+
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
+}

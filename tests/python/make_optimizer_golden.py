@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/optimizers.safetensors: a hundred steps of every optimiser and schedule.
+
+The loss is sum(x_t w) + b, so the gradient of w is x_t and that of b is 1. NAME is (13): w and b
+after 100 steps. rate.NAME holds the learning rates of 100 steps. LAMB and TensorFlow's RMSprop,
+which PyTorch lacks, are written out here in float64. Run with PyTorch 2.13.
+"""
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "optimizers.safetensors"
+STEPS = 100
+torch.manual_seed(30)
+start = torch.randn(13)
+inputs = torch.randn(STEPS, 12)
+made = {"start": start, "inputs": inputs}
+
+
+def train(name, cls, clip_norm=None, clip_value=None, bare=False, **options):
+    w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
+    groups = [{"params": [w]}, {"params": [b], **({"weight_decay": 0.0} if bare else {})}]
+    optimiser = cls(groups, **options)
+    for t in range(STEPS):
+        optimiser.zero_grad()
+        ((inputs[t] * w).sum() + b.sum()).backward()
+        if clip_value is not None:
+            torch.nn.utils.clip_grad_value_([w, b], clip_value)
+        if clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_([w, b], clip_norm)
+        optimiser.step()
+    made[name] = torch.cat([w, b]).detach()
+
+
+def own(name, update):
+    """update(w, g, state, t) gives the new w, in float64."""
+    params = [start[:12].double(), start[12:].double()]
+    states = [{}, {}]
+    for t in range(STEPS):
+        grads = [inputs[t].double(), torch.ones(1, dtype=torch.float64)]
+        params = [update(w, g, s, t + 1) for w, g, s in zip(params, grads, states)]
+    made[name] = torch.cat(params).float()
+
+
+def tf_rmsprop(w, g, s, t, lr=0.01, alpha=0.9, eps=1e-3, mu=0.5):
+    s["v"] = alpha * s.get("v", torch.ones_like(w)) + (1 - alpha) * g * g
+    s["m"] = alpha * s.get("m", torch.zeros_like(w)) + (1 - alpha) * g
+    s["b"] = mu * s.get("b", torch.zeros_like(w)) + lr * g / (s["v"] - s["m"] ** 2 + eps).sqrt()
+    return w - s["b"]
+
+
+def lamb(w, g, s, t, lr=0.01, b1=0.9, b2=0.999, eps=1e-6, decay=0.1, most=2.0, corrects=True):
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    m = s["m"] / (1 - b1 ** t) if corrects else s["m"]
+    v = s["v"] / (1 - b2 ** t) if corrects else s["v"]
+    x = m / (v.sqrt() + eps) + decay * w
+    return w - lr * min(w.norm().item(), most) / x.norm().item() * x
+
+
+O = torch.optim
+train("sgd", O.SGD, lr=0.05, momentum=0.9, weight_decay=0.01, nesterov=True)
+train("sgd_dampening", O.SGD, lr=0.05, momentum=0.8, dampening=0.3)
+train("adam", O.Adam, lr=0.01, weight_decay=0.05)
+train("adamw", O.AdamW, lr=0.01, weight_decay=0.1)
+train("adamw_bare", O.AdamW, bare=True, lr=0.01, weight_decay=0.1)
+train("rmsprop", O.RMSprop, lr=0.01)
+train("rmsprop_centered", O.RMSprop, lr=0.002, alpha=0.95, momentum=0.9, weight_decay=0.01, centered=True)
+train("rmsprop_momentum", O.RMSprop, lr=0.002, momentum=0.5)
+own("rmsprop_tf", tf_rmsprop)
+train("adagrad", O.Adagrad, lr=0.1, lr_decay=0.01, initial_accumulator_value=0.1, weight_decay=0.01)
+own("lamb", lamb)
+own("lamb_plain", lambda w, g, s, t: lamb(w, g, s, t, corrects=False))
+train("clip_norm", O.SGD, clip_norm=1.0, lr=0.05)
+train("clip_value", O.Adam, clip_value=0.5, lr=0.01)
+train("clip_both", O.SGD, clip_norm=0.7, clip_value=0.3, lr=0.05, momentum=0.9)
+
+
+def rates(name, make):
+    optimiser = O.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = make(optimiser)
+    found = []
+    for _ in range(STEPS):
+        found.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        schedule.step()
+    made[f"rate.{name}"] = torch.tensor(found, dtype=torch.float64)
+
+
+S = O.lr_scheduler
+rates("step", lambda o: S.StepLR(o, 30, 0.5))
+rates("cosine", lambda o: S.CosineAnnealingLR(o, STEPS, eta_min=0.01))
+rates("one_cycle", lambda o: S.OneCycleLR(o, max_lr=0.1, total_steps=STEPS, cycle_momentum=False))
+rates("warmup", lambda o: S.LinearLR(o, start_factor=1 / 10, end_factor=1.0, total_iters=9))
+rates("warmup_cosine", lambda o: S.SequentialLR(
+    o, [S.LinearLR(o, start_factor=1 / 20, end_factor=1.0, total_iters=20),
+        S.CosineAnnealingLR(o, STEPS - 20)], [20]))
+save_file(made, OUT, {"torch": torch.__version__.split("+")[0]})
+print(len(made), "tensors")
