@@ -27,6 +27,15 @@ bool sonde__record_try_again(int *attempts, int failed)
     return true;
 }
 
+int sonde__record_trim(sonde__record_file *file, uint64_t end, bool *longer)
+{
+    const int failed = file->ops->truncate(file, end);
+
+    file->end = end;
+    *longer = failed != 0;
+    return failed;
+}
+
 int sonde__record_claim(sonde__record_backend *backend, const char *name,
                         sonde__record_file **out)
 {

@@ -97,6 +97,9 @@ struct sonde__record_file {
  *
  *     do { failed = ...; } while (sonde__record_try_again(&attempts, failed)); */
 bool sonde__record_try_again(int *attempts, int failed);
+/* Cuts a file to end, the length that is good. *longer: it failed; the next append begins
+ * at end all the same, and the file is to be cut again before it is closed. */
+int sonde__record_trim(sonde__record_file *file, uint64_t end, bool *longer);
 /* Creates a file; one of the same name, which a failed attempt left, is emptied. */
 int sonde__record_claim(sonde__record_backend *backend, const char *name,
                         sonde__record_file **out);

@@ -342,7 +342,7 @@ static uint64_t both(const _Atomic uint64_t *now, const _Atomic uint64_t *before
 
 /* --- into the files --------------------------------------------------------------- */
 
-void sonde__record_checkpoint_batch(sonde__record_writer *writer)
+sonde__record_checkpoint sonde__record_take_checkpoint(const sonde__record_writer *writer)
 {
     const sonde__record_segment *const segment = &writer->segment;
     const sonde__record_stream *const streams[] = {&writer->stats, &writer->sketches,
@@ -355,9 +355,6 @@ void sonde__record_checkpoint_batch(sonde__record_writer *writer)
         .io_error = both(&writer->counters.io_error, &writer->before.io_error),
     };
 
-    if (!sonde__record_ring_is_kept(writer->ring)) {
-        return;
-    }
     for (size_t i = 0; i < SONDE_COUNT_OF(streams); i++) {
         mark.number[SONDE__MARK_ROWS + i] = streams[i]->number;
         mark.items[SONDE__MARK_ROWS + i] =
@@ -367,7 +364,16 @@ void sonde__record_checkpoint_batch(sonde__record_writer *writer)
     mark.written[SONDE__MARK_ROWS] = writer->written[SONDE__MESSAGE_VITALS];
     mark.written[SONDE__MARK_SKETCHES] = writer->written[SONDE__MESSAGE_SKETCH];
     mark.written[SONDE__MARK_STEPS] = writer->written[SONDE__MESSAGE_END];
-    sonde__record_ring_mark(writer->ring, &mark);
+    return mark;
+}
+
+void sonde__record_checkpoint_batch(sonde__record_writer *writer)
+{
+    if (sonde__record_ring_is_kept(writer->ring)) {
+        sonde__record_checkpoint mark = sonde__record_take_checkpoint(writer);
+
+        sonde__record_ring_mark(writer->ring, &mark);
+    }
 }
 
 static void release(sonde__record_writer *writer)

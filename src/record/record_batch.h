@@ -32,6 +32,9 @@ void sonde__record_drop_batch(sonde__record_writer *writer);
 bool sonde__record_drop_next(sonde__record_writer *writer);
 /* Closes every file if all, else old and full ones, and lists them. Returns an errno. */
 int sonde__record_rotate(sonde__record_writer *writer, bool all, double now);
+/* How far the files have come, and what is lost. */
+sonde__record_checkpoint
+sonde__record_take_checkpoint(const sonde__record_writer *writer);
 /* Notes in the ring's file how far the files have come; before each release of the ring.
  */
 void sonde__record_checkpoint_batch(sonde__record_writer *writer);

@@ -9,6 +9,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/whole_file.h"
+#include "record/record_batch.h"
 
 #include <sonde/log.h>
 
@@ -222,6 +223,9 @@ static void keep_ring(sonde_recorder *recorder)
 {
     sonde__record_writer *const writer = &recorder->writer;
     const sonde__record_backend_ops *const ops = writer->backend->ops;
+    const sonde__record_ring_past past = {.mark = sonde__record_take_checkpoint(writer),
+                                          .put = writer->put_before,
+                                          .full = writer->ring_full_before};
     char name[SONDE__FILE_NAME * 2];
     int failed = ENOTSUP, attempts = 0;
 
@@ -229,13 +233,11 @@ static void keep_ring(sonde_recorder *recorder)
     while (ops->place != NULL) {
         failed =
             sonde__record_ring_keep(&recorder->ring, ops->place(writer->backend, name),
-                                    writer->id, recorder->options.rank);
+                                    writer->id, recorder->options.rank, &past);
         if (!sonde__record_try_again(&attempts, failed)) {
             break;
         }
     }
-    recorder->ring.shared->put_before = writer->put_before;
-    recorder->ring.shared->full_before = writer->ring_full_before;
     if (failed != 0) {
         sonde_log(
             SONDE_LOG_WARNING, "record",

@@ -171,10 +171,16 @@ SONDE_API void sonde__record_ring_wake(sonde__record_ring *ring);
 
 /* --- the file (ring_file.c) ---------------------------------------------------------- */
 
+/* What a ring's file says of earlier writers, and of their files. */
+typedef struct sonde__record_ring_past {
+    sonde__record_checkpoint mark;
+    uint64_t put, full;
+} sonde__record_ring_past;
+
 /* Moves an empty ring into a new file; run is its id, of 32 characters. Returns an
  * errno: then the ring stays as it is, in memory. path is copied. */
 int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
-                            int worker);
+                            int worker, const sonde__record_ring_past *past);
 /* Opens the ring that a process left in a file, instead of the memory of an empty one,
  * with its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the
  * machine was restarted, or is another one. EBADMSG: damaged, or not of this run. After

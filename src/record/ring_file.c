@@ -137,10 +137,10 @@ static void *map(int fd, uint64_t size)
 
 /* Makes the ring in the file fd at fresh, which becomes that at ring->path. */
 static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const char *run,
-                   int worker)
+                   int worker, const sonde__record_ring_past *past)
 {
     const uint64_t size = SONDE__RING_PAGE + ring->size;
-    sonde__record_checkpoint first = {.sequence = ring->sequence + 1, .tail = ring->read};
+    sonde__record_checkpoint first = past->mark;
     sonde__record_ring_head *head = NULL;
     void *mapped = NULL;
     int failed = reserve_space(fd, size);
@@ -156,9 +156,13 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
     *head = (sonde__record_ring_head){.version = VERSION,
                                       .worker = (uint32_t)worker,
                                       .size = ring->size,
-                                      .offset = SONDE__RING_PAGE};
+                                      .offset = SONDE__RING_PAGE,
+                                      .put_before = past->put,
+                                      .full_before = past->full};
     memcpy(head->run, run, sizeof head->run);
     (void)read_boot(head->boot);
+    first.sequence = ring->sequence + 1;
+    first.tail = ring->read;
     first.check = check_of(&first);
     head->marks[first.sequence % 2] = first;
     memcpy(head->magic, MAGIC, sizeof MAGIC);
@@ -176,7 +180,7 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
 }
 
 int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
-                            int worker)
+                            int worker, const sonde__record_ring_past *past)
 {
     char fresh[PATH_ROOM];
     int failed = 0, fd = -1;
@@ -190,7 +194,7 @@ int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const ch
         failed = errno;
         goto error;
     }
-    failed = keep_in(ring, fd, fresh, run, worker);
+    failed = keep_in(ring, fd, fresh, run, worker, past);
     if (failed != 0) {
         goto error;
     }

@@ -387,6 +387,7 @@ int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
     }
     segment->end = segment->staged = segment->values = segment->payload = 0;
     segment->index_end = 0;
+    segment->data_longer = segment->index_longer = false;
     clear_batch(segment);
     segment->opened = sonde__now();
     return 0;
@@ -468,8 +469,7 @@ static void rewind_data(sonde__record_segment *segment)
         end = next;
         segment->appended++;
     }
-    (void)data->ops->truncate(data, end); /* half a value is none */
-    data->end = end;
+    (void)sonde__record_trim(data, end, &segment->data_longer); /* half a value is none */
     segment->broken = false;
 }
 
@@ -501,15 +501,27 @@ static int put_data(sonde__record_segment *segment)
     return failed;
 }
 
+/* An index without half a line at its end. */
+static int trim_index(sonde__record_segment *segment)
+{
+    return segment->index_longer ? sonde__record_trim(segment->index, segment->index_end,
+                                                      &segment->index_longer)
+                                 : 0;
+}
+
 /* The lines up to the ready-th into the index. If not all: whole lines only. */
 static int put_lines(sonde__record_segment *segment, size_t ready)
 {
     sonde__record_file *index = segment->index;
     const size_t begin = text_begin(segment, segment->committed);
     const size_t end = text_begin(segment, ready);
-    int failed = index->ops->append(index, segment->lines.data + begin, end - begin);
     uint64_t got = 0;
+    int failed = trim_index(segment);
 
+    if (failed != 0) {
+        return failed;
+    }
+    failed = index->ops->append(index, segment->lines.data + begin, end - begin);
     if (failed == 0) {
         failed = index->ops->settle(index);
     }
@@ -520,8 +532,7 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     }
     segment->index_end += text_begin(segment, segment->committed) - begin;
     if (failed != 0) {
-        (void)index->ops->truncate(index, segment->index_end);
-        index->end = segment->index_end;
+        (void)sonde__record_trim(index, segment->index_end, &segment->index_longer);
     }
     return failed;
 }
@@ -576,9 +587,8 @@ uint64_t sonde__record_segment_drop(sonde__record_segment *segment)
                                        : segment->header.kept);
     sonde__record_header_keep(&segment->header);
     segment->staged = segment->end;
-    (void)segment->data->ops->truncate(segment->data,
-                                       segment->header.room + segment->end);
-    segment->data->end = segment->header.room + segment->end;
+    (void)sonde__record_trim(segment->data, segment->header.room + segment->end,
+                             &segment->data_longer);
     clear_batch(segment);
     return dropped;
 }
@@ -602,8 +612,15 @@ int sonde__record_segment_close(sonde__record_segment *segment,
     sonde__record_file *data = segment->data;
     const sonde__record_backend_ops *ops = data->ops;
     char part[SONDE__FILE_NAME * 2], closed[SONDE__FILE_NAME * 2];
-    int failed = 0;
+    int failed = trim_index(segment);
 
+    if (failed == 0 && segment->data_longer) {
+        failed = sonde__record_trim(data, segment->header.room + segment->end,
+                                    &segment->data_longer);
+    }
+    if (failed != 0) {
+        return failed;
+    }
     sonde__record_header_finish(&segment->header);
     failed = ops->write_at(data, 0, segment->header.text, segment->header.room);
     if (failed != 0) {

@@ -106,7 +106,8 @@ typedef struct sonde__record_segment {
 
     sonde__record_segment_line *batch; /* SONDE__SEGMENT_LINES */
     size_t count, appended, committed;
-    bool broken; /* pieces of the batch were not taken */
+    bool broken;                    /* pieces of the batch were not taken */
+    bool data_longer, index_longer; /* the files have bytes after their good ends */
     sonde_text lines;
 } sonde__record_segment;
 

@@ -80,6 +80,7 @@ static int open_file(sonde__record_stream *stream)
     }
     stream->end = size;
     stream->items = 0;
+    stream->longer = false;
     stream->opened = sonde__now();
     return 0;
 
@@ -127,6 +128,13 @@ static size_t whole(const sonde__record_stream *stream, size_t n, uint64_t *item
     return end;
 }
 
+/* A file without half an item at its end. */
+static int trim(sonde__record_stream *stream)
+{
+    return stream->longer ? sonde__record_trim(stream->file, stream->end, &stream->longer)
+                          : 0;
+}
+
 int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
 {
     const sonde__record_backend_ops *ops = stream->backend->ops;
@@ -138,7 +146,7 @@ int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
     if (waiting->length == 0) {
         return 0;
     }
-    failed = stream->file == NULL ? open_file(stream) : 0;
+    failed = stream->file == NULL ? open_file(stream) : trim(stream);
     if (failed != 0) {
         return failed;
     }
@@ -152,8 +160,7 @@ int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
     stream->end += got;
     stream->items += *gained;
     if (failed != 0) {
-        (void)ops->truncate(stream->file, stream->end);
-        stream->file->end = stream->end;
+        (void)sonde__record_trim(stream->file, stream->end, &stream->longer);
     }
     return failed;
 }
@@ -180,7 +187,10 @@ int sonde__record_stream_close(sonde__record_stream *stream, sonde__record_liste
     if (stream->file == NULL) {
         return 0;
     }
-    failed = ops->write_at(stream->file, 0, head, size);
+    failed = trim(stream);
+    if (failed == 0) {
+        failed = ops->write_at(stream->file, 0, head, size);
+    }
     if (failed != 0) {
         return failed;
     }

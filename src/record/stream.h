@@ -23,6 +23,7 @@ typedef struct sonde__record_stream {
     sonde__record_file *file;
     uint64_t end;   /* of the items in the file */
     uint64_t items; /* in the file */
+    bool longer;    /* the file has bytes after end */
     double opened;
     sonde_text waiting; /* items not in the file yet */
 } sonde__record_stream;

@@ -320,7 +320,7 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
 typedef struct written {
     bool among;    /* the finding, with at least as many steps */
     bool torn;     /* its last line has no end */
-    uint64_t last; /* number of the last line */
+    uint64_t last; /* number of the last line; UINT64_MAX: it cannot be read */
 } written;
 
 /* The number of the last line: lines have numbers, but for those of other programs. */
@@ -350,7 +350,11 @@ static written look_through(int file, const char *line, uint64_t steps)
     char *content = NULL;
     ssize_t got = 0;
 
-    if (fstat(file, &status) != 0 || status.st_size <= 0) {
+    if (fstat(file, &status) == 0 && status.st_size == 0) {
+        return found;
+    }
+    found.last = UINT64_MAX;
+    if (fstat(file, &status) != 0) {
         return found;
     }
     const size_t size = (size_t)SONDE_MIN(status.st_size, (off_t)MOST);
@@ -370,11 +374,14 @@ static written look_through(int file, const char *line, uint64_t steps)
 /* Appends a line, which ends in a brace, with its number and checksum. */
 static bool add_line(int file, const char *line, size_t length, const written *found)
 {
-    char text[LINE_ROOM];
+    char text[LINE_ROOM], number[NUMBER_ROOM] = "";
     int n = 0;
 
-    n = snprintf(text, sizeof text, "%s%.*s,\"n\":%" PRIu64 "}\n",
-                 found->torn ? "\n" : "", (int)length - 1, line, found->last + 1);
+    if (found->last < UINT64_MAX) {
+        (void)snprintf(number, sizeof number, ",\"n\":%" PRIu64, found->last + 1);
+    }
+    n = snprintf(text, sizeof text, "%s%.*s%s}\n", found->torn ? "\n" : "",
+                 (int)length - 1, line, number);
     length =
         sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
     return write(file, text, length) == (ssize_t)length;

@@ -15,6 +15,14 @@ for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-ac
     grep -qE "^sonde: error: full/checkpoint.safetensors: made with another $name than [0-9]+ \(expected $name [0-9]+\)$" "$err" ||
         fail "$(cat "$err")"
 done
+# epochs of other samples
+run 0 "$sonde" data synth --folder more --train 480 --test 40 --quiet
+for other in "--validation 0.5" "--data more"; do
+    # shellcheck disable=SC2086
+    run 2 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors $other
+    grep -qE "^sonde: error: full/checkpoint.safetensors: an epoch had 20 calls, and now has (10|30) \(expected the same training samples, " "$err" ||
+        fail "$other: $(cat "$err")"
+done
 run 0 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors --learning-rate 0.002
 stderr_is "sonde: warning: full/checkpoint.safetensors: made with learning_rate 0.001; this run continues with 0.002"
 run 0 "${train[@]}" --out full --epochs 1 --resume

@@ -155,7 +155,13 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
     assert_int_equal(info.step, 2);
     assert_true(info.batch_size > 0 && info.device_iterations > 0);
     assert_true(info.learning_rate > 0.0F);
+    assert_int_equal(info.epoch_calls, 0);
     sonde_safetensors_destroy(saved);
+    sonde_nn_session_set_epoch_calls(session, 25);
+    sonde_nn_session_set_epoch_calls(session, -1); /* ignored */
+    must(sonde_nn_session_save(session, file, &engine_diag));
+    must(sonde_nn_checkpoint_describe(file, &info, &engine_diag));
+    assert_int_equal(info.epoch_calls, 25);
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
 }

@@ -189,6 +189,48 @@ static void a_failed_recovery_destroys_nothing(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
+/* Its ring says how far the files of the earlier writers have come. */
+static void a_resumed_run_may_be_killed_at_once(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder_options options = options_of(run_path(path, "at-once"), NULL);
+    run_content content = {0};
+    int64_t step = 0;
+    uint64_t put = 1; /* and one that is lost */
+    sonde_recorder *recorder = run_create(&options, catalogue);
+
+    (void)state;
+    put_step(recorder, step++);
+    sonde_recorder_put(recorder, 99, &(sonde_coordinate){0}, &(sonde_view){0});
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+                     SONDE_EIO);
+    options.resume = SONDE_RESUME_ANY;
+    for (int i = 0; i < 6; i++, step++) {
+        int status = 0;
+        const pid_t child = fork();
+
+        assert_true(child >= 0);
+        if (child == 0) {
+            recorder = run_create(&options, catalogue);
+            put_step(recorder, step);
+            (void)kill(getpid(), SIGKILL); /* before the writer comes, nearly always */
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status));
+    }
+    recorder = run_create(&options, catalogue);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+                     SONDE_OK);
+    run_read(path, 0, &content);
+    assert_int_equal(content.values, step);
+    assert_int_equal(content.rows, step);
+    put += 2 * (uint64_t)step;
+    assert_int_equal(run_number(path, "w0000/state.json", "put"), put);
+    run_remove(path);
+    sonde_catalogue_destroy(catalogue);
+}
+
 /* The recovery of a run hangs at one of its calls. */
 static void create_returns_from_a_recovery_that_hangs(void **state)
 {
@@ -231,6 +273,7 @@ int main(void)
         cmocka_unit_test(create_returns_from_a_disk_that_hangs),
         cmocka_unit_test(a_failed_recovery_destroys_nothing),
         cmocka_unit_test(create_returns_from_a_recovery_that_hangs),
+        cmocka_unit_test(a_resumed_run_may_be_killed_at_once),
     };
 
     if (access("/dev/shm", W_OK) ==

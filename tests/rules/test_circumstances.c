@@ -331,6 +331,30 @@ static void converged_parameters_rest(void **state)
     }
 }
 
+/* A scaler skips an update whose gradients overflow; or the update is not skipped. */
+static void an_update_may_be_skipped(void **state)
+{
+    static const char *const rules[] = {"NonFinite", "ExplodingTensor"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const bool fault = i >= 2;
+        stream s;
+        uint32_t weight = 0, gradient = 0;
+
+        stream_open(&s, rules[i % 2]);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 4);
+        gradient = stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, 4, 4);
+        stream_begin(&s);
+        for (int step = 0; step < 6; step++) {
+            stream_put_all(&s, gradient, step == 3 ? INFINITY : 1.0F);
+            stream_put_all(&s, weight, fault && step >= 3 ? NAN : 1.0F);
+            stream_end(&s);
+        }
+        assert_int_equal(loudest(&s), fault ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
+    }
+}
+
 /* A divergence whose weight grows, while the total falls; or the only loss rises. */
 static void a_part_of_the_loss_may_rise(void **state)
 {
@@ -370,6 +394,7 @@ int main(void)
         cmocka_unit_test(buffers_that_are_no_statistics_are_a_note),
         cmocka_unit_test(copies_of_a_part_follow),
         cmocka_unit_test(converged_parameters_rest),
+        cmocka_unit_test(an_update_may_be_skipped),
         cmocka_unit_test(a_part_of_the_loss_may_rise),
     };
 

@@ -179,6 +179,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *sessio
                                                         const char *path,
                                                         sonde_diag *diag);
 
+/* How many calls an epoch has, for checkpoints; 0 (the default): not known. */
+SONDE_API void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64_t calls);
+
 /* What a checkpoint says of the session that saved it. */
 typedef struct sonde_nn_checkpoint_info {
     int64_t step;
@@ -186,6 +189,7 @@ typedef struct sonde_nn_checkpoint_info {
     int64_t batch_size, device_iterations, gradient_accumulation;
     uint64_t random_seed;
     float learning_rate;
+    int64_t epoch_calls; /* 0: not known */
 } sonde_nn_checkpoint_info;
 /* SONDE_EFORMAT: the file is no checkpoint. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_checkpoint_describe(

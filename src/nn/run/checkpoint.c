@@ -76,6 +76,7 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
 {
     const sonde_nn_options *options = NULL;
     char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
+    char calls[32];
     const sonde_metadata metadata[] = {{"format", "pt"},
                                        {"sonde.step", step},
                                        {"sonde.optimizer", optimizer_name(session)},
@@ -83,7 +84,8 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                        {"sonde.device_iterations", iterations},
                                        {"sonde.gradient_accumulation", accumulation},
                                        {"sonde.random_seed", seed},
-                                       {"sonde.learning_rate", rate}};
+                                       {"sonde.learning_rate", rate},
+                                       {"sonde.epoch_calls", calls}};
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = sonde__graph_expect(path, "path", diag);
@@ -103,10 +105,19 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                    options->gradient_accumulation);
     (void)snprintf(seed, sizeof seed, "%" PRIu64, options->random_seed);
     (void)snprintf(rate, sizeof rate, "%.9g", (double)session->optimizer.learning_rate);
-    err = sonde_safetensors_write(path, named, count, metadata, SONDE_COUNT_OF(metadata),
-                                  diag);
+    (void)snprintf(calls, sizeof calls, "%" PRId64, session->epoch_calls);
+    err = sonde_safetensors_write(
+        path, named, count, metadata,
+        SONDE_COUNT_OF(metadata) - (session->epoch_calls > 0 ? 0U : 1U), diag);
     sonde__free(named);
     return err;
+}
+
+void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64_t calls)
+{
+    if (session != NULL && calls >= 0) {
+        session->epoch_calls = calls;
+    }
 }
 
 /* --- metadata ----------------------------------------------------------------------- */
@@ -153,6 +164,9 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     if (read.settings) {
         read.random_seed = (uint64_t)seed;
         read.learning_rate = strtof(rate, NULL);
+    }
+    if (!read_count(file, "sonde.epoch_calls", &read.epoch_calls)) {
+        read.epoch_calls = 0;
     }
     *info = read;
     return SONDE_OK;

@@ -35,6 +35,7 @@ struct sonde_nn_session {
     sonde_nn_optimizer optimizer;
     bool training, compiled;
     sonde_mode mode;
+    int64_t epoch_calls; /* 0: not known */
     sonde__session_anchor_request *anchor_requests;
     size_t anchor_count, anchor_capacity;
     sonde__session_tap_request *tap_requests;

@@ -350,3 +350,18 @@ sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     return sonde_nn_session_load(trainer->session, trainer->resume, diag);
 }
+
+sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
+                                         sonde_diag *diag)
+{
+    const int64_t saved = trainer->resumed.epoch_calls, wanted = trainer->feed.batches;
+
+    if (trainer->resume[0] != '\0' && saved > 0 && saved != wanted) {
+        return sonde__fail(diag, SONDE_EINVAL, trainer->resume,
+                           "the same training samples, and the same validation",
+                           "an epoch had %lld calls, and now has %lld", (long long)saved,
+                           (long long)wanted);
+    }
+    sonde_nn_session_set_epoch_calls(trainer->session, wanted);
+    return SONDE_OK;
+}

@@ -85,6 +85,10 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag);
 sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag);
 /* Loads it into the compiled session, if there is one with the same settings. */
 sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag);
+/* With the data open: refuses a checkpoint of epochs of another length, and tells the
+ * session how long they are. */
+sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
+                                         sonde_diag *diag);
 
 /* trainer_setup.c: the data and the evaluator of a trainer whose session is compiled. */
 sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag);

@@ -37,6 +37,10 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__train_resume_check_data(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     return sonde__train_open_evaluation(trainer, diag);
 }
 

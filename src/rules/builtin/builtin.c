@@ -121,6 +121,32 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
+bool sonde__builtin_was_skipped(sonde_rule_run *run)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool gradients = false, parameters = false;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (v == NULL) {
+            continue;
+        }
+        if (info->role == SONDE_ROLE_GRADIENT ||
+            info->role == SONDE_ROLE_ACTIVATION_GRADIENT) {
+            gradients = gradients || v->nan + v->pos_inf + v->neg_inf > 0;
+        } else if (v->nan + v->pos_inf > 0 ||
+                   (v->neg_inf > 0 && !sonde__builtin_may_be_masked(info))) {
+            return false;
+        } else {
+            parameters = parameters || sonde__builtin_is_parameter(info);
+        }
+    }
+    return gradients && parameters;
+}
+
 static bool has_word(const char *text, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

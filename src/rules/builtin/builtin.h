@@ -147,6 +147,10 @@ bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info 
 /* Whether a buffer holds the statistics of a batch normalisation, by its name. */
 bool sonde__builtin_is_statistic(const sonde_tensor_info *info);
 
+/* Whether gradients of this step are not finite, and everything else is, parameters
+ * included: the update was skipped, as a scaler of mixed precision does on purpose. */
+bool sonde__builtin_was_skipped(sonde_rule_run *run);
+
 /* The parameter that a gradient, an update or an optimiser's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
  * Accl1___w, w.exp_avg ... text is NULL if the name has none of these forms. */

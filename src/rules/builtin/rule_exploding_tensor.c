@@ -5,7 +5,10 @@
  * finding for each. NonFinite names the first one. Infinities may be intended: an
  * activation, an input or a buffer that holds no other bad value than -Inf is accepted
  * while no tensor is bad otherwise, and later if it held -Inf at such a step (a mask of
- * attention and the scores that it masks). Tensors that the user selects are all judged.
+ * attention and the scores that it masks). Gradients that are not finite at a step whose
+ * other tensors are, the parameters after the update included, are a note: the update was
+ * skipped, and the scale of the loss is too high. Tensors that the user selects are all
+ * judged.
  * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
@@ -48,14 +51,15 @@ static bool any_sure(sonde_rule_run *run)
     return false;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v)
+static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v, bool skipped)
 {
     const exploding *state = sonde_rule_state(run);
     const uint64_t inf = state->only_nan ? 0 : v->pos_inf + v->neg_inf;
     const uint64_t bad = v->nan + inf;
 
     if (bad > 0 &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "nonfinite", (double)bad, 0.0)) {
+        sonde_rule_found(run, i, skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "nonfinite", (double)bad, 0.0)) {
         sonde_rule_say(run, NULL, "%llu of %llu values are %s: %llu NaN, %llu infinite.",
                        (unsigned long long)bad, (unsigned long long)v->count,
                        inf == 0      ? "NaN"
@@ -73,6 +77,7 @@ static void step(sonde_rule_run *run)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const bool any = sonde_rule_any_bad(run);
     const bool sure = any && any_sure(run);
+    const bool skipped = any && !chosen && sonde__builtin_was_skipped(run);
 
     for (size_t i = 0; i < count && any; i++) {
         bool *masks = tensors[i].memory;
@@ -86,7 +91,7 @@ static void step(sonde_rule_run *run)
                 continue;
             }
         }
-        judge(run, i, tensors[i].vitals);
+        judge(run, i, tensors[i].vitals, skipped);
     }
 }
 
@@ -96,7 +101,8 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     .condition =
         "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf "
         "in activations, inputs and buffers (masks of attention) is accepted "
-        "while no tensor is bad otherwise.",
+        "while no tensor is bad otherwise. A note for gradients of an update that was "
+        "skipped.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
     .tensor_size = sizeof(bool),

@@ -9,7 +9,8 @@
  * intended, and the finding names the tensor that went wrong because of it (for example
  * a row that is entirely masked). There is one finding for each tensor that was the
  * first of a step; bad steps that follow without a good one in between belong to it.
- * Evidence: vital signs.
+ * It is a note if only gradients are bad and the parameters are not, after the update: a
+ * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -17,6 +18,7 @@
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
+    bool skipped; /* at these steps only gradients were bad */
 } non_finite;
 
 typedef struct tensor_memory {
@@ -152,17 +154,22 @@ static void step(sonde_rule_run *run)
     const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_vitals *v = NULL;
+    bool skipped = false;
 
     if (first < 0) {
         state->open = -1;
         return;
     }
-    if (state->open < 0) {
+    skipped = sonde__builtin_was_skipped(run);
+    if (state->open < 0 || (state->skipped && !skipped)) {
         state->open = first;
+        state->skipped = skipped;
     }
     v = tensors[state->open].vitals;
-    if (sonde_rule_found(run, (size_t)state->open, SONDE_SEVERITY_ERROR, "nonfinite",
-                         v != NULL ? (double)sonde__builtin_bad(v) : 0.0, 0.0) &&
+    if (sonde_rule_found(run, (size_t)state->open,
+                         skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "nonfinite", v != NULL ? (double)sonde__builtin_bad(v) : 0.0,
+                         0.0) &&
         v != NULL) {
         sonde_rule_say(run, NULL,
                        "It is the first tensor of the step that is not finite: of %llu "
@@ -177,8 +184,10 @@ const sonde_rule sonde__builtin_non_finite = {
     .abi = SONDE_RULE_ABI,
     .name = "NonFinite",
     .summary = "names the tensor in which NaN or infinity first appeared",
-    .condition = "A value is NaN or infinite. The finding names the first such tensor of "
-                 "the step in execution order.",
+    .condition =
+        "A value is NaN or infinite. The finding names the first such tensor of "
+        "the step in execution order. A note for gradients of an update that was "
+        "skipped.",
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",

@@ -49,7 +49,6 @@ typedef struct tensor_memory {
     row *rows;
     uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
-    bool scale;      /* of a normalisation */
     size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value */
@@ -90,7 +89,6 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     if (tensors[i].need == GRADIENTS) {
         return SONDE_OK;
     }
-    memory->scale = sonde__builtin_is_scale(run, info);
     memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
     memory->same = sonde__calloc((size_t)info->shape[0], sizeof *memory->same);
     return memory->rows != NULL && memory->same != NULL
@@ -210,9 +208,12 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
 
 /* True if vital signs show that all units are equal; most: half of all weights are stuck.
  * */
-static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
-                  tensor_memory *memory, const sonde_vitals *w, bool gradients, bool most)
+static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i,
+                  bool gradients, bool most)
 {
+    const symmetric *state = sonde_rule_state(run);
+    tensor_memory *memory = tensors[i].memory;
+    const sonde_vitals *w = tensors[i].vitals;
     const sonde_vitals *g =
         memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
 
@@ -224,7 +225,8 @@ static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
         return (most && memory->zero > 0) || memory->zero >= state->patience;
     }
     memory->zero = 0;
-    return !memory->scale && w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
+    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count &&
+           !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
 static void step(sonde_rule_run *run)
@@ -251,10 +253,10 @@ static void step(sonde_rule_run *run)
         }
         if (v != NULL && memory->seen_vitals < state->steps) {
             memory->seen_vitals++;
-            percent = alike(state, tensors, memory, v, trained > 0,
-                            stuck > 0 && 2 * stuck >= trained)
-                          ? 100.0
-                          : percent;
+            percent =
+                alike(run, tensors, i, trained > 0, stuck > 0 && 2 * stuck >= trained)
+                    ? 100.0
+                    : percent;
         }
         if (percent >= state->share && percent > 0.0 &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
