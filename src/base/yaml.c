@@ -269,9 +269,14 @@ static const char *list_keys(const char *const *keys, size_t count, char *buf,
 {
     size_t used = (size_t)snprintf(buf, size, "%s", count > 1 ? "one of " : "");
 
-    for (size_t i = 0; i < count && used < size; i++) {
-        used +=
-            (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "", keys[i]);
+    for (size_t i = 0; i < count; i++) {
+        const bool fits = used + strlen(keys[i]) + sizeof ", , ..." <= size;
+
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "",
+                                 fits ? keys[i] : "...");
+        if (!fits) {
+            break;
+        }
     }
     return buf;
 }

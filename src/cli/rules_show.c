@@ -67,7 +67,7 @@ static int run_list(const void *values, int argc, char **argv)
     const sonde_rule *rule = NULL;
 
     if (argc > 0 && strcmp(argv[0], "looks") != 0) {
-        return cli_fail_text("rules list: an argument other than looks");
+        return cli_fail_text("rules list: '%s' (expected looks)", argv[0]);
     }
     if (argc > 0) {
         print_looks();

@@ -231,7 +231,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (config.start_step != SONDE_UNSET && config.start_step > 0 &&
         config.end_step != SONDE_UNSET && config.end_step <= config.start_step) {
         err = sonde__yaml_fail(file->reader, sonde__yaml_get(map, "end_step"),
-                               SONDE_EINVAL, "a step behind start_step",
+                               SONDE_EINVAL, "a step after start_step",
                                "end_step is %lld with start_step %lld",
                                (long long)config.end_step, (long long)config.start_step);
         goto error;

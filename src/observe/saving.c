@@ -160,7 +160,7 @@ static sonde_err check_effective(const sonde__observe_collection *collection, in
     }
     (void)snprintf(place, sizeof place, "collection '%.128s', mode %s: end_step",
                    collection->name, sonde_mode_name((sonde_mode)mode));
-    return sonde__fail(diag, SONDE_EINVAL, place, "a step behind start_step",
+    return sonde__fail(diag, SONDE_EINVAL, place, "a step after start_step",
                        "%" PRId64 " with start_step %" PRId64, config->end_step,
                        config->start_step);
 }

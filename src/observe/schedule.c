@@ -77,7 +77,7 @@ sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
                            (long long)schedule->row_every);
     }
     if (end <= start && !(start == 0 && end == 0)) {
-        return sonde__fail(diag, SONDE_EINVAL, "end", "a step behind start",
+        return sonde__fail(diag, SONDE_EINVAL, "end", "a step after start",
                            "%lld with start %lld", end, start);
     }
     return SONDE_OK;

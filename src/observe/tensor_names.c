@@ -196,7 +196,7 @@ const char *sonde__observe_glob_check(const char *pattern, size_t *offset)
         const char *wrong = NULL;
 
         if (p[0] == '\\' && p[1] == '\0') {
-            wrong = "a backslash has nothing behind it";
+            wrong = "nothing follows a backslash";
         } else if (*p == '[') {
             p++;
             wrong = check_class(&p);

@@ -101,3 +101,4 @@ check "data fetch: expected NAME" data fetch
 check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish
 check "manual: unknown command 'trian'" manual trian
+check "rules list: 'trian' (expected looks)" rules list trian

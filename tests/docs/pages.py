@@ -27,6 +27,7 @@ All other languages are text. A comment in front of a block directs its executio
     <!-- test: skip: REASON -->   the block is not executed
 """
 
+import json
 import os
 import re
 import subprocess
@@ -314,6 +315,18 @@ def bad_counts(sonde):
     described = set(re.findall(r"^\| \[`(\w+)`\]", read("docs/demos.md"), re.M))
     for name in sorted(described ^ first_words(sonde, "demo", "list")):
         yield f"docs/demos.md: its table and 'sonde demo list' differ in {name}"
+    presets = {preset["name"] for preset in
+               json.loads(read("CMakePresets.json"))["configurePresets"]
+               if not preset.get("hidden")}
+    table = read("docs/building.md").split("| preset |")[1].split("\n\n")[0]
+    for name in sorted(set(re.findall(r"^\| `(\w+)`", table, re.M)) ^ presets):
+        yield f"docs/building.md: its table and CMakePresets.json differ in {name}"
+    source = read("src/observe/collections_file.c")
+    keys = re.search(r'keys\[\] = \{\s*("path".*?)\}', source, re.S).group(1) + \
+        re.search(r"define SCHEDULE_KEYS(.*?)\n\n", source, re.S).group(1)
+    for key in sorted(set(re.findall(r'"(\w+)"', keys))):
+        if f"`{key}" not in read("docs/recording.md"):
+            yield f"docs/recording.md: no word of the key {key}"
     for page in all_pages():
         if page.startswith("docs/") and page != "docs/index.md" and \
                 f"({page[5:]}" not in read("docs/index.md"):

@@ -236,15 +236,21 @@ static const struct {
     const char *text, *line;
 } mistakes[] = {
     {"path: a\nevry: 3\n", "hook.yaml:2: unknown key 'evry' (expected every)"},
+    {"path: a\nzzzzzz: 3\n",
+     "hook.yaml:2: unknown key 'zzzzzz' (expected one of path, resume, "
+     "ring_bytes, segment_bytes, segment_seconds, when_full, compress, "
+     "save_all, dry_run, vitals, include, vitals_every, collections, "
+     "wait_seconds, every, start_step, end_step, save_steps, when_nan, "
+     "train, eval, predict, global, ...)"},
     {"path: a\nevery: 0\n",
      "hook.yaml:2: every is '0' (expected a whole number from 1 to "
      "9223372036854775807)"},
     {"path: a\nstart_step: 5\nend_step: 5\n",
-     "hook.yaml:3: end_step is 5 with start_step 5 (expected a step behind "
+     "hook.yaml:3: end_step is 5 with start_step 5 (expected a step after "
      "start_step)"},
     {"path: a\nstart_step: 50\ncollections:\n  biases:\n    end_step: 20\n",
      "hook.yaml:5: collection 'biases', mode train: end_step: 20 with start_step 50 "
-     "(expected a step behind start_step)"},
+     "(expected a step after start_step)"},
     {"path: a\ntrain:\n  when_nna: x\n",
      "hook.yaml:3: unknown key 'when_nna' (expected when_nan)"},
     {"{\"LocalPath\": \"a\", \"CollectionConfigurations\": \"x\"}\n",

@@ -127,7 +127,7 @@ static void test_first_step_refusals(void **state)
     refused(
         begin_step(hook, &diag), SONDE_EINVAL, &diag,
         "collection 'weights', mode eval: end_step: 50 with start_step 100 (expected a "
-        "step behind start_step)");
+        "step after start_step)");
     config.end_step = 500;
     save(hook, "weights", SONDE_MODE_EVAL, config); /* still to be mended */
     assert_int_equal(sonde_hook_add_collection(hook, "empty", NULL), SONDE_OK);

@@ -241,7 +241,7 @@ static void report(sonde_rule_run *run, const tensor_memory *memory, double larg
 
     if (state->all) {
         sonde_rule_say(run,
-                       "Look for dead units or saturated activations behind it: lower "
+                       "Look for dead units or saturated activations after it: lower "
                        "the learning rate, and check the loss and what is detached.",
                        "The gradients of all parameters have vanished: the mean of "
                        "|gradient| is %.3g here and nowhere above %.3g, so nothing "
