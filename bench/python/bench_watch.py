@@ -123,10 +123,10 @@ def measure(make, batch, every, rounds, clock):
     try:
         bare = Program(make, batch)
         seen = Program(make, batch, os.path.join(folder, "run"), every)
-        for _ in range(60):  # past the first steps, at which all is seen
-            bare.step()
-            seen.step()
+        turn(bare, 3, clock)
         once = turn(bare, 3, clock)
+        for _ in range(60 if once < 0.05 else 21):  # past the first, at which all is seen
+            seen.step()
         steps = 10 * max(1, round(0.005 / once))  # whole periods of the default
         added, plain = [], []
         for _ in range(rounds):
@@ -157,7 +157,8 @@ def main():
         for kind, every in EVERY.items():
             if options.kind and kind not in options.kind:
                 continue
-            rounds = max(3, options.rounds // (10 if name in ("transformer", "resnet18_64") else 1))
+            slower = {"transformer": 10, "resnet18_64": 30}.get(name, 1)
+            rounds = max(1, options.rounds // slower)
             share, step = measure(make, batch, every, rounds, clock)
             print(f"watch_torch_{name}_{kind}_{options.threads}t, {100 * share:.2f} %   "
                   f"# step {1e3 * step:.2f} ms, added {1e6 * share * step:.0f} us", flush=True)

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct data_values {
     const char *folder, *mirror;
@@ -95,6 +96,25 @@ const cli_command cli_data_fetch = {
 
 /* --- synth ------------------------------------------------------------------------ */
 
+/* Whether a folder that the caller named holds a data set, which is not drawn over. */
+static bool holds_set(const char *folder)
+{
+    static const char *const files[] = {
+        "train-images-idx3-ubyte",    "train-labels-idx1-ubyte",
+        "t10k-images-idx3-ubyte",     "t10k-labels-idx1-ubyte",
+        "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+        "t10k-images-idx3-ubyte.gz",  "t10k-labels-idx1-ubyte.gz"};
+    char path[4096];
+
+    for (size_t i = 0; folder != NULL && i < CLI_COUNT_OF(files); i++) {
+        if (cli_join(folder, files[i], path, sizeof path, NULL) == SONDE_OK &&
+            access(path, F_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int run_synth(const void *values, int argc, char **argv)
 {
     const data_values *asked = values;
@@ -110,6 +130,10 @@ static int run_synth(const void *values, int argc, char **argv)
     options.test = asked->test != CLI_NOT_GIVEN ? asked->test : 0;
     if (err != SONDE_OK) {
         return cli_fail(&diag);
+    }
+    if (holds_set(asked->folder)) {
+        return cli_fail_text("%s: holds a data set already (expected another folder)",
+                             asked->folder);
     }
     err = sonde_nn_synth(path, &options, &diag);
     if (err != SONDE_OK) {
@@ -134,7 +158,8 @@ const cli_command cli_data_synth = {
     .arguments = "",
     .summary = "draw a synthetic set of garments, without a network",
     .details =
-        "The set is called fashion-synth; it has the format and classes of Fashion-MNIST.",
+        "The set is called fashion-synth; it has the format and classes of Fashion-MNIST.\n"
+        "A data set that FOLDER holds already is not replaced.",
     .examples = "  sonde data synth --folder garments",
     .options = synth_options,
     .option_count = CLI_COUNT_OF(synth_options),

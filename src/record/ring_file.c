@@ -30,7 +30,10 @@
 enum {
     VERSION = 1,
     PATH_ROOM = 4096,
-    AHEAD = 32 * 1024 * 1024 /* bytes whose pages are made before the producer comes */
+    /* Bytes whose pages are made before the producer comes: as many as it has put so far.
+     * The pages of a small run cost little. */
+    LEAST_AHEAD = 2 * 1024 * 1024,
+    MOST_AHEAD = 32 * 1024 * 1024
 };
 static const char MAGIC[8] = {'S', 'O', 'N', 'D', 'E', 'R', 'N', 'G'};
 
@@ -224,7 +227,8 @@ void sonde__record_ring_populate(sonde__record_ring *ring)
 {
 #ifdef MADV_POPULATE_WRITE
     const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_relaxed);
-    const size_t end = (size_t)SONDE_MIN(head + AHEAD, ring->size);
+    const uint64_t ahead = SONDE_MIN(SONDE_MAX(head, LEAST_AHEAD), MOST_AHEAD);
+    const size_t end = (size_t)SONDE_MIN(head + ahead, ring->size);
 
     if (ring->populated < end) {
         (void)madvise(ring->base + ring->populated, end - ring->populated,

@@ -15,6 +15,12 @@ for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-ac
     grep -qE "^sonde: error: full/checkpoint.safetensors: made with another $name than [0-9]+ \(expected $name [0-9]+\)$" "$err" ||
         fail "$(cat "$err")"
 done
+# a data set is not drawn over
+cp data/train-images-idx3-ubyte.gz before
+run 2 "$sonde" data synth --folder data --train 480 --test 40
+stderr_is "sonde: error: data: holds a data set already (expected another folder)"
+cmp before data/train-images-idx3-ubyte.gz || fail "the data changed"
+
 # epochs of other samples
 run 0 "$sonde" data synth --folder more --train 480 --test 40 --quiet
 for other in "--validation 0.5" "--data more"; do

@@ -135,6 +135,33 @@ def nothing_stays():
     check("no parameter is kept", ref() is None)
 
 
+def resident():
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm", encoding="utf-8") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@program
+def memory_stays():
+    """A thousand steps of which everything is seen take no more memory than the first ones:
+    of 512 KiB that a step makes, none is kept."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 4))
+    sgd = torch.optim.SGD(model.parameters(), 0.01)
+    batch = torch.randn(256, 64), torch.randint(4, (256,))
+    with sonde.watch(model, sgd, on_finding=None, every=1):
+        for step in range(1200):
+            if step == 200:
+                gc.collect()
+                before = resident()
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+            sgd.step()
+    gc.collect()
+    check(f"memory after 1,000 steps: {resident() - before} bytes more",
+          resident() - before < 16 * 2**20)
+
+
 @program
 def a_dropped_model():
     model = mlp()

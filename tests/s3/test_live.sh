@@ -9,18 +9,17 @@ run=s3://bucket/runs/live
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out --record $run --hook-config fast.yaml >train.out 2>&1 &
 job=$!
 trap 'kill $job $server 2>/dev/null; wait; rm -rf "$work"' EXIT
-for _ in $(seq 100); do
-    "$sonde" ls $run --names >/dev/null 2>&1 && break
+until "$sonde" ls $run --names >/dev/null 2>&1; do
+    kill -0 $job || fail "training: $(cat train.out)"
     sleep 0.1
 done
 SONDE_CACHE=$work/other "$sonde" tail $run --follow --mode train >tail.out 2>tail.err &
 tail=$!
-(SONDE_CACHE=$work/third timeout 60 "$sonde" rules $run --follow >rules.out 2>rules.err; echo $? >rules.code) &
-for _ in $(seq 100); do
-    [ "$(wc -l <tail.out)" -gt 30 ] && break
+(SONDE_CACHE=$work/third timeout 250 "$sonde" rules $run --follow >rules.out 2>rules.err; echo $? >rules.code) &
+until [ "$(wc -l <tail.out)" -gt 30 ]; do
+    kill -0 $tail && kill -0 $job || fail "tail follows nothing: $(cat tail.out tail.err train.out)"
     sleep 0.1
 done
-[ "$(wc -l <tail.out)" -gt 30 ] || fail "tail follows nothing: $(cat tail.out tail.err train.out)"
 # The last step that is complete has its values.
 run 0 "$sonde" show $run fc2.bias --mode train
 run 0 "$sonde" verify $run
@@ -36,8 +35,7 @@ grep -o '  train [0-9]*' tail.out | awk '{ if (NR > 1 && $2 != last + 1) { print
 run 0 "$sonde" ls $run --json
 grep -q '"end_reason": *"interrupted"' "$out" || fail "$(head -c 400 "$out")"
 run 0 "$sonde" verify $run
-for _ in $(seq 50); do
-    [ -f rules.code ] && break
+until [ -s rules.code ]; do
     sleep 0.1
 done
 case $(cat rules.code) in 0 | 1) ;; *) fail "rules: $(cat rules.out rules.err)" ;; esac

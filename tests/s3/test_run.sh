@@ -103,3 +103,24 @@ store DELETE "object?key=runs/first/w0000/seg-00000000.safetensors"
 rm -rf .cache/s3
 run 1 "$sonde" verify s3://bucket/runs/first
 grep -q 'segment 00000000' "$out" "$err" || fail "$(cat "$out" "$err")"
+
+# --- a directory of smdebug
+smdebug=$SONDE_TEST_DIR/golden/runs/smdebug
+python3 - "$AWS_ENDPOINT_URL/_/object?key=smdebug/" "$smdebug" <<'END' || fail "the directory is not stored"
+import os, sys, urllib.request
+url, root = sys.argv[1:]
+for folder, _, names in os.walk(root):
+    for name in names:
+        path = os.path.join(folder, name)
+        data = open(path, "rb").read()
+        name = os.path.relpath(path, root)
+        urllib.request.urlopen(urllib.request.Request(url + name, data=data, method="PUT")).read()
+END
+for command in 'ls RUN --names' 'query RUN @losses --stat mean' 'verify RUN'; do
+    run 0 "$sonde" ${command//RUN/$smdebug}
+    sed "s#$smdebug#RUN#g" "$out" >answer.folder
+    run 0 "$sonde" ${command//RUN/s3://bucket/smdebug}
+    sed "s#s3://bucket/smdebug#RUN#g" "$out" >answer.store
+    [ -s answer.folder ] || fail "$command: nothing"
+    same answer.folder answer.store
+done

@@ -3,7 +3,7 @@
 # uploads in parts that continue where they were.
 . "$(dirname "$0")/lib.sh"
 printf 'segment_seconds: 0.2\nevery: 50\n' >fast.yaml
-printf 'every: 1\n' >whole.yaml
+printf 'every: 1\nsegment_seconds: 1000\n' >whole.yaml # one segment, of more than 10 MB
 run=s3://bucket/runs/a
 
 values() { # of a run
@@ -23,8 +23,8 @@ fault outage 'PUT%20runs/a/w0000' 1
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out2 --record $run \
     --hook-config fast.yaml >/dev/null 2>&1 &
 job=$!
-for _ in $(seq 100); do
-    [ -n "$(find .cache/s3-spool -name 'steps-*3.npy' 2>/dev/null)" ] && break
+until [ -n "$(find .cache/s3-spool -name 'steps-*3.npy' 2>/dev/null)" ]; do
+    kill -0 $job || fail "training ended"
     sleep 0.1
 done
 run 0 "$sonde" send --list
@@ -56,10 +56,22 @@ run 0 "$sonde" ls $run
 # --- an upload in parts goes on in the next process; others of the run are aborted
 store PUT 'uploads?key=runs/b/w0000/seg-00000099.safetensors'
 store PUT 'uploads?key=runs/other'
-fault outage 'partNumber=3' 1
-SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=2 train s3://bucket/runs/b --out out3 --hook-config whole.yaml
-grep -q 'are not sent' "$err" || fail "$(cat "$err")"
-fault outage 'partNumber=3' 0
+# Records a run and dies when two parts of its segment are sent.
+die_in_parts() { # RUN
+    fault outage 'partNumber=3' 1
+    SONDE_S3_PART_BYTES=5000000 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 \
+        --record "$1" --hook-config whole.yaml >/dev/null 2>parts.err &
+    job=$!
+    until grep -q 'the run waits in' parts.err; do
+        kill -0 $job || fail "training: $(cat parts.err)"
+        sleep 0.05
+    done
+    kill -9 $job
+    wait $job 2>/dev/null
+    fault outage 'partNumber=3' 0
+}
+
+die_in_parts s3://bucket/runs/b
 store GET log >log
 grep -q 'partNumber=2' log || fail "no parts: $(cat log)"
 store PUT 'uploads?key=runs/b/w0000/seg-00000099.safetensors'
@@ -72,9 +84,7 @@ store GET uploads >uploads
 [ ! -s uploads ] || fail "left in the store: $(cat uploads)"
 values s3://bucket/runs/b >/dev/null
 # One that the store has given up begins again.
-fault outage 'partNumber=3' 1
-SONDE_S3_PART_BYTES=5000000 SONDE_S3_CLOSE_SECONDS=2 train s3://bucket/runs/c --out out3 --hook-config whole.yaml
-fault outage 'partNumber=3' 0
+die_in_parts s3://bucket/runs/c
 store DELETE uploads
 SONDE_S3_PART_BYTES=5000000 run 0 "$sonde" send s3://bucket/runs/c
 [ "$(values s3://bucket/runs/c)" = "$(values s3://bucket/runs/b)" ] || fail "values differ"
