@@ -102,6 +102,9 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
         if not isinstance(root, torch.nn.Module):
             raise _sonde.BadValueError(f"model: {type(root).__name__} (expected a "
                                        "torch.nn.Module)")
+        if isinstance(root, torch.jit.ScriptModule):
+            raise _sonde.BadValueError("model: a scripted module, which takes no hooks (expected a "
+                                       "module of Python's, which may hold it)")
         if root in _watched:
             raise _sonde.StateError("model: it is watched already; close that watch first")
     return roots
@@ -176,14 +179,14 @@ class Hooks:
                     update = self.core.add_update(weight)
             self.names[id(value)] = whole
             self.parameters.append(whole)
-            self.core.add_parameter(module._parameters, key, weight, gradient, update, -1)
+            self.core.add_parameter(_plain(module._parameters), key, weight, gradient, update, -1)
         for key, value in module._buffers.items():
             if value is not None and not value.is_meta and id(value) not in known:
                 known.add(id(value))
                 whole = f"{name}.{key}" if name else key
                 slot = add(whole, "buffer", value, name, op, 0)
                 self.parameters.append(whole)
-                self.core.add_parameter(module._buffers, key, -1, -1, -1, slot)
+                self.core.add_parameter(_plain(module._buffers), key, -1, -1, -1, slot)
 
     def check_optimizers(self, optimizers: list[Any]) -> None:
         for optimizer in optimizers:
@@ -202,9 +205,10 @@ class Hooks:
         hook = self.core.hook
         for root in roots.values():
             _watched.add(root)
-            self.handles += [
-                root.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
-                root.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
+            for part in _called(root):
+                self.handles += [
+                    part.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
+                    part.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
         self.roots = [weakref.ref(root) for root in roots.values()]
         for optimizer in optimizers:
             self.handles += [optimizer.register_step_pre_hook(hook("before_step")),
@@ -266,7 +270,7 @@ class Hooks:
         name, op = self.modules[module]
         if module == 0:
             return self.slot("input" if number == 0 else f"input/{number}", "input", tensor, "",
-                             "", FORWARD)
+                             "", 0)  # no pass computes it: by that, rules know the program's input
         return self.slot(f"{name}_input_{number}", "activation", tensor, name, op, FORWARD)
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
@@ -301,6 +305,22 @@ class Hooks:
         if name not in self.slots:
             self.slots[name] = self.watch._declare(name, *described)
         return self.slots[name]
+
+
+def _called(root: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """What a program calls of a model: the model, or the parts of one without a forward of its
+    own (ModuleDict, ModuleList, a holder of two players)."""
+    if getattr(root.forward, "__func__", None) is torch.nn.Module.forward:
+        for child in root.children():
+            yield from _called(child)
+    else:
+        yield root
+
+
+def _plain(tensors: Any) -> dict[str, Any]:
+    """The dictionary of a module's tensors. A scripted module has none: C gets one of what it
+    holds now, which it keeps until the watch ends."""
+    return tensors if isinstance(tensors, dict) else dict(tensors.items())
 
 
 def _kind(module: torch.nn.Module) -> str:

@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -33,8 +34,8 @@ KINDS = {"losses": ("loss",), "gradients": ("gradient",), "weights": ("weight", 
          "updates": ("update",), "buffers": ("buffer",), "optimizer": ("optimizer",),
          "activations": ("input", "output", "activation", "activation_gradient")}
 # Steps between observations by default; 0: as the rules need.
-EVERY = {"losses": 1, "gradients": 1, "weights": 10, "updates": 10, "buffers": 10,
-         "optimizer": 10, "activations": 0}
+EVERY = {"losses": 1, "gradients": 1, "weights": 0, "updates": 10, "buffers": 10,
+         "optimizer": 0, "activations": 0}
 _LINES_PER_RULE = 3  # findings that are printed of one rule
 
 _open: list["Watch"] = []
@@ -423,6 +424,19 @@ def _close_all(reason: str | None = None, text: str | None = None) -> None:
             print(f"sonde: {problem}", file=sys.stderr)
 
 
+def _need_torch() -> None:
+    """ImportError: PyTorch is missing, or too old for the hooks."""
+    try:
+        import torch
+    except ImportError as problem:
+        raise ImportError("sonde.watch of a model needs PyTorch 2.4 or newer: "
+                          "pip install torch") from problem
+    numbers = re.match(r"(\d+)\.(\d+)", torch.__version__)
+    if numbers and tuple(map(int, numbers.groups())) < (2, 4):
+        raise ImportError("sonde.watch of a model needs PyTorch 2.4 or newer (found "
+                          f"{torch.__version__})")
+
+
 def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, torch.nn.Module] | None"
           = None,
           optimizer: "torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None" = None, *,
@@ -441,7 +455,8 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
     every       steps between observations: a number, or {"losses", "gradients", "weights",
                 "updates", "buffers", "optimizer", "activations": number}; 0: never. The first
                 20 steps of a mode are observed as well. Default: losses and gradients at every
-                step, activations as the rules need (every 50th), the rest at every 10th
+                step, buffers and updates at every 10th, the rest as the rules need: weights
+                at the first 50, every 10th and some in a row, activations at every 50th
     save        raw values: every so many steps, or a hook's configuration (docs/recording.md)
                 as a mapping or a file. Default: those of losses only
     rules       "default", or "Name:parameter=value" ..., or objects of one's own subclasses of
@@ -455,6 +470,8 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
     Weights are bit-identical with and without. BadValueError, StateError: before the first
     step. Without a model, a program shows tensors by Watch.record and ends steps itself.
     """
+    if model is not None or optimizer is not None:
+        _need_torch()
     made = Watch(run=run, every=every, save=save, rules=rules, on_finding=on_finding,
                  resume=resume, rank=rank, world=world)
     try:

@@ -17,8 +17,9 @@
 /* x (N, 8), or images (N, 3, 4, 4), as a layer wants. */
 static sonde_nn_value input_for(sonde_nn_model *model, const sonde__op_layer *row)
 {
-    (void)row;
-    return sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
+    return strstr(row->name, "pool2d") != NULL
+               ? sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){4, 3, 6, 6})
+               : sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
 }
 
 /* Builds a row with defaults, and 0.3 where a number is required. */
@@ -32,9 +33,12 @@ static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *ro
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (isnan(row->fields[i].fallback)) {
             const bool dims = row->fields[i].kind == SONDE__FIELD_DIMS;
+            const bool pair = row->fields[i].kind == SONDE__FIELD_PAIR;
 
             settings[count++] = (sonde_nn_setting){.key = row->fields[i].key,
-                                                   .values = {dims ? 8.0 : 0.3}};
+                                                   .values = {dims   ? 8.0
+                                                              : pair ? 2.0
+                                                                     : 0.3}};
         }
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
@@ -159,6 +163,31 @@ static void jobs_have_them(void **state)
     sonde_nn_job_destroy(job);
 }
 
+/* ResNet-18 with a first convolution of 3 x 3 has 11,173,962 parameters for three channels
+ * and 10 classes, and 1,152 fewer for one channel; 20 norms have 3 buffers each. */
+static void resnet18_is_a_job(void **state)
+{
+    char path[512];
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+    int64_t parameters = 0;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/../examples/resnet18.yaml",
+                   getenv("SONDE_TEST_DIR"));
+    must(sonde_nn_job_load(path, &job, &engine_diag));
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+        const sonde_view view = sonde_nn_parameter_view(model, i);
+
+        parameters += sonde_view_count(&view);
+    }
+    assert_int_equal(parameters, 11173962 - 1152);
+    assert_int_equal(sonde_nn_buffer_count(model), 20 * 3);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
 /* --- the page --------------------------------------------------------------------------- */
 
 static void add_key(char *line, size_t size, const sonde__op_field *field, bool first)
@@ -259,9 +288,9 @@ static void the_page_has_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_builds),       cmocka_unit_test(mistakes_are_told),
-        cmocka_unit_test(null_is_refused),        cmocka_unit_test(jobs_have_them),
-        cmocka_unit_test(the_page_has_the_table),
+        cmocka_unit_test(every_row_builds),  cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(null_is_refused),   cmocka_unit_test(jobs_have_them),
+        cmocka_unit_test(resnet18_is_a_job), cmocka_unit_test(the_page_has_the_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

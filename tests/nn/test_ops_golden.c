@@ -123,6 +123,8 @@ static void read_key(golden *g, const char *key, const char *value)
         attrs->axis = (int)strtol(value, NULL, 10);
     } else if (strcmp(key, "axes") == 0) {
         attrs->axes = (uint32_t)strtoul(value, NULL, 10);
+    } else if (strcmp(key, "include_pad") == 0) {
+        attrs->include_pad = value[0] == '1';
     } else if (strcmp(key, "affine") == 0) {
         attrs->affine = value[0] == '1';
     } else if (strcmp(key, "track") == 0) {

@@ -4,6 +4,7 @@
  */
 #include "engine.h"
 
+#include <sonde/nn/option.h>
 #include <sonde/nn/synth.h>
 #include <sonde/nn/trainer.h>
 
@@ -280,6 +281,63 @@ static void a_resumed_run_ends_with_the_same_bits(void **state)
     free(weights);
 }
 
+/* Six steps; the session of a step has the rate of the schedule, which its checkpoint
+ * says. */
+static void a_schedule_sets_the_learning_rate(void **state)
+{
+    static const struct {
+        const char *options;
+        double rate; /* of the last step, as a share of the first */
+    } rows[] = {{"schedule: step, schedule_every: 2, gamma: 0.5", 0.25},
+                {"warmup: 12", 0.5},
+                {"schedule: table, rates: [3=0.5, 5=0.125]", 0.125},
+                {"schedule: constant", 1.0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512], path[128];
+        sonde_nn_job *job = NULL;
+        seen events = {0};
+        sonde_nn_trainer_options options = options_of(&events);
+        sonde_nn_trainer *trainer = NULL;
+        sonde_nn_checkpoint_info info;
+
+        (void)snprintf(text, sizeof text,
+                       "model: mnist_mlp_small\n"
+                       "data: {name: fashion-synth, path: %s}\n"
+                       "optimizer: {kind: rmsprop, learning_rate: 1, %s}\n"
+                       "options: {epochs: 1, batch_size: 16, eval_batch_size: 16}\n"
+                       "rules: none\n",
+                       data, rows[i].options);
+        must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+        options.out = out;
+        must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+        must(sonde_nn_trainer_run(trainer, &engine_diag));
+        (void)snprintf(path, sizeof path, "%s/checkpoint.safetensors", out);
+        must(sonde_nn_checkpoint_describe(path, &info, &engine_diag));
+        assert_int_equal(info.step, 6);
+        assert_float_equal(info.learning_rate, (float)rows[i].rate, 1e-7F);
+        sonde_nn_trainer_destroy(trainer);
+        sonde_nn_job_destroy(job);
+    }
+}
+
+static void a_table_that_cannot_be_is_refused(void **state)
+{
+    sonde_nn_job *job = open_job("epochs: 1");
+    seen events = {0};
+    sonde_nn_trainer_options options = options_of(&events);
+    sonde_nn_trainer *trainer = NULL;
+
+    (void)state;
+    must(sonde_nn_job_set(job, "schedule", "table", &engine_diag));
+    must(sonde_nn_job_set(job, "rates", "soon", &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    expect_line("rates: 'soon' (expected STEP=RATE, at most 32)");
+    sonde_nn_job_destroy(job);
+}
+
 static void a_finding_stops_training(void **state)
 {
     sonde_nn_job *job = open_job("epochs: 2");
@@ -365,6 +423,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_trains_as_a_loop_by_hand),
         cmocka_unit_test(a_resumed_run_ends_with_the_same_bits),
+        cmocka_unit_test(a_schedule_sets_the_learning_rate),
+        cmocka_unit_test(a_table_that_cannot_be_is_refused),
         cmocka_unit_test(a_finding_stops_training),
         cmocka_unit_test(a_model_trains_from_a_feed),
     };

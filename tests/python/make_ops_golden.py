@@ -8,67 +8,16 @@ Two files: ops.safetensors holds tensors, cases.txt says which op makes which of
 "none" stands for no inputs, "-" for an output that is not compared. Keys are the fields of
 sonde__op_attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
 """
-import math
 import pathlib
 
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
+from ops_golden import INF, NAN, case, grad, lines, poisoned, randn, tensors
+from ops_golden_layers import batch_norms, entropies, more_layers, own_updates
+
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "ops"
-INF, NAN = math.inf, math.nan
-
-tensors: dict[str, torch.Tensor] = {}
-lines: list[str] = []
-
-
-def randn(*shape):
-    return torch.randn(*shape)
-
-
-def keep(name, tensor):
-    """Stores a tensor under a name; gives the name, or "-" for None."""
-    if tensor is None:
-        return "-"
-    tensors[name] = tensor.detach().clone().contiguous()
-    return name
-
-
-def text(value):
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (list, tuple)):
-        return ",".join(text(v) for v in value)
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def case(name, kind, ins, outs, **attrs):
-    """One line; ins and outs are pairs (short name, tensor or None), stored as name.short.
-    A tensor that is stored already is referred to."""
-    known = {id(t): n for n, t in stored}
-
-    def names(pairs):
-        result = []
-        for short, tensor in pairs:
-            if tensor is not None and id(tensor) in known:
-                result.append(known[id(tensor)])
-                continue
-            full = keep(f"{name}.{short}", tensor)
-            if tensor is not None:
-                stored.append((full, tensor))
-            result.append(full)
-        return ",".join(result)
-
-    words = [name, kind, "in", names(ins) or "none", "out", names(outs)]
-    words += [f"{key}={text(value)}" for key, value in attrs.items() if value is not None]
-    lines.append(" ".join(words))
-
-
-stored: list[tuple[str, torch.Tensor]] = []
-
-
-def grad(y, inputs, dy):
-    return torch.autograd.grad(y, inputs, dy, allow_unused=True)
 
 
 # --- convolution -----------------------------------------------------------------------
@@ -91,13 +40,6 @@ def conv2d(name, x, w, b=None, dy=None, stride=(1, 1), padding=(0, 0), dilation=
     if b is not None:
         case(name + ".db", "ChannelSum", [("dy", dy)],
              [("db", grad(F.conv2d(x, w, b, **attrs), [b], dy)[0])])
-
-
-def poisoned(tensor, *places):
-    """Puts (flat position, value) pairs into a tensor."""
-    for at, value in places:
-        tensor.view(-1)[at] = value
-    return tensor
 
 
 def convolutions():
@@ -321,61 +263,6 @@ def norms():
                statistics=False)
 
 
-def batch_norm(name, x, training, affine=True, track=True, momentum=0.1, eps=1e-5, batches=4):
-    """Forward, gradient, and the running statistics after it."""
-    c = x.shape[1]
-    x.requires_grad_()
-    w, b = (randn(c).requires_grad_(), randn(c).requires_grad_()) if affine else (None, None)
-    mean, var = randn(c), torch.rand(c) + 0.5
-    count = torch.tensor(batches)
-    layer = torch.nn.BatchNorm1d(c, eps=eps, momentum=momentum, affine=False)
-    layer.running_mean.copy_(mean), layer.running_var.copy_(var)
-    layer.num_batches_tracked.copy_(count)
-    own = training or not track
-    axes = [0] + list(range(2, x.dim()))
-    now = x.detach().mean(axes) if own else mean
-    spread = x.detach().var(axes, unbiased=False) if own else var
-    attrs = dict(eps=eps, number=(NAN if momentum is None else momentum, 0.0), affine=affine,
-                 track=track, training=training)
-    y = F.batch_norm(x, mean.clone() if not own else None, var.clone() if not own else None, w, b,
-                     training=own, eps=eps)
-    weights = [("w", w), ("b", b)] if affine else []
-    running = [("mean", mean), ("var", var), ("count", count)] if track else []
-    case(name, "BatchNorm", [("x", x)] + weights + running,
-         [("y", y), ("now", now), ("spread", spread)], **attrs)
-    if not own:
-        return
-    dy = randn(*y.shape)
-    grads = grad(y, [x, w, b] if affine else [x], dy)
-    case(name + ".d", "BatchNormGrad",
-         [("dy", dy), ("x", x), ("now", now), ("spread", spread)] + weights[:1],
-         [("dx", grads[0])] + [("dw", grads[1]), ("db", grads[2])] if affine else
-         [("dx", grads[0]), ("dw", None), ("db", None)], eps=eps)
-    if track:
-        layer(x.detach().transpose(0, 1).reshape(c, -1).transpose(0, 1))
-        case(name + ".track", "BatchNormTrack", running + [("now", now), ("spread", spread)],
-             [("mean2", layer.running_mean), ("var2", layer.running_var),
-              ("count2", layer.num_batches_tracked)], dims=tuple(x.shape), **attrs)
-
-
-def batch_norms():
-    torch.manual_seed(25)
-    batch_norm("batch_norm.images", randn(17, 5, 4, 3) * 3 + 1, True)
-    batch_norm("batch_norm.rows", randn(33, 6), True, momentum=None)
-    batch_norm("batch_norm.signals", randn(2, 3, 7) + 50, True, momentum=0.3, eps=1e-2)
-    batch_norm("batch_norm.plain", randn(4, 3, 2), True, affine=False)
-    batch_norm("batch_norm.untracked", randn(4, 3, 2), False, track=False)
-    batch_norm("batch_norm.bare", randn(4, 3, 2), False, affine=False, track=False)
-    batch_norm("batch_norm.eval", randn(17, 5, 4, 3), False)
-    batch_norm("batch_norm.eval_plain", randn(5, 3), False, affine=False)
-    batch_norm("batch_norm.nonfinite", poisoned(randn(18, 4), (2, NAN), (5, INF)), True)
-    x = randn(3, 4, 6)
-    w, b = randn(4), randn(4)
-    for name, x in (("instance_norm", x), ("instance_norm.nan", poisoned(x.clone(), (3, NAN)))):
-        case(name, "InstanceNorm", [("x", x), ("w", w), ("b", b)],
-             [("y", F.instance_norm(x, weight=w, bias=b)), ("m", None), ("r", None)], eps=1e-5)
-
-
 def softmaxes():
     bad = torch.tensor([[NAN, 0.0, 1.0, 2.0], [INF, 0.0, 1.0, 2.0], [-INF, 0.0, 1.0, 2.0],
                         [-INF, -INF, -INF, -INF], [1e30, -1e30, 3e38, 88.0]])
@@ -416,49 +303,6 @@ def losses():
             case(short, "Nll", [("logp", logp), ("target", target)], [("loss", loss)], mean=mean)
             case(short + ".d", "NllGrad", [("dloss", dloss), ("target", target)],
                  [("dlogp", grad(loss, [logp], dloss)[0])], mean=mean, dims=tuple(logp.shape))
-
-
-def entropies():
-    """PyTorch's cross_entropy with its parameters, from log-probabilities."""
-    torch.manual_seed(26)
-    ways = [("weight", True, None, 0.0, "mean"), ("ignore", False, 2, 0.0, "mean"),
-            ("smooth", False, None, 0.1, "mean"), ("all", True, -100, 0.3, "mean"),
-            ("sum", True, 1, 0.2, "sum")]
-    for way, weighted, ignore, smoothing, reduction in ways + [("nan",) + ways[0][1:]]:
-        logits, target = randn(6, 4), torch.tensor([0, 3, 2, 1, 2, 3])
-        if ignore is not None:
-            target[1] = ignore
-        logp = F.log_softmax(logits, 1)
-        if way == "nan":
-            poisoned(logp, (7, NAN))
-        logp = logp.detach().requires_grad_()
-        weight = torch.rand(4) + 0.5 if weighted else None
-        # cross_entropy of log-probabilities: their log-softmax is what they are
-        loss = F.cross_entropy(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
-                               label_smoothing=smoothing, reduction=reduction)
-        picked = F.nll_loss(logp, target, weight, ignore_index=-7 if ignore is None else ignore,
-                            reduction=reduction)
-        w = torch.ones(4) if weight is None else weight
-        keep_ = target != (-7 if ignore is None else ignore)
-        smooth = -(logp * w).sum(1)[keep_].sum()
-        if reduction == "mean":
-            smooth = smooth / w[target[keep_]].sum()
-        value = (1 - smoothing) * picked + (smoothing / 4 * smooth if smoothing else 0)
-        if way != "nan":
-            assert torch.allclose(value, loss, atol=1e-6), (way, value, loss)
-        dloss = torch.tensor(1.5)
-        attrs = dict(mean=reduction == "mean", number=(smoothing, 0.0),
-                     choice=int(ignore is not None), groups=0 if ignore is None else ignore)
-        weights = [("w", weight)] if weighted else []
-        case(f"entropy.{way}", "NllWeighted", [("logp", logp), ("target", target)] + weights,
-             [("loss", value)], **attrs)
-        case(f"entropy.{way}.d", "NllWeightedGrad",
-             [("dloss", poisoned(dloss.clone(), (0, NAN)) if way == "nan" else dloss), ("target", target)]
-             + weights, [("d", None if way == "nan" else grad(value, [logp], dloss)[0])],
-             dims=(6, 4), **attrs)
-    labels = torch.tensor([3, 0, 2])
-    case("number", "Number", [("x", labels)], [("y", labels.float().reshape(3, 1))])
-    case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], groups=5)
 
 
 # --- updates ---------------------------------------------------------------------------
@@ -505,68 +349,6 @@ def adam(name, cls, steps=3, scale=1.0, poison=False, **options):
              [("w2", w.detach().clone())] + [(k + "2", t) for k, t in made.items()],
              live=tuple(map(float, live)))
         state = made
-
-
-def own_updates():
-    """Three steps of the optimisers whose hundred steps test_optimizer_golden.c has."""
-    torch.manual_seed(27)
-    shape = (3, 5)
-    for poison in (False, True):
-        for name, choice, options in (
-                ("plain", 0, {}), ("centred", 1, {"centered": True}),
-                ("all", 3, {"centered": True, "momentum": 0.8, "weight_decay": 0.1})):
-            w = torch.nn.Parameter(randn(*shape))
-            optimiser = torch.optim.RMSprop([w], lr=0.02, alpha=0.9, foreach=False, **options)
-            state = {k: torch.zeros(*shape) for k in ("v", "m", "b")}
-            for step in range(2):
-                g = poisoned(randn(*shape), (0, 0.0))
-                if poison:
-                    poisoned(g, (1, NAN), (7, INF))
-                before = w.detach().clone()
-                w.grad = g * 0.5
-                optimiser.step()
-                after = optimiser.state[w]
-                made = {"v": after["square_avg"], "m": after.get("grad_avg"),
-                        "b": after.get("momentum_buffer")}
-                case(f"rmsprop.{name}{'.nan' if poison else ''}.{step}", "RmsProp",
-                     [("w", before), ("g", g)] + [(k, state[k]) for k in ("v", "m", "b")],
-                     [("w2", w.detach().clone())] +
-                     [(k + "2", None if t is None else t.clone()) for k, t in made.items()],
-                     choice=choice, live=(0.02, 0.9, 1e-8, options.get("weight_decay", 0.0),
-                                          options.get("momentum", 0.0), 0.5, float(step == 0)))
-                state = {k: torch.zeros(*shape) if t is None else t.clone() for k, t in made.items()}
-        w = torch.nn.Parameter(randn(*shape))
-        optimiser = torch.optim.Adagrad([w], lr=0.1, lr_decay=0.1, weight_decay=0.1,
-                                        initial_accumulator_value=0.25, foreach=False)
-        v, count = torch.zeros(*shape), torch.tensor(0.0)
-        for step in range(2):
-            g = poisoned(randn(*shape), (1, NAN), (7, INF)) if poison else randn(*shape)
-            before = w.detach().clone()
-            w.grad = g * 0.5
-            optimiser.step()
-            after = optimiser.state[w]
-            case(f"adagrad{'.nan' if poison else ''}.{step}", "Adagrad",
-                 [("w", before), ("g", g), ("v", v), ("step", count)],
-                 [("w2", w.detach().clone()), ("v2", after["sum"].clone()),
-                  ("step2", after["step"].clone())], live=(0.1, 0.1, 1e-10, 0.1, 0.25, 0.5))
-            v, count = after["sum"].clone(), after["step"].clone()
-        w, g = randn(*shape), poisoned(randn(*shape), (1, NAN)) if poison else randn(*shape)
-        m, v = 0.1 * (0.5 * g), 0.001 * (0.5 * g) ** 2
-        x = m / 0.1 / ((v / 0.001).sqrt() + 1e-6) + 0.1 * w
-        case("lamb" + (".nan" if poison else ""), "Lamb",
-             [("w", w), ("g", g), ("m", torch.zeros(*shape)), ("v", torch.zeros(*shape)),
-              ("step", torch.tensor(0.0))],
-             [("w2", w - 0.02 * min(w.norm().item(), 2.0) / x.norm().item() * x), ("m2", m),
-              ("v2", v), ("step2", torch.tensor(1.0))],
-             live=(0.02, 0.9, 0.999, 1e-6, 0.1, 1.0, 0.5, 2.0))
-        live = (0.0,) * 8 + (0.25, 0.5, 0.5)
-        case("clip_value" + (".nan" if poison else ""), "ClipValue", [("g", g)],
-             [("y", g.clamp(-0.5, 0.5))], live=live)
-        norm = (0.5 * g).norm()
-        case("gradient_norm" + (".nan" if poison else ""), "GradientNorm",
-             [("g", g), ("before", torch.tensor(2.0))], [("y", (norm ** 2 + 4.0).sqrt())], live=live)
-        case("clip_norm" + (".nan" if poison else ""), "ClipNorm", [("g", g), ("norm", norm)],
-             [("y", g * torch.clamp(0.5 / (norm + 1e-6), max=1.0))], live=live)
 
 
 def updates():
@@ -780,7 +562,7 @@ def main():
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
-                  own_updates):
+                  own_updates, more_layers):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -218,7 +218,44 @@ def schedules():
     steps = {name: len(trial.series(name, mode="train"))
              for name in ("loss", "gradient/0.weight", "0.weight", "1_output_0")}
     check(f"the default: {steps}", steps["loss"] == 75 and steps["gradient/0.weight"] == 75 and
-          26 <= steps["0.weight"] < 60 and steps["1_output_0"] == 21)
+          53 <= steps["0.weight"] < 65 and steps["1_output_0"] == 21)
+
+
+@program
+def what_default_rules_need():
+    """The input is the program's, as rules know it, and slow weights are compared."""
+    def judged(scale, rate):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 1))
+        adam = torch.optim.Adam(model.parameters(), rate)
+        with sonde.watch(model, adam, on_finding=None) as watch:
+            for _ in range(60):
+                x = scale * torch.randn(32, 10)
+                adam.zero_grad()
+                nn.functional.mse_loss(model(x), x[:, :1] / scale).backward()
+                adam.step()
+        return {f.rule for f in watch.findings if f.severity != "note"}
+
+    healthy, far, slow = judged(1, 2e-3), judged(200, 2e-3), judged(1, 6e-8)
+    check(f"a healthy program: {healthy}", not healthy)
+    check(f"an input that is not normalised: {far}", "InputRange" in far)
+    check(f"a rate that is far too small: {slow}", "WeightUpdateRatio" in slow)
+
+
+@program
+def a_holder_without_forward():
+    run = folder("holder")
+    players = nn.ModuleDict({"g": nn.Linear(4, 8), "d": nn.Linear(8, 1)})
+    sgd = torch.optim.SGD(players.parameters(), 0.1)
+    with sonde.watch(players, sgd, run=run, every=1, on_finding=None) as watch:
+        for _ in range(3):
+            sgd.zero_grad()
+            players["d"](players["g"](torch.randn(6, 4))).mean().backward()
+            sgd.step()
+    trial = sonde.open(run)
+    names = {info.name for info in trial.tensors()}
+    check(f"the parts of a holder are seen: {names}", watch.faults == 0 and trial.last_step == 2 and
+          {"loss", "g.weight", "g_output_0", "gradient/d_output_0"} <= names)
     run = folder("fiftieth")
     train(mlp, (8, 20), {"run": run, "every": 50}, steps=75)
     trial = sonde.open(run)

@@ -1,4 +1,4 @@
-"""Held-out families whose models differ from those of the others."""
+"""Families whose models differ from those of the others."""
 
 import math
 

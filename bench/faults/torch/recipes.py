@@ -1,4 +1,4 @@
-"""Held-out families whose ways of training differ from those of the others."""
+"""Families whose ways of training differ from those of the others."""
 
 import copy
 import math

@@ -1,0 +1,290 @@
+/*
+ * avg_pool.c - average pooling over windows, and to a given size, with their gradients.
+ *
+ *   AvgPool2d           y = sum of a window of x / its elements
+ *   AdaptiveAvgPool2d   window i of n along H elements: floor(i H / n) to
+ *                       ceil((i + 1) H / n) - 1
+ *
+ * as torch.nn.functional.avg_pool2d (without ceil_mode) and adaptive_avg_pool2d. Elements
+ * of the padding are 0; they count if attrs.include_pad, otherwise a window is divided by
+ * its elements in x. The gradient of an element is the sum, over the windows that hold it,
+ * of dy / elements.
+ *
+ * attrs: kernel, stride (0: as kernel), padding, include_pad; of the adaptive one kernel
+ * is the size of y; of the gradients, the shape of x in dims.
+ */
+#include "base/fail.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+#include <math.h>
+
+extern const sonde__op_kind sonde__op_avg_pool2d, sonde__op_avg_pool2d_grad,
+    sonde__op_adaptive_avg_pool2d, sonde__op_adaptive_avg_pool2d_grad;
+extern const sonde__op_layer sonde__layer_avg_pool2d, sonde__layer_adaptive_avg_pool2d;
+
+/* A window along one dimension: from first, and its elements in x and in all. */
+typedef struct range {
+    int64_t first, last; /* exclusive */
+    int64_t all;
+} range;
+
+static range window(const sonde__op_attrs *attrs, bool adaptive, int d, int64_t i,
+                    int64_t extent)
+{
+    const int64_t size = attrs->kernel[d];
+    int64_t first = i * attrs->stride[d] - attrs->padding[d], last = first + size;
+
+    if (adaptive) {
+        first = i * extent / size;
+        last = ((i + 1) * extent + size - 1) / size;
+    }
+    return (range){.first = first < 0 ? 0 : first,
+                   .last = last > extent ? extent : last,
+                   .all = attrs->include_pad && !adaptive ? size : 0};
+}
+
+static double elements_of(range h, range w)
+{
+    return h.all > 0 ? (double)(h.all * w.all)
+                     : (double)((h.last - h.first) * (w.last - w.first));
+}
+
+/* --- forward -------------------------------------------------------------------------- */
+
+static sonde_err avg_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                  sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+
+    SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
+    call->out[0].shape = *x;
+    for (int d = 0; d < 2; d++) {
+        attrs->dilation[d] = 1;
+        attrs->stride[d] = attrs->stride[d] == 0 ? attrs->kernel[d] : attrs->stride[d];
+        if (attrs->padding[d] * 2 > attrs->kernel[d]) {
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "at most half of the kernel",
+                               "padding %lld of kernel %lld",
+                               (long long)attrs->padding[d], (long long)attrs->kernel[d]);
+        }
+        SONDE__TRY(sonde__op_window_count(attrs, d, x->dim[2 + d],
+                                          &call->out[0].shape.dim[2 + d], diag));
+    }
+    return SONDE_OK;
+}
+
+static sonde_err adaptive_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+
+    SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
+    call->out[0].shape = *x;
+    for (int d = 0; d < 2; d++) {
+        if (attrs->kernel[d] < 1) {
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "at least 1", "output_size %lld",
+                               (long long)attrs->kernel[d]);
+        }
+        call->out[0].shape.dim[2 + d] = attrs->kernel[d];
+    }
+    return sonde__op_expect_size(&call->out[0].shape, "output", diag);
+}
+
+static double mean_at(const sonde__op_call *call, bool adaptive, int64_t n, int64_t c,
+                      int64_t i, int64_t j)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+    const range h = window(call->attrs, adaptive, 0, i, x->dim[2]);
+    const range w = window(call->attrs, adaptive, 1, j, x->dim[3]);
+    double sum = 0.0;
+
+    for (int64_t a = h.first; a < h.last; a++) {
+        for (int64_t b = w.first; b < w.last; b++) {
+            sum += sonde__op_load(&call->in[0], sonde__op_at4(x, n, c, a, b));
+        }
+    }
+    return sum / elements_of(h, w);
+}
+
+static double avg_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t i,
+                     int64_t j)
+{
+    return mean_at(call, false, n, c, i, j);
+}
+
+static double adaptive_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t i,
+                          int64_t j)
+{
+    return mean_at(call, true, n, c, i, j);
+}
+
+static void avg_pool2d_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    sonde__op_store_all(call, avg_at);
+}
+
+static void adaptive_avg_pool2d_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    sonde__op_store_all(call, adaptive_at);
+}
+
+/* --- gradient ------------------------------------------------------------------------- */
+
+/* dy must have the shape that the op makes of x. */
+static sonde_err pool_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 bool adaptive, sonde_diag *diag)
+{
+    sonde__op_call forward = {.in_count = 1, .out_count = 1};
+
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, call->in[0].shape.dtype, "input",
+                                     &call->out[0].shape, diag));
+    forward.in[0].shape = call->out[0].shape;
+    SONDE__TRY(adaptive ? adaptive_infer(&forward, attrs, diag)
+                        : avg_pool2d_infer(&forward, attrs, diag));
+    return sonde__op_expect_shape(&call->in[0].shape, &forward.out[0].shape,
+                                  "output gradient", diag);
+}
+
+static sonde_err avg_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
+{
+    return pool_grad_infer(call, attrs, false, diag);
+}
+
+static sonde_err adaptive_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                     sonde_diag *diag)
+{
+    return pool_grad_infer(call, attrs, true, diag);
+}
+
+static double grad_at(const sonde__op_call *call, bool adaptive, int64_t n, int64_t c,
+                      int64_t i, int64_t j)
+{
+    const sonde__op_shape *dy = &call->in[0].shape, *x = &call->out[0].shape;
+    double sum = 0.0;
+
+    for (int64_t a = 0; a < dy->dim[2]; a++) {
+        const range h = window(call->attrs, adaptive, 0, a, x->dim[2]);
+
+        for (int64_t b = 0; i >= h.first && i < h.last && b < dy->dim[3]; b++) {
+            const range w = window(call->attrs, adaptive, 1, b, x->dim[3]);
+
+            if (j >= w.first && j < w.last) {
+                sum += sonde__op_load(&call->in[0], sonde__op_at4(dy, n, c, a, b)) /
+                       elements_of(h, w);
+            }
+        }
+    }
+    return sum;
+}
+
+static double avg_grad_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t i,
+                          int64_t j)
+{
+    return grad_at(call, false, n, c, i, j);
+}
+
+static double adaptive_grad_at(const sonde__op_call *call, int64_t n, int64_t c,
+                               int64_t i, int64_t j)
+{
+    return grad_at(call, true, n, c, i, j);
+}
+
+static void avg_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    sonde__op_store_all(call, avg_grad_at);
+}
+
+static void adaptive_avg_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    sonde__op_store_all(call, adaptive_grad_at);
+}
+
+static void avg_gradient(const sonde__op_gradient_context *context)
+{
+    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_avg_pool2d_grad,
+                                                context->in[0], context->grad_out, 1);
+}
+
+static void adaptive_gradient(const sonde__op_gradient_context *context)
+{
+    context->grad_in[0] =
+        sonde__op_emit_shaped(context, &sonde__op_adaptive_avg_pool2d_grad,
+                              context->in[0], context->grad_out, 1);
+}
+
+/* --- rows ----------------------------------------------------------------------------- */
+
+SONDE__KERNELS(avg_pool2d, NULL)
+SONDE__KERNELS(avg_pool2d_grad, NULL)
+SONDE__KERNELS(adaptive_avg_pool2d, NULL)
+SONDE__KERNELS(adaptive_avg_pool2d_grad, NULL)
+
+const sonde__op_kind sonde__op_avg_pool2d = {
+    .name = "AvgPool2d",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = avg_pool2d_infer,
+    .gradient = avg_gradient,
+    .kernels = avg_pool2d_kernels,
+};
+
+const sonde__op_kind sonde__op_avg_pool2d_grad = {
+    .name = "AvgPool2dGrad",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = avg_grad_infer,
+    .kernels = avg_pool2d_grad_kernels,
+};
+
+const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
+    .name = "AdaptiveAvgPool2d",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = adaptive_infer,
+    .gradient = adaptive_gradient,
+    .kernels = adaptive_avg_pool2d_kernels,
+};
+
+const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
+    .name = "AdaptiveAvgPool2dGrad",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = adaptive_grad_infer,
+    .kernels = adaptive_avg_pool2d_grad_kernels,
+};
+
+const sonde__op_layer sonde__layer_avg_pool2d = {
+    .name = "avg_pool2d",
+    .kind = &sonde__op_avg_pool2d,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
+                            1 << 20),
+               {.key = "stride",
+                .kind = SONDE__FIELD_PAIR,
+                .offset = offsetof(sonde__op_attrs, stride),
+                .least = 1,
+                .most = 1 << 20,
+                .fallback_text = "kernel_size"},
+               SONDE__FIELD("padding", SONDE__FIELD_PAIR, padding, 0, 0, 1 << 20),
+               SONDE__FIELD("count_include_pad", SONDE__FIELD_FLAG, include_pad, 1.0, 0,
+                            1)},
+    .help = "the mean of each window",
+};
+
+const sonde__op_layer sonde__layer_adaptive_avg_pool2d = {
+    .name = "adaptive_avg_pool2d",
+    .kind = &sonde__op_adaptive_avg_pool2d,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("output_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
+                            1 << 20)},
+    .help = "the mean of each of output_size windows",
+};
