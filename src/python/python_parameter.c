@@ -246,8 +246,8 @@ static bool gather_gradients(sonde__python_watch *self, Py_ssize_t chosen, size_
 
     for (size_t i = 0; good && self->players != NULL && i < self->parameter_count; i++) {
         if (is_chosen(self, self->parameters[i].player, chosen)) {
-            good = gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS,
-                                    n);
+            good =
+                gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS, n);
         }
     }
     return good;
@@ -293,8 +293,8 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
     }
     sonde__python_lock(self);
     good = gather_gradients(self, (Py_ssize_t)player, &n);
-    cleared = self->players != NULL && self->players[player].looked &&
-              are_zero(self, n, false);
+    cleared =
+        self->players != NULL && self->players[player].looked && are_zero(self, n, false);
     if (!cleared) {
         show_gathered(self, n);
     }
@@ -343,8 +343,8 @@ bool sonde__python_see_cleared(sonde__python_watch *self)
         if (player <= self->optimizer_count && self->players[player].cleared &&
             !self->players[player].stepped) {
             self->players[player].looked = true;
-            good = gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS,
-                                    &n);
+            good =
+                gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS, &n);
         }
     }
     show_gathered(self, n);

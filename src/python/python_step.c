@@ -270,8 +270,8 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
     if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
         return false;
     }
-    return self->judged || see_before_step(self, hook->number,
-                                           has_closure(optimizer, given, options));
+    return self->judged ||
+           see_before_step(self, hook->number, has_closure(optimizer, given, options));
 }
 
 bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,

@@ -355,11 +355,12 @@ static PyObject *watch_detach(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(hook_doc,
-             "hook(name, optimizer=0)\n--\n\n"
-             "An object to call: before_root, after_root, after_module, before_step or "
-             "after_step, with the arguments of PyTorch's hooks. optimizer: the number of "
-             "the one that steps, from 1.");
+PyDoc_STRVAR(
+    hook_doc,
+    "hook(name, optimizer=0)\n--\n\n"
+    "An object to call: before_root, after_root, after_module, before_step or "
+    "after_step, with the arguments of PyTorch's hooks. optimizer: the number of "
+    "the one that steps, from 1.");
 
 static PyObject *watch_hook(PyObject *object, PyObject *arguments)
 {
