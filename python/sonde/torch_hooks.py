@@ -129,6 +129,7 @@ class Hooks:
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
         self.module_hook = _ModuleHook(self.core.hook("after_module"))
+        self.last_hook = _ModuleHook(self.core.hook("after_module", 1))  # of one module
         self.module_handle: Any = None
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
@@ -270,6 +271,23 @@ class Hooks:
             self.module_handle = torch_module.register_module_forward_hook(self.module_hook)
         else:  # registered again: a handle costs as much as the hooks of several modules
             torch_module._global_forward_hooks[self.module_handle.id] = self.module_hook
+        return True
+
+    def hook_last(self, module: torch.nn.Module) -> bool:
+        """Whether a module has forward hooks of the program, which may change its output.
+        PyTorch calls them after the global hooks: one of our own comes after them, and after
+        it those that end a forward pass."""
+        hooks = module._forward_hooks
+        if all(isinstance(hook, _ModuleHook) for hook in hooks.values()):
+            return False
+        if not any(hook is self.last_hook for hook in hooks.values()):
+            self.handles.append(module.register_forward_hook(self.last_hook))
+        for key, hook in list(hooks.items()):
+            if hook is self.last_hook:
+                hooks.move_to_end(key)
+        for key, hook in list(hooks.items()):
+            if isinstance(hook, _ModuleHook) and hook is not self.last_hook:
+                hooks.move_to_end(key)
         return True
 
     def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:

@@ -609,6 +609,51 @@ def the_first_bad_tensor():
 
 
 @program
+def outputs_after_hooks():
+    """What a forward hook of the program makes of an output is the module's output."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.norm = nn.Linear(20, 20), nn.BatchNorm1d(20)
+
+        def forward(self, x):
+            return torch.relu(self.norm(self.line(x)))
+
+    def first(layer, late):
+        torch.manual_seed(0)
+        model = nn.Sequential(Block(), Block(), nn.Linear(20, 4))
+        sgd = torch.optim.SGD(model.parameters(), 0.05)
+        count = 0
+
+        def spoil(module, inputs, output):
+            return output * (float("inf") if count == 33 else 1.0)
+
+        where = model.get_submodule(layer)
+        if not late:
+            where.register_forward_hook(spoil)
+        run = folder("after_hooks")
+        with sonde.watch(model, sgd, run=run, on_finding=None) as watch:
+            for x, y in batches((8, 20), 40):
+                if late and count == 5:
+                    where.register_forward_hook(spoil)
+                sgd.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                sgd.step()
+                count += 1
+        check("no hook is left", set(where._forward_hooks.values()) <= {spoil})
+        trial = sonde.open(run)
+        twice = [name for name in ("0_output_1", "1_output_1", "1.line_output_1")
+                 if name in {info.name for info in trial.tensors("@all")}]
+        check(f"nothing is shown twice: {twice}", not twice)
+        return [(f.tensor, f.step) for f in watch.findings if f.rule == "NonFinite"][:1]
+
+    for late in (False, True):
+        for layer in ("1.line", "1.norm", "1", "2"):
+            found = first(layer, late)
+            check(f"late {late}: {layer}: {found}", found == [(f"{layer}_output_0", 33)])
+
+
+@program
 def faults():
     """What cannot be observed is counted, and the program goes on with the same numbers."""
     class Deep(nn.Module):
