@@ -60,6 +60,19 @@ class _ModuleHook:
         return _nothing
 
 
+class _FirstCall(_ModuleHook):
+    """Removes hooks, its own too, at its first call."""
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+        super().__init__(self.remove)
+
+    def remove(self, *arguments: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+
+
 def _no_hook() -> Any:
     return _nothing
 
@@ -214,9 +227,8 @@ class Hooks:
         for root in roots.values():
             _watched.add(root)
             for part in _called(root):
-                self.handles += [
-                    part.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
-                    part.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
+                self.handles += self.hook_root(part)
+                self.hook_parts(part)
         self.roots = [weakref.ref(root) for root in roots.values()]
         for i, optimizer in enumerate(optimizers, 1):
             self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
@@ -226,6 +238,25 @@ class Hooks:
         torch.autograd.backward = _backward
         if scaler is not None:
             self.wrap_scaler(scaler)
+
+    def hook_root(self, root: torch.nn.Module) -> list[Any]:
+        hook = self.core.hook
+        return [root.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
+                root.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
+
+    def hook_parts(self, root: torch.nn.Module) -> None:
+        """Hooks the parts of a root too, since a program may call these alone; the first call
+        of the root takes the hooks off."""
+        if _is_compiled(root) or isinstance(root, torch.nn.parallel.DistributedDataParallel):
+            return
+        first = _FirstCall()
+        for child in root.children():
+            if not isinstance(child, torch.jit.ScriptModule):
+                for part in _called(child):
+                    first.handles += self.hook_root(part)
+        self.handles += first.handles
+        first.handles.append(root.register_forward_pre_hook(first))
+        self.handles.append(first.handles[-1])
 
     def wrap_scaler(self, scaler: Any) -> None:
         """A GradScaler does not call the optimiser at a step that overflows; its update ends
