@@ -2,8 +2,12 @@
 
     forward of a root    begins a step; module outputs are seen when they are due
     backward()           the loss; then the gradients of module outputs
-    optimizer.step()     before: gradients, and weights that the step will change;
-                         after: updates, weights, optimiser state. The last one ends the step
+    optimizer.step()     before: the gradients of what it holds, and, at the first, weights
+                         that the step will change; after: updates, weights, optimiser state.
+                         The last one ends the step
+
+An optimiser that finds no gradient other than 0 at its step, though a backward pass ran, has
+them cleared too early: from then on its gradients are seen after each backward pass.
 
 The hooks themselves are C (src/python/python_step.c); this file installs them and declares
 what they see first. Modules, parameters and tensors are not kept alive: modules are known by
@@ -27,7 +31,6 @@ from . import _sonde
 if TYPE_CHECKING:
     from .watching import Watch
 
-GRADIENTS = 2  # of _sonde.Watch.see_parameters
 FORWARD, BACKWARD, UPDATE = 1, 2, 3
 _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
@@ -122,6 +125,7 @@ class Hooks:
         self.slots: dict[str, int] = {}  # of what C asked for, by name
         self.handles: list[Any] = []
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
+        self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
         self.module_hook = _ModuleHook(self.core.hook("after_module"))
@@ -130,6 +134,8 @@ class Hooks:
             list(optimizer or [])
         roots = _named_roots(model)
         self.core.add_module(None, False)
+        self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
+                        for group in getattr(one, "param_groups", ()) for p in group["params"]}
         self.declare(roots)
         self.check_optimizers(optimizers)
         self.install(roots, optimizers, scaler)
@@ -179,7 +185,8 @@ class Hooks:
                     update = self.core.add_update(weight)
             self.names[id(value)] = whole
             self.parameters.append(whole)
-            self.core.add_parameter(_plain(module._parameters), key, weight, gradient, update, -1)
+            self.core.add_parameter(_plain(module._parameters), key, weight, gradient, update, -1,
+                                    self.holders.get(id(value), 0))
         for key, value in module._buffers.items():
             if value is not None and not value.is_meta and id(value) not in known:
                 known.add(id(value))
@@ -210,9 +217,9 @@ class Hooks:
                     part.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
                     part.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
         self.roots = [weakref.ref(root) for root in roots.values()]
-        for optimizer in optimizers:
-            self.handles += [optimizer.register_step_pre_hook(hook("before_step")),
-                             optimizer.register_step_post_hook(hook("after_step"))]
+        for i, optimizer in enumerate(optimizers, 1):
+            self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
+                             optimizer.register_step_post_hook(hook("after_step", i))]
         self.core.attach(self, len(optimizers), torch.Tensor)
         _cores.append(self.core)
         torch.autograd.backward = _backward
@@ -227,7 +234,7 @@ class Hooks:
         def update(*arguments: Any, **options: Any) -> Any:
             hooks = ref()
             if hooks is not None and hooks.core.state() == (True, True, 0):
-                hooks.core.see_parameters(GRADIENTS)
+                hooks.core.see_gradients()
                 hooks.core.scalar("skipped_step", 1.0)
                 hooks.core.end()
             return plain(*arguments, **options)

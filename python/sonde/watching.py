@@ -134,6 +134,7 @@ class Watch:
         self._process = os.getpid()
         self._judging = names is not None or bool(self._judges)
         self._raised: BaseException | None = None  # by the program's own on_finding
+        self._refused = False  # the first step failed to begin
         self.faults = 0
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
@@ -159,7 +160,9 @@ class Watch:
     def _fault(self, problem: BaseException) -> None:
         """Something in observing failed: the program goes on, the fault is counted. Errors
         before the first step, and what on_finding raises, are the program's."""
-        if problem is self._raised or not self._core.state()[1] or not isinstance(problem, Exception):
+        started = self._core.state()[1]
+        self._refused = self._refused or not started
+        if problem is self._raised or not started or not isinstance(problem, Exception):
             raise problem
         self.faults += 1
         if self.faults == 1:
@@ -295,7 +298,8 @@ class Watch:
         if self.faults > 1:
             print(f"sonde: {self.faults} times something could not be observed",
                   file=sys.stderr)
-        if not self._judging or self.on_finding is None:
+        if not self._judging or self.on_finding is None or \
+                (self._refused and not self._core.state()[1]):
             return
         rules, steps = self._core.judged()
         counts = {kind: sum(f.severity == kind for f in self._kept)

@@ -200,9 +200,27 @@ static bool show_losses(const backward *self, PyObject *tensors)
         sonde__python_watch *watch =
             (sonde__python_watch *)PyList_GetItem(self->watches, i);
 
-        if (is_in_step(watch) &&
-            (!from_here || watch->thread == PyThread_get_thread_ident()) &&
-            !show_loss(self, watch, tensors) && !sonde__python_count_fault(watch)) {
+        if (!is_in_step(watch) ||
+            (from_here && watch->thread != PyThread_get_thread_ident())) {
+            continue;
+        }
+        watch->went_back = true;
+        if (!show_loss(self, watch, tensors) && !sonde__python_count_fault(watch)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Once the backward pass is over: shows gradients that are cleared before their step. */
+static bool look_again(const backward *self)
+{
+    for (Py_ssize_t i = 0; i < PyList_Size(self->watches); i++) {
+        sonde__python_watch *watch =
+            (sonde__python_watch *)PyList_GetItem(self->watches, i);
+
+        if (watch->cleared_count > 0 && watch->went_back && is_in_step(watch) &&
+            !sonde__python_see_cleared(watch) && !sonde__python_count_fault(watch)) {
             return false;
         }
     }
@@ -214,6 +232,7 @@ static PyObject *backward_call(PyObject *object, PyObject *arguments, PyObject *
     const backward *self = (const backward *)object;
     PyObject *tensors =
         PyTuple_Size(arguments) > 0 ? PyTuple_GetItem(arguments, 0) : NULL;
+    PyObject *result = NULL;
 
     if (tensors == NULL && keywords != NULL) {
         tensors = PyDict_GetItemString(keywords, "tensors");
@@ -221,7 +240,11 @@ static PyObject *backward_call(PyObject *object, PyObject *arguments, PyObject *
     if (tensors != NULL && !show_losses(self, tensors)) {
         return NULL;
     }
-    return PyObject_Call(self->plain, arguments, keywords);
+    result = PyObject_Call(self->plain, arguments, keywords);
+    if (result != NULL && !look_again(self)) {
+        Py_CLEAR(result);
+    }
+    return result;
 }
 
 static PyObject *backward_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)

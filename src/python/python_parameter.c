@@ -40,6 +40,7 @@ typedef struct kept {
 struct sonde__python_parameter {
     PyObject *owner, *key; /* the dictionary of its module, and its key there */
     uint32_t slots[SLOTS];
+    size_t player; /* the optimiser that holds it */
     kept *state;
 };
 
@@ -82,10 +83,11 @@ PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments)
     sonde__python_parameter *added = NULL;
     PyObject *owner = NULL, *key = NULL;
     int slots[SLOTS] = {-1, -1, -1, -1};
+    Py_ssize_t player = 0;
 
-    if (!PyArg_ParseTuple(arguments, "O!Oiiii", &PyDict_Type, &owner, &key,
+    if (!PyArg_ParseTuple(arguments, "O!Oiiii|n", &PyDict_Type, &owner, &key,
                           &slots[WEIGHT], &slots[GRADIENT], &slots[UPDATE],
-                          &slots[BUFFER]) ||
+                          &slots[BUFFER], &player) ||
         !sonde__python_need_live(self)) {
         return NULL;
     }
@@ -93,7 +95,8 @@ PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments)
         return NULL;
     }
     added = &self->parameters[self->parameter_count];
-    *added = (sonde__python_parameter){.owner = Py_NewRef(owner), .key = Py_NewRef(key)};
+    *added = (sonde__python_parameter){
+        .owner = Py_NewRef(owner), .key = Py_NewRef(key), .player = (size_t)player};
     for (int i = 0; i < SLOTS; i++) {
         added->slots[i] = slots[i] < 0 ? SONDE__PYTHON_NO_SLOT : (uint32_t)slots[i];
     }
@@ -181,6 +184,23 @@ static bool gather_parameter(sonde__python_watch *self,
     return good;
 }
 
+/* Shows n gathered values. */
+static void show_gathered(sonde__python_watch *self, size_t n)
+{
+    if (n > 0) {
+        Py_BEGIN_ALLOW_THREADS sonde_watch_see_all(self->watch, self->seen, self->views,
+                                                   n);
+        Py_END_ALLOW_THREADS
+    }
+}
+
+static void release_gathered(sonde__python_watch *self, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        Py_DECREF(self->held[i]);
+    }
+}
+
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
 {
     size_t n = 0;
@@ -200,15 +220,136 @@ bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
     for (size_t i = 0; good && i < self->parameter_count; i++) {
         good = gather_parameter(self, &self->parameters[i], kinds, &n);
     }
-    if (n > 0) {
-        Py_BEGIN_ALLOW_THREADS sonde_watch_see_all(self->watch, self->seen, self->views,
-                                                   n);
-        Py_END_ALLOW_THREADS
+    show_gathered(self, n);
+    sonde__python_unlock(self);
+    release_gathered(self, n);
+    return good;
+}
+
+/* --- gradients ---------------------------------------------------------------------- */
+
+/* Which gradients: of a player, and of those that no optimiser holds; of all. */
+enum { ALL_PLAYERS = -1 };
+
+static bool is_chosen(const sonde__python_watch *self, size_t player, Py_ssize_t chosen)
+{
+    if (player > self->optimizer_count) {
+        return false;
+    }
+    return chosen != ALL_PLAYERS && player != 0 ? player == (size_t)chosen
+                                                : !self->players[player].shown;
+}
+
+static bool gather_gradients(sonde__python_watch *self, Py_ssize_t chosen, size_t *n)
+{
+    bool good = true;
+
+    for (size_t i = 0; good && self->players != NULL && i < self->parameter_count; i++) {
+        if (is_chosen(self, self->parameters[i].player, chosen)) {
+            good =
+                gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS, n);
+        }
+    }
+    return good;
+}
+
+/* Whether the gradients that are gathered are all 0: they were cleared. known: their
+ * vital signs are in memory. */
+static bool are_zero(const sonde__python_watch *self, size_t n, bool known)
+{
+    sonde_vitals vitals;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!known) {
+            sonde_vitals_of(&self->views[i], &vitals);
+        } else if (!sonde_watch_vitals(self->watch, self->seen[i], &vitals)) {
+            return false;
+        }
+        if (vitals.zero != vitals.count) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void set_cleared(sonde__python_watch *self, size_t player, bool cleared)
+{
+    self->cleared_count += cleared;
+    self->cleared_count -= self->players[player].cleared;
+    self->players[player].cleared = cleared;
+}
+
+bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
+{
+    size_t n = 0;
+    bool good = true, cleared = false;
+
+    if (!sonde__python_is_live(self) || self->players == NULL) {
+        return true;
+    }
+    sonde__python_show_kept(self);
+    if (!sonde__python_are_due(self, roles_of[GRADIENT])) {
+        return true;
+    }
+    sonde__python_lock(self);
+    good = gather_gradients(self, (Py_ssize_t)player, &n);
+    cleared =
+        self->players != NULL && self->players[player].looked && are_zero(self, n, false);
+    if (!cleared) {
+        show_gathered(self, n);
+    }
+    if (self->players != NULL) {
+        if (self->went_back) {
+            set_cleared(self, player, cleared || are_zero(self, n, true));
+        }
+        self->players[player].shown = self->players[0].shown = true;
     }
     sonde__python_unlock(self);
-    for (size_t i = 0; i < n; i++) {
-        Py_DECREF(self->held[i]);
+    release_gathered(self, n);
+    return good;
+}
+
+bool sonde__python_see_all_gradients(sonde__python_watch *self)
+{
+    size_t n = 0;
+    bool good = true;
+
+    if (!sonde__python_is_live(self) ||
+        !sonde__python_are_due(self, roles_of[GRADIENT])) {
+        return true;
     }
+    sonde__python_show_kept(self);
+    sonde__python_lock(self);
+    good = gather_gradients(self, ALL_PLAYERS, &n);
+    show_gathered(self, n);
+    sonde__python_unlock(self);
+    release_gathered(self, n);
+    return good;
+}
+
+bool sonde__python_see_cleared(sonde__python_watch *self)
+{
+    size_t n = 0;
+    bool good = true;
+
+    if (!sonde__python_is_live(self) ||
+        !sonde__python_are_due(self, roles_of[GRADIENT])) {
+        return true;
+    }
+    sonde__python_lock(self);
+    for (size_t i = 0; good && self->players != NULL && i < self->parameter_count; i++) {
+        const size_t player = self->parameters[i].player;
+
+        if (player <= self->optimizer_count && self->players[player].cleared &&
+            !self->players[player].stepped) {
+            self->players[player].looked = true;
+            good =
+                gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS, &n);
+        }
+    }
+    show_gathered(self, n);
+    sonde__python_unlock(self);
+    release_gathered(self, n);
     return good;
 }
 

@@ -99,6 +99,16 @@ static void judge(sonde__python_watch *self)
     Py_END_ALLOW_THREADS sonde__python_unlock(self);
 }
 
+/* What a step says of the optimisers ends with it. */
+static void forget_players(sonde__python_watch *self)
+{
+    for (size_t i = 0; self->players != NULL && i <= self->optimizer_count; i++) {
+        self->players[i] = (sonde__python_player){.cleared = self->players[i].cleared};
+    }
+    self->stepped_count = 0;
+    self->went_back = false;
+}
+
 bool sonde__python_end(sonde__python_watch *self)
 {
     unsigned kinds = SONDE__PYTHON_WEIGHTS | SONDE__PYTHON_BUFFERS;
@@ -118,7 +128,7 @@ bool sonde__python_end(sonde__python_watch *self)
     if (good && !judged) {
         good = sonde__python_see_parameters(self, kinds);
     }
-    self->stepped_count = 0;
+    forget_players(self);
     self->mode = -1;
     self->judged = false;
     if (good && !judged) {
@@ -224,26 +234,13 @@ static bool has_closure(PyObject *optimizer, PyObject *arguments, PyObject *opti
            (count > first && PyTuple_GetItem(arguments, first) != Py_None);
 }
 
-static bool has_stepped(const sonde__python_watch *self, PyObject *optimizer)
-{
-    for (size_t i = 0; i < self->stepped_count; i++) {
-        if (self->stepped[i] == optimizer) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Shows what is due before an optimiser steps. If nothing is due after that, the step ends
  * here, while the rules' data are in the caches; findings are delivered at its end. */
-static bool see_before_step(sonde__python_watch *self, bool closure)
+static bool see_before_step(sonde__python_watch *self, size_t player, bool closure)
 {
-    unsigned kinds = SONDE__PYTHON_UPDATES;
-
-    if (!closure) {
-        kinds |= SONDE__PYTHON_GRADIENTS;
-    }
-    if (!sonde__python_see_parameters(self, kinds)) {
+    if ((self->stepped_count == 0 &&
+         !sonde__python_see_parameters(self, SONDE__PYTHON_UPDATES)) ||
+        (!closure && !sonde__python_see_gradients(self, player))) {
         return false;
     }
     if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
@@ -259,12 +256,12 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
 {
     PyObject *optimizer = NULL, *given = NULL, *options = NULL;
 
-    (void)hook;
     if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
                           &PyDict_Type, &options)) {
         return false;
     }
-    if (has_stepped(self, optimizer) && !sonde__python_end(self)) {
+    if (self->players != NULL && self->players[hook->number].stepped &&
+        !sonde__python_end(self)) {
         return false; /* it steps again before another one did */
     }
     if (self->hooks == NULL) {
@@ -273,8 +270,8 @@ bool sonde__python_before_step(sonde__python_watch *self, const sonde__python_ho
     if (self->mode != SONDE_MODE_TRAIN && !sonde__python_begin(self, SONDE_MODE_TRAIN)) {
         return false;
     }
-    return self->stepped_count > 0 || self->judged ||
-           see_before_step(self, has_closure(optimizer, given, options));
+    return self->judged ||
+           see_before_step(self, hook->number, has_closure(optimizer, given, options));
 }
 
 bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hook *hook,
@@ -282,25 +279,22 @@ bool sonde__python_after_step(sonde__python_watch *self, const sonde__python_hoo
 {
     PyObject *optimizer = NULL, *given = NULL, *options = NULL;
 
-    (void)hook;
     if (!PyArg_ParseTuple(arguments, "OO!O!", &optimizer, &PyTuple_Type, &given,
                           &PyDict_Type, &options)) {
         return false;
     }
-    if (self->mode != SONDE_MODE_TRAIN || self->stepped == NULL) {
+    if (self->mode != SONDE_MODE_TRAIN || self->players == NULL) {
         return true;
     }
-    if (!has_stepped(self, optimizer) && self->stepped_count < self->optimizer_count) {
-        self->stepped[self->stepped_count++] = optimizer;
-    }
+    self->stepped_count += !self->players[hook->number].stepped;
+    self->players[hook->number].stepped = true;
     if (sonde__python_are_due(self, 1U << SONDE_ROLE_OPTIMIZER) &&
         !sonde__python_see_state(self, optimizer)) {
         return false;
     }
-    if (self->stepped_count < self->optimizer_count) {
-        return true;
+    if (has_closure(optimizer, given, options) &&
+        !sonde__python_see_gradients(self, hook->number)) {
+        return false;
     }
-    return (!has_closure(optimizer, given, options) ||
-            sonde__python_see_parameters(self, SONDE__PYTHON_GRADIENTS)) &&
-           sonde__python_end(self);
+    return self->stepped_count < self->optimizer_count || sonde__python_end(self);
 }

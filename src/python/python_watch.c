@@ -183,9 +183,9 @@ static void drop_hooks(python_watch *self)
     sonde__python_forget_parameters(self);
     sonde__python_free_modules(self);
     sonde__python_free_losses(self);
-    PyMem_Free(self->stepped);
-    self->stepped = NULL;
-    self->stepped_count = self->optimizer_count = 0;
+    PyMem_Free(self->players);
+    self->players = NULL;
+    self->stepped_count = self->optimizer_count = self->cleared_count = 0;
     Py_CLEAR(self->hooks);
 }
 
@@ -303,8 +303,10 @@ static PyObject *watch_add_update(PyObject *object, PyObject *argument)
 }
 
 PyDoc_STRVAR(add_parameter_doc,
-             "add_parameter(owner, key, weight, gradient, update, buffer)\n--\n\n"
-             "owner[key] and its .grad are read for these slots; -1: none.");
+             "add_parameter(owner, key, weight, gradient, update, buffer, optimizer=0)\n"
+             "--\n\n"
+             "owner[key] and its .grad are read for these slots; -1: none. optimizer: "
+             "the number of the one that holds it, from 1; 0: none.");
 PyDoc_STRVAR(add_module_doc,
              "add_module(module, shows_input, keeps_finite=False)\n--\n\n"
              "Adds a module; returns its number. The first is None: the program.");
@@ -334,8 +336,8 @@ static PyObject *watch_attach(PyObject *object, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "OnO", &hooks, &count, &tensor_type)) {
         return NULL;
     }
-    self->stepped = PyMem_Calloc((size_t)count + 1, sizeof *self->stepped);
-    if (self->stepped == NULL) {
+    self->players = PyMem_Calloc((size_t)count + 1, sizeof *self->players);
+    if (self->players == NULL) {
         return PyErr_NoMemory();
     }
     sonde__python_set_tensor_type(tensor_type);
@@ -353,12 +355,14 @@ static PyObject *watch_detach(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(hook_doc,
-             "hook(name)\n--\n\n"
-             "An object to call: before_root, after_root, after_module, before_step or "
-             "after_step, with the arguments of PyTorch's hooks.");
+PyDoc_STRVAR(
+    hook_doc,
+    "hook(name, optimizer=0)\n--\n\n"
+    "An object to call: before_root, after_root, after_module, before_step or "
+    "after_step, with the arguments of PyTorch's hooks. optimizer: the number of "
+    "the one that steps, from 1.");
 
-static PyObject *watch_hook(PyObject *object, PyObject *argument)
+static PyObject *watch_hook(PyObject *object, PyObject *arguments)
 {
     static const struct {
         const char *name;
@@ -371,9 +375,20 @@ static PyObject *watch_hook(PyObject *object, PyObject *argument)
         {"after_step", sonde__python_after_step},
     };
 
+    sonde__python_hook *hook = NULL;
+    PyObject *name = NULL, *made = NULL;
+    Py_ssize_t number = 0;
+
+    if (!PyArg_ParseTuple(arguments, "U|n", &name, &number)) {
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof actions / sizeof actions[0]; i++) {
-        if (PyUnicode_CompareWithASCIIString(argument, actions[i].name) == 0) {
-            return sonde__python_new_hook((python_watch *)object, actions[i].act, NULL);
+        if (PyUnicode_CompareWithASCIIString(name, actions[i].name) == 0) {
+            made = sonde__python_new_hook((python_watch *)object, actions[i].act, &hook);
+            if (made != NULL) {
+                hook->number = (size_t)number;
+            }
+            return made;
         }
     }
     return sonde__python_bad_value("hook", "the name of a hook", "another name");
@@ -407,20 +422,15 @@ static PyObject *watch_see(PyObject *object, PyObject *arguments)
     return found < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(see_parameters_doc,
-             "see_parameters(kinds)\n--\n\n"
-             "Shows weights (1), gradients (2), updates (4) and buffers (8): of these "
-             "kinds those that are due.");
+PyDoc_STRVAR(see_gradients_doc,
+             "see_gradients()\n--\n\n"
+             "Shows the gradients that are due and that this step has not shown.");
 
-static PyObject *watch_see_parameters(PyObject *object, PyObject *argument)
+static PyObject *watch_see_gradients(PyObject *object, PyObject *unused)
 {
-    const unsigned long kinds = PyLong_AsUnsignedLong(argument);
-
-    if (PyErr_Occurred() != NULL ||
-        !sonde__python_see_parameters((python_watch *)object, (unsigned)kinds)) {
-        return NULL;
-    }
-    Py_RETURN_NONE;
+    (void)unused;
+    return sonde__python_see_all_gradients((python_watch *)object) ? Py_NewRef(Py_None)
+                                                                   : NULL;
 }
 
 PyDoc_STRVAR(scalar_doc, "scalar(name, value)\n--\n\nRecords a number as scalar/<name>.");
@@ -615,10 +625,10 @@ static PyMethodDef methods[] = {
     {"forget_parameters", watch_forget, METH_NOARGS, forget_doc},
     {"attach", watch_attach, METH_VARARGS, attach_doc},
     {"detach", watch_detach, METH_NOARGS, detach_doc},
-    {"hook", watch_hook, METH_O, hook_doc},
+    {"hook", watch_hook, METH_VARARGS, hook_doc},
     {"begin", watch_begin, METH_O, begin_doc},
     {"see", watch_see, METH_VARARGS, see_doc},
-    {"see_parameters", watch_see_parameters, METH_O, see_parameters_doc},
+    {"see_gradients", watch_see_gradients, METH_NOARGS, see_gradients_doc},
     {"scalar", watch_scalar, METH_VARARGS, scalar_doc},
     {"end", watch_end, METH_NOARGS, end_doc},
     {"set_mode", watch_set_mode, METH_O, set_mode_doc},

@@ -43,6 +43,14 @@ typedef struct sonde__python_number {
 
 enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
 
+/* An optimiser at the step that is on; player 0 has the parameters that none holds. */
+typedef struct sonde__python_player {
+    bool stepped;
+    bool shown;   /* its gradients were */
+    bool cleared; /* at its last step they were not there, though a backward pass ran */
+    bool looked;  /* cleared: they were shown after a backward pass of this step */
+} sonde__python_player;
+
 typedef struct sonde__python_watch {
     PyObject_HEAD sonde_watch *watch; /* NULL: closed */
     sonde_rules *rules;               /* NULL: none */
@@ -65,7 +73,9 @@ typedef struct sonde__python_watch {
     bool judged;          /* it was ended before its optimiser stepped */
     int inside;           /* forward passes of roots that are on */
     size_t optimizer_count, stepped_count;
-    PyObject **stepped; /* optimisers that have stepped, as addresses */
+    sonde__python_player *players; /* optimizer_count + 1; NULL: no hooks */
+    size_t cleared_count;          /* of these, those that are cleared */
+    bool went_back;                /* a backward pass of this step has begun */
 
     /* python_parameter.c */
     sonde__python_parameter *parameters;
@@ -101,7 +111,8 @@ typedef bool sonde__python_action(sonde__python_watch *watch,
 struct sonde__python_hook {
     sonde__python_action *act;
     /* of the gradient of a module's output */
-    size_t module, number;
+    size_t module;
+    size_t number;    /* of the output; of an optimiser: from 1 */
     Py_ssize_t place; /* among the gradients of its function */
 };
 
@@ -153,8 +164,15 @@ void sonde__python_show_kept(sonde__python_watch *self);
 /* --- parameters --------------------------------------------------------------------- */
 
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
-/* Shows weights, gradients and updates: of the given kinds those that are wanted. */
+/* Shows weights, updates and buffers: of the given kinds those that are wanted. */
 bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds);
+/* Shows the gradients of what an optimiser holds; with those of the first at a step, the
+ * gradients of what none holds. Notes whether they were cleared before the step. */
+bool sonde__python_see_gradients(sonde__python_watch *self, size_t player);
+/* Shows all gradients that this step has not shown. */
+bool sonde__python_see_all_gradients(sonde__python_watch *self);
+/* After a backward pass: shows the gradients that are cleared before their step. */
+bool sonde__python_see_cleared(sonde__python_watch *self);
 /* Shows what an optimiser keeps of each parameter. */
 bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer);
 void sonde__python_forget_parameters(sonde__python_watch *self);

@@ -345,6 +345,85 @@ def several_optimizers():
 
 
 @program
+def gradients_of_players():
+    """The gradients of each optimiser are those that it uses, though the backward passes of
+    others leave some in its parameters too."""
+    run = folder("players")
+    torch.manual_seed(0)
+    maker, judge = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.SGD(judge.parameters(), 0.1)
+    second = torch.optim.SGD(maker.parameters(), 0.1)
+    frozen = nn.Linear(1, 1)
+    used = {"judge": [], "maker": []}
+    with sonde.watch({"maker": maker, "judge": judge, "frozen": frozen}, [first, second], run=run,
+                     every=1, save=1, on_finding=None):
+        for _ in range(4):
+            fake = maker(torch.randn(6, 4))
+            first.zero_grad()
+            frozen(judge(fake.detach())).mean().backward()
+            used["judge"].append(judge.weight.grad.clone())
+            first.step()
+            second.zero_grad()
+            (-judge(fake)).pow(2).mean().backward()
+            used["maker"].append(maker.weight.grad.clone())
+            second.step()
+    trial = sonde.open(run)
+    for name, gradients in used.items():
+        tensor = f"gradient/{name}.weight"
+        seen = trial.steps("train", tensor).tolist()
+        check(f"{name}: its gradients: {seen}", seen == [0, 1, 2, 3] and all(
+            numpy.array_equal(trial.value(tensor, step, mode="train"), gradients[step].numpy())
+            for step in seen))
+        check(f"{name}: once a step", trial.vitals(tensor, 2, mode="train").count ==
+              gradients[0].numel())
+    check("of what no optimiser holds",
+          trial.steps("train", "gradient/frozen.weight").tolist() == [0, 1, 2, 3])
+
+
+@program
+def cleared_gradients():
+    """Gradients that are cleared between backward() and the step: they are seen where they
+    are, and the weights that rest are the fault."""
+    def judged(clear, first=20, to_none=True, steps=60):
+        torch.manual_seed(0)
+        model = mlp()
+        sgd = torch.optim.SGD(model.parameters(), 0.05)
+        counts = []
+        with sonde.watch(model, sgd, on_finding=None) as watch:
+            for step, (x, y) in enumerate(batches((16, 20), steps)):
+                sgd.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                if clear and step >= first:
+                    sgd.zero_grad(set_to_none=to_none)
+                sgd.step()
+                vitals = watch.vitals("gradient/0.weight")
+                counts.append((vitals.count, vitals.abs_max > 0) if vitals else None)
+        return {f.rule for f in watch.findings if f.severity == "error"}, counts
+
+    healthy, counts = judged(False)
+    check(f"a healthy program: {healthy}", not healthy and set(counts) == {(640, True)})
+    for to_none in (True, False):
+        rules, counts = judged(True, to_none=to_none)
+        check(f"cleared: {rules}, {counts[18:24]}", "FrozenParameter" in rules and
+              set(counts[21:]) == {(640, True)})
+    rules, _ = judged(True, first=0)
+    check(f"cleared from the start: {rules}", "FrozenParameter" in rules)
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.05)
+    counts = []
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for step, (x, y) in enumerate(batches((16, 20), 6)):
+            nn.functional.cross_entropy(model(x), y).backward()
+            if step == 2:
+                sgd.zero_grad()
+            sgd.step()
+            sgd.zero_grad()
+            vitals = watch.vitals("gradient/0.weight")
+            counts.append(vitals and vitals.count)
+    check(f"once: {counts}", counts == [640, 640, None, 640, 640, 640])
+
+
+@program
 def closures_and_scalers():
     run = folder("lbfgs")
     model = nn.Linear(4, 1)
@@ -645,6 +724,16 @@ START = """
     for i in range(5):
         sgd.zero_grad(); model(torch.randn(3, 4)).sum().backward(); sgd.step()
 """
+
+
+@program
+def no_verdict_without_a_start():
+    """A run that cannot be opened is an error at the first step, and no verdict follows."""
+    text = textwrap.dedent(START.format(package=os.path.abspath(PACKAGE), run="/proc/x"))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True,
+                          check=False)
+    check(f"no verdict: {done.stderr}", done.returncode == 1 and "/proc/x" in done.stderr and
+          "judged" not in done.stderr and "OK" not in done.stderr)
 
 
 @program

@@ -4,6 +4,8 @@
  */
 #include "rules/stream.h"
 
+#include "base/macros.h"
+
 enum { N = 64, STEPS = 12 };
 
 /* One hashed value. */
@@ -46,6 +48,61 @@ static void a_batch_that_comes_again_is_found(void **state)
             stream_expect_clean(&s);
         } else {
             (void)stream_expect(&s, "input", 7);
+        }
+        stream_close(&s);
+    }
+}
+
+/*
+ * Chance repeats what has few possible values, beside an input that differs or alone:
+ *     0  rare flags, all 0 most of the time
+ *     1  one short sequence at a time, drawn from eight
+ *     2  flags of 0 and 1, of which chance repeats a pattern now and then
+ *     3  the same sequence for the rest of the run: a fault
+ *     4  the same real batch for the rest of the run, beside noise: a note
+ */
+static void repeats_by_chance_are_not_found(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 5; kind++) {
+        const bool alone = kind == 1 || kind == 3;
+        const sonde_finding *found = NULL;
+        stream s;
+        uint32_t input = 0, other = 0;
+        float flags[N] = {0};
+
+        stream_open(&s, "DuplicateBatch");
+        input =
+            stream_declare(&s, "input", SONDE_ROLE_INPUT, alone ? 1 : 8, alone ? N : 8);
+        other = alone ? 0 : stream_declare(&s, "other", SONDE_ROLE_INPUT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < 5 * STEPS; step++) {
+            const int drawn = step * step / 5 % 8;
+
+            if (kind == 0) {
+                flags[3] = step % 7 == 0 ? 1.0F : 0.0F;
+                flags[4] = step % 11 == 0 ? 1.0F : 0.0F;
+                stream_put(&s, input, flags);
+            } else if (alone) {
+                put_hash(&s, input, 100 + (uint64_t)(kind == 3 && step > 40 ? 9 : drawn),
+                         0);
+            } else {
+                const int batch = kind == 2 ? step - step % 9 / 8 : SONDE_MIN(step, 40);
+
+                put_hash(&s, input, 100 + (uint64_t)batch, 0);
+            }
+            if (!alone) {
+                put_hash(&s, other, 1000 + (uint64_t)step, 0);
+            }
+            stream_end(&s);
+        }
+        found = stream_found(&s, "input");
+        if (kind < 3) {
+            assert_null(found);
+        } else {
+            assert_non_null(found);
+            assert_int_equal(found->severity,
+                             kind == 3 ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
         }
         stream_close(&s);
     }
@@ -279,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_that_comes_again_is_found),
+        cmocka_unit_test(repeats_by_chance_are_not_found),
         cmocka_unit_test(steps_between_are_not_forgotten),
         cmocka_unit_test(a_batch_on_two_replicas_is_found),
         cmocka_unit_test(replicas_that_part_are_found),

@@ -5,8 +5,18 @@
  * earlier ones: a few batches in a fixed order recur), or as on another replica at the
  * same step. Inputs that have never changed are ignored: training on one batch, or with
  * a constant input, is intended. Inputs of fewer than 32 elements and of bools are
- * ignored too: they can be equal by chance. So can integers, such as positions: they
- * count only where every input of the step that has ever changed is the same.
+ * ignored too: they can be equal by chance.
+ *
+ * Chance also repeats what has few possible values. So a repeat is reported where
+ *     alone      no other input of the step that has ever changed differs (where one does,
+ *                as noise that the program draws, a real input that has had DISTINCT
+ *                values, all different, is reported after STREAK repeats, as a note);
+ *     varied     the values are not all 0, nor all equal where they differed before: the
+ *                flags of ended episodes, rare labels; and
+ *     unlikely   p^repeats is below UNLIKELY, p being how often the input was the same as
+ *                1 to PAST - 1 batches before the previous one. A batch of one, a tensor
+ *                of few bits, and the first EARLY batches count as equal once more than
+ *                they were: a name drawn from a small data set.
  *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
@@ -16,6 +26,13 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 
+#include <math.h>
+#include <string.h>
+
+#define UNLIKELY 1e-6
+#define BITS 256.0
+enum { PAST = 16, EARLY = 5, DISTINCT = 20, STREAK = 4 };
+
 typedef struct tensor_memory {
     sonde_vitals before;
     bool changed, hashed;
@@ -23,10 +40,16 @@ typedef struct tensor_memory {
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
     int64_t hash_step, last;
-    bool compared, same; /* at this step */
-    int64_t repeats;     /* of this batch so far */
-    int64_t first;       /* of the first batch of the run */
+    bool compared, same;           /* at this step */
+    int64_t repeats;               /* of this batch so far */
+    int64_t first;                 /* of the first batch of the run */
+    bool varied;                   /* once, its elements were not all equal */
+    bool empty;                    /* at this step, its values say nothing */
+    uint64_t past[PAST];           /* the last batches; not their repeats */
+    int64_t batches, pairs, equal; /* batches seen; compared with past ones; the same */
     int replica;
+    int other;   /* a replica with the same value at this step, or -1 */
+    bool parted; /* at this step, replicas differ */
 } tensor_memory;
 
 #define BATCH_PAIRS                                                                      \
@@ -56,6 +79,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     tensor_memory *memory = tensor->memory;
 
+    (void)run;
     if (seen->hash == 0) {
         return;
     }
@@ -65,12 +89,14 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         memory->hash_step = seen->at.global_step;
         memory->replica = seen->at.replica;
         memory->hashed = true;
-    } else if (sonde_dtype_is_float(seen->info->dtype) && seen->at.micro_batch == 0 &&
-               seen->at.replica != memory->replica && seen->hash == memory->hash &&
-               sonde_rule_found(run, sonde__builtin_index(run, tensor),
-                                SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-        sonde__builtin_say_replicas(run, memory->replica, seen->at.replica,
-                                    "the same batch");
+        memory->other = -1;
+        memory->parted = false;
+    } else if (seen->at.micro_batch == 0 && seen->at.replica != memory->replica) {
+        if (seen->hash != memory->hash) {
+            memory->parted = true;
+        } else if (memory->other < 0) {
+            memory->other = seen->at.replica;
+        }
     }
 }
 
@@ -94,14 +120,125 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;
     }
+    memory->empty = v != NULL && v->min == v->max && (memory->varied || v->zero > 0);
+    memory->varied = memory->varied || (v != NULL && v->min < v->max);
 }
 
-static void report(sonde_rule_run *run, size_t i, bool meant)
+static uint64_t bits(double x)
 {
-    if (sonde_rule_found(run, i, meant ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "hash", 1.0, 0.0)) {
+    uint64_t result = 0;
+
+    memcpy(&result, &x, sizeof result);
+    return result;
+}
+
+/* Compares a batch that is not a repeat with those before the previous one. */
+static void remember(sonde_rule_run *run, sonde_rule_tensor *tensor)
+{
+    tensor_memory *memory = tensor->memory;
+    const sonde_vitals *v = tensor->vitals;
+    const bool by_hash =
+        memory->hashed && memory->hash_step == sonde_rule_at(run)->global_step;
+    uint64_t key = memory->hash;
+
+    if (memory->same || (!by_hash && v == NULL)) {
+        return;
+    }
+    if (!by_hash) {
+        key =
+            bits(v->sum) ^ (bits(v->sumsq) * 3) ^ (bits(v->min) * 5) ^ (bits(v->max) * 7);
+    }
+    for (int64_t i = 2; i <= PAST && i <= memory->batches; i++) {
+        memory->pairs++;
+        memory->equal += memory->past[(memory->batches - i) % PAST] == key;
+    }
+    memory->past[memory->batches++ % PAST] = key;
+}
+
+/* Whether a batch of this tensor has so few values that chance may repeat it. */
+static bool is_small(const sonde_tensor_info *info, const sonde_vitals *v)
+{
+    double count = 1.0, values = 2.0;
+    bool one = info->rank > 0 && info->shape[0] == 1;
+
+    for (int i = 0; i < info->rank; i++) {
+        count *= (double)info->shape[i];
+        one = one || (i == 1 && info->rank > 2 && info->shape[i] == 1);
+    }
+    if (sonde_dtype_is_float(info->dtype)) {
+        return one;
+    }
+    values = v != NULL ? fmax(v->max - v->min + 1.0, 1.0) : values;
+    return one || count * log2(values) < BITS;
+}
+
+/* Whether chance does not explain the repeats of a batch. */
+static bool is_unlikely(sonde_rule_run *run, const sonde_rule_tensor *tensor)
+{
+    const tensor_memory *memory = tensor->memory;
+    const bool more = memory->batches <= EARLY ||
+                      is_small(sonde_rule_info(run, tensor->id), tensor->vitals);
+    const double p =
+        ((double)memory->equal + (more ? 1.0 : 0.0)) / ((double)memory->pairs + 1.0);
+
+    return pow(fmin(p, 1.0), (double)memory->repeats) < UNLIKELY;
+}
+
+/* but: why this is a note; NULL: it is an error. */
+static void report(sonde_rule_run *run, size_t i, const char *but)
+{
+    if (sonde_rule_found(run, i, but ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR, "hash",
+                         1.0, 0.0)) {
         sonde_rule_say(run, NULL, "It is bit for bit the batch of the previous step%s.",
-                       meant ? ", as often as the first batch of the run was" : "");
+                       but ? but : "");
+    }
+}
+
+/* Judges the repeats of input i. all: the other inputs are repeated, too. */
+static void judge(sonde_rule_run *run, size_t i, const sonde_rule_tensor *tensor,
+                  bool all)
+{
+    tensor_memory *memory = tensor->memory;
+    const bool real = sonde_dtype_is_float(sonde_rule_info(run, tensor->id)->dtype);
+
+    memory->repeats = memory->same ? memory->repeats + 1 : 0;
+    memory->first += memory->same && !memory->changed;
+    if (memory->same && memory->changed && !memory->empty && is_unlikely(run, tensor)) {
+        if (all) {
+            report(run, i,
+                   memory->repeats <= memory->first
+                       ? ", as often as the first batch of the run was"
+                       : NULL);
+        } else if (real && memory->repeats >= STREAK && memory->equal == 0 &&
+                   memory->batches >= DISTINCT) {
+            report(run, i, ", though another input differs");
+        }
+    }
+    memory->changed = memory->changed || (memory->compared && !memory->same);
+}
+
+/* Judges inputs that two replicas share at this step. */
+static void judge_replicas(sonde_rule_run *run, sonde_rule_tensor *tensors, size_t count)
+{
+    const int64_t now = sonde_rule_at(run)->global_step;
+
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (memory->hashed && memory->hash_step == now && memory->parted) {
+            return;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (memory->hashed && memory->hash_step == now && memory->other >= 0 &&
+            !memory->empty &&
+            sonde_dtype_is_float(sonde_rule_info(run, tensors[i].id)->dtype) &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
+            sonde__builtin_say_replicas(run, memory->replica, memory->other,
+                                        "the same batch");
+        }
     }
 }
 
@@ -115,23 +252,16 @@ static void step(sonde_rule_run *run)
         const tensor_memory *memory = tensors[i].memory;
 
         compare(run, &tensors[i]);
+        remember(run, &tensors[i]);
         all = all && (!memory->compared || !memory->changed || memory->same);
     }
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const bool real =
-            sonde_dtype_is_float(sonde_rule_info(run, tensors[i].id)->dtype);
-
-        memory->repeats = memory->same ? memory->repeats + 1 : 0;
-        memory->first += memory->same && !memory->changed;
-        if (memory->same && memory->changed && (real || all)) {
-            report(run, i, memory->repeats <= memory->first);
-        }
-        memory->changed = memory->changed || (memory->compared && !memory->same);
+        judge(run, i, &tensors[i], all);
         if (tensors[i].vitals != NULL) {
-            memory->before = *tensors[i].vitals;
+            ((tensor_memory *)tensors[i].memory)->before = *tensors[i].vitals;
         }
     }
+    judge_replicas(run, tensors, count);
 }
 
 const sonde_rule sonde__builtin_duplicate_batch = {
@@ -139,7 +269,7 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .name = "DuplicateBatch",
     .summary = "a batch is repeated, or two replicas get the same batch",
     .condition =
-        "An input that has changed before is the same as at the previous training step or as on another replica. A note if it is repeated no more often than the first batch of the run was.",
+        "An input that has changed before is the same as at the previous training step or as on another replica, and chance does not explain it: no other input differs, or this one alone is repeated often (a note); its elements are not all 0; and it was seldom the same at earlier steps. A note if it is repeated no more often than the first batch of the run was.",
     .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,
