@@ -104,6 +104,11 @@ void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_log_open(void);
 /* Escapes control characters in everything that is printed from here on. */
 void cli_guard_output(void);
+/* Room for the name of a class, which is that of a folder, and for a path. */
+enum { CLI_CLASS = 1024, CLI_SHOWN_PATH = 16384 };
+/* A name for a line of a table: newlines and tabs as \x0a and \x09, cut where buf ends;
+ * returns buf. */
+const char *cli_one_line(const char *text, char *buf, size_t size);
 /* While whether, a line of the log about a finding is left out: it has just been told. */
 void cli_log_told(bool whether);
 /* "18,750"; returns buf. */

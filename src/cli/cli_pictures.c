@@ -200,8 +200,9 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
     }
     for (int64_t i = 0; !brief && i < classes; i++) {
         const sonde_nn_class_scores scores = sonde_nn_confusion_class(matrix, i);
-        char number[24];
-        const char *name = sonde_nn_dataset_class_name(set, i);
+        char number[24], line[CLI_CLASS];
+        const char *name =
+            cli_one_line(sonde_nn_dataset_class_name(set, i), line, sizeof line);
 
         if (i >= known && scores.support == 0) {
             unused++;

@@ -50,6 +50,21 @@ static void put_line(const char *kind, const char *fmt, va_list args)
     (void)fputc('\n', stderr);
 }
 
+const char *cli_one_line(const char *text, char *buf, size_t size)
+{
+    size_t used = 0;
+
+    for (; *text != '\0' && used + 5 < size; text++) {
+        if (*text == '\n' || *text == '\t') {
+            used += (size_t)snprintf(buf + used, size - used, "\\x%02x", (unsigned)*text);
+        } else {
+            buf[used++] = *text;
+        }
+    }
+    buf[used] = '\0';
+    return buf;
+}
+
 int cli_fail_text(const char *fmt, ...)
 {
     va_list args;

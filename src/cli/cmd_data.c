@@ -197,7 +197,9 @@ static void print_info(const char *split, const sonde_nn_dataset *set,
                  shape, cli_bytes_text((double)info->bytes, bytes, sizeof bytes),
                  info->mean[0], info->std[0]);
     for (int64_t i = 0; i < traits->classes; i++) {
-        const char *name = sonde_nn_dataset_class_name(set, i);
+        char line[CLI_CLASS];
+        const char *name =
+            cli_one_line(sonde_nn_dataset_class_name(set, i), line, sizeof line);
 
         (void)printf("  %3" PRId64 " %-*s %8" PRId64 "\n", i, cli_field(name, 12), name,
                      counts[i]);

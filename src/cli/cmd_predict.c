@@ -220,7 +220,7 @@ static void print_scores(const prediction *run, const sonde_view *scores,
                       .classes = classes,
                       .best = sonde_nn_argmax(SONDE_F32, scores->data, classes, 1),
                       .top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3};
-    char name[24];
+    char name[24], line[CLI_CLASS], where[CLI_SHOWN_PATH];
 
     for (int64_t i = 0; ranked.best >= 0 && i < classes; i++) {
         ranked.total += exp((double)ranked.score[i] - (double)ranked.score[ranked.best]);
@@ -230,13 +230,17 @@ static void print_scores(const prediction *run, const sonde_view *scores,
         return;
     }
     if (ranked.best < 0) {
-        (void)printf("%s: the output of the model is NaN\n", path);
+        (void)printf("%s: the output of the model is NaN\n",
+                     cli_one_line(path, where, sizeof where));
         return;
     }
-    (void)printf("%s: %s\n", path, class_name(run, ranked.best, name, sizeof name));
+    (void)printf(
+        "%s: %s\n", cli_one_line(path, where, sizeof where),
+        cli_one_line(class_name(run, ranked.best, name, sizeof name), line, sizeof line));
     for (int64_t i = next_class(ranked.score, classes, -1), k = 0;
          i >= 0 && k < ranked.top; i = next_class(ranked.score, classes, i), k++) {
-        const char *shown = class_name(run, i, name, sizeof name);
+        const char *shown =
+            cli_one_line(class_name(run, i, name, sizeof name), line, sizeof line);
 
         (void)printf("  %-*s %5.1f%%\n", cli_field(shown, 12), shown,
                      100.0 * probability(&ranked, i));

@@ -74,6 +74,19 @@ check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at lea
     train --data data --out out --batch-size 500
 check '--learning-rate: -1 .*' train --data data --out out --learning-rate=-1
 
+# parameters of another optimiser or schedule
+check '--momentum: not a parameter of adam, which has learning_rate, .*, eps' \
+    train --data data --out out --optimizer adam --momentum 0.9
+check '--beta1: not a parameter of sgd, which has learning_rate, .*, momentum, .*' \
+    train --data data --out out --optimizer sgd --beta1 0.5
+printf 'model: fashion_cnn\noptimizer: {kind: adam, nesterov: true}\n' >nesterov.yaml
+check 'nesterov\.yaml:2: nesterov is not a parameter of adam, which has .*' \
+    train nesterov.yaml --data data --out out
+SONDE_ALPHA=0.5 check '--alpha: not a parameter of sgd, which has .*' \
+    train --data data --out out
+check '--gamma: a parameter of the schedule step, not of cosine' \
+    train --data data --out out --schedule cosine --gamma 0.5
+
 # pictures
 check 'nowhere/x\.png: cannot be written: No such file or directory' \
     eval good/model.safetensors --data data --confusion nowhere/x.png

@@ -69,3 +69,14 @@ grep -qE '^sonde: warning: mnist cannot be fetched \(.*\); a drawn stand-in is u
 grep -qx '{"event": "stand_in", "data": "fashion-synth", "stands_for": "mnist"}' "$out" || fail "$(cat "$out")"
 run 0 "$sonde" eval -m mnist_mlp_small none/model.safetensors --json
 grep -q '"stand_in": "fashion-synth", "stands_for": "mnist"' "$out" || fail "$(cat "$out")"
+
+# the name of a class may hold a newline: it stays on its line of every table
+cp -r flat lines && mv lines/dog $'lines/dog\nand\tcat'
+sed 's/path: flat/path: lines/' flat.yaml >lines.yaml
+shown='dog\\x0aand\\x09cat'
+run 0 "${train[@]}" lines.yaml --out lines-out
+run 0 "$sonde" eval -m lines.yaml lines-out/model.safetensors
+grep -qE "^$shown +[0-9]+ " "$out" || fail "$(cat "$out")"
+run 0 "$sonde" predict -m lines.yaml -w lines-out/model.safetensors --top 3 lines/dog*/1.png
+grep -qxF 'lines/dog\x0aand\x09cat/1.png: dog\x0aand\x09cat' "$out" || fail "$(cat "$out")"
+[ "$(wc -l <"$out")" = 4 ] || fail "$(cat "$out")"

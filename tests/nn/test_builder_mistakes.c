@@ -154,8 +154,9 @@ static void mistakes_of_layers_are_told(void **state)
     expect_that(conv_of_matrix, SONDE_ESHAPE,
                 "conv: a conv2d over (2, 144) in 1 groups (expected (N, C, H, W) with C "
                 "divisible by groups)");
-    expect_that(conv_function, SONDE_EINVAL,
-                "weight: a layer with parameters needs a name (expected a name)");
+    expect_that(
+        conv_function, SONDE_EINVAL,
+        "conv2d: a layer with parameters (weight) needs a name (expected a name)");
     expect_that(pool_without_kernel, SONDE_EINVAL,
                 "pool/MaxPool2d: kernel height is 0 (expected 1 to 16777216)");
     expect_that(pool_padding, SONDE_EINVAL,

@@ -463,7 +463,12 @@ static void models_that_cannot_be_are_refused(void **state)
                    "features): flatten it first)");
     layers_refused(
         "    - flatten\n    - linear: {out: 3}", SONDE_EINVAL,
-        "job:5: weight: a layer with parameters needs a name (expected a name)");
+        "job:5: linear: a layer with parameters (weight) needs a name (expected a "
+        "name)");
+    layers_refused(
+        "    - batch_norm", SONDE_EINVAL,
+        "job:4: batch_norm: a layer with parameters (weight) needs a name (expected a "
+        "name)");
     layers_refused("    - flatten\n    - linear: {name: fc}", SONDE_EINVAL,
                    "job:5: fc: a linear layer with out 0 (expected at least 1)");
     layers_refused(

@@ -319,6 +319,42 @@ static void values_out_of_range_are_named(void **state)
     expect_bad(o, "optimizer");
 }
 
+static void a_kind_refuses_parameters_of_others(void **state)
+{
+    sonde_nn_optimizer o = sonde_nn_optimizer_adam(0.1F);
+
+    (void)state;
+    for (int kind = SONDE_NN_SGD; kind <= SONDE_NN_LAMB; kind++) {
+        o = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)kind);
+        must(sonde_nn_optimizer_check(&o, &engine_diag));
+        o.weight_decay = 0.1F;
+        o.clip_norm = 1.0F;
+        o.no_bias_decay = true;
+        must(sonde_nn_optimizer_check(&o, &engine_diag));
+    }
+    o = sonde_nn_optimizer_adam(0.1F);
+    o.momentum = 0.9F;
+    expect_bad(o, "momentum");
+    assert_string_equal(engine_diag.found,
+                        "not a parameter of adam, which has learning_rate, weight_decay, "
+                        "clip_value, clip_norm, no_bias_decay, beta1, beta2, eps");
+    o = sonde_nn_optimizer_sgd(0.1F, 0.9F);
+    o.beta1 = 0.5F;
+    expect_bad(o, "beta1");
+    o = sonde_nn_optimizer_rmsprop(0.1F);
+    o.momentum = 0.9F;
+    o.centered = o.tf_variant = true;
+    must(sonde_nn_optimizer_check(&o, &engine_diag));
+    o.nesterov = true;
+    expect_bad(o, "nesterov");
+    o = sonde_nn_optimizer_adagrad(0.1F);
+    o.alpha = 0.5F;
+    expect_bad(o, "alpha");
+    o = sonde_nn_optimizer_adamw(0.1F);
+    o.max_weight_norm = 1.0F;
+    expect_bad(o, "max_weight_norm");
+}
+
 static void defaults_are_pytorchs(void **state)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.5F, 0.25F),
@@ -390,6 +426,7 @@ int main(void)
         cmocka_unit_test(adamw_follows_its_equations),
         cmocka_unit_test(only_the_learning_rate_may_change),
         cmocka_unit_test(values_out_of_range_are_named),
+        cmocka_unit_test(a_kind_refuses_parameters_of_others),
         cmocka_unit_test(defaults_are_pytorchs),
         cmocka_unit_test(a_parameter_left_out_stays),
     };

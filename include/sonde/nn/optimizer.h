@@ -81,7 +81,8 @@ SONDE_API sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind);
 /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb" */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
-/* SONDE_EINVAL: a value out of its range; diag names the field. */
+/* SONDE_EINVAL: a value out of its range, or other than 0 and not a parameter of the
+ * kind; diag names the field. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 

@@ -12,6 +12,7 @@ typedef struct sonde__graph_layer {
     const char *path;  /* of the module the layer is, or of the scope for a function */
     const char *outer; /* the scope to go back to */
     bool named;        /* a module, not a function */
+    const char *kind;  /* "linear", for messages; NULL: not said */
 } sonde__graph_layer;
 
 /* false: the graph has an error; do nothing. */

@@ -61,6 +61,7 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    layer.kind = "conv2d";
     if (!take_options(model, name, &taken, sizeof taken, given,
                       "sonde_nn_conv2d_options")) {
         return 0;
@@ -119,6 +120,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    layer.kind = "linear";
     if (!take_options(model, name, &taken, sizeof taken, given,
                       "sonde_nn_linear_options")) {
         return 0;
@@ -165,6 +167,7 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
     if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
+    layer.kind = "group_norm";
     if (!take_options(model, name, &taken, sizeof taken, given,
                       "sonde_nn_group_norm_options")) {
         return 0;

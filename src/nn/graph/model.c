@@ -480,8 +480,9 @@ static sonde_nn_value layer_tensor(sonde__graph_layer *layer, const char *suffix
         return known->value;
     }
     if (!layer->named) {
-        return sonde__graph_fail(graph, SONDE_EINVAL, suffix, "a name",
-                                 "a layer with parameters needs a name");
+        return sonde__graph_fail(graph, SONDE_EINVAL,
+                                 layer->kind != NULL ? layer->kind : suffix, "a name",
+                                 "a layer with parameters (%s) needs a name", suffix);
     }
     return add_tensor(model, name, shape, role, tensor);
 }

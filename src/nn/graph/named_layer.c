@@ -141,6 +141,7 @@ sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const cha
                                  kind != NULL ? sonde__op_nearest_layer(kind) : NULL,
                                  "unknown layer '%s'", kind != NULL ? kind : "");
     }
+    layer.kind = row->name;
     if (in == NULL || count != (size_t)row->inputs) {
         char inputs[24];
 

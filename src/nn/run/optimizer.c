@@ -7,6 +7,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum)
@@ -94,6 +96,68 @@ enum {
     OF_ALL = OF_SGD | OF_RMSPROP | OF_ADAGRAD | OF_ADAM
 };
 
+/* The fields that not every kind has, and the kinds that have them. */
+static const struct {
+    const char *name;
+    size_t offset, size;
+    int kinds;
+} own_fields[] = {
+#define OWN(field, kinds)                                                                \
+    {                                                                                    \
+#field, offsetof(sonde_nn_optimizer, field),                                     \
+            sizeof((sonde_nn_optimizer *)NULL)->field, kinds                             \
+    }
+    OWN(momentum, OF_SGD | OF_RMSPROP),
+    OWN(dampening, OF_SGD),
+    OWN(nesterov, OF_SGD),
+    OWN(beta1, OF_ADAM),
+    OWN(beta2, OF_ADAM),
+    OWN(eps, OF_ALL & ~OF_SGD),
+    OWN(alpha, OF_RMSPROP),
+    OWN(centered, OF_RMSPROP),
+    OWN(tf_variant, OF_RMSPROP),
+    OWN(lr_decay, OF_ADAGRAD),
+    OWN(initial_accumulator_value, OF_ADAGRAD),
+    OWN(max_weight_norm, OF_LAMB),
+    OWN(no_bias_correction, OF_LAMB),
+#undef OWN
+};
+
+static bool has_field(sonde_nn_optimizer_kind kind, size_t i)
+{
+    return (own_fields[i].kinds >> (int)kind & 1) != 0;
+}
+
+/* A field that the kind does not have keeps the value it has in the kind's defaults. */
+static sonde_err check_fields(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
+{
+    static const char of_all[] =
+        "learning_rate, weight_decay, clip_value, clip_norm, no_bias_decay";
+    const sonde_nn_optimizer standard = sonde_nn_optimizer_default(optimizer->kind);
+    const char *name = sonde_nn_optimizer_name(optimizer->kind);
+    char known[128] = "";
+    size_t used = 0, i = 0;
+
+    while (i < SONDE_COUNT_OF(own_fields) &&
+           (has_field(optimizer->kind, i) ||
+            memcmp((const char *)optimizer + own_fields[i].offset,
+                   (const char *)&standard + own_fields[i].offset,
+                   own_fields[i].size) == 0)) {
+        i++;
+    }
+    if (i == SONDE_COUNT_OF(own_fields)) {
+        return SONDE_OK;
+    }
+    for (size_t k = 0; k < SONDE_COUNT_OF(own_fields); k++) {
+        if (has_field(optimizer->kind, k)) {
+            used += (size_t)snprintf(known + used, sizeof known - used, ", %s",
+                                     own_fields[k].name);
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, own_fields[i].name, NULL,
+                       "not a parameter of %s, which has %s%s", name, of_all, known);
+}
+
 static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
     static const char at_least_0[] = "a finite number >= 0";
@@ -149,7 +213,11 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
 {
     const sonde_err err = sonde__graph_expect(optimizer, "optimizer", diag);
 
-    return err != SONDE_OK ? err : check_ranges(optimizer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return check_ranges(optimizer, diag) != SONDE_OK ? SONDE_EINVAL
+                                                     : check_fields(optimizer, diag);
 }
 
 static float flag(bool value)

@@ -3,6 +3,7 @@
  */
 #include "nn/train/train_state.h"
 #include "base/fail.h"
+#include "base/macros.h"
 #include "base/memory.h"
 #include "base/given.h"
 
@@ -122,6 +123,47 @@ static bool read_table_entry(const char *text, sonde_nn_rate *rate, int i)
     return end != text && *end == '\0';
 }
 
+/* The number that an option has if it is not set. */
+static double standard_of(const char *name)
+{
+    const sonde_nn_option *row = NULL;
+
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        if (strcmp(row->name, name) == 0) {
+            return strtod(row->standard, NULL);
+        }
+    }
+    return 0.0;
+}
+
+/* Refuses what is set for another schedule than the job's. */
+static sonde_err check_schedule(const sonde_nn_job_info *info, sonde_diag *diag)
+{
+    const struct {
+        const char *name, *schedule;
+        bool set;
+        sonde_nn_rate_kind kind;
+    } own[] = {
+        {"schedule_every", "step",
+         (double)info->rate.every != standard_of("schedule_every"), SONDE_NN_RATE_STEP},
+        {"gamma", "step", info->rate.gamma != standard_of("gamma"), SONDE_NN_RATE_STEP},
+        {"schedule_end", "cosine", info->rate.end != standard_of("schedule_end"),
+         SONDE_NN_RATE_COSINE},
+        {"rates", "table", info->rates.count > 0, SONDE_NN_RATE_TABLE},
+    };
+    static const char *const kinds[] = {"constant", "step", "cosine", "one_cycle",
+                                        "table"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(own); i++) {
+        if (own[i].set && info->rate.kind != own[i].kind) {
+            return sonde__fail(diag, SONDE_EINVAL, own[i].name, NULL,
+                               "a parameter of the schedule %s, not of %s",
+                               own[i].schedule, kinds[info->rate.kind]);
+        }
+    }
+    return SONDE_OK;
+}
+
 /* The schedule of a job, or of the options. */
 static sonde_err take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
@@ -131,6 +173,11 @@ static sonde_err take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
     sonde_nn_rate *rate = &trainer->rate;
 
     if (info != NULL) {
+        const sonde_err err = check_schedule(info, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
         *rate = info->rate;
     } else if (trainer->options.rate != NULL) {
         *rate = *trainer->options.rate;
