@@ -227,6 +227,74 @@ static void small_weights_may_grow(void **state)
     }
 }
 
+/* A loss that begins to fall after two steps pays for large updates; a line search that
+ * goes too far once does no harm. */
+static void first_steps_may_search(void **state)
+{
+    static const float losses[2][6] = {{0.99F, 0.95F, 0.93F, 0.3F, 0.2F, 0.1F},
+                                       {1.9F, 1.84F, 1.7F, 1.4F, 6.3F, 1.2F}};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        stream s;
+        uint32_t weight = 0, loss = 0;
+        float w[64];
+
+        stream_open(&s, "WeightUpdateRatio");
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 16);
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        stream_begin(&s);
+        for (int k = 0; k < 64; k++) {
+            w[k] = 0.3F * stream_normal(&s);
+        }
+        for (int step = 0; step < STEPS; step++) {
+            stream_put(&s, weight, w);
+            stream_put_all(&s, loss, step < 6 ? losses[i][step] : 0.1F);
+            for (int k = 0; k < 64; k++) {
+                w[k] *= 1.0F + (step < 5 + i ? 0.25F : 0.001F) * stream_normal(&s);
+            }
+            stream_end(&s);
+        }
+        stream_expect_clean(&s);
+        stream_close(&s);
+    }
+}
+
+/* Weights that shrink by decay while gradients do nothing; or do something; or where the
+ * optimiser has no decay. */
+static void decay_alone_learns_nothing(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 3; kind++) {
+        stream s;
+        uint32_t weight = 0, loss = 0;
+        float w[64];
+
+        stream_open(&s, "WeightUpdateRatio");
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 16);
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        stream_begin(&s);
+        for (int k = 0; k < 64; k++) {
+            w[k] = 0.3F * stream_normal(&s);
+        }
+        for (int step = 0; step < 60; step++) {
+            stream_put(&s, weight, w);
+            stream_put_all(&s, loss, 4.0F - 0.03F * (float)step);
+            for (int k = 0; k < 64; k++) {
+                w[k] *= kind == 2 ? 1.0F : 1.0F - 4e-4F;
+                w[k] += (kind == 0 ? 1e-6F : 1e-4F) * stream_normal(&s);
+            }
+            stream_end(&s);
+        }
+        if (kind == 0) {
+            (void)stream_expect(&s, "fc.weight", 40);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 /* One of ten elements grows 4096-fold, or all do. */
 static void a_flipped_bit_in_a_small_tensor_is_found(void **state)
 {
@@ -373,6 +441,8 @@ int main(void)
         cmocka_unit_test(a_first_layer_that_is_too_large_is_found),
         cmocka_unit_test(an_epsilon_above_all_gradients_is_found),
         cmocka_unit_test(small_weights_may_grow),
+        cmocka_unit_test(first_steps_may_search),
+        cmocka_unit_test(decay_alone_learns_nothing),
         cmocka_unit_test(a_flipped_bit_in_a_small_tensor_is_found),
         cmocka_unit_test(a_batch_of_an_evaluation_is_no_overfitting),
         cmocka_unit_test(a_loss_of_any_sign_may_rise),

@@ -163,7 +163,7 @@ static bool is_small(const sonde_tensor_info *info, const sonde_vitals *v)
 
     for (int i = 0; i < info->rank; i++) {
         count *= (double)info->shape[i];
-        one = one || (i == 1 && info->rank > 2 && info->shape[i] == 1);
+        one = one || (i == 1 && info->rank == 3 && info->shape[i] == 1);
     }
     if (sonde_dtype_is_float(info->dtype)) {
         return one;

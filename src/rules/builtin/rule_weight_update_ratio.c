@@ -34,6 +34,7 @@ typedef struct tensor_memory {
     double even;   /* see sonde__builtin_updates */
     double steps;  /* k / num_steps of it */
     double norm;   /* |w'| */
+    double across; /* |w - w'| less its part along -w', as weight decay makes it */
     sonde_vitals before;
     bool has_before;
 } tensor_memory;
@@ -103,7 +104,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     const update_ratio *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
-    double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0;
+    double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0, along = 0.0;
     size_t count = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
@@ -120,10 +121,13 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         change += d * d;
         sum += fabs(d);
         norm += memory->raw[i] * memory->raw[i];
+        along += d * memory->raw[i];
         memory->raw[i] = values[i];
     }
     memory->raw_age = 0;
+    along = fmin(along, 0.0);
     memory->norm = sqrt(norm);
+    memory->across = sqrt(fmax(change - (norm > 0.0 ? along * along / norm : 0.0), 0.0));
     memory->steps = steps_between(run, &memory->raw_last);
     memory->change = memory->raw_count != count ? (double)NAN : sqrt(change);
     memory->even = change > 0.0 ? sum * sum / (change * (double)count) : 0.0;
@@ -176,6 +180,9 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
         all->fastest = tame >= all->largest ? i : all->fastest;
         all->largest = fmax(all->largest, tame);
         all->largest_between = fmax(all->largest_between, update.tame);
+        if (update.change > 0.0) {
+            all->across = fmax(all->across, update.tame * memory->across / update.change);
+        }
     }
 }
 
@@ -252,7 +259,7 @@ static void step(sonde_rule_run *run)
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
     all->count = 0;
-    all->largest = all->largest_between = all->elements = all->even = 0.0;
+    all->largest = all->largest_between = all->elements = all->even = all->across = 0.0;
     all->loss = NAN;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
@@ -282,7 +289,7 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's updates are too large or too small for its size",
     .condition =
-        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (at the start of a run, only if the loss does not fall, and with an optimiser that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
+        "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above `large_threshold`, or below `small_threshold` at `small_patience` comparisons in a row; or the median of r over the weights is above 2 `fast` at three steps in a row, or above `fast` while the loss does not fall (at the start of a run, only if the loss does not fall, and with an optimiser that divides by the size of gradients only if it rises, or if this lasts); or the largest r is below `slow` over the first 40 steps while the loss does not fall, or would be without what makes weights smaller in proportion, as weight decay does. With `smdebug`, which `num_steps`, `epsilon` or a threshold alone imply: r is above `large_threshold` or below `small_threshold` at any comparison.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

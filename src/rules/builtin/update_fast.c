@@ -7,7 +7,8 @@
  *                the weights have fewer than FEW elements together). If the episode began
  *                with the run, the loss also has to be where it should not be: not below
  *                STILL times its value before; with an optimiser that divides, above WORSE
- *                times that, or not below STILL for LONG such comparisons; or
+ *                times that, or not below STILL for LONG such comparisons, as must the
+ *                loss of the step be; or
  *     in vain    the median was above `fast` at three comparisons in a row, and at the end
  *                the loss is not below STILL times its value before. A network that has
  *                learnt (its loss is below half of its first ones) need not improve
@@ -102,11 +103,17 @@ static bool divides(const sonde_rule_run *run, double even)
     return !any && even > EVEN;
 }
 
-/* Whether the loss shows that the weights should not be replaced. */
-static bool is_harmful(const sonde__builtin_update_fast *fast)
+/* Whether the loss shows that the weights should not be replaced. loss: of this step. At
+ * the start, a mean that includes the loss before the episode says little about a loss
+ * that falls, or that was high once: this one must be high, too. */
+static bool is_harmful(const sonde__builtin_update_fast *fast, double loss)
 {
-    return !fast->early || is_above(fast, WORSE) ||
-           ((!fast->divides || fast->high >= LONG) && !has_paid(fast));
+    const double base = fast->base;
+    const bool still = !(loss <= base + (STILL - 1.0) * fabs(base));
+
+    return !fast->early ||
+           (still && (is_above(fast, WORSE) ||
+                      ((!fast->divides || fast->high >= LONG) && !has_paid(fast))));
 }
 
 /* The weights are replaced within a few steps. */
@@ -185,7 +192,8 @@ void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
         fast->divides = fast->early && divides(run, state->step.even);
     }
     fast->compared++;
-    if (least > 2.0 * state->fast && state->step.elements >= FEW && is_harmful(fast)) {
+    if (least > 2.0 * state->fast && state->step.elements >= FEW &&
+        is_harmful(fast, state->step.loss)) {
         report_replaced(run);
     }
     if (fast->since > (settles(fast, median) ? 3 : 1) * AFTER ||

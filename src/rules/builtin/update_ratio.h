@@ -64,8 +64,9 @@ typedef struct sonde__builtin_updates {
     size_t fastest;         /* the tensor that has it */
     double elements;        /* of all of them that were compared */
     double largest_between; /* of tame */
-    double loss;            /* of the step; NaN: none */
-    double even; /* (mean |d|)^2 / mean d^2 of the updates d, a mean of weights */
+    double across; /* the largest tame without the part of the update that is along -w' */
+    double loss;   /* of the step; NaN: none */
+    double even;   /* (mean |d|)^2 / mean d^2 of the updates d, a mean of weights */
 } sonde__builtin_updates;
 
 typedef struct sonde__builtin_update_fast {
@@ -94,6 +95,7 @@ typedef struct sonde__builtin_update_look {
  */
 typedef struct sonde__builtin_update_slow {
     sonde__builtin_update_look looks[2];
+    sonde__builtin_update_look decayed; /* the short one, without weight decay */
 } sonde__builtin_update_slow;
 
 /* The state of the rule. */

@@ -6,8 +6,15 @@
  * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
  * steps change nothing by more than 3 %. Or when the same holds over the first 100
  * comparisons for a limit of 8 `slow`: a note.
+ *
+ * Weight decay moves weights along -w', without any gradient. Where the rest of the updates
+ * is below a tenth of them at the first 40 comparisons, only r of the rest is judged, and
+ * the loss is not: gradients do nothing.
  */
 #include "rules/builtin/update_ratio.h"
+
+#define SHARE 0.1
+enum { DECAYED = 40 };
 
 typedef struct look {
     int64_t steps, part; /* comparisons; of them at either end */
@@ -60,11 +67,44 @@ static void take(sonde_rule_run *run, sonde__builtin_update_look *slow, const lo
     }
 }
 
+/* Takes a comparison without weight decay. */
+static void take_decayed(sonde_rule_run *run, sonde__builtin_update_look *slow)
+{
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    const double across = state->step.across, largest = state->step.largest_between;
+
+    if (slow->compared >= DECAYED || slow->compared < 0) {
+        return;
+    }
+    if (!(across < SHARE * largest)) {
+        slow->compared = -1; /* no comparison will do */
+        return;
+    }
+    slow->sum += across;
+    slow->first_part += slow->compared < DECAYED / 4 ? across : 0.0;
+    slow->last_part += slow->compared >= DECAYED - DECAYED / 4 ? across : 0.0;
+    slow->compared++;
+    if (slow->compared == DECAYED && slow->sum < DECAYED * state->slow &&
+        slow->last_part < 3.0 * slow->first_part &&
+        sonde_rule_found(run, state->step.fastest, SONDE_SEVERITY_WARNING, "update_ratio",
+                         slow->sum / DECAYED, state->slow)) {
+        sonde_rule_say(run,
+                       "Raise the learning rate; check the loss's scale and the "
+                       "optimiser's epsilon.",
+                       "In the first %d steps only weight decay moved the weights: "
+                       "gradients changed none by more than %.2g times its own size.",
+                       DECAYED, slow->sum / DECAYED);
+    }
+}
+
 void sonde__builtin_update_slow_step(sonde_rule_run *run)
 {
     sonde__builtin_update_ratio *state = sonde_rule_state(run);
 
     for (size_t i = 0; i < 2 && state->from_start; i++) {
         take(run, &state->slow_state.looks[i], &looks[i]);
+    }
+    if (state->from_start) {
+        take_decayed(run, &state->slow_state.decayed);
     }
 }
