@@ -60,6 +60,19 @@ class _ModuleHook:
         return _nothing
 
 
+class _FirstCall(_ModuleHook):
+    """Removes hooks, its own too, at its first call."""
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+        super().__init__(self.remove)
+
+    def remove(self, *arguments: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
+
+
 def _no_hook() -> Any:
     return _nothing
 
@@ -129,6 +142,7 @@ class Hooks:
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
         self.module_hook = _ModuleHook(self.core.hook("after_module"))
+        self.last_hook = _ModuleHook(self.core.hook("after_module", 1))  # of one module
         self.module_handle: Any = None
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
@@ -213,9 +227,8 @@ class Hooks:
         for root in roots.values():
             _watched.add(root)
             for part in _called(root):
-                self.handles += [
-                    part.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
-                    part.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
+                self.handles += self.hook_root(part)
+                self.hook_parts(part)
         self.roots = [weakref.ref(root) for root in roots.values()]
         for i, optimizer in enumerate(optimizers, 1):
             self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
@@ -225,6 +238,25 @@ class Hooks:
         torch.autograd.backward = _backward
         if scaler is not None:
             self.wrap_scaler(scaler)
+
+    def hook_root(self, root: torch.nn.Module) -> list[Any]:
+        hook = self.core.hook
+        return [root.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
+                root.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
+
+    def hook_parts(self, root: torch.nn.Module) -> None:
+        """Hooks the parts of a root too, since a program may call these alone; the first call
+        of the root takes the hooks off."""
+        if _is_compiled(root) or isinstance(root, torch.nn.parallel.DistributedDataParallel):
+            return
+        first = _FirstCall()
+        for child in root.children():
+            if not isinstance(child, torch.jit.ScriptModule):
+                for part in _called(child):
+                    first.handles += self.hook_root(part)
+        self.handles += first.handles
+        first.handles.append(root.register_forward_pre_hook(first))
+        self.handles.append(first.handles[-1])
 
     def wrap_scaler(self, scaler: Any) -> None:
         """A GradScaler does not call the optimiser at a step that overflows; its update ends
@@ -270,6 +302,23 @@ class Hooks:
             self.module_handle = torch_module.register_module_forward_hook(self.module_hook)
         else:  # registered again: a handle costs as much as the hooks of several modules
             torch_module._global_forward_hooks[self.module_handle.id] = self.module_hook
+        return True
+
+    def hook_last(self, module: torch.nn.Module) -> bool:
+        """Whether a module has forward hooks of the program, which may change its output.
+        PyTorch calls them after the global hooks: one of our own comes after them, and after
+        it those that end a forward pass."""
+        hooks = module._forward_hooks
+        if all(isinstance(hook, _ModuleHook) for hook in hooks.values()):
+            return False
+        if not any(hook is self.last_hook for hook in hooks.values()):
+            self.handles.append(module.register_forward_hook(self.last_hook))
+        for key, hook in list(hooks.items()):
+            if hook is self.last_hook:
+                hooks.move_to_end(key)
+        for key, hook in list(hooks.items()):
+            if isinstance(hook, _ModuleHook) and hook is not self.last_hook:
+                hooks.move_to_end(key)
         return True
 
     def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:

@@ -23,9 +23,11 @@ typedef struct shown {
 } shown;
 
 struct sonde__python_module {
-    PyObject *ref;     /* weak; NULL: the program */
-    bool shows_input;  /* an activation that does not work in place */
-    bool keeps_finite; /* it returns one tensor, finite if the first it gets is */
+    PyObject *ref;         /* weak; NULL: the program */
+    bool shows_input;      /* an activation that does not work in place */
+    bool keeps_finite;     /* it returns one tensor, finite if the first it gets is */
+    Py_ssize_t hook_count; /* of its own forward hooks, when they were last looked at */
+    bool shows_itself; /* they may change what it returns: a hook after them shows it */
     shown *tensors[DIRECTIONS];
     size_t capacity[DIRECTIONS], next[DIRECTIONS];
 };
@@ -353,8 +355,8 @@ static bool follows_checked(sonde__python_watch *self, size_t index, PyObject *i
 {
     sonde__python_module *module = &self->modules[index];
 
-    if (!module->keeps_finite || !PyTuple_Check(inputs) || PyTuple_Size(inputs) == 0 ||
-        PyTuple_GetItem(inputs, 0) != self->last_checked ||
+    if (!module->keeps_finite || module->shows_itself || !PyTuple_Check(inputs) ||
+        PyTuple_Size(inputs) == 0 || PyTuple_GetItem(inputs, 0) != self->last_checked ||
         !sonde__python_is_tensor(output)) {
         return false;
     }
@@ -367,13 +369,41 @@ static bool follows_checked(sonde__python_watch *self, size_t index, PyObject *i
     return true;
 }
 
+/* Whether the hook of all modules leaves a call to a hook of the module itself, which runs
+ * after the program's hooks of it: they may change the output. -1: an exception is set. */
+static int is_left(sonde__python_watch *self, size_t index, PyObject *object)
+{
+    static PyObject *name;
+    PyObject *own = sonde__python_attribute(object, &name, "_forward_hooks");
+    PyObject *result = NULL;
+    const bool left = self->modules[index].shows_itself;
+    int shows = -1;
+
+    if (own == NULL) {
+        return -1;
+    }
+    if (!PyDict_Check(own) || PyDict_Size(own) == self->modules[index].hook_count) {
+        Py_DECREF(own);
+        return left;
+    }
+    result = PyObject_CallMethod(self->hooks, "hook_last", "(O)", object);
+    shows = result != NULL ? PyObject_IsTrue(result) : -1;
+    if (shows >= 0 && index < self->module_count) {
+        self->modules[index].shows_itself = shows != 0;
+        self->modules[index].hook_count = PyDict_Size(own);
+    }
+    Py_XDECREF(result);
+    Py_DECREF(own);
+    return shows < 0 ? -1 : left; /* a hook that is new does not run in this call */
+}
+
 bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hook *hook,
                               PyObject *arguments)
 {
     PyObject *module = NULL, *inputs = NULL, *output = NULL;
     size_t index = 0;
+    int left = 0;
 
-    (void)hook;
     if (PyArg_UnpackTuple(arguments, "after_module", 3, 3, &module, &inputs, &output) ==
         0) {
         return false;
@@ -381,6 +411,12 @@ bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hoo
     index = find_module(self, module);
     if (index == self->module_count || self->inside == 0 || self->hooks == NULL) {
         return PyErr_Occurred() == NULL;
+    }
+    if (hook->number == 0) {
+        left = is_left(self, index, module);
+    }
+    if (left != 0 || !self->module_hook) {
+        return left >= 0;
     }
     if (self->only_checks && follows_checked(self, index, inputs, output)) {
         return true;

@@ -112,7 +112,7 @@ struct sonde__python_hook {
     sonde__python_action *act;
     /* of the gradient of a module's output */
     size_t module;
-    size_t number;    /* of the output; of an optimiser: from 1 */
+    size_t number;    /* of the output; of an optimiser: from 1; 1: of one module */
     Py_ssize_t place; /* among the gradients of its function */
 };
 

@@ -1,0 +1,195 @@
+"""Where sonde.watch has its hooks in programs with several optimisers, with hooks of their own, or
+that call the parts of a model.
+
+Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
+"""
+import os
+import sys
+
+from harness import check, folder, main, program
+
+sys.path.insert(0, os.path.join(os.environ.get("SONDE_BUILD", "build/release"), "python"))
+try:
+    import numpy
+    import torch
+    from torch import nn
+    import sonde
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
+
+
+def mlp():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 32), nn.Tanh(),
+                         nn.Linear(32, 4))
+
+
+def batches(shape, count):
+    generator = torch.Generator().manual_seed(3)
+    for _ in range(count):
+        yield torch.randn(shape, generator=generator), \
+            torch.randint(4, (shape[0],), generator=generator)
+
+
+@program
+def gradients_of_players():
+    """The gradients of each optimiser are those that it uses, though the backward passes of
+    others leave some in its parameters too."""
+    run = folder("players")
+    torch.manual_seed(0)
+    maker, judge = nn.Linear(4, 8), nn.Linear(8, 1)
+    first = torch.optim.SGD(judge.parameters(), 0.1)
+    second = torch.optim.SGD(maker.parameters(), 0.1)
+    frozen = nn.Linear(1, 1)
+    used = {"judge": [], "maker": []}
+    with sonde.watch({"maker": maker, "judge": judge, "frozen": frozen}, [first, second], run=run,
+                     every=1, save=1, on_finding=None):
+        for _ in range(4):
+            fake = maker(torch.randn(6, 4))
+            first.zero_grad()
+            frozen(judge(fake.detach())).mean().backward()
+            used["judge"].append(judge.weight.grad.clone())
+            first.step()
+            second.zero_grad()
+            (-judge(fake)).pow(2).mean().backward()
+            used["maker"].append(maker.weight.grad.clone())
+            second.step()
+    trial = sonde.open(run)
+    for name, gradients in used.items():
+        tensor = f"gradient/{name}.weight"
+        seen = trial.steps("train", tensor).tolist()
+        check(f"{name}: its gradients: {seen}", seen == [0, 1, 2, 3] and all(
+            numpy.array_equal(trial.value(tensor, step, mode="train"), gradients[step].numpy())
+            for step in seen))
+        check(f"{name}: once a step", trial.vitals(tensor, 2, mode="train").count ==
+              gradients[0].numel())
+    check("of what no optimiser holds",
+          trial.steps("train", "gradient/frozen.weight").tolist() == [0, 1, 2, 3])
+
+
+@program
+def cleared_gradients():
+    """Gradients that are cleared between backward() and the step: they are seen where they
+    are, and the weights that rest are the fault."""
+    def judged(clear, first=20, to_none=True, steps=60):
+        torch.manual_seed(0)
+        model = mlp()
+        sgd = torch.optim.SGD(model.parameters(), 0.05)
+        counts = []
+        with sonde.watch(model, sgd, on_finding=None) as watch:
+            for step, (x, y) in enumerate(batches((16, 20), steps)):
+                sgd.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                if clear and step >= first:
+                    sgd.zero_grad(set_to_none=to_none)
+                sgd.step()
+                vitals = watch.vitals("gradient/0.weight")
+                counts.append((vitals.count, vitals.abs_max > 0) if vitals else None)
+        return {f.rule for f in watch.findings if f.severity == "error"}, counts
+
+    healthy, counts = judged(False)
+    check(f"a healthy program: {healthy}", not healthy and set(counts) == {(640, True)})
+    for to_none in (True, False):
+        rules, counts = judged(True, to_none=to_none)
+        check(f"cleared: {rules}, {counts[18:24]}", "FrozenParameter" in rules and
+              set(counts[21:]) == {(640, True)})
+    rules, _ = judged(True, first=0)
+    check(f"cleared from the start: {rules}", "FrozenParameter" in rules)
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.05)
+    counts = []
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for step, (x, y) in enumerate(batches((16, 20), 6)):
+            nn.functional.cross_entropy(model(x), y).backward()
+            if step == 2:
+                sgd.zero_grad()
+            sgd.step()
+            sgd.zero_grad()
+            vitals = watch.vitals("gradient/0.weight")
+            counts.append(vitals and vitals.count)
+    check(f"once: {counts}", counts == [640, 640, None, 640, 640, 640])
+
+
+@program
+def outputs_after_hooks():
+    """What a forward hook of the program makes of an output is the module's output."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line, self.norm = nn.Linear(20, 20), nn.BatchNorm1d(20)
+
+        def forward(self, x):
+            return torch.relu(self.norm(self.line(x)))
+
+    def first(layer, late):
+        torch.manual_seed(0)
+        model = nn.Sequential(Block(), Block(), nn.Linear(20, 4))
+        sgd = torch.optim.SGD(model.parameters(), 0.05)
+        count = 0
+
+        def spoil(module, inputs, output):
+            return output * (float("inf") if count == 33 else 1.0)
+
+        where = model.get_submodule(layer)
+        if not late:
+            where.register_forward_hook(spoil)
+        run = folder("after_hooks")
+        with sonde.watch(model, sgd, run=run, on_finding=None) as watch:
+            for x, y in batches((8, 20), 40):
+                if late and count == 5:
+                    where.register_forward_hook(spoil)
+                sgd.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                sgd.step()
+                count += 1
+        check("no hook is left", set(where._forward_hooks.values()) <= {spoil})
+        trial = sonde.open(run)
+        twice = [name for name in ("0_output_1", "1_output_1", "1.line_output_1")
+                 if name in {info.name for info in trial.tensors("@all")}]
+        check(f"nothing is shown twice: {twice}", not twice)
+        return [(f.tensor, f.step) for f in watch.findings if f.rule == "NonFinite"][:1]
+
+    for late in (False, True):
+        for layer in ("1.line", "1.norm", "1", "2"):
+            found = first(layer, late)
+            check(f"late {late}: {layer}: {found}", found == [(f"{layer}_output_0", 33)])
+
+
+@program
+def parts_of_a_model():
+    """A program may call the parts of a model, and never the model."""
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Linear(4, 8), nn.Linear(8, 1)])
+            self.head = nn.Linear(1, 1)
+
+        def forward(self, x):
+            return self.head(self.parts[1](self.parts[0](x)))
+
+    for whole in (False, True):
+        run = folder("parts")
+        model = Holder()
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        with sonde.watch(model, sgd, run=run, every=1, on_finding=None) as watch:
+            for _ in range(3):
+                sgd.zero_grad()
+                x = torch.randn(6, 4)
+                (model(x) if whole else model.head(model.parts[1](model.parts[0](x)))
+                 ).mean().backward()
+                sgd.step()
+            hooked = len(model.head._forward_hooks) + len(model.head._forward_pre_hooks)
+        trial = sonde.open(run)
+        names = {info.name for info in trial.tensors("@all")}
+        check(f"whole {whole}: {names}", watch.faults == 0 and trial.last_step == 2 and
+              {"loss", "parts.0_output_0", "head_output_0", "gradient/parts.1_output_0"} <= names
+              and not {"head_output_1", "input/1"} & names)
+        check(f"whole {whole}: hooks of a part", hooked == (0 if whole else 2))
+        check("no hook is left", not model._forward_pre_hooks and not model._forward_hooks and
+              not model.head._forward_pre_hooks)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
