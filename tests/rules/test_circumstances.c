@@ -149,6 +149,33 @@ static void jumps_are_judged_by_the_loss(void **state)
     }
 }
 
+/* The weights of a run's beginning, a tenth as large, are loaded over trained ones. */
+static void small_weights_of_another_time_are_no_pruning(void **state)
+{
+    stream s;
+    uint32_t weight = 0, loss = 0;
+    float w[N * N];
+
+    (void)state;
+    stream_open(&s, "WeightJump");
+    weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, N, N);
+    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int i = 0; i < N * N; i++) {
+        w[i] = stream_normal(&s);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < N * N; i++) {
+            w[i] =
+                step == 30 ? 0.1F * stream_normal(&s) : w[i] + 1e-3F * stream_normal(&s);
+        }
+        stream_put(&s, weight, w);
+        stream_put_all(&s, loss, step > 29 ? 4.0F : 2.0F * expf(-0.01F * (float)step));
+        stream_end(&s);
+    }
+    assert_int_equal(loudest(&s), SONDE_SEVERITY_ERROR);
+}
+
 /* The change of one element, whose tensor has a norm of 1. */
 static double change_at(int kind, int step)
 {
@@ -387,6 +414,7 @@ int main(void)
         cmocka_unit_test(scales_begin_at_one),
         cmocka_unit_test(rows_that_meet_by_chance_part),
         cmocka_unit_test(jumps_are_judged_by_the_loss),
+        cmocka_unit_test(small_weights_of_another_time_are_no_pruning),
         cmocka_unit_test(training_may_end),
         cmocka_unit_test(the_optimiser_explains_its_first_updates),
         cmocka_unit_test(a_network_may_normalise_its_input),

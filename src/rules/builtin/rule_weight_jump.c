@@ -7,7 +7,8 @@
  * jumped most. A schedule that warms up or restarts does not come near: it has moved the
  * weights as far before. Weights of another time or another run that are loaded over
  * those in training do this, and so does a learning rate that is suddenly much higher. A
- * weight whose d is mostly that of elements which fall to near 0 is pruned, and not judged.
+ * weight whose d is mostly that of elements which fall to near 0 may be pruned: its d is
+ * that of the other elements, which pruning hardly moves.
  *
  * Where losses are seen, the mean of the next WAIT decides: an error if it is WORSE above
  * that of the losses before or not finite, else a note (a rate that was low on purpose, an
@@ -113,9 +114,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         memory->before[i] = (float)values[i];
     }
     (void)run;
-    memory->now = since == 1 && count == memory->count && pruned <= PRUNED * change
-                      ? sqrt(change)
-                      : -1.0;
+    change = pruned > PRUNED * change ? fmax(change - pruned, 0.0) : change;
+    memory->now = since == 1 && count == memory->count ? sqrt(change) : -1.0;
     memory->count = count;
     memory->last = seen->at.mode_step + 1;
 }
