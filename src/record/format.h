@@ -51,7 +51,7 @@ SONDE_API size_t sonde__record_seal(char *text, size_t length);
 SONDE_API bool sonde__record_seal_broken(const char *text, size_t length);
 
 /* The number "n" of a line of findings; 0: none. */
-SONDE_API uint64_t sonde__record_line_number(const char *text, size_t length);
+uint64_t sonde__record_line_number(const char *text, size_t length);
 
 /* --- numbered files --------------------------------------------------------------- */
 

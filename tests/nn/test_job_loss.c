@@ -139,6 +139,30 @@ static void cross_entropy_has_pytorchs_parameters(void **state)
         sum / weights, 1e-5);
 }
 
+/* In C: a sum of log-probabilities, each with the weight of its class. */
+static void cross_entropy_in_c(void **state)
+{
+    static const float weight[] = {1.0F, 2.0F, 0.5F};
+    static float logp[] = {-0.5F, -1.5F, -3.0F, -2.0F, -0.25F, -4.0F};
+    static int64_t classes[] = {2, 1};
+    const sonde_view views[] = {sonde_view_of(SONDE_F32, 2, (int64_t[]){2, 3}, logp),
+                                sonde_view_of(SONDE_I64, 1, (int64_t[]){2}, classes)};
+    sonde_nn_model *model = NULL;
+    sonde_nn_value x = 0, target = 0;
+
+    (void)state;
+    must(sonde_nn_model_create(&model, &engine_diag));
+    x = sonde_nn_input(model, SONDE_F32, 2, (const int64_t[]){2, 3});
+    target = sonde_nn_input(model, SONDE_I64, 1, (const int64_t[]){2});
+    sonde_nn_loss(
+        model, sonde_nn_cross_entropy_with(
+                   model, "loss", x, target,
+                   SONDE_OPTIONS(sonde_nn_cross_entropy, .weight = weight, .weights = 3,
+                                 .sum = true, .of_log_probabilities = true)));
+    expect_near(loss_of(model, views, 2), 0.5 * 3.0 + 2.0 * 0.25, 1e-6);
+    sonde_nn_model_destroy(model);
+}
+
 static void weights_of_classes_are_a_buffer(void **state)
 {
     sonde_nn_job *job = NULL;
@@ -280,6 +304,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(targets_are_samples_numbers_or_rows),
         cmocka_unit_test(cross_entropy_has_pytorchs_parameters),
+        cmocka_unit_test(cross_entropy_in_c),
         cmocka_unit_test(weights_of_classes_are_a_buffer),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(labels_are_checked),

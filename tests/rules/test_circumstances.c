@@ -406,6 +406,57 @@ static void a_part_of_the_loss_may_rise(void **state)
     }
 }
 
+/* The scale of random weights is one value beside their mean; or the only weight is. */
+static void scales_of_random_weights_are_constant(void **state)
+{
+    static const char *const rules[] = {"SymmetricUnits", "PoorWeightInitialization"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const bool fault = i / 2 == 1, units = i % 2 == 0;
+        stream s;
+        uint32_t mean = 0, scale = 0;
+
+        stream_open(&s, rules[i % 2]);
+        mean = stream_declare(&s, "fc.weight_mu", SONDE_ROLE_WEIGHT, 32, N);
+        scale = stream_declare(&s, "fc.weight_rho", SONDE_ROLE_WEIGHT, 32, N);
+        stream_begin(&s);
+        for (int step = 0; step < 10; step++) {
+            if (units && fault) {
+                stream_put_all(&s, mean, -5.0F);
+            } else {
+                stream_put_normal(&s, mean, 0.0, fault ? 3.0 : 0.1);
+            }
+            stream_put_all(&s, scale, -5.0F);
+            stream_end(&s);
+        }
+        assert_int_equal(loudest(&s), !fault  ? -1
+                                      : units ? SONDE_SEVERITY_ERROR
+                                              : SONDE_SEVERITY_WARNING);
+    }
+}
+
+/* A branch that begins at 0 wakes below the other gradients; or a gradient leaves them. */
+static void branches_wake(void **state)
+{
+    (void)state;
+    for (int fault = 0; fault < 2; fault++) {
+        stream s;
+        uint32_t branch = 0, other = 0;
+
+        stream_open(&s, "GradientSpike");
+        branch = stream_declare(&s, "gradient/branch.weight", SONDE_ROLE_GRADIENT, N, N);
+        other = stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, N, N);
+        stream_begin(&s);
+        for (int step = 0; step < 30; step++) {
+            stream_put_normal(&s, branch, 0.0, step < 10 ? 1e-10 : fault ? 10.0 : 0.01);
+            stream_put_normal(&s, other, 0.0, 0.05);
+            stream_end(&s);
+        }
+        assert_int_equal(loudest(&s), fault ? SONDE_SEVERITY_ERROR : -1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +475,8 @@ int main(void)
         cmocka_unit_test(converged_parameters_rest),
         cmocka_unit_test(an_update_may_be_skipped),
         cmocka_unit_test(a_part_of_the_loss_may_rise),
+        cmocka_unit_test(scales_of_random_weights_are_constant),
+        cmocka_unit_test(branches_wake),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

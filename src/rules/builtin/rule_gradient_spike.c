@@ -12,8 +12,11 @@
  * is most of |g|2 (a flipped bit) or |g|2 is FAR above the limit, and if it is not finite,
  * or still above a third of the limit, at each of the next LASTING observed steps (a
  * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
- * remember a spike for long and are not judged by what follows. Evidence: vital signs of
- * gradients and optimiser values.
+ * remember a spike for long and are not judged by what follows; they hold squares, of
+ * which one element is easily the most, and so have to be MOMENT times above the limit.
+ * A gradient that was nearly 0 and wakes (a branch that begins at 0) is not a spike while
+ * it is below the largest norm of any gradient so far. Evidence: vital signs of gradients
+ * and optimiser values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -24,6 +27,7 @@
 typedef struct spike {
     double factor;
     int64_t least;
+    double level; /* the largest norm of any gradient so far, decaying */
 } spike;
 
 typedef struct tensor_memory {
@@ -37,6 +41,7 @@ typedef struct tensor_memory {
 #define SPREAD 4.45     /* 6 deviations by 1.349 between quartiles */
 #define ALONE 0.7       /* share of one element */
 #define FAR 1e3
+#define MOMENT 10.0
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
 
 static const sonde_rule_param params[] = {
@@ -100,12 +105,17 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
 static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
                        const sonde_vitals *v, double limit)
 {
-    const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq;
+    const spike *state = sonde_rule_state(run);
+    const double norm = sqrt(v->sumsq);
+    size_t count = 0;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
+                       (!moment || norm > MOMENT * limit);
 
-    if (memory->limit > 0.0) {
+    if (memory->limit > 0.0 || (!moment && norm < state->level)) {
         return;
     }
-    memory->norm = sqrt(v->sumsq);
+    memory->norm = norm;
     memory->limit = limit;
     memory->median = sonde__builtin_recent_median(&memory->recent);
     memory->since = 0;
@@ -131,9 +141,10 @@ static void finish(sonde_rule_run *run)
 
 static void step(sonde_rule_run *run)
 {
-    const spike *state = sonde_rule_state(run);
+    spike *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    double level = KEPT * state->level;
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
@@ -159,7 +170,9 @@ static void step(sonde_rule_run *run)
         }
         sonde__builtin_recent_take(recent, norm);
         memory->largest = fmax(norm, KEPT * memory->largest);
+        level = tensors[i].need == 0 ? fmax(level, norm) : level;
     }
+    state->level = level;
 }
 
 const sonde_rule sonde__builtin_gradient_spike = {

@@ -13,10 +13,12 @@
  *              default initialisation shrinks it by about 6 per layer, and that trains.
  *              The input of the loss may begin as small as it likes.) Where there is a
  *              loss, it is looked at until step LATE: if it has fallen to below FELL of
- *              its first values, the layers have come to life.
+ *              its first values, the layers have come to life. Where there are several
+ *              losses, of two players perhaps, none of them tells: a note.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialisation has
- *              2; embeddings, whose root mean square is about 1, are left out).
+ *              2; embeddings, whose root mean square is about 1, are left out, and so are
+ *              weights of one value, which are scales or SymmetricUnits').
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
@@ -69,6 +71,7 @@ typedef struct poor {
     double first_loss;   /* mean of the first ones */
     double last_loss;    /* mean of the last ones, decaying */
     int64_t losses;      /* steps with a finite one, whatever the rest */
+    bool whole;          /* one of them is the loss of the run */
 } poor;
 
 typedef struct tensor_memory {
@@ -186,14 +189,16 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     const poor *state = sonde_rule_state(run);
     const double most =
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
+    const sonde_severity severity = grown || state->whole || state->losses == 0
+                                        ? SONDE_SEVERITY_ERROR
+                                        : SONDE_SEVERITY_NOTE;
 
     for (size_t i = 0; i < count; i++) {
         const tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need == INPUTS && memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio",
-                             memory->worst, most)) {
+            sonde_rule_found(run, i, severity, "variance_ratio", memory->worst, most)) {
             sonde_rule_say(run, NULL,
                            "Its variance is %.3g times that of the previous layer at "
                            "each of the first %lld steps.",
@@ -265,7 +270,8 @@ static void judge_losses(sonde_rule_run *run, const sonde_rule_tensor *tensors,
  * else 0. */
 static double loud_gain(const sonde_tensor_info *info, const sonde_vitals *v)
 {
-    const double gain = v->count >= ELEMENTS && info->shape[0] > 0
+    const bool one = v->m2 * 1e4 < v->mean * v->mean * (double)v->count; /* value */
+    const double gain = v->count >= ELEMENTS && info->shape[0] > 0 && !one
                             ? v->sumsq / (double)info->shape[0]
                             : 0.0;
     const double rms = sonde__builtin_rms(v);
@@ -315,6 +321,7 @@ static void take_loss(poor *state, sonde_rule_run *run, const sonde_rule_tensor 
             const bool whole =
                 sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE;
 
+            state->whole = state->whole || whole;
             sum = whole ? v->mean : sum + v->mean;
             losses = whole ? 1.0 : losses + 1.0;
         }

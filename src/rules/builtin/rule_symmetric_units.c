@@ -11,7 +11,8 @@
  *     constant  the standard deviation of the elements is less than a hundredth of their
  *               mean (random weights have a mean near 0). Updates move elements apart, so
  *               this shows at the first step. Weights of a normalisation, and others whose
- *               names say that they scale channels, begin at 1 on purpose; or
+ *               names say that they scale channels, begin at 1 on purpose, and so does the
+ *               scale of random weights beside a weight of the same shape in its module; or
  *     zero      the weight and its gradient are all 0: at once if that holds for half of
  *               all weights, else after `patience` steps. The last layer of a residual
  *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
@@ -30,6 +31,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct symmetric {
     double share;
@@ -206,6 +208,36 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
     return stuck;
 }
 
+static bool is_constant(const sonde_vitals *w)
+{
+    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
+}
+
+/* Whether the module has another weight of the same shape whose elements differ. */
+static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
+{
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    const char *dot = strrchr(info->name, '.');
+    const size_t length = dot != NULL ? (size_t)(dot - info->name) + 1 : 0;
+    size_t count = 0;
+
+    (void)sonde_rule_tensors(run, &count);
+    for (size_t k = 0; k < count && length > 0; k++) {
+        const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
+
+        if (k != i && tensors[k].need == WEIGHTS && tensors[k].vitals != NULL &&
+            other->rank == info->rank &&
+            memcmp(other->shape, info->shape, (size_t)info->rank * sizeof *info->shape) ==
+                0 &&
+            strncmp(other->name, info->name, length) == 0 &&
+            strchr(other->name + length, '.') == NULL &&
+            !is_constant(tensors[k].vitals)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* True if vital signs show that all units are equal; most: half of all weights are stuck.
  * */
 static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i,
@@ -225,7 +257,7 @@ static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
         return (most && memory->zero > 0) || memory->zero >= state->patience;
     }
     memory->zero = 0;
-    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count &&
+    return is_constant(w) &&
            !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
@@ -259,6 +291,7 @@ static void step(sonde_rule_run *run)
                     : percent;
         }
         if (percent >= state->share && percent > 0.0 &&
+            !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
                              state->share)) {
             sonde_rule_say(run, NULL,
