@@ -5,7 +5,7 @@
     run.py judge  [--cache DIR] [--jobs N] [--part open|held-out|sealed]
                   [--mode declared|named|scheduled|hook] [--only PATTERN] [--verbose] [--markdown]
 
-Rules are tuned on the open part. The held-out part is judged once; the sealed one is not judged."""
+Rules are tuned on the open part. The held-out and the sealed part were judged once each."""
 
 import argparse
 import collections
