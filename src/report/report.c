@@ -76,7 +76,9 @@ static bool is_input(const sonde__report *report, const sonde_finding *finding)
     const sonde_tensor_info *info =
         id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
 
-    return info != NULL && info->role == SONDE_ROLE_INPUT && info->module[0] != '\0';
+    return info != NULL && info->module[0] != '\0' &&
+           (info->role == SONDE_ROLE_INPUT || (info->role == SONDE_ROLE_ACTIVATION &&
+                                               strstr(info->name, "_input_") != NULL));
 }
 
 /* Moves the earliest finding to the front: the card begins with it. */

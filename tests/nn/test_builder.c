@@ -4,6 +4,7 @@
  */
 #include "engine.h"
 #include "base/macros.h"
+#include "observe/tensor_roles.h"
 
 #include <math.h>
 
@@ -166,7 +167,27 @@ static const struct {
      4,
      {2, 3, 5, 5}},
     {"Reshape:0", "", "Reshape", SONDE_ROLE_ACTIVATION, SONDE_PASS_FORWARD, 2, {2, 36}},
-    {"fc1_input_0", "fc1", "Reshape", SONDE_ROLE_INPUT, SONDE_PASS_FORWARD, 2, {2, 36}},
+    {"fc1_input_0",
+     "fc1",
+     "Reshape",
+     SONDE_ROLE_ACTIVATION,
+     SONDE_PASS_FORWARD,
+     2,
+     {2, 36}},
+    {"relu_input_0",
+     "relu",
+     "Conv2d",
+     SONDE_ROLE_ACTIVATION,
+     SONDE_PASS_FORWARD,
+     4,
+     {2, 3, 10, 10}},
+    {"conv1_input_0",
+     "conv1",
+     "",
+     SONDE_ROLE_ACTIVATION,
+     SONDE_PASS_NONE,
+     4,
+     {2, 1, 12, 12}},
     {"loss_output_0", "loss", "Nll", SONDE_ROLE_LOSS, SONDE_PASS_FORWARD, 0, {0}},
     {"Gradient___fc1.weight",
      "fc1",
@@ -190,6 +211,34 @@ static const struct {
      2,
      {17, 36}},
 };
+
+/* The engine gives what modules read the roles of the table of names. */
+static void inputs_of_modules_have_the_roles_of_their_names(void **state)
+{
+    engine_net net;
+    sonde_nn_session *session = NULL;
+    const sonde_catalogue *catalogue = NULL;
+    int count = 0;
+
+    (void)state;
+    engine_cnn(&net, 2);
+    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    catalogue = sonde_nn_session_catalogue(session);
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+
+        if (strstr(info->name, "_input_") != NULL &&
+            strncmp(info->name, "Gradient___", 11) != 0) {
+            assert_int_equal(info->role,
+                             sonde__observe_role_by_name(info->name, info->dtype));
+            count++;
+        }
+    }
+    assert_int_equal(count, 12);
+    sonde_nn_session_destroy(session);
+    engine_net_fini(&net);
+}
 
 static void metadata_says_what_a_value_is(void **state)
 {
@@ -379,6 +428,7 @@ int main(void)
         cmocka_unit_test(modules_and_functions_have_their_names),
         cmocka_unit_test(scopes_prefix_what_is_in_them),
         cmocka_unit_test(metadata_says_what_a_value_is),
+        cmocka_unit_test(inputs_of_modules_have_the_roles_of_their_names),
         cmocka_unit_test(shapes_are_inferred),
         cmocka_unit_test(a_module_called_again_shares_its_parameters),
         cmocka_unit_test(initial_values_are_pytorchs),

@@ -321,6 +321,17 @@ bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
     return true;
 }
 
+/* As the table of names has it (docs/recording.md): what a module reads is an activation,
+ * and integers that a loss reads are labels, an input of the program. */
+static sonde_role alias_role(const sonde__graph_layer *layer, sonde_nn_value value)
+{
+    const bool labels =
+        !sonde_dtype_is_float(sonde__graph_shape(layer->model, value)->dtype) &&
+        strcasestr(layer->path, "loss") != NULL;
+
+    return labels ? SONDE_ROLE_INPUT : SONDE_ROLE_ACTIVATION;
+}
+
 void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value)
 {
     sonde_nn_model *model = layer->model;
@@ -334,7 +345,7 @@ void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value)
         (void)sonde__graph_alias(&model->graph,
                                  sonde__graph_string(&model->graph, "%s_input_%d",
                                                      layer->path, calls->inputs++),
-                                 value, SONDE_ROLE_INPUT);
+                                 value, alias_role(layer, value));
     }
 }
 

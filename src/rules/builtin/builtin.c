@@ -104,7 +104,9 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
             return names[i];
         }
     }
-    if (info->role != SONDE_ROLE_INPUT || info->module[0] == '\0') {
+    if (info->module[0] == '\0' ||
+        (info->role != SONDE_ROLE_INPUT && (info->role != SONDE_ROLE_ACTIVATION ||
+                                            strstr(info->name, "_input_") == NULL))) {
         return NULL;
     }
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
