@@ -263,16 +263,16 @@ def threads_and_interrupts():
     check(f"watches of three threads: {made}", made == [[("LossJump", 8)]] * 3)
 
     code = textwrap.dedent("""
-        import os, signal, sys
+        import os, signal, sys, time
         sys.path.insert(0, sys.argv[1])
         import torch, sonde
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent may ignore it
         class Stop(sonde.Rule):
             needs = {"what": "losses", "roles": "loss"}
             def step(self):
                 if self.at.step == 2:
                     os.kill(os.getpid(), signal.SIGINT)
-                    while True:
-                        pass
+                    time.sleep(60)
         model = torch.nn.Linear(2, 1)
         sgd = torch.optim.SGD(model.parameters(), 0.1)
         watch = sonde.watch(model, sgd, run=sys.argv[2], rules=[Stop()])
