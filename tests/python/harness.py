@@ -1,6 +1,7 @@
 """What the tests of the Python package share: counted checks, programs, folders."""
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
@@ -40,6 +41,8 @@ def raises(kind, text, function, *arguments, **options):
 
 def main():
     """Runs all programs and ends the process."""
+    # Ignored by a parent, as of a job in the background, it would not reach the programs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         for function in PROGRAMS:
             try:

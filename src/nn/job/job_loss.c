@@ -63,10 +63,11 @@ static sonde_err refuse_loss(const sonde__yaml_reader *reader, const sonde__yaml
                             nearest != NULL ? nearest : all, "unknown loss '%s'", asked);
 }
 
+static const sonde__yaml nothing = {.kind = SONDE__YAML_MAP};
+
 static sonde_err read_entry(const sonde__yaml_reader *reader, const sonde__yaml *section,
                             loss_entry *entry)
 {
-    static const sonde__yaml nothing = {.kind = SONDE__YAML_MAP};
     const bool scalar = section->kind == SONDE__YAML_SCALAR;
 
     if (!scalar && (section->kind != SONDE__YAML_MAP || section->count != 1)) {
@@ -95,7 +96,7 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
                                         [SONDE_NN_TARGET_NUMBER] = "label",
                                         [SONDE_NN_TARGET_ONE_HOT] = "one_hot"};
     const char *word = words[SONDE_NN_TARGET_INPUT];
-    loss_entry entry = {0};
+    loss_entry entry = {.name = "", .body = &nothing};
     sonde_err err = read_entry(reader, section, &entry);
 
     if (err != SONDE_OK) {
@@ -299,7 +300,7 @@ sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
                                 const sonde__job_compared *compared)
 {
     const char *name = "loss";
-    loss_entry entry = {0};
+    loss_entry entry = {.name = "", .body = &nothing};
     sonde_err err = read_entry(reader, section, &entry);
 
     if (err != SONDE_OK) {
