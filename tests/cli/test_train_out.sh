@@ -86,10 +86,10 @@ grep -qx "Saved to small: model.safetensors" "$out" || fail "$(cat "$out")"
 
 # --- a lost terminal; two in one folder -----------------------------------------------
 code=0
-"${train[@]}" --out hung --epochs 100000 --json >"$out" 2>"$err" </dev/null &
+"${train[@]}" --out hung --epochs 100000 --json >hung.json 2>hung.err </dev/null &
 child=$!
-for _ in $(seq 1000); do
-    [ -s "$out" ] && break
+for _ in $(seq 6000); do
+    [ -s hung.json ] && break
     sleep 0.01
 done
 run 2 "${train[@]}" --out hung --epochs 1

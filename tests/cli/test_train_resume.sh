@@ -14,23 +14,40 @@ content() {
 run 0 "${train[@]}" --out whole --record whole-run
 content whole-run >wanted
 
-# --- killed, twice, in the second epoch or later ----------------------------------------------------
-for kill in 1 2; do
-    "${train[@]}" --out cut --record cut-run --resume >"$out" 2>"$err" &
+# last RUN: the last step of training that it has, of 1,000.
+last() {
+    local step
+    step=$("$sonde" tail "$1" --mode train -n 1 2>/dev/null | sed -E 's/.*train ([0-9]+).*/\1/')
+    echo "${step:-0}"
+}
+
+# begin FOLDER STEP [OPTION...]: training in the background, until that step. On a busy machine it may
+# be over before this is seen: it is stopped while one looks.
+begin() {
+    local folder=$1 until=$2
+    shift 2
+    "${train[@]}" --out "$folder" --record "$folder-run" "$@" >"$out" 2>"$folder.err" &
     child=$!
-    for _ in $(seq 3000); do
-        [ -e cut/checkpoint.safetensors ] && break
+    for _ in $(seq 6000); do
         sleep 0.005
+        kill -STOP "$child" 2>/dev/null || break
+        [ -e "$folder/checkpoint.safetensors" ] && [ "$(last "$folder-run")" -ge "$until" ] && break
+        kill -CONT "$child"
     done
-    for _ in $(seq 3000); do # beyond the first checkpoint
-        step=$("$sonde" tail cut-run --mode train -n 1 2>/dev/null | sed -E 's/.*train ([0-9]+).*/\1/')
-        [ "${step:-0}" -gt 130 ] && break
-        kill -0 "$child" 2>/dev/null || break
+}
+
+# --- killed, twice, in the second epoch or later ----------------------------------------------------
+for attempt in $(seq 10); do
+    rm -rf cut cut-run
+    for kill in 1 2; do
+        begin cut 130 --resume
+        kill -KILL "$child" 2>/dev/null
+        wait "$child" 2>/dev/null
+        [ "$kill" -eq 2 ] || [ "$(cat cut.err)" = "sonde: warning: cut/checkpoint.safetensors: no checkpoint yet; training begins at step 0" ] ||
+            fail "the first start says $(cat cut.err)"
     done
-    kill -KILL "$child" 2>/dev/null || fail "it was over before it could be killed: $(cat "$err")"
-    wait "$child"
-    [ "$kill" -eq 2 ] || [ "$(cat "$err")" = "sonde: warning: cut/checkpoint.safetensors: no checkpoint yet; training begins at step 0" ] ||
-        fail "the first start says $(cat "$err")"
+    [ "$(last cut-run)" -lt 950 ] && break
+    [ "$attempt" -lt 10 ] || fail "it was over before it could be killed, ten times"
 done
 run 0 "${train[@]}" --out cut --record cut-run --resume
 stderr_is ""
@@ -45,16 +62,16 @@ run 0 "$sonde" verify cut-run
 grep -q '^the run was resumed: ' "$out" || fail "verify: $(cat "$out")"
 
 # --- Ctrl-C in the middle of an epoch, and a checkpoint that is named -------------------------
-code=0
-"${train[@]}" --out ended --record ended-run >"$out" 2>"$err" &
-child=$!
-for _ in $(seq 3000); do
-    "$sonde" tail ended-run -n 1 2>/dev/null | grep -qE 'train [0-9]{2}' && break
-    sleep 0.005
+for attempt in $(seq 10); do
+    rm -rf ended ended-run
+    code=0
+    begin ended 10
+    kill -INT "$child"
+    kill -CONT "$child"
+    wait "$child" || code=$?
+    [ "$code" -eq 0 ] || break # else it was over
 done
-kill -INT "$child"
-wait "$child" || code=$?
-[ "$code" -eq 130 ] || fail "Ctrl-C ends with $code: $(cat "$err")"
+[ "$code" -eq 130 ] || fail "Ctrl-C ends with $code: $(cat ended.err)"
 run 0 "${train[@]}" --out ended --record ended-run --resume ended/checkpoint.safetensors
 cmp ended/model.safetensors whole/model.safetensors || fail "other weights"
 # the loss of an epoch is that of its part behind the checkpoint: all else is the same
