@@ -80,7 +80,7 @@ def mapped():
 
 @program
 def live():
-    """Steps of a run that another process writes, as they come."""
+    """Steps are read while another process writes the run."""
     run = folder("live")
     writer = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""

@@ -195,7 +195,7 @@ def main():
     parser.add_argument("--mode", choices=("declared", "named", "scheduled", "hook", "recorded"),
                         default="declared")
     parser.add_argument("--only", default="*")
-    parser.add_argument("--library", default="build/release/lib/libsonde.so")
+    parser.add_argument("--library", dest="libsonde", default="build/release/lib/libsonde.so")
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--markdown", action="store_true")
@@ -211,7 +211,7 @@ def main():
                 if i % 50 == 49:
                     print(f"{i + 1} of {len(chosen)}", file=sys.stderr)
             return
-        recorded = [(cache, r, a.mode, os.path.abspath(a.library)) for r in chosen
+        recorded = [(cache, r, a.mode, os.path.abspath(a.libsonde)) for r in chosen
                     if os.path.exists(path_of(cache, r) + ".npz")]
         if len(recorded) < len(chosen):
             print(f"{len(recorded)} of {len(chosen)} runs are recorded\n")

@@ -184,7 +184,8 @@ const sonde_rule sonde__builtin_gradient_spike = {
         "standard deviations of their logarithms above it, and above `factor` / "
         "10 times the largest so far (which decays by half in 512 steps). A note where it "
         "has recovered within three observed steps, unless one element caused it "
-        "or it is far above these limits.",
+        "or it is far above these limits. Silent where a gradient stays below the "
+        "largest of any so far.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
