@@ -237,6 +237,8 @@ static void the_optimiser_explains_its_first_updates(void **state)
     assert_int_equal(first_updates("fc.weight.exp_avg_sq", -0.005), -1);
     assert_int_equal(first_updates("fc.weight.sum", -0.005), -1);
     assert_int_equal(first_updates("fc.weight.momentum_buffer", -0.005),
+                     SONDE_SEVERITY_NOTE);
+    assert_int_equal(first_updates("fc.weight.momentum_buffer", 0.0),
                      SONDE_SEVERITY_ERROR);
     assert_int_equal(first_updates("fc.weight.exp_avg_sq", 0.2), SONDE_SEVERITY_ERROR);
 }

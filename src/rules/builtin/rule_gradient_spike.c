@@ -21,6 +21,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 
@@ -42,6 +43,14 @@ typedef struct tensor_memory {
 #define ALONE 0.7       /* share of one element */
 #define FAR 1e3
 #define MOMENT 10.0
+/* A spike that is no chance: of one element, far above the limit, or one that lasts. */
+static const sonde__suspicion_terms sure_spike = {.event = true,
+                                                  .well = SONDE_SEVERITY_NOTE,
+                                                  .ill = SONDE_SEVERITY_ERROR,
+                                                  .still = SONDE_SEVERITY_ERROR,
+                                                  .untold = SONDE_SEVERITY_NOTE,
+                                                  .alone = SONDE_SEVERITY_ERROR};
+enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
 
 static const sonde_rule_param params[] = {
@@ -51,7 +60,8 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN}};
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -59,8 +69,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return sonde__builtin_is_gradient(info)     ? 0
-           : info->role == SONDE_ROLE_OPTIMIZER ? 1
+    return sonde__builtin_is_gradient(info)     ? GRADIENTS
+           : info->role == SONDE_ROLE_OPTIMIZER ? STATES
+           : info->role == SONDE_ROLE_LOSS      ? LOSSES
                                                 : SONDE_RULE_IGNORE;
 }
 
@@ -77,7 +88,9 @@ static double largest_usual(const sonde__builtin_recent *recent, double factor)
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                    sonde_severity severity)
 {
-    if (sonde_rule_found(run, i, severity, "l2", memory->norm, memory->limit)) {
+    if (severity != SONDE_SEVERITY_NOTE
+            ? sonde__rule_suspect(run, i, &sure_spike, "l2", memory->norm, memory->limit)
+            : sonde_rule_found(run, i, severity, "l2", memory->norm, memory->limit)) {
         sonde_rule_say(run, NULL,
                        "Its norm is %.3g, which is %.3g times the median of the "
                        "previous steps (%.3g)%s.",
@@ -92,7 +105,7 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
 {
     const bool bad = sonde__builtin_bad(v) > 0;
     size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
     const bool lasts = bad || (!moment && sqrt(v->sumsq) > memory->limit / 3.0);
 
     if (memory->limit > 0.0 && (bad || !lasts || ++memory->since >= LASTING)) {
@@ -108,7 +121,7 @@ static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
     const spike *state = sonde_rule_state(run);
     const double norm = sqrt(v->sumsq);
     size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
     const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
                        (!moment || norm > MOMENT * limit);
 
@@ -147,7 +160,7 @@ static void step(sonde_rule_run *run)
     double level = KEPT * state->level;
 
     for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
+        const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
         sonde__builtin_recent *recent = &memory->recent;
         double norm = 0.0;
@@ -170,7 +183,7 @@ static void step(sonde_rule_run *run)
         }
         sonde__builtin_recent_take(recent, norm);
         memory->largest = fmax(norm, KEPT * memory->largest);
-        level = tensors[i].need == 0 ? fmax(level, norm) : level;
+        level = tensors[i].need == GRADIENTS ? fmax(level, norm) : level;
     }
     state->level = level;
 }

@@ -29,6 +29,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -206,7 +207,7 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
     const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
                       sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
 
-    return part || memory->least < 0.0 || memory->mean < BACK * memory->start
+    return part || sonde__rule_loss_is_free(run) || memory->least < 0.0 || memory->mean < BACK * memory->start
                ? SONDE_SEVERITY_NOTE
                : SONDE_SEVERITY_WARNING;
 }

@@ -25,6 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -39,7 +40,19 @@ typedef struct symmetric {
     size_t linked;
 } symmetric;
 
-enum { WEIGHTS = 0, GRADIENTS = 1, LONG = 8 };
+enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8 };
+static const sonde__suspicion_terms alike_units = {.looks = LASTING,
+                                                   .well = SONDE_SEVERITY_WARNING,
+                                                   .ill = SONDE_SEVERITY_ERROR,
+                                                   .still = SONDE_SEVERITY_ERROR,
+                                                   .untold = SONDE_SEVERITY_NOTE,
+                                                   .alone = SONDE_SEVERITY_ERROR};
+/* Half of all weights are 0 and get no gradient. */
+static const sonde__suspicion_terms zero_units = {.well = SONDE__WITHDRAWN,
+                                                  .ill = SONDE_SEVERITY_ERROR,
+                                                  .still = SONDE_SEVERITY_ERROR,
+                                                  .untold = SONDE_SEVERITY_NOTE,
+                                                  .alone = SONDE_SEVERITY_ERROR};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {
@@ -52,8 +65,11 @@ typedef struct tensor_memory {
     uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
     size_t gradient;
+    bool stuck; /* suspected as one of half of all weights */
     int64_t seen_raw, seen_vitals, zero;
-    double percent; /* of this step; -1: no raw value */
+    double percent;  /* of this step; -1: no raw value, or too few of one magnitude */
+    double equal;    /* of rows of this step, whatever their size; -1: no raw value */
+    double before;   /* the sum of squares at the look before */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -66,11 +82,15 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__SELDOM},
-    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN}};
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
+    }
     if (!sonde__builtin_is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
         return SONDE_RULE_IGNORE;
     }
@@ -87,8 +107,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
-    memory->percent = -1.0;
-    if (tensors[i].need == GRADIENTS) {
+    memory->percent = memory->equal = -1.0;
+    if (tensors[i].need != WEIGHTS) {
         return SONDE_OK;
     }
     memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
@@ -178,14 +198,15 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             square += values[i] * values[i];
         }
     }
-    if (!finite || length < LONG) {
-        return; /* not finite: NonFinite's */
+    if (!finite) {
+        return; /* NonFinite's */
     }
     quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
-    memory->percent = duplicates(memory, (size_t)rows, &lasting);
+    memory->equal = duplicates(memory, (size_t)rows, &lasting);
     memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
-    memory->percent =
-        quick || memory->lasting + 1 >= state->patience ? memory->percent : -1.0;
+    if (length >= LONG && (quick || memory->lasting + 1 >= state->patience)) {
+        memory->percent = memory->equal;
+    }
 }
 
 /* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
@@ -261,6 +282,27 @@ static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
            !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
+/* A suspicion lasts while rows are equal, counts looks at which the weight has changed, or
+ * is 0, and ends when rows part. percent: of equal rows; -1: unknown. */
+static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                   const sonde_vitals *v, double percent)
+{
+    const symmetric *state = sonde_rule_state(run);
+    const bool zero = v != NULL && v->zero == v->count;
+    const bool moved = v != NULL && (zero || v->sumsq != memory->before);
+
+    memory->before = v != NULL ? v->sumsq : memory->before;
+    if (memory->stuck) {
+        return; /* it will leave 0: whether that was in time, the loss says */
+    }
+    if (percent >= 0.0 && percent < state->share && !(zero && memory->zero > 0)) {
+        sonde__rule_clear(run, i);
+    } else if (percent >= state->share && moved) {
+        (void)sonde__rule_suspect(run, i, &alike_units, "percent_equal", percent,
+                                  state->share);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     symmetric *state = sonde_rule_state(run);
@@ -274,26 +316,33 @@ static void step(sonde_rule_run *run)
         state->linked = count;
     }
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
+    const bool most = stuck > 0 && 2 * stuck >= trained;
+
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
+        const double equal = memory->equal;
         double percent = memory->percent;
 
-        memory->percent = -1.0;
+        memory->percent = memory->equal = -1.0;
         if (tensors[i].need != WEIGHTS) {
             continue;
         }
         if (v != NULL && memory->seen_vitals < state->steps) {
             memory->seen_vitals++;
             percent =
-                alike(run, tensors, i, trained > 0, stuck > 0 && 2 * stuck >= trained)
+                alike(run, tensors, i, trained > 0, most)
                     ? 100.0
                     : percent;
         }
-        if (percent >= state->share && percent > 0.0 &&
-            !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
-                             state->share)) {
+        if (sonde__rule_suspects(run, i)) {
+            follow(run, i, memory, v, fmax(percent, equal));
+        } else if (percent >= state->share && percent > 0.0 &&
+                   !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
+                   sonde__rule_suspect(
+                       run, i, most && memory->zero > 0 ? &zero_units : &alike_units,
+                       "percent_equal", percent, state->share)) {
+            memory->stuck = most && memory->zero > 0;
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units have the same weights as another "
                            "unit%s: they compute and learn the same.",

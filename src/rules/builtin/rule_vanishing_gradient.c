@@ -24,11 +24,18 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1 };
+enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1, LASTING = 10 };
+static const sonde__suspicion_terms vanished = {.looks = LASTING,
+                                                .well = SONDE_SEVERITY_NOTE,
+                                                .ill = SONDE_SEVERITY_ERROR,
+                                                .still = SONDE_SEVERITY_ERROR,
+                                                .untold = SONDE_SEVERITY_NOTE,
+                                                .alone = SONDE_SEVERITY_ERROR};
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02
@@ -315,11 +322,14 @@ static void judge(sonde_rule_run *run, double largest)
             (state->relative <= 0.0 || memory->now < state->relative * largest);
         const bool gone = memory->now <= 0.0 && memory->alive && largest > 0.0;
 
-        if (memory->seen && memory->judged &&
-            last_small(memory, tiny || gone || all || i == far) >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", memory->now,
-                             i == far && !tiny ? state->profile * largest
-                                               : state->threshold)) {
+        if (!memory->seen || !memory->judged) {
+            continue;
+        }
+        if (last_small(memory, tiny || gone || all || i == far) < state->patience) {
+            sonde__rule_clear(run, i);
+        } else if (sonde__rule_suspect(run, i, &vanished, "abs_mean", memory->now,
+                                       i == far && !tiny ? state->profile * largest
+                                                         : state->threshold)) {
             report(run, memory, largest, i == far && !tiny);
         }
     }

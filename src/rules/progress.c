@@ -1,0 +1,150 @@
+/*
+ * progress.c - whether the losses of training fall.
+ *
+ * A verdict is given at every SHORT steps after the mark and at the end of the run.  Training goes well if the loss is
+ * below the first losses of the run by FALLEN of them and by a few standard errors, and not
+ * above the level at the mark. The loss rises if it is above that level by RISEN of it. It
+ * stands still if it has fallen by less than SLIGHT, LONG steps after the mark.
+ */
+#include "rules/progress.h"
+
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <math.h>
+
+#define FALLEN 0.1
+#define RISEN 0.25
+#define SLIGHT 0.02
+#define SURE 3.0   /* standard errors */
+#define JUMPS 3.0  /* the first loss is the level if another of the first is so far above */
+#define BACK 1.1   /* after an event */
+enum { LEAST = 3 };
+
+void sonde__progress_take(sonde__progress *progress, double loss)
+{
+    if (!isfinite(loss)) {
+        progress->bad++;
+        return;
+    }
+    if (progress->count > 0) {
+        progress->crosses =
+            progress->crosses || (loss < 0.0) != (progress->first[0] < 0.0);
+    }
+    if (progress->count < SONDE__PROGRESS_FIRST) {
+        progress->first[progress->count] = loss;
+    }
+    progress->recent[progress->count++ % SONDE__PROGRESS_KEPT] = loss;
+}
+
+/* Mean of the last n losses, at most KEPT; *error is its standard error, NaN for one. */
+static double mean_of_last(const sonde__progress *progress, uint64_t n, double *error)
+{
+    double sum = 0.0, squares = 0.0, mean = 0.0;
+
+    for (uint64_t i = 1; i <= n; i++) {
+        sum += progress->recent[(progress->count - i) % SONDE__PROGRESS_KEPT];
+    }
+    mean = sum / (double)n;
+    for (uint64_t i = 1; i <= n; i++) {
+        const double d =
+            progress->recent[(progress->count - i) % SONDE__PROGRESS_KEPT] - mean;
+
+        squares += d * d;
+    }
+    *error = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : (double)NAN;
+    return mean;
+}
+
+/* The level of the first losses: the first one alone if others are far above it. */
+static double first_level(const sonde__progress *progress)
+{
+    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__PROGRESS_FIRST);
+    const double first = progress->first[0];
+    double sum = 0.0;
+
+    for (uint64_t i = 0; i < n; i++) {
+        if (progress->first[i] > first + (JUMPS - 1.0) * fabs(first)) {
+            return first;
+        }
+        sum += progress->first[i];
+    }
+    return sum / (double)n;
+}
+
+sonde__progress_mark sonde__progress_level(const sonde__progress *progress, bool event)
+{
+    sonde__progress_mark mark = {.count = progress->count, .bad = progress->bad};
+    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__PROGRESS_FIRST);
+
+    mark.error = (double)NAN;
+    if (n > 0) {
+        mark.level = mean_of_last(progress, n, &mark.error);
+        if (!event) {
+            mark.level = fmin(mark.level, first_level(progress));
+        }
+    }
+    return mark;
+}
+
+/* Compares the last of `since` losses with the level. */
+static sonde__verdict compare(const sonde__progress *progress,
+                              const sonde__progress_mark *mark, bool event,
+                              uint64_t since)
+{
+    const uint64_t n = SONDE_MAX(since / 3, (uint64_t)LEAST);
+    double error = 0.0;
+    const double now = mean_of_last(progress, SONDE_MIN(n, since), &error);
+    const double spread = error * sqrt((double)n);
+    const double before =
+        isnan(mark->error) ? spread : fmin(mark->error, spread);
+    const double both = sqrt(error * error + before * before);
+    const double rise = now - mark->level, size = fabs(mark->level);
+    const double first = first_level(progress), fall = first - now;
+    const bool hurt = rise > fmax((BACK - 1.0) * size, 2.0 * both);
+
+    if (!hurt && (event || (fall > SURE * both && fall > FALLEN * fabs(first)))) {
+        return SONDE__VERDICT_WELL;
+    }
+    if (rise > SURE * both && rise > RISEN * size) {
+        return SONDE__VERDICT_ILL;
+    }
+    if (since >= SONDE__PROGRESS_LONG && !progress->crosses &&
+        fall < fmax(SLIGHT * fabs(first), 2.0 * both)) {
+        return SONDE__VERDICT_STILL;
+    }
+    return SONDE__VERDICT_OPEN;
+}
+
+sonde__verdict sonde__progress_since(const sonde__progress *progress,
+                                     const sonde__progress_mark *mark, bool event,
+                                     bool ended)
+{
+    const uint64_t since = progress->count - mark->count;
+    sonde__verdict verdict = SONDE__VERDICT_OPEN;
+
+    if (progress->bad > mark->bad) {
+        return SONDE__VERDICT_ILL;
+    }
+    if (mark->count == 0) {
+        return SONDE__VERDICT_NONE;
+    }
+    if (ended ? since < LEAST : since == 0 || since % SONDE__PROGRESS_SHORT != 0) {
+        return ended ? SONDE__VERDICT_NONE : SONDE__VERDICT_OPEN;
+    }
+    verdict = compare(progress, mark, event, since);
+    if (verdict == SONDE__VERDICT_ILL || verdict == SONDE__VERDICT_STILL) {
+        verdict = !progress->free && !progress->named && !progress->parts ? verdict
+                  : since < SONDE__PROGRESS_LONG ? SONDE__VERDICT_OPEN
+                                               : SONDE__VERDICT_NONE;
+    }
+    return verdict == SONDE__VERDICT_OPEN && (since >= SONDE__PROGRESS_LONG || ended)
+               ? SONDE__VERDICT_NONE
+               : verdict;
+}
+
+void sonde__progress_fini(sonde__progress *progress)
+{
+    sonde__free(progress->ids);
+    progress->ids = NULL;
+}

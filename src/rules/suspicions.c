@@ -1,0 +1,225 @@
+/*
+ * suspicions.c - see suspicion.h. A suspicion stays in rules->waiting until it is decided;
+ * then it moves to the findings, or is freed.
+ */
+#include "rules/suspicion.h"
+
+#include "base/macros.h"
+#include "base/memory.h"
+#include "observe/tensor_roles.h"
+#include "rules/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- the losses of the run ---------------------------------------------------------- */
+
+static bool has_any(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcasestr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether an input is one that only programs have whose losses need not fall. */
+static bool is_of_free_loss(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"reward", "return", "advantage", "done",
+                                        "terminal", "next_obs", "next_state"};
+
+    return info->role == SONDE_ROLE_INPUT &&
+           has_any(info->name, words, SONDE_COUNT_OF(words));
+}
+
+/* Whether the name of a loss says that it need not fall. */
+static bool is_named_free(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"policy", "actor",  "critic", "td_",
+                                        "gen",    "disc",   "advers", "player",
+                                        "ppo",    "surrog", "g_loss", "d_loss"};
+
+    return has_any(info->name, words, SONDE_COUNT_OF(words));
+}
+
+bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
+{
+    sonde__progress *progress = &rules->progress;
+
+    for (size_t id = first; id < end; id++) {
+        const sonde_tensor_info *info =
+            sonde_catalogue_info(rules->catalogue, (uint32_t)id);
+
+        progress->free = progress->free || is_of_free_loss(info);
+        if (info->role != SONDE_ROLE_LOSS || info->same_as != id) {
+            continue;
+        }
+        progress->named = progress->named || is_named_free(info);
+        if (!sonde__reserve(&progress->ids, &progress->id_capacity,
+                            progress->id_count + 1, sizeof *progress->ids)) {
+            return false;
+        }
+        progress->ids[progress->id_count++] = (uint32_t)id;
+    }
+    return true;
+}
+
+void sonde__rules_take_losses(sonde_rules *rules)
+{
+    sonde__progress *progress = &rules->progress;
+    double sum = 0.0, whole = 0.0;
+    size_t losses = 0;
+    bool has_whole = false;
+
+    for (size_t i = 0; i < progress->id_count; i++) {
+        const sonde__rule_slot *slot = &rules->slots[progress->ids[i]];
+        const sonde_vitals *v = &slot->vitals;
+        const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
+
+        if (slot->stamp != rules->stamp || v->count == 0) {
+            continue;
+        }
+        losses++;
+        sum += bad ? (double)NAN : v->mean;
+        if (sonde__observe_is_objective(rules->catalogue, progress->ids[i])) {
+            whole = bad ? (double)NAN : v->mean;
+            has_whole = true;
+        }
+    }
+    if (losses > 0 && (has_whole || !progress->whole)) {
+        progress->whole = has_whole;
+        progress->parts = !has_whole && losses > 1;
+        sonde__progress_take(progress, has_whole ? whole : sum);
+    }
+}
+
+enum { RECOVERED = 3 }; /* looks in a row at which the condition does not hold */
+
+/* --- suspicions --------------------------------------------------------------------- */
+
+static sonde__rule_found **place_of(sonde_rule_run *run, size_t i)
+{
+    return i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+}
+
+bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
+{
+    const sonde__rule_found *found =
+        i == SONDE_RULE_WHOLE_RUN ? run->run_finding : run->tensor_findings[i];
+
+    return found != NULL && found->terms != NULL;
+}
+
+static void drop(sonde_rules *rules, size_t k)
+{
+    sonde__rule_found *found = rules->waiting[k];
+
+    *place_of(found->run, found->index) = NULL;
+    sonde__free(found->tensor);
+    sonde__free(found);
+    memmove(rules->waiting + k, rules->waiting + k + 1,
+            (--rules->waiting_count - k) * sizeof *rules->waiting);
+}
+
+void sonde__rule_withdraw(sonde_rule_run *run, size_t i)
+{
+    sonde_rules *rules = run->rules;
+
+    for (size_t k = 0; k < rules->waiting_count; k++) {
+        if (rules->waiting[k] == *place_of(run, i)) {
+            drop(rules, k);
+            return;
+        }
+    }
+}
+
+void sonde__rule_clear(sonde_rule_run *run, size_t i)
+{
+    if (sonde__rule_suspects(run, i) && ++(*place_of(run, i))->missed >= RECOVERED) {
+        sonde__rule_withdraw(run, i);
+    }
+}
+
+bool sonde__rule_suspect(sonde_rule_run *run, size_t i,
+                         const sonde__suspicion_terms *terms, const char *statistic,
+                         double value, double threshold)
+{
+    sonde__rule_found **place = place_of(run, i);
+    sonde__rule_found *found = NULL;
+
+    if (*place != NULL && (*place)->terms != NULL && terms->ill > (*place)->terms->ill) {
+        sonde__rule_withdraw(run, i); /* what is worse replaces it */
+    }
+    if (*place != NULL) {
+        (*place)->held++;
+        (*place)->missed = 0;
+        sonde__rules_hold_again(run->rules, *place);
+        return false;
+    }
+    if (!sonde__rule_make_found(run, i, SONDE_SEVERITY_NOTE, statistic, value, threshold,
+                                true)) {
+        return false;
+    }
+    found = *place;
+    found->terms = terms;
+    found->held = 1;
+    found->index = i;
+    found->mark = sonde__progress_level(&run->rules->progress, terms->event);
+    return true;
+}
+
+/* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. */
+enum { UNDECIDED = SONDE__WITHDRAWN - 1 };
+
+static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool ended)
+{
+    const sonde__suspicion_terms *terms = found->terms;
+    const bool lasts = found->held >= terms->looks;
+
+    if (rules->progress.count + rules->progress.bad == 0) {
+        return terms->alone;
+    }
+    if (!lasts && !ended) {
+        return UNDECIDED;
+    }
+    switch (sonde__progress_since(&rules->progress, &found->mark, terms->event, ended)) {
+    case SONDE__VERDICT_OPEN:
+        break;
+    case SONDE__VERDICT_WELL:
+        return terms->well;
+    case SONDE__VERDICT_ILL:
+        return lasts ? terms->ill : terms->untold;
+    case SONDE__VERDICT_STILL:
+        return lasts ? terms->still : terms->untold;
+    case SONDE__VERDICT_NONE:
+        return terms->untold;
+    }
+    return UNDECIDED;
+}
+
+void sonde__rules_decide(sonde_rules *rules, bool ended)
+{
+    for (size_t k = 0; k < rules->waiting_count;) {
+        sonde__rule_found *found = rules->waiting[k];
+        const int severity = decide(rules, found, ended);
+
+        if (severity == UNDECIDED) {
+            k++;
+        } else if (severity == SONDE__WITHDRAWN ||
+                   !sonde__rule_keep_found(rules, found)) {
+            drop(rules, k);
+        } else {
+            found->finding.severity = (sonde_severity)severity;
+            found->terms = NULL;
+            memmove(rules->waiting + k, rules->waiting + k + 1,
+                    (--rules->waiting_count - k) * sizeof *rules->waiting);
+        }
+    }
+}
+
+bool sonde__rule_loss_is_free(const sonde_rule_run *run)
+{
+    return run->rules->progress.free || run->rules->progress.parts;
+}
