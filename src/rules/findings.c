@@ -157,7 +157,9 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
     sonde__rule_found *const *place =
         i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
 
-    sonde__rule_withdraw(run, i); /* what is sure replaces a suspicion */
+    if (severity != SONDE_SEVERITY_NOTE) {
+        sonde__rule_confirm(run, i, severity);
+    }
     if (*place != NULL) {
         sonde__rules_hold_again(run->rules, *place);
         return false;

@@ -43,6 +43,8 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i,
 /* The condition was looked at and does not hold: at a few looks in a row, a suspicion that
  * waits is withdrawn. */
 void sonde__rule_clear(sonde_rule_run *run, size_t i);
+/* A suspicion of tensor i, if there is one, becomes a finding. */
+void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity);
 /* A suspicion of tensor i is withdrawn, if there is one. */
 void sonde__rule_withdraw(sonde_rule_run *run, size_t i);
 /* Whether a loss need not fall in this run, or none is the objective. */

@@ -112,6 +112,12 @@ bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
     return found != NULL && found->terms != NULL;
 }
 
+static void take_out(sonde_rules *rules, size_t k)
+{
+    memmove(rules->waiting + k, rules->waiting + k + 1,
+            (--rules->waiting_count - k) * sizeof *rules->waiting);
+}
+
 static void drop(sonde_rules *rules, size_t k)
 {
     sonde__rule_found *found = rules->waiting[k];
@@ -119,19 +125,51 @@ static void drop(sonde_rules *rules, size_t k)
     *place_of(found->run, found->index) = NULL;
     sonde__free(found->tensor);
     sonde__free(found);
-    memmove(rules->waiting + k, rules->waiting + k + 1,
-            (--rules->waiting_count - k) * sizeof *rules->waiting);
+    take_out(rules, k);
+}
+
+/* Makes a finding of a suspicion, or drops it if memory runs out. */
+static void keep(sonde_rules *rules, size_t k, sonde_severity severity)
+{
+    sonde__rule_found *found = rules->waiting[k];
+
+    if (sonde__rule_keep_found(rules, found)) {
+        found->finding.severity = severity;
+        found->terms = NULL;
+        take_out(rules, k);
+    } else {
+        drop(rules, k);
+    }
+}
+
+/* The place of the suspicion of tensor i in waiting; waiting_count: there is none. */
+static size_t find_waiting(sonde_rule_run *run, size_t i)
+{
+    const sonde_rules *rules = run->rules;
+    const sonde__rule_found *found = *place_of(run, i);
+    size_t k = 0;
+
+    while (k < rules->waiting_count && rules->waiting[k] != found) {
+        k++;
+    }
+    return k;
 }
 
 void sonde__rule_withdraw(sonde_rule_run *run, size_t i)
 {
-    sonde_rules *rules = run->rules;
+    const size_t k = find_waiting(run, i);
 
-    for (size_t k = 0; k < rules->waiting_count; k++) {
-        if (rules->waiting[k] == *place_of(run, i)) {
-            drop(rules, k);
-            return;
-        }
+    if (k < run->rules->waiting_count) {
+        drop(run->rules, k);
+    }
+}
+
+void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
+{
+    const size_t k = find_waiting(run, i);
+
+    if (k < run->rules->waiting_count) {
+        keep(run->rules, k, severity);
     }
 }
 
@@ -202,19 +240,14 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
 void sonde__rules_decide(sonde_rules *rules, bool ended)
 {
     for (size_t k = 0; k < rules->waiting_count;) {
-        sonde__rule_found *found = rules->waiting[k];
-        const int severity = decide(rules, found, ended);
+        const int severity = decide(rules, rules->waiting[k], ended);
 
         if (severity == UNDECIDED) {
             k++;
-        } else if (severity == SONDE__WITHDRAWN ||
-                   !sonde__rule_keep_found(rules, found)) {
+        } else if (severity == SONDE__WITHDRAWN) {
             drop(rules, k);
         } else {
-            found->finding.severity = (sonde_severity)severity;
-            found->terms = NULL;
-            memmove(rules->waiting + k, rules->waiting + k + 1,
-                    (--rules->waiting_count - k) * sizeof *rules->waiting);
+            keep(rules, k, (sonde_severity)severity);
         }
     }
 }

@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
+#include "rules/suspicion.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +124,7 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
-bool sonde__builtin_was_skipped(sonde_rule_run *run)
+sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
 {
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
@@ -141,12 +142,33 @@ bool sonde__builtin_was_skipped(sonde_rule_run *run)
             gradients = gradients || v->nan + v->pos_inf + v->neg_inf > 0;
         } else if (v->nan + v->pos_inf > 0 ||
                    (v->neg_inf > 0 && !sonde__builtin_may_be_masked(info))) {
-            return false;
+            return SONDE__SKIP_NO;
         } else {
             parameters = parameters || sonde__builtin_is_parameter(info);
         }
     }
-    return gradients && parameters;
+    return !gradients   ? SONDE__SKIP_NO
+           : parameters ? SONDE__SKIP_YES
+                        : SONDE__SKIP_MAYBE;
+}
+
+bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
+                              double bad)
+{
+    /* An update with such gradients spoils the parameters, and the next loss. */
+    static const sonde__suspicion_terms perhaps = {.event = true,
+                                                   .well = SONDE_SEVERITY_NOTE,
+                                                   .ill = SONDE_SEVERITY_ERROR,
+                                                   .still = SONDE_SEVERITY_ERROR,
+                                                   .untold = SONDE_SEVERITY_ERROR,
+                                                   .alone = SONDE_SEVERITY_ERROR};
+
+    return skip == SONDE__SKIP_MAYBE
+               ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)
+               : sonde_rule_found(run, i,
+                                  skip == SONDE__SKIP_YES ? SONDE_SEVERITY_NOTE
+                                                          : SONDE_SEVERITY_ERROR,
+                                  "nonfinite", bad, 0.0);
 }
 
 static bool has_word(const char *text, const char *const *words, size_t count)

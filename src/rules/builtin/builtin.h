@@ -148,8 +148,18 @@ bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info 
 bool sonde__builtin_is_statistic(const sonde_tensor_info *info);
 
 /* Whether gradients of this step are not finite, and everything else is, parameters
- * included: the update was skipped, as a scaler of mixed precision does on purpose. */
-bool sonde__builtin_was_skipped(sonde_rule_run *run);
+ * included: the update was skipped, as a scaler of mixed precision does on purpose. MAYBE:
+ * no parameter is seen at this step. */
+typedef enum sonde__builtin_skip {
+    SONDE__SKIP_NO,
+    SONDE__SKIP_MAYBE,
+    SONDE__SKIP_YES
+} sonde__builtin_skip;
+sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run);
+/* sonde_rule_found of values that are not finite: a note where the update was skipped, a
+ * suspicion where it may have been, else an error. */
+bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
+                              double bad);
 
 /* The parameter that a gradient, an update or an optimiser's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,

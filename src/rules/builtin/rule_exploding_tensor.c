@@ -51,15 +51,14 @@ static bool any_sure(sonde_rule_run *run)
     return false;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v, bool skipped)
+static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v,
+                  sonde__builtin_skip skip)
 {
     const exploding *state = sonde_rule_state(run);
     const uint64_t inf = state->only_nan ? 0 : v->pos_inf + v->neg_inf;
     const uint64_t bad = v->nan + inf;
 
-    if (bad > 0 &&
-        sonde_rule_found(run, i, skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "nonfinite", (double)bad, 0.0)) {
+    if (bad > 0 && sonde__builtin_found_bad(run, i, skip, (double)bad)) {
         sonde_rule_say(run, NULL, "%llu of %llu values are %s: %llu NaN, %llu infinite.",
                        (unsigned long long)bad, (unsigned long long)v->count,
                        inf == 0      ? "NaN"
@@ -77,7 +76,8 @@ static void step(sonde_rule_run *run)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const bool any = sonde_rule_any_bad(run);
     const bool sure = any && any_sure(run);
-    const bool skipped = any && !chosen && sonde__builtin_was_skipped(run);
+    const sonde__builtin_skip skip =
+        any && !chosen ? sonde__builtin_was_skipped(run) : SONDE__SKIP_NO;
 
     for (size_t i = 0; i < count && any; i++) {
         bool *masks = tensors[i].memory;
@@ -91,7 +91,7 @@ static void step(sonde_rule_run *run)
                 continue;
             }
         }
-        judge(run, i, tensors[i].vitals, skipped);
+        judge(run, i, tensors[i].vitals, skip);
     }
 }
 

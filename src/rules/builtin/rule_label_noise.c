@@ -38,6 +38,9 @@
  * with labels of rank 2 or more the finding is a note. So is that about one of several
  * losses: that of a player against another one stays where neither wins.
  *
+ * Where the loss only is near H, or its samples are few, or gradients are not known to be
+ * noise, it is a note after two windows: see is_near.
+ *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
  */
@@ -59,8 +62,10 @@ enum {
     NUMBERS = 3,
     LABELS_REGEX = 0,
     SAMPLE = 512,
-    ENOUGH = 10
+    ENOUGH = 10,
+    NEARS = 2
 };
+#define NEAR 0.02
 #define AGREE 0.1
 #define SURE 0.02
 #define CLEARLY 2.33
@@ -85,6 +90,7 @@ typedef struct tensor_memory {
     double sum, sumsq;           /* of this window */
     double before, error_before; /* mean and standard error of the previous window */
     int64_t stays;               /* windows in a row */
+    int64_t nears;               /* windows in a row near the level */
     int64_t agreements;          /* steps with gradients since the last check */
     double agreement, agreement_sq;
     float *gradient; /* of a gradient: SAMPLE elements of the last one */
@@ -241,7 +247,19 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
            mean < h * (1.0 + state->tolerance);
 }
 
-static void report(sonde_rule_run *run, size_t i, double mean, double error, double level)
+/* Whether the loss is at that level as far as can be seen. */
+static bool is_near(const noise *state, double mean, double error, double level)
+{
+    const bool labels = state->seen > 0;
+    const double below = fmax(2.0 * error, (labels ? NEAR : 0.1) * level);
+
+    return level > 0.1 && error < (labels ? NEAR : 0.1) * level &&
+           mean > level - below && mean < (1.0 + (labels ? 1.5 * NEAR : 0.1)) * level + error;
+}
+
+/* near: as is_near has it. */
+static void report(sonde_rule_run *run, size_t i, double mean, double error, double level,
+                   bool near)
 {
     const noise *state = sonde_rule_state(run);
     size_t count = 0;
@@ -251,7 +269,7 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
     if (sonde_rule_found(run, i,
-                         state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
+                         near || state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
                                                         : SONDE_SEVERITY_WARNING,
                          "mean", mean, level)) {
         sonde_rule_say(run, NULL,
@@ -272,6 +290,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
+    const bool near = is_near(state, mean, error, h);
     const double least = h - (state->seen > 0 ? 1.0 : 2.0) * error;
     const bool falls =
         memory->windows == 0 ||
@@ -286,6 +305,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 
     memory->stays =
         there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
+    memory->nears = near && (!falls || from_above) ? memory->nears + 1 : 0;
     if (memory->agreements >= ENOUGH) {
         memory->agreement = memory->agreement_sq = 0.0;
         memory->agreements = 0;
@@ -296,7 +316,9 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->before = mean;
     memory->error_before = error;
     if (memory->stays >= 2 && mean > least && noise_only && enough) {
-        report(run, i, mean, error, h);
+        report(run, i, mean, error, h, false);
+    } else if (memory->nears >= NEARS && memory->windows > NEARS) {
+        report(run, i, mean, error, h, true);
     }
 }
 

@@ -21,7 +21,8 @@
  * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
  * below its first values: samples may get harder, or terms be added.
  *
- * A loss that never falls below its first window is flat: see judge_flat.
+ * A loss that never falls below its first window is flat: see judge_flat. One that has
+ * hardly fallen over the first two windows of a run is a note: see judge_start.
  *
  * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false,
  * the tensors that collection_names and tensor_regex select. Evidence: vital signs.
@@ -48,7 +49,10 @@ typedef struct not_decreasing {
 } not_decreasing;
 
 enum { KEPT = 64 }; /* saved steps looked back over, at most */
-enum { STARTS = 5 };
+enum { STARTS = 5, EARLY = 10 };
+#define HARDLY 0.05 /* of the first losses */
+#define LITTLE 0.1
+#define SEEN 0.075 /* the largest standard error with which a fall can be seen */
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
@@ -65,9 +69,11 @@ typedef struct tensor_memory {
     double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
+    bool skipped; /* the first steps of the run were not seen */
     double first, first_error; /* mean of the first window and its standard error */
     double least, most;        /* of all losses */
     double start;              /* mean of the first STARTS */
+    double early, early_sq;    /* sums over the first EARLY */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -199,6 +205,40 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
     }
 }
 
+/*
+ * The loss of a run that is seen from its first step on has fallen by less than HARDLY of
+ * its first EARLY values, or by less than LITTLE and chance, in two windows. Only of a
+ * loss that is meant to fall, and whose noise would not hide a fall.
+ */
+static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                        double error)
+{
+    const not_decreasing *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double mean = memory->early / EARLY;
+    const double variance = fmax(memory->early_sq / EARLY - mean * mean, 0.0);
+    const double both = sqrt(variance / (EARLY - 1) + error * error) / fabs(mean);
+    const double fell = (mean - memory->mean) / fabs(mean);
+
+    if (state->flat == 0 || memory->windows != 2 || memory->skipped ||
+        memory->least < 0.0 || fabs(mean) < AT_ITS_END || both > SEEN ||
+        fell > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
+        sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
+        sonde__rule_loss_is_free(run)) {
+        return;
+    }
+    if (sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "percent_fallen", 100.0 * fell,
+                         100.0 * HARDLY)) {
+        sonde_rule_say(run,
+                       "Check that targets belong to their inputs, that gradients reach "
+                       "the parameters, and the learning rate.",
+                       "The loss has hardly fallen: from %.5g over the first %d steps to "
+                       "%.5g after %lld.",
+                       mean, EARLY, memory->mean, (long long)memory->saved);
+    }
+}
+
 /* Of a loss that has risen. */
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
@@ -255,6 +295,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
                        "and stays there.",
                        (long long)state->window, memory->best, mean);
     }
+    judge_start(run, i, memory, error);
     judge_flat(run, i, memory);
 }
 
@@ -289,6 +330,12 @@ static void step(sonde_rule_run *run)
         }
         memory->least = memory->saved > 0 ? fmin(memory->least, v->mean) : v->mean;
         memory->most = memory->saved > 0 ? fmax(memory->most, v->mean) : v->mean;
+        memory->skipped =
+            memory->skipped || (memory->saved == 0 && sonde_rule_at(run)->mode_step > 0);
+        if (memory->saved < EARLY) {
+            memory->early += v->mean;
+            memory->early_sq += v->mean * v->mean;
+        }
         if (memory->saved < STARTS) {
             memory->start += (v->mean - memory->start) / (double)(memory->saved + 1);
         }

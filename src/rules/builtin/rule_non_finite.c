@@ -18,7 +18,7 @@
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
-    bool skipped; /* at these steps only gradients were bad */
+    bool skipped; /* at these steps only gradients were bad, as far as is seen */
 } non_finite;
 
 typedef struct tensor_memory {
@@ -154,22 +154,20 @@ static void step(sonde_rule_run *run)
     const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_vitals *v = NULL;
-    bool skipped = false;
+    sonde__builtin_skip skip = SONDE__SKIP_NO;
 
     if (first < 0) {
         state->open = -1;
         return;
     }
-    skipped = sonde__builtin_was_skipped(run);
-    if (state->open < 0 || (state->skipped && !skipped)) {
+    skip = sonde__builtin_was_skipped(run);
+    if (state->open < 0 || (state->skipped && skip == SONDE__SKIP_NO)) {
         state->open = first;
-        state->skipped = skipped;
+        state->skipped = skip == SONDE__SKIP_YES;
     }
     v = tensors[state->open].vitals;
-    if (sonde_rule_found(run, (size_t)state->open,
-                         skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "nonfinite", v != NULL ? (double)sonde__builtin_bad(v) : 0.0,
-                         0.0) &&
+    if (sonde__builtin_found_bad(run, (size_t)state->open, skip,
+                                 v != NULL ? (double)sonde__builtin_bad(v) : 0.0) &&
         v != NULL) {
         sonde_rule_say(run, NULL,
                        "It is the first tensor of the step that is not finite: of %llu "
