@@ -41,6 +41,7 @@ typedef struct sonde__rule_found {
     sonde_rule_run *run;                 /* ... and its rule, its tensor there */
     size_t index;
     int64_t held;   /* looks at which its condition held */
+    bool dismissed; /* training goes well in spite of it: it waits only to be cleared */
     int64_t missed; /* the last looks in a row at which it did not */
     sonde__progress_mark mark;
 } sonde__rule_found;

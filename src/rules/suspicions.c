@@ -239,13 +239,17 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
 
 void sonde__rules_decide(sonde_rules *rules, bool ended)
 {
-    for (size_t k = 0; k < rules->waiting_count;) {
-        const int severity = decide(rules, rules->waiting[k], ended);
+    size_t k = 0;
+
+    while (k < rules->waiting_count) {
+        sonde__rule_found *found = rules->waiting[k];
+        const int severity = found->dismissed ? UNDECIDED : decide(rules, found, ended);
 
         if (severity == UNDECIDED) {
             k++;
         } else if (severity == SONDE__WITHDRAWN) {
-            drop(rules, k);
+            found->dismissed = true; /* the rule may still see it at each step */
+            k++;
         } else {
             keep(rules, k, (sonde_severity)severity);
         }

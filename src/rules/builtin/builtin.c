@@ -124,6 +124,20 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
+bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
+                             bool started, uint64_t *infinite)
+{
+    const uint64_t now = v->pos_inf + v->neg_inf;
+
+    if (!started && info->role == SONDE_ROLE_BUFFER) {
+        *infinite = now;
+    }
+    if (v->nan > 0 || now != *infinite) {
+        *infinite = 0; /* for good */
+    }
+    return *infinite > 0;
+}
+
 sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
 {
     size_t count = 0;
@@ -134,7 +148,7 @@ sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (v == NULL) {
+        if (v == NULL || (info->role == SONDE_ROLE_BUFFER && v->nan == 0)) {
             continue;
         }
         if (info->role == SONDE_ROLE_GRADIENT ||

@@ -131,6 +131,13 @@ static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
            info->role == SONDE_ROLE_OTHER;
 }
 
+/* A buffer that is infinite by construction, such as the bound of a constraint: it holds
+ * infinities, and no NaN, from the first step on, and always as many. *infinite: of the
+ * tensor, 0 at first; started: an earlier step was judged. Call it whenever the tensor
+ * holds such a value. */
+bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
+                             bool started, uint64_t *infinite);
+
 /* True if the last word of the name, after dots and underscores, begins with "bias". */
 bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 /* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)

@@ -44,7 +44,7 @@ static const sonde__suspicion_terms most_dead = {.looks = LASTING,
                                                  .untold = SONDE_SEVERITY_NOTE,
                                                  .alone = SONDE_SEVERITY_ERROR};
 static const sonde__suspicion_terms half_dead = {.looks = LASTING,
-                                                 .well = SONDE__WITHDRAWN,
+                                                 .well = SONDE_SEVERITY_NOTE,
                                                  .ill = SONDE_SEVERITY_NOTE,
                                                  .still = SONDE_SEVERITY_NOTE,
                                                  .untold = SONDE_SEVERITY_NOTE,

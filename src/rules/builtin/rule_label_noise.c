@@ -38,8 +38,7 @@
  * with labels of rank 2 or more the finding is a note. So is that about one of several
  * losses: that of a player against another one stays where neither wins.
  *
- * Where the loss only is near H, or its samples are few, or gradients are not known to be
- * noise, it is a note after two windows: see is_near.
+ * Where the loss only is near H, for two windows, it is a note about the run: see is_near.
  *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
@@ -247,14 +246,12 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
            mean < h * (1.0 + state->tolerance);
 }
 
-/* Whether the loss is at that level as far as can be seen. */
-static bool is_near(const noise *state, double mean, double error, double level)
+/* Whether the loss is at the entropy as far as can be seen. */
+static bool is_near(double mean, double error, double entropy)
 {
-    const bool labels = state->seen > 0;
-    const double below = fmax(2.0 * error, (labels ? NEAR : 0.1) * level);
-
-    return level > 0.1 && error < (labels ? NEAR : 0.1) * level &&
-           mean > level - below && mean < (1.0 + (labels ? 1.5 * NEAR : 0.1)) * level + error;
+    return entropy > 0.1 && error < NEAR * entropy &&
+           mean > entropy - fmax(2.0 * error, NEAR * entropy) &&
+           mean < (1.0 + 1.5 * NEAR) * entropy + error;
 }
 
 /* near: as is_near has it. */
@@ -268,7 +265,7 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
-    if (sonde_rule_found(run, i,
+    if (sonde_rule_found(run, near ? SONDE_RULE_WHOLE_RUN : i,
                          near || state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
                                                         : SONDE_SEVERITY_WARNING,
                          "mean", mean, level)) {
@@ -290,7 +287,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
-    const bool near = is_near(state, mean, error, h);
+    const bool near = state->seen > 0 && is_near(mean, error, h);
     const double least = h - (state->seen > 0 ? 1.0 : 2.0) * error;
     const bool falls =
         memory->windows == 0 ||
@@ -317,7 +314,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->error_before = error;
     if (memory->stays >= 2 && mean > least && noise_only && enough) {
         report(run, i, mean, error, h, false);
-    } else if (memory->nears >= NEARS && memory->windows > NEARS) {
+    } else if (memory->nears >= NEARS && memory->stays == 0 && noise_only && enough) {
         report(run, i, mean, error, h, true);
     }
 }

@@ -173,6 +173,11 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
     memory->saved++;
 }
 
+static bool is_constant(const tensor_memory *memory)
+{
+    return memory->most - memory->least <= CONSTANT * fmax(fabs(memory->first), 1e-30);
+}
+
 /*
  * A loss that has never been below its first window, by more than chance, is flat. One
  * that is the same number at every step is an error of the program; one that fluctuates
@@ -182,8 +187,7 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
 static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const bool constant =
-        memory->most - memory->least <= CONSTANT * fmax(fabs(memory->first), 1e-30);
+    const bool constant = is_constant(memory);
     const double both = sqrt(memory->first_error * memory->first_error +
                              memory->best_error * memory->best_error);
     const double fell = memory->first - memory->best;
@@ -222,20 +226,20 @@ static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memo
     const double fell = (mean - memory->mean) / fabs(mean);
 
     if (state->flat == 0 || memory->windows != 2 || memory->skipped ||
-        memory->least < 0.0 || fabs(mean) < AT_ITS_END || both > SEEN ||
-        fell > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
+        memory->least < 0.0 || is_constant(memory) || both > SEEN ||
+        fabs(fell) > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
         sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
         sonde__rule_loss_is_free(run)) {
         return;
     }
-    if (sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "percent_fallen", 100.0 * fell,
-                         100.0 * HARDLY)) {
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE,
+                         "percent_fallen", 100.0 * fell, 100.0 * HARDLY)) {
         sonde_rule_say(run,
                        "Check that targets belong to their inputs, that gradients reach "
                        "the parameters, and the learning rate.",
-                       "The loss has hardly fallen: from %.5g over the first %d steps to "
+                       "'%s' has hardly fallen: from %.5g over the first %d steps to "
                        "%.5g after %lld.",
-                       mean, EARLY, memory->mean, (long long)memory->saved);
+                       sonde_rule_info(run, tensors[i].id)->name, mean, EARLY, memory->mean, (long long)memory->saved);
     }
 }
 

@@ -9,7 +9,8 @@
  * intended, and the finding names the tensor that went wrong because of it (for example
  * a row that is entirely masked). There is one finding for each tensor that was the
  * first of a step; bad steps that follow without a good one in between belong to it.
- * It is a note if only gradients are bad and the parameters are not, after the update: a
+ * A buffer that is infinite from its first look on, and never changes, is so by
+ * construction. It is a note if only gradients are bad and the parameters are not, after the update: a
  * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
@@ -18,11 +19,14 @@
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
+    bool started; /* a step was judged */
     bool skipped; /* at these steps only gradients were bad, as far as is seen */
 } non_finite;
 
 typedef struct tensor_memory {
     bool masks; /* it had -Inf at a good step */
+    uint64_t given; /* see sonde__builtin_is_given */
+    bool bad; /* at this step, and not by construction */
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {
@@ -98,8 +102,9 @@ static bool is_sure(sonde_rule_run *run, bool *masked)
     *masked = false;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
+        const tensor_memory *memory = tensors[i].memory;
 
-        if (v != NULL && sonde__builtin_bad(v) > 0) {
+        if (v != NULL && memory->bad) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
             sure = sure || !only_minus_infinite(info, v);
@@ -120,13 +125,23 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
     int64_t first = -1;
     int first_rank = 0;
     bool masked = false;
-    const bool sure = is_sure(run, &masked);
+    const bool started = ((const non_finite *)sonde_rule_state(run))->started;
+    bool sure = false;
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
-        if (v != NULL && sonde__builtin_bad(v) > 0) {
+        memory->bad = v != NULL && sonde__builtin_bad(v) > 0 &&
+                      !sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
+                                               started, &memory->given);
+    }
+    sure = is_sure(run, &masked);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        tensor_memory *memory = tensors[i].memory;
+
+        if (v != NULL && memory->bad) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
             const int rank = rank_of(info);
 
@@ -156,6 +171,7 @@ static void step(sonde_rule_run *run)
     const sonde_vitals *v = NULL;
     sonde__builtin_skip skip = SONDE__SKIP_NO;
 
+    state->started = true;
     if (first < 0) {
         state->open = -1;
         return;

@@ -328,6 +328,12 @@ static void step(sonde_rule_run *run)
         if (tensors[i].need != WEIGHTS) {
             continue;
         }
+        if (trained > 0 && (memory->gradient == SIZE_MAX ||
+                            tensors[memory->gradient].vitals == NULL)) {
+            memory->seen_vitals += v != NULL; /* it is frozen */
+            sonde__rule_withdraw(run, i);
+            continue;
+        }
         if (v != NULL && memory->seen_vitals < state->steps) {
             memory->seen_vitals++;
             percent =
@@ -336,7 +342,7 @@ static void step(sonde_rule_run *run)
                     : percent;
         }
         if (sonde__rule_suspects(run, i)) {
-            follow(run, i, memory, v, fmax(percent, equal));
+            follow(run, i, memory, v, equal >= 0.0 ? equal : percent);
         } else if (percent >= state->share && percent > 0.0 &&
                    !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
                    sonde__rule_suspect(
