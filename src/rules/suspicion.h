@@ -12,7 +12,8 @@
  *     the loss stands still     terms.still
  *     the loss does not tell    terms.untold: there are several without a total, it need
  *                               not fall, or the run ends too soon
- *     no loss is seen           terms.alone, at once: the state is all the evidence
+ *     no loss is seen           terms.alone once the state has lasted: it is all the
+ *                               evidence there is
  *
  * progress.h says what "well", "badly" and "still" are.
  */

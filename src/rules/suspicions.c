@@ -217,7 +217,9 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
     const bool lasts = found->held >= terms->looks;
 
     if (rules->progress.count + rules->progress.bad == 0) {
-        return terms->alone;
+        return lasts || terms->alone == SONDE_SEVERITY_NOTE ? terms->alone
+               : ended                                      ? SONDE_SEVERITY_NOTE
+                                                            : UNDECIDED;
     }
     if (!lasts && !ended) {
         return UNDECIDED;

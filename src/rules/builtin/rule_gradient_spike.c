@@ -14,7 +14,8 @@
  * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
  * remember a spike for long and are not judged by what follows; they hold squares, of
  * which one element is easily the most, and so have to be MOMENT times above the limit.
- * A gradient that was nearly 0 and wakes (a branch that begins at 0) is not a spike while
+ * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
+ * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that begins at 0) is not a spike while
  * it is below the largest norm of any gradient so far. Evidence: vital signs of gradients
  * and optimiser values.
  */
@@ -29,6 +30,8 @@ typedef struct spike {
     double factor;
     int64_t least;
     double level; /* the largest norm of any gradient so far, decaying */
+    bool begun;
+    int64_t since; /* steps after many tensors jumped at once */
 } spike;
 
 typedef struct tensor_memory {
@@ -36,6 +39,7 @@ typedef struct tensor_memory {
     double largest;             /* so far, decaying */
     double norm, limit, median; /* of the last spike; limit 0: there is none */
     int64_t since;              /* observed steps after it */
+    double over;                /* the limit that is exceeded at this step; 0: none */
 } tensor_memory;
 
 #define KEPT 0.99864711 /* 2^(-1/512) */
@@ -49,8 +53,9 @@ static const sonde__suspicion_terms sure_spike = {.event = true,
                                                   .ill = SONDE_SEVERITY_ERROR,
                                                   .still = SONDE_SEVERITY_ERROR,
                                                   .untold = SONDE_SEVERITY_NOTE,
-                                                  .alone = SONDE_SEVERITY_ERROR};
+                                                  .alone = SONDE_SEVERITY_NOTE};
 enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
+enum { AT_ONCE = 3, AFTER = 10 };
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
 
 static const sonde_rule_param params[] = {
@@ -152,6 +157,63 @@ static void finish(sonde_rule_run *run)
     }
 }
 
+/* The limit that the norm of this step exceeds; 0: it exceeds none. */
+static double exceeded(const spike *state, const tensor_memory *memory, double norm)
+{
+    const sonde__builtin_recent *recent = &memory->recent;
+    double limit = 0.0;
+
+    if (recent->count < state->least || memory->largest <= 0.0 ||
+        norm <= state->factor / 10.0 * memory->largest) {
+        return 0.0;
+    }
+    limit = largest_usual(recent, state->factor);
+    return norm > limit && sonde__builtin_recent_median(recent) > 0.0 ? limit : 0.0;
+}
+
+/* Takes the spikes of a step. Where many tensors jump at once, the batch or the weights did
+ * it: one stands for all, a gradient if there is one, and for those of the next steps. */
+static void take_spikes(sonde_rule_run *run)
+{
+    spike *state = sonde_rule_state(run);
+    size_t count = 0, spikes = 0, worst = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    double most = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
+        tensor_memory *memory = tensors[i].memory;
+
+        memory->over = v != NULL && sonde__builtin_bad(v) == 0
+                           ? exceeded(state, memory, sqrt(v->sumsq))
+                           : 0.0;
+        if (memory->over > 0.0) {
+            const double ratio = sqrt(v->sumsq) / memory->over *
+                                 (tensors[i].need == GRADIENTS ? 1e100 : 1.0);
+
+            worst = ratio > most ? i : worst;
+            most = fmax(most, ratio);
+            spikes++;
+        }
+    }
+    state->since++;
+    if (spikes > AT_ONCE) {
+        if (state->since > AFTER) {
+            take_spike(run, worst, tensors[worst].memory, tensors[worst].vitals,
+                       ((tensor_memory *)tensors[worst].memory)->over);
+        }
+        state->since = 0;
+        return;
+    }
+    for (size_t i = 0; i < count && state->since > AFTER; i++) {
+        tensor_memory *memory = tensors[i].memory;
+
+        if (memory->over > 0.0) {
+            take_spike(run, i, memory, tensors[i].vitals, memory->over);
+        }
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     spike *state = sonde_rule_state(run);
@@ -159,31 +221,27 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     double level = KEPT * state->level;
 
+    if (!state->begun) {
+        state->begun = true;
+        state->since = AFTER;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (tensors[i].need != LOSSES && tensors[i].vitals != NULL) {
+            judge_last(run, i, tensors[i].memory, tensors[i].vitals);
+        }
+    }
+    take_spikes(run);
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
-        sonde__builtin_recent *recent = &memory->recent;
-        double norm = 0.0;
 
-        if (v != NULL) {
-            judge_last(run, i, memory, v);
-        }
-        if (v == NULL || sonde__builtin_bad(v) > 0) {
-            continue;
-        }
-        norm = sqrt(v->sumsq);
-        if (recent->count >= state->least && memory->largest > 0.0 &&
-            norm > state->factor / 10.0 * memory->largest) {
-            const double median = sonde__builtin_recent_median(recent);
-            const double limit = largest_usual(recent, state->factor);
+        if (v != NULL && sonde__builtin_bad(v) == 0) {
+            const double norm = sqrt(v->sumsq);
 
-            if (norm > limit && median > 0.0) {
-                take_spike(run, i, memory, v, limit);
-            }
+            sonde__builtin_recent_take(&memory->recent, norm);
+            memory->largest = fmax(norm, KEPT * memory->largest);
+            level = tensors[i].need == GRADIENTS ? fmax(level, norm) : level;
         }
-        sonde__builtin_recent_take(recent, norm);
-        memory->largest = fmax(norm, KEPT * memory->largest);
-        level = tensors[i].need == GRADIENTS ? fmax(level, norm) : level;
     }
     state->level = level;
 }

@@ -37,7 +37,7 @@ static const sonde__suspicion_terms large = {.well = SONDE_SEVERITY_NOTE,
                                              .ill = SONDE_SEVERITY_WARNING,
                                              .still = SONDE_SEVERITY_WARNING,
                                              .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_WARNING};
+                                             .alone = SONDE_SEVERITY_NOTE};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -62,12 +62,12 @@ static const sonde__suspicion_terms at_first = {.well = SONDE_SEVERITY_NOTE,
                                                 .ill = SONDE_SEVERITY_ERROR,
                                                 .still = SONDE_SEVERITY_ERROR,
                                                 .untold = SONDE_SEVERITY_NOTE,
-                                                .alone = SONDE_SEVERITY_ERROR};
+                                                .alone = SONDE_SEVERITY_NOTE};
 static const sonde__suspicion_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
                                                     .ill = SONDE_SEVERITY_WARNING,
                                                     .still = SONDE_SEVERITY_WARNING,
                                                     .untold = SONDE_SEVERITY_NOTE,
-                                                    .alone = SONDE_SEVERITY_WARNING};
+                                                    .alone = SONDE_SEVERITY_NOTE};
 #define FELL 0.9
 #define CONSTANT 1e-7
 #define MOVED 2e-4

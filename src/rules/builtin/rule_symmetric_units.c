@@ -40,13 +40,12 @@ typedef struct symmetric {
     size_t linked;
 } symmetric;
 
-enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8 };
-static const sonde__suspicion_terms alike_units = {.looks = LASTING,
-                                                   .well = SONDE_SEVERITY_WARNING,
+enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8, MOVES = 3 };
+static const sonde__suspicion_terms alike_units = {.well = SONDE__WITHDRAWN,
                                                    .ill = SONDE_SEVERITY_ERROR,
                                                    .still = SONDE_SEVERITY_ERROR,
                                                    .untold = SONDE_SEVERITY_NOTE,
-                                                   .alone = SONDE_SEVERITY_ERROR};
+                                                   .alone = SONDE_SEVERITY_NOTE};
 /* Half of all weights are 0 and get no gradient. */
 static const sonde__suspicion_terms zero_units = {.well = SONDE__WITHDRAWN,
                                                   .ill = SONDE_SEVERITY_ERROR,
@@ -70,6 +69,7 @@ typedef struct tensor_memory {
     double percent;  /* of this step; -1: no raw value, or too few of one magnitude */
     double equal;    /* of rows of this step, whatever their size; -1: no raw value */
     double before;   /* the sum of squares at the look before */
+    int64_t moves;   /* looks at which it had changed, since it is suspected */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -282,24 +282,25 @@ static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
            !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
-/* A suspicion lasts while rows are equal, counts looks at which the weight has changed, or
- * is 0, and ends when rows part. percent: of equal rows; -1: unknown. */
+/* Follows a suspicion: rows that stay equal while the weight moves are sure to be a fault;
+ * rows that part, of elements that are no longer alike, are none. Else the loss decides.
+ * equal: percent of equal rows; -1: unknown. */
 static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
-                   const sonde_vitals *v, double percent)
+                   const sonde_vitals *v, double equal)
 {
     const symmetric *state = sonde_rule_state(run);
     const bool zero = v != NULL && v->zero == v->count;
-    const bool moved = v != NULL && (zero || v->sumsq != memory->before);
 
+    memory->moves += v != NULL && v->sumsq != memory->before;
     memory->before = v != NULL ? v->sumsq : memory->before;
     if (memory->stuck) {
         return; /* it will leave 0: whether that was in time, the loss says */
     }
-    if (percent >= 0.0 && percent < state->share && !(zero && memory->zero > 0)) {
+    if (memory->lasting >= LASTING && memory->moves >= MOVES) {
+        sonde__rule_confirm(run, i, SONDE_SEVERITY_ERROR);
+    } else if (equal >= 0.0 && equal < state->share && !(zero && memory->zero > 0) &&
+               (v == NULL || !is_constant(v))) {
         sonde__rule_clear(run, i);
-    } else if (percent >= state->share && moved) {
-        (void)sonde__rule_suspect(run, i, &alike_units, "percent_equal", percent,
-                                  state->share);
     }
 }
 
@@ -342,7 +343,7 @@ static void step(sonde_rule_run *run)
                     : percent;
         }
         if (sonde__rule_suspects(run, i)) {
-            follow(run, i, memory, v, equal >= 0.0 ? equal : percent);
+            follow(run, i, memory, v, equal);
         } else if (percent >= state->share && percent > 0.0 &&
                    !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
                    sonde__rule_suspect(
