@@ -16,9 +16,10 @@
 #define FALLEN 0.1
 #define RISEN 0.25
 #define SLIGHT 0.02
-#define SURE 3.0   /* standard errors */
-#define JUMPS 3.0  /* the first loss is the level if another of the first is so far above */
-#define BACK 1.1   /* after an event */
+#define SURE 3.0 /* standard errors */
+#define JUMPS                                                                            \
+    3.0          /* the first loss is the level if another of the first is so far above */
+#define BACK 1.1 /* after an event */
 enum { LEAST = 3 };
 
 void sonde__progress_take(sonde__progress *progress, double loss)
@@ -96,8 +97,7 @@ static sonde__verdict compare(const sonde__progress *progress,
     double error = 0.0;
     const double now = mean_of_last(progress, SONDE_MIN(n, since), &error);
     const double spread = error * sqrt((double)n);
-    const double before =
-        isnan(mark->error) ? spread : fmin(mark->error, spread);
+    const double before = isnan(mark->error) ? spread : fmin(mark->error, spread);
     const double both = sqrt(error * error + before * before);
     const double rise = now - mark->level, size = fabs(mark->level);
     const double first = first_level(progress), fall = first - now;
@@ -136,7 +136,7 @@ sonde__verdict sonde__progress_since(const sonde__progress *progress,
     if (verdict == SONDE__VERDICT_ILL || verdict == SONDE__VERDICT_STILL) {
         verdict = !progress->free && !progress->named && !progress->parts ? verdict
                   : since < SONDE__PROGRESS_LONG ? SONDE__VERDICT_OPEN
-                                               : SONDE__VERDICT_NONE;
+                                                 : SONDE__VERDICT_NONE;
     }
     return verdict == SONDE__VERDICT_OPEN && (since >= SONDE__PROGRESS_LONG || ended)
                ? SONDE__VERDICT_NONE

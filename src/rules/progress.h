@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 enum {
-    SONDE__PROGRESS_KEPT = 64,  /* losses */
-    SONDE__PROGRESS_FIRST = 5   /* that make a level */
+    SONDE__PROGRESS_KEPT = 64, /* losses */
+    SONDE__PROGRESS_FIRST = 5  /* that make a level */
 };
 
 typedef struct sonde__progress {

@@ -30,8 +30,9 @@
 #define SONDE__WITHDRAWN (-1)
 
 typedef struct sonde__suspicion_terms {
-    int64_t looks; /* calls of suspect until it can be confirmed; 0: the first is enough */
-    bool event;    /* something that happened to training, not its state: after it, the
+    int64_t
+        looks;  /* calls of suspect until it can be confirmed; 0: the first is enough */
+    bool event; /* something that happened to training, not its state: after it, the
                       loss should be as before */
     int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
 } sonde__suspicion_terms;

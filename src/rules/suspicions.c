@@ -27,7 +27,7 @@ static bool has_any(const char *name, const char *const *words, size_t count)
 /* Whether an input is one that only programs have whose losses need not fall. */
 static bool is_of_free_loss(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"reward", "return", "advantage", "done",
+    static const char *const words[] = {"reward",   "return",   "advantage", "done",
                                         "terminal", "next_obs", "next_state"};
 
     return info->role == SONDE_ROLE_INPUT &&

@@ -95,8 +95,8 @@ static int dead(int course, int units, bool recovers)
 
 static void dead_units_count_if_training_does_not_go_well(void **state)
 {
-    static const int all[COURSES] = {[FALLS] = NOTE,  [STANDS] = ERROR, [RISES] = ERROR,
-                                     [PARTS] = NOTE,  [REWARDS] = NOTE, [BREAKS] = ERROR};
+    static const int all[COURSES] = {[FALLS] = NOTE, [STANDS] = ERROR, [RISES] = ERROR,
+                                     [PARTS] = NOTE, [REWARDS] = NOTE, [BREAKS] = ERROR};
 
     (void)state;
     for (int course = 0; course < COURSES; course++) {
@@ -131,9 +131,9 @@ static int loud(int course)
 
 static void large_initial_weights_are_judged_by_the_loss(void **state)
 {
-    static const int kinds[COURSES] = {[FALLS] = NOTE,    [STANDS] = WARNING,
-                                       [RISES] = WARNING, [PARTS] = NOTE,
-                                       [REWARDS] = NOTE,  [BREAKS] = WARNING};
+    static const int kinds[COURSES] = {
+        [FALLS] = NOTE, [STANDS] = WARNING, [RISES] = WARNING,
+        [PARTS] = NOTE, [REWARDS] = NOTE,   [BREAKS] = WARNING};
 
     (void)state;
     for (int course = 0; course < COURSES; course++) {
@@ -269,10 +269,10 @@ static void a_loss_near_the_entropy_is_a_note(void **state)
             for (int i = 0; i < 32; i++) {
                 const float drawn = stream_normal(&s);
 
-                classes[i] = drawn < -0.6745F ? 0.0F
-                             : drawn < 0.0F   ? 1.0F
+                classes[i] = drawn < -0.6745F  ? 0.0F
+                             : drawn < 0.0F    ? 1.0F
                              : drawn < 0.6745F ? 2.0F
-                                              : 3.0F;
+                                               : 3.0F;
             }
             stream_put(&s, labels, classes);
             stream_put_all(&s, loss,
@@ -285,6 +285,111 @@ static void a_loss_near_the_entropy_is_a_note(void **state)
     }
 }
 
+/* --- what other programs have by construction ------------------------------------------ */
+
+/* A bound that is infinite from the first step on; or one that becomes so. */
+static void bounds_may_be_infinite(void **state)
+{
+    static const char *const rules[] = {"NonFinite", "ExplodingTensor"};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const bool becomes = i / 2 == 1;
+        stream s;
+        uint32_t bound = 0, weight = 0;
+
+        stream_open(&s, rules[i % 2]);
+        bound = stream_declare(&s, "noise.upper_bound", SONDE_ROLE_BUFFER, 0, 0);
+        weight = stream_declare(&s, "noise.raw", SONDE_ROLE_WEIGHT, 1, 1);
+        stream_begin(&s);
+        for (int step = 0; step < 20; step++) {
+            stream_put_all(&s, bound, becomes && step < 10 ? 1.0F : INFINITY);
+            stream_put_all(&s, weight, 0.1F * (float)step);
+            stream_end(&s);
+        }
+        assert_int_equal(severity(&s), becomes ? ERROR : NOTHING);
+        stream_close(&s);
+    }
+}
+
+/* A grid of knots beside weights that are trained: it is no layer of units. */
+static void what_is_not_trained_may_be_alike(void **state)
+{
+    (void)state;
+    for (int trained = 0; trained < 2; trained++) {
+        stream s;
+        uint32_t grid = 0, weight = 0, own = 0, other = 0;
+        float w[N];
+
+        stream_open_losing(&s, "SymmetricUnits");
+        grid = stream_declare(&s, "act.grid", SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
+        weight = stream_declare(&s, "act.coef", SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
+        other =
+            stream_declare(&s, "gradient/act.coef", SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+        own = stream_declare(&s, "gradient/act.grid", SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            for (int i = 0; i < N; i++) {
+                w[i] = 0.3F * ((float)(i % COLUMNS) - 3.0F) +
+                       (trained ? 0.01F * (float)step : 0.0F);
+            }
+            stream_put(&s, grid, w);
+            stream_put_normal(&s, weight, 0.0, 1.0);
+            stream_put_normal(&s, other, 0.0, 1.0);
+            if (trained) {
+                stream_put_all(&s, own, 0.1F);
+            }
+            stream_end(&s);
+        }
+        assert_int_equal(severity(&s), trained ? ERROR : NOTHING);
+        stream_close(&s);
+    }
+}
+
+/* The input of a sigmoid, declared with the op of its module, is not its output. */
+static void the_input_of_a_sigmoid_has_no_slope(void **state)
+{
+    stream s;
+    uint32_t input = 0;
+
+    (void)state;
+    stream_open_losing(&s, "SaturatedActivation");
+    s.op = "Sigmoid";
+    input = stream_declare(&s, "scale_input_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        stream_put_normal(&s, input, 0.5, 2.0);
+        stream_end(&s);
+    }
+    assert_int_equal(severity(&s), NOTHING);
+    stream_close(&s);
+}
+
+/* Many gradients that jump at one step are one finding. */
+static void a_spike_of_all_is_one_finding(void **state)
+{
+    stream s;
+    uint32_t ids[6];
+
+    (void)state;
+    stream_open_losing(&s, "GradientSpike");
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "gradient/fc%d.weight", i);
+        ids[i] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 40; step++) {
+        for (int i = 0; i < 6; i++) {
+            stream_put_normal(&s, ids[i], 0.0, step < 20 ? 0.1 : 5e3 * (i + 1));
+        }
+        stream_end(&s);
+    }
+    assert_int_equal(severity(&s), ERROR);
+    stream_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +399,10 @@ int main(void)
         cmocka_unit_test(an_overflow_is_judged_by_the_next_losses),
         cmocka_unit_test(a_loss_that_hardly_moves_is_a_note),
         cmocka_unit_test(a_loss_near_the_entropy_is_a_note),
+        cmocka_unit_test(bounds_may_be_infinite),
+        cmocka_unit_test(what_is_not_trained_may_be_alike),
+        cmocka_unit_test(the_input_of_a_sigmoid_has_no_slope),
+        cmocka_unit_test(a_spike_of_all_is_one_finding),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

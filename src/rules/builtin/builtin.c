@@ -161,9 +161,7 @@ sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
             parameters = parameters || sonde__builtin_is_parameter(info);
         }
     }
-    return !gradients   ? SONDE__SKIP_NO
-           : parameters ? SONDE__SKIP_YES
-                        : SONDE__SKIP_MAYBE;
+    return !gradients ? SONDE__SKIP_NO : parameters ? SONDE__SKIP_YES : SONDE__SKIP_MAYBE;
 }
 
 bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,

@@ -85,9 +85,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
     return tensors[i].need != OUTPUTS ||
-                   sonde__builtin_units_make(
-                       &((tensor_memory *)tensors[i].memory)->units, info->rank,
-                       info->shape)
+                   sonde__builtin_units_make(&((tensor_memory *)tensors[i].memory)->units,
+                                             info->rank, info->shape)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "DeadRelu");
 }

@@ -21,8 +21,8 @@ typedef struct exploding {
 } exploding;
 
 typedef struct tensor_memory {
-    bool masks; /* it held -Inf while no tensor was bad */
-    bool intended; /* at this step: infinite by construction */
+    bool masks;     /* it held -Inf while no tensor was bad */
+    bool intended;  /* at this step: infinite by construction */
     uint64_t given; /* see sonde__builtin_is_given */
 } tensor_memory;
 

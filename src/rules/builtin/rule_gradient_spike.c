@@ -15,9 +15,10 @@
  * remember a spike for long and are not judged by what follows; they hold squares, of
  * which one element is easily the most, and so have to be MOMENT times above the limit.
  * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
- * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that begins at 0) is not a spike while
- * it is below the largest norm of any gradient so far. Evidence: vital signs of gradients
- * and optimiser values.
+ * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
+ * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
+ * nor is a moment below that of any moment. Evidence: vital signs of gradients and
+ * optimiser values; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -29,7 +30,7 @@
 typedef struct spike {
     double factor;
     int64_t least;
-    double level; /* the largest norm of any gradient so far, decaying */
+    double level[2]; /* the largest norm of any so far, decaying; by need */
     bool begun;
     int64_t since; /* steps after many tensors jumped at once */
 } spike;
@@ -130,7 +131,7 @@ static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
     const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
                        (!moment || norm > MOMENT * limit);
 
-    if (memory->limit > 0.0 || (!moment && norm < state->level)) {
+    if (memory->limit > 0.0 || norm < state->level[moment ? STATES : GRADIENTS]) {
         return;
     }
     memory->norm = norm;
@@ -219,8 +220,9 @@ static void step(sonde_rule_run *run)
     spike *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    double level = KEPT * state->level;
 
+    state->level[GRADIENTS] *= KEPT;
+    state->level[STATES] *= KEPT;
     if (!state->begun) {
         state->begun = true;
         state->since = AFTER;
@@ -240,10 +242,9 @@ static void step(sonde_rule_run *run)
 
             sonde__builtin_recent_take(&memory->recent, norm);
             memory->largest = fmax(norm, KEPT * memory->largest);
-            level = tensors[i].need == GRADIENTS ? fmax(level, norm) : level;
+            state->level[tensors[i].need] = fmax(state->level[tensors[i].need], norm);
         }
     }
-    state->level = level;
 }
 
 const sonde_rule sonde__builtin_gradient_spike = {
@@ -256,7 +257,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
         "10 times the largest so far (which decays by half in 512 steps). A note where it "
         "has recovered within three observed steps, unless one element caused it "
         "or it is far above these limits. Silent where a gradient stays below the "
-        "largest of any so far.",
+        "largest of any so far. Of many at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,

@@ -267,7 +267,7 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
 
     if (sonde_rule_found(run, near ? SONDE_RULE_WHOLE_RUN : i,
                          near || state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
-                                                        : SONDE_SEVERITY_WARNING,
+                                                                : SONDE_SEVERITY_WARNING,
                          "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0

@@ -52,7 +52,7 @@ enum { KEPT = 64 }; /* saved steps looked back over, at most */
 enum { STARTS = 5, EARLY = 10 };
 #define HARDLY 0.05 /* of the first losses */
 #define LITTLE 0.1
-#define SEEN 0.075 /* the largest standard error with which a fall can be seen */
+#define SEEN 0.075      /* the largest standard error with which a fall can be seen */
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
@@ -69,7 +69,7 @@ typedef struct tensor_memory {
     double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
-    bool skipped; /* the first steps of the run were not seen */
+    bool skipped;              /* the first steps of the run were not seen */
     double first, first_error; /* mean of the first window and its standard error */
     double least, most;        /* of all losses */
     double start;              /* mean of the first STARTS */
@@ -232,14 +232,15 @@ static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memo
         sonde__rule_loss_is_free(run)) {
         return;
     }
-    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE,
-                         "percent_fallen", 100.0 * fell, 100.0 * HARDLY)) {
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE, "percent_fallen",
+                         100.0 * fell, 100.0 * HARDLY)) {
         sonde_rule_say(run,
                        "Check that targets belong to their inputs, that gradients reach "
                        "the parameters, and the learning rate.",
                        "'%s' has hardly fallen: from %.5g over the first %d steps to "
                        "%.5g after %lld.",
-                       sonde_rule_info(run, tensors[i].id)->name, mean, EARLY, memory->mean, (long long)memory->saved);
+                       sonde_rule_info(run, tensors[i].id)->name, mean, EARLY,
+                       memory->mean, (long long)memory->saved);
     }
 }
 
@@ -251,7 +252,8 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
     const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
                       sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
 
-    return part || sonde__rule_loss_is_free(run) || memory->least < 0.0 || memory->mean < BACK * memory->start
+    return part || sonde__rule_loss_is_free(run) || memory->least < 0.0 ||
+                   memory->mean < BACK * memory->start
                ? SONDE_SEVERITY_NOTE
                : SONDE_SEVERITY_WARNING;
 }

@@ -24,9 +24,9 @@ typedef struct non_finite {
 } non_finite;
 
 typedef struct tensor_memory {
-    bool masks; /* it had -Inf at a good step */
+    bool masks;     /* it had -Inf at a good step */
     uint64_t given; /* see sonde__builtin_is_given */
-    bool bad; /* at this step, and not by construction */
+    bool bad;       /* at this step, and not by construction */
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {

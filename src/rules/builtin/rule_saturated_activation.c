@@ -92,6 +92,9 @@ static bool is_output(const sonde_tensor_info *info)
 {
     static const char *const names[] = {"tanh", "sigmoid"};
 
+    if (info->role == SONDE_ROLE_INPUT || strcasestr(info->name, "_input_") != NULL) {
+        return false; /* programs may declare inputs with the op of their module */
+    }
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         const char *at = strcasestr(info->name, names[i]);
 

@@ -66,10 +66,10 @@ typedef struct tensor_memory {
     size_t gradient;
     bool stuck; /* suspected as one of half of all weights */
     int64_t seen_raw, seen_vitals, zero;
-    double percent;  /* of this step; -1: no raw value, or too few of one magnitude */
-    double equal;    /* of rows of this step, whatever their size; -1: no raw value */
-    double before;   /* the sum of squares at the look before */
-    int64_t moves;   /* looks at which it had changed, since it is suspected */
+    double percent; /* of this step; -1: no raw value, or too few of one magnitude */
+    double equal;   /* of rows of this step, whatever their size; -1: no raw value */
+    double before;  /* the sum of squares at the look before */
+    int64_t moves;  /* looks at which it had changed, since it is suspected */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -329,18 +329,15 @@ static void step(sonde_rule_run *run)
         if (tensors[i].need != WEIGHTS) {
             continue;
         }
-        if (trained > 0 && (memory->gradient == SIZE_MAX ||
-                            tensors[memory->gradient].vitals == NULL)) {
+        if (trained > 0 &&
+            (memory->gradient == SIZE_MAX || tensors[memory->gradient].vitals == NULL)) {
             memory->seen_vitals += v != NULL; /* it is frozen */
             sonde__rule_withdraw(run, i);
             continue;
         }
         if (v != NULL && memory->seen_vitals < state->steps) {
             memory->seen_vitals++;
-            percent =
-                alike(run, tensors, i, trained > 0, most)
-                    ? 100.0
-                    : percent;
+            percent = alike(run, tensors, i, trained > 0, most) ? 100.0 : percent;
         }
         if (sonde__rule_suspects(run, i)) {
             follow(run, i, memory, v, equal);

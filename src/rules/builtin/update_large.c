@@ -23,11 +23,10 @@ void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
 
     *streak = large ? *streak + 1 : 0;
     if (*streak >= state->patience &&
-        (state->smdebug
-             ? sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio", ratio,
-                                state->large_threshold)
-             : sonde__rule_suspect(run, i, &too_large, "update_ratio", ratio,
-                                   state->large_threshold))) {
+        (state->smdebug ? sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio",
+                                           ratio, state->large_threshold)
+                        : sonde__rule_suspect(run, i, &too_large, "update_ratio", ratio,
+                                              state->large_threshold))) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "It changed by %s%.3g times its own size.",
                        update->exact && update->steps <= 1.0 ? "" : "at least ", ratio);

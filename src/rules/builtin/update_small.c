@@ -38,10 +38,9 @@ void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
     *streak += small;
     if (*streak >= state->small_patience &&
         (past->slowly || state->smdebug
-             ? sonde_rule_found(run, i,
-                                state->smdebug ? SONDE_SEVERITY_WARNING
-                                               : SONDE_SEVERITY_NOTE,
-                                "update_ratio", ratio, state->small_threshold)
+             ? sonde_rule_found(
+                   run, i, state->smdebug ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+                   "update_ratio", ratio, state->small_threshold)
              : sonde__rule_suspect(run, i, &too_small, "update_ratio", ratio,
                                    state->small_threshold))) {
         sonde_rule_say(run, "Raise the learning rate.",
