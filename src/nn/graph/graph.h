@@ -147,6 +147,7 @@ typedef struct sonde__graph_param {
     float constant;
     bool left_out; /* not the optimiser's */
     bool given;    /* a buffer with values of the caller's: initialise keeps them */
+    bool borrowed; /* data is the caller's: neither drawn nor freed */
 } sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */
