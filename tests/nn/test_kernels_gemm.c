@@ -27,25 +27,25 @@ typedef struct matrices {
     void *scratch;
 } matrices;
 
-static sonde__gemm_matrix matrix(const float *data, int64_t rows, int64_t cols,
-                                 bool transposed)
+static sonde__kernel_gemm_matrix matrix(const float *data, int64_t rows, int64_t cols,
+                                        bool transposed)
 {
-    return transposed ? (sonde__gemm_matrix){data, 1, rows + PAD}
-                      : (sonde__gemm_matrix){data, cols + PAD, 1};
+    return transposed ? (sonde__kernel_gemm_matrix){data, 1, rows + PAD}
+                      : (sonde__kernel_gemm_matrix){data, cols + PAD, 1};
 }
 
-static sonde__gemm product_of(const matrices *x)
+static sonde__kernel_gemm product_of(const matrices *x)
 {
     const gemm_case *s = x->shape;
 
-    return (sonde__gemm){.m = s->m,
-                         .n = s->n,
-                         .k = s->k,
-                         .a = matrix(x->a, s->m, s->k, x->a_transposed),
-                         .b = matrix(x->b, s->k, s->n, x->b_transposed),
-                         .c = x->out,
-                         .c_row = s->n + PAD,
-                         .accumulate = x->accumulate};
+    return (sonde__kernel_gemm){.m = s->m,
+                                .n = s->n,
+                                .k = s->k,
+                                .a = matrix(x->a, s->m, s->k, x->a_transposed),
+                                .b = matrix(x->b, s->k, s->n, x->b_transposed),
+                                .c = x->out,
+                                .c_row = s->n + PAD,
+                                .accumulate = x->accumulate};
 }
 
 static size_t count_of(int64_t rows, int64_t cols)
@@ -55,7 +55,7 @@ static size_t count_of(int64_t rows, int64_t cols)
 
 static void expect(matrices *x)
 {
-    const sonde__gemm g = product_of(x);
+    const sonde__kernel_gemm g = product_of(x);
 
     for (int64_t i = 0; i < g.m; i++) {
         for (int64_t j = 0; j < g.n; j++) {
@@ -96,27 +96,27 @@ static void check_numbers(const matrices *x)
     }
 }
 
-static void check_parts(matrices *x, sonde__gemm_fn *run, const float *whole)
+static void check_parts(matrices *x, sonde__kernel_gemm_fn *run, const float *whole)
 {
     const size_t count = count_of(x->shape->m, x->shape->n);
 
     for (int parts = 2; parts <= 3; parts++) {
         memcpy(x->out, x->c, count * sizeof(float));
         for (int part = parts - 1; part >= 0; part--) {
-            sonde__gemm share = product_of(x);
+            sonde__kernel_gemm share = product_of(x);
 
-            sonde__gemm_take_part(&share, part, parts);
+            sonde__kernel_gemm_take_part(&share, part, parts);
             run(&share, x->scratch);
         }
         assert_same_bits(x->out, whole, count);
     }
 }
 
-static void check_case(matrices *x, sonde__gemm_fn *run)
+static void check_case(matrices *x, sonde__kernel_gemm_fn *run)
 {
     const size_t count = count_of(x->shape->m, x->shape->n);
     float *const whole = malloc(count * sizeof *whole);
-    const sonde__gemm g = product_of(x);
+    const sonde__kernel_gemm g = product_of(x);
 
     assert_non_null(whole);
     memcpy(x->out, x->c, count * sizeof(float));
@@ -137,9 +137,9 @@ static matrices make(const gemm_case *s)
     x.out = case_random(count_of(s->m, s->n), 4);
     x.expected = malloc((size_t)(s->m * s->n) * sizeof *x.expected);
     x.size = malloc((size_t)(s->m * s->n) * sizeof *x.size);
-    x.scratch = aligned_alloc(64, sonde__gemm_scratch());
+    x.scratch = aligned_alloc(64, sonde__kernel_gemm_scratch());
     assert_true(x.expected != NULL && x.size != NULL && x.scratch != NULL);
-    memset(x.scratch, 0xFF, sonde__gemm_scratch()); /* NaN */
+    memset(x.scratch, 0xFF, sonde__kernel_gemm_scratch()); /* NaN */
     return x;
 }
 
@@ -166,7 +166,7 @@ static void product(void **state)
             x.accumulate = (kind & 4U) != 0;
             expect(&x);
             for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-                check_case(&x, sonde__gemm_run_of((sonde__isa)isa));
+                check_case(&x, sonde__kernel_gemm_run_of((sonde__isa)isa));
             }
         }
         destroy(&x);
@@ -184,9 +184,9 @@ static void not_a_number(void **state)
     x.b[5 * (shape.n + PAD) + 69] = INFINITY;
     x.a[3 * (shape.k + PAD) + 5] = 0.0F; /* 0 times infinity */
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__gemm g = product_of(&x);
+        const sonde__kernel_gemm g = product_of(&x);
 
-        sonde__gemm_run_of((sonde__isa)isa)(&g, x.scratch);
+        sonde__kernel_gemm_run_of((sonde__isa)isa)(&g, x.scratch);
         for (int64_t i = 0; i < shape.m; i++) {
             for (int64_t j = 0; j < shape.n; j++) {
                 const float got = x.out[i * g.c_row + j];

@@ -5,9 +5,10 @@
 
 enum { UNIT = 16 }; /* rows or columns of C that are not divided among parts */
 
-size_t sonde__gemm_scratch(void)
+size_t sonde__kernel_gemm_scratch(void)
 {
-    return sizeof(float) * SONDE__GEMM_K * (size_t)(SONDE__GEMM_M + SONDE__GEMM_N);
+    return sizeof(float) * SONDE__KERNEL_GEMM_K *
+           (size_t)(SONDE__KERNEL_GEMM_M + SONDE__KERNEL_GEMM_N);
 }
 
 /* Units of a dimension that begin before the share of a part, as elements. */
@@ -19,7 +20,7 @@ static int64_t begin_of(int64_t count, int part, int parts)
     return begin < count ? begin : count;
 }
 
-void sonde__gemm_take_part(sonde__gemm *product, int part, int parts)
+void sonde__kernel_gemm_take_part(sonde__kernel_gemm *product, int part, int parts)
 {
     const bool by_rows = product->m >= product->n;
     const int64_t count = by_rows ? product->m : product->n;
@@ -37,19 +38,19 @@ void sonde__gemm_take_part(sonde__gemm *product, int part, int parts)
     }
 }
 
-sonde__gemm_fn *sonde__gemm_run_of(sonde__isa isa)
+sonde__kernel_gemm_fn *sonde__kernel_gemm_run_of(sonde__isa isa)
 {
 #if defined(__x86_64__)
-    return isa == SONDE__AVX512 ? sonde__gemm_run_avx512
-           : isa == SONDE__AVX2 ? sonde__gemm_run_avx2
-                                : sonde__gemm_run_generic;
+    return isa == SONDE__AVX512 ? sonde__kernel_gemm_run_avx512
+           : isa == SONDE__AVX2 ? sonde__kernel_gemm_run_avx2
+                                : sonde__kernel_gemm_run_generic;
 #else
     (void)isa;
-    return sonde__gemm_run_generic;
+    return sonde__kernel_gemm_run_generic;
 #endif
 }
 
-void sonde__gemm_run(const sonde__gemm *product, void *scratch)
+void sonde__kernel_gemm_run(const sonde__kernel_gemm *product, void *scratch)
 {
-    sonde__gemm_run_of(sonde__cpu_isa())(product, scratch);
+    sonde__kernel_gemm_run_of(sonde__cpu_isa())(product, scratch);
 }

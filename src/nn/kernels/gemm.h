@@ -4,16 +4,16 @@
  *
  *     static size_t scratch(const sonde__op_call *call, int parts)
  *     {
- *         return sonde__gemm_scratch() * (size_t)parts;
+ *         return sonde__kernel_gemm_scratch() * (size_t)parts;
  *     }
  *     ...
- *     sonde__gemm product = {.m = m, .n = n, .k = k,
+ *     sonde__kernel_gemm product = {.m = m, .n = n, .k = k,
  *                            .a = {a, k, 1},         (m, k), row-major
  *                            .b = {b, 1, k},         (k, n), the transpose of rows of k
  *                            .c = c, .c_row = n};
- *     sonde__gemm_take_part(&product, part, parts);
- *     sonde__gemm_run(&product, (char *)call->scratch +
- *                                   sonde__gemm_scratch() * (size_t)part);
+ *     sonde__kernel_gemm_take_part(&product, part, parts);
+ *     sonde__kernel_gemm_run(&product, (char *)call->scratch +
+ *                                   sonde__kernel_gemm_scratch() * (size_t)part);
  *
  * Every number of C is one chain of multiply-adds over k = 0, 1, 2 ..., which begins at 0
  * or at the number in C: its bits depend on A, B and the instruction set alone, neither
@@ -34,37 +34,42 @@
 #include "base/cpu.h"
 
 /* Element (i, j) is data[i * row + j * col]; strides in floats, of any sign. */
-typedef struct sonde__gemm_matrix {
+typedef struct sonde__kernel_gemm_matrix {
     const float *data;
     int64_t row, col;
-} sonde__gemm_matrix;
+} sonde__kernel_gemm_matrix;
 
 /* C (m, n) = A (m, k) B (k, n), or C += A B. C overlaps neither A nor B. k may be 0. */
-typedef struct sonde__gemm {
+typedef struct sonde__kernel_gemm {
     int64_t m, n, k;
-    sonde__gemm_matrix a, b;
+    sonde__kernel_gemm_matrix a, b;
     float *c; /* columns are adjacent */
     int64_t c_row;
     bool accumulate; /* C += */
-} sonde__gemm;
+} sonde__kernel_gemm;
 
 /* Bytes of scratch for one call of run, a multiple of 64. */
-SONDE_API size_t sonde__gemm_scratch(void);
+SONDE_API size_t sonde__kernel_gemm_scratch(void);
 
 /* Shrinks the product to a part's share of the rows or columns of C; it may be empty. */
-SONDE_API void sonde__gemm_take_part(sonde__gemm *product, int part, int parts);
+SONDE_API void sonde__kernel_gemm_take_part(sonde__kernel_gemm *product, int part,
+                                            int parts);
 
 /* scratch: aligned to 64 bytes, of this call alone. Reads and writes nothing else. */
-SONDE_API void sonde__gemm_run(const sonde__gemm *product, void *scratch);
+SONDE_API void sonde__kernel_gemm_run(const sonde__kernel_gemm *product, void *scratch);
 
 /* The same for one instruction set, which the processor must have: for tests. */
-typedef void sonde__gemm_fn(const sonde__gemm *product, void *scratch);
-SONDE_API sonde__gemm_fn *sonde__gemm_run_of(sonde__isa isa);
+typedef void sonde__kernel_gemm_fn(const sonde__kernel_gemm *product, void *scratch);
+SONDE_API sonde__kernel_gemm_fn *sonde__kernel_gemm_run_of(sonde__isa isa);
 
-extern sonde__gemm_fn sonde__gemm_run_generic, sonde__gemm_run_avx2,
-    sonde__gemm_run_avx512;
+extern sonde__kernel_gemm_fn sonde__kernel_gemm_run_generic, sonde__kernel_gemm_run_avx2,
+    sonde__kernel_gemm_run_avx512;
 
 /* Blocks of k and of n that lie in scratch: (k, n) floats of B and (k, m) of A. */
-enum { SONDE__GEMM_K = 256, SONDE__GEMM_M = 96, SONDE__GEMM_N = 768 };
+enum {
+    SONDE__KERNEL_GEMM_K = 256,
+    SONDE__KERNEL_GEMM_M = 96,
+    SONDE__KERNEL_GEMM_N = 768
+};
 
 #endif

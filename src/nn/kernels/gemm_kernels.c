@@ -2,7 +2,7 @@
  * gemm_kernels.c - see gemm.h: the product in blocks of scratch, one tile of C in
  * registers at a time.
  *
- * Blocks of B, SONDE__GEMM_K x SONDE__GEMM_N, are copied to strips [k][STRIP], blocks of
+ * Blocks of B, SONDE__KERNEL_GEMM_K x SONDE__KERNEL_GEMM_N, are copied to strips [k][STRIP], blocks of
  * A to strips [k][ROWS]; what is missing in the last of them is 0, and what it yields is
  * not stored. A tile goes over the k of a block; the next block resumes from C.
  */
@@ -19,9 +19,9 @@ enum {
     VECS = 2, /* 12 of 16 */
 #endif
     STRIP = VECS * VF_WIDTH,
-    BLOCK_K = SONDE__GEMM_K,
-    BLOCK_M = SONDE__GEMM_M,
-    BLOCK_N = SONDE__GEMM_N,
+    BLOCK_K = SONDE__KERNEL_GEMM_K,
+    BLOCK_M = SONDE__KERNEL_GEMM_M,
+    BLOCK_N = SONDE__KERNEL_GEMM_N,
     FEW_ROWS = 2 * ROWS
 };
 
@@ -29,8 +29,8 @@ enum {
 
 /* strips[s][p][width] = (row s * width + w, p) of a matrix of count rows and `depth`
  * columns; 0 beyond the last row. */
-static void pack(const sonde__gemm_matrix *x, int64_t count, int64_t depth, int width,
-                 float *strips)
+static void pack(const sonde__kernel_gemm_matrix *x, int64_t count, int64_t depth,
+                 int width, float *strips)
 {
     for (int64_t first = 0; first < count; first += width) {
         const int filled = (int)SONDE_MIN(count - first, (int64_t)width);
@@ -170,7 +170,7 @@ typedef struct block {
 } block;
 
 /* The tiles of a block. b: strips, or NULL: B is read where it lies. */
-static void run_block(const sonde__gemm *g, const block *k, const float *a,
+static void run_block(const sonde__kernel_gemm *g, const block *k, const float *a,
                       const float *b)
 {
     for (int64_t j = 0; j < k->cols; j += STRIP) {
@@ -190,19 +190,19 @@ static void run_block(const sonde__gemm *g, const block *k, const float *a,
 }
 
 /* All rows of a block of columns and of k. */
-static void run_columns(const sonde__gemm *g, block k, float *scratch)
+static void run_columns(const sonde__kernel_gemm *g, block k, float *scratch)
 {
     float *const a = scratch, *const b = scratch + BLOCK_K * BLOCK_M;
     const bool in_place = g->b.col == 1 && g->m <= FEW_ROWS && k.cols % VF_WIDTH == 0;
-    const sonde__gemm_matrix columns = {g->b.data + k.p * g->b.row + k.col * g->b.col,
-                                        g->b.col, g->b.row};
+    const sonde__kernel_gemm_matrix columns = {
+        g->b.data + k.p * g->b.row + k.col * g->b.col, g->b.col, g->b.row};
 
     if (!in_place) {
         pack(&columns, k.cols, k.depth, STRIP, b);
     }
     for (k.row = 0; k.row < g->m; k.row += BLOCK_M) {
-        const sonde__gemm_matrix rows = {g->a.data + k.row * g->a.row + k.p * g->a.col,
-                                         g->a.row, g->a.col};
+        const sonde__kernel_gemm_matrix rows = {
+            g->a.data + k.row * g->a.row + k.p * g->a.col, g->a.row, g->a.col};
 
         k.rows = SONDE_MIN(g->m - k.row, (int64_t)BLOCK_M);
         pack(&rows, k.rows, k.depth, ROWS, a);
@@ -210,7 +210,7 @@ static void run_columns(const sonde__gemm *g, block k, float *scratch)
     }
 }
 
-static void clear(const sonde__gemm *g)
+static void clear(const sonde__kernel_gemm *g)
 {
     for (int64_t i = 0; i < g->m; i++) {
         for (int64_t j = 0; j < g->n; j++) {
@@ -219,7 +219,7 @@ static void clear(const sonde__gemm *g)
     }
 }
 
-void ISA(sonde__gemm_run)(const sonde__gemm *g, void *scratch)
+void ISA(sonde__kernel_gemm_run)(const sonde__kernel_gemm *g, void *scratch)
 {
     if (g->k == 0 && !g->accumulate) {
         clear(g);
