@@ -533,8 +533,7 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
     float *data = param->data;
 
     for (size_t i = 0; i < param->count; i++) {
-        data[i] = param->spread > 0.0F
-                      ? sonde__normal(seed, stream, i) * param->spread
+        data[i] = param->spread > 0.0F ? sonde__normal(seed, stream, i) * param->spread
                   : param->bound > 0.0F
                       ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
                       : param->constant;

@@ -192,7 +192,6 @@ sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const cha
         return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "a pointer",
                                  "settings is NULL");
     }
-    return sonde__graph_layer_end(&layer,
-                                  build(&layer, row, in, (int)count, settings,
-                                        setting_count));
+    return sonde__graph_layer_end(
+        &layer, build(&layer, row, in, (int)count, settings, setting_count));
 }

@@ -485,7 +485,8 @@ static sonde_err read_from(job_builder *b, const sonde__yaml *body,
 {
     static const char *const words[] = {"no", "one", "two", "three", "four"};
     const sonde__yaml *source = sonde__yaml_get(body, "from");
-    const size_t least = (size_t)kind->inputs, most = least + (kind->row != NULL ? (size_t)kind->row->optional : 0);
+    const size_t least = (size_t)kind->inputs,
+                 most = least + (kind->row != NULL ? (size_t)kind->row->optional : 0);
     char needed[32];
 
     in[0] = b->current;
@@ -493,8 +494,7 @@ static sonde_err read_from(job_builder *b, const sonde__yaml *body,
     if (source == NULL && least == 1) {
         return SONDE_OK;
     }
-    if (source != NULL && least == 1 &&
-        (source->kind != SONDE__YAML_LIST || most == 1)) {
+    if (source != NULL && least == 1 && (source->kind != SONDE__YAML_LIST || most == 1)) {
         return find_value(b, source, &in[0]);
     }
     if (source == NULL || source->kind != SONDE__YAML_LIST || source->count < least ||

@@ -259,9 +259,9 @@ const sonde__op_kind sonde__op_masked_fill = {
 /* --- layers --------------------------------------------------------------------------- */
 
 static const sonde__op_attrs comparisons[] = {
-    [EQUAL] = {.choice = EQUAL},         [NOT_EQUAL] = {.choice = NOT_EQUAL},
-    [LESS] = {.choice = LESS},           [LESS_EQUAL] = {.choice = LESS_EQUAL},
-    [GREATER] = {.choice = GREATER},     [GREATER_EQUAL] = {.choice = GREATER_EQUAL},
+    [EQUAL] = {.choice = EQUAL},     [NOT_EQUAL] = {.choice = NOT_EQUAL},
+    [LESS] = {.choice = LESS},       [LESS_EQUAL] = {.choice = LESS_EQUAL},
+    [GREATER] = {.choice = GREATER}, [GREATER_EQUAL] = {.choice = GREATER_EQUAL},
 };
 
 #define COMPARISON(name_, comparison, text)                                              \

@@ -70,7 +70,8 @@ static void extreme_run(const sonde__op_call *call, int part, int parts)
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < outputs; i++) {
-        sonde__op_store(y, i, call->attrs->choice == 0 ? -(double)INFINITY : (double)INFINITY);
+        sonde__op_store(y, i,
+                        call->attrs->choice == 0 ? -(double)INFINITY : (double)INFINITY);
     }
     for (int64_t i = 0; i < sonde__op_shape_count(&x->shape); i++) {
         const int64_t target = sonde__op_broadcast_at(&kept, &x->shape, i);
@@ -226,15 +227,19 @@ static const sonde__op_attrs smallest = {.choice = 1};
 #define EXTREME(name_, text, preset_)                                                    \
     {                                                                                    \
         .name = (name_), .kind = &sonde__op_extreme, .inputs = 1, .help = (text),        \
-        .preset = (preset_), .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP}            \
+        .preset = (preset_), .fields = {                                                 \
+            SONDE__FIELD_AXES,                                                           \
+            SONDE__FIELD_KEEP                                                            \
+        }                                                                                \
     }
 #define PLACE(name_, text, preset_)                                                      \
     {                                                                                    \
         .name = (name_), .kind = &sonde__op_arg_extreme, .inputs = 1, .help = (text),    \
-        .preset = (preset_),                                                             \
-        .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, (double)NAN,             \
-                                -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1),                    \
-                   SONDE__FIELD_KEEP}                                                    \
+        .preset = (preset_), .fields = {                                                 \
+            SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, (double)NAN, -SONDE_MAX_DIMS,   \
+                         SONDE_MAX_DIMS - 1),                                            \
+            SONDE__FIELD_KEEP                                                            \
+        }                                                                                \
     }
 
 const sonde__op_layer sonde__layer_amax =

@@ -77,7 +77,7 @@ typedef struct sonde__op_layer {
                   sonde__op_param params[SONDE__MAX_PARAMS]);
     /* The op makes one loss an element; attrs.reduction says what becomes of them. */
     bool reduces;
-    int optional; /* inputs after `inputs` that may be left out */
+    int optional;                  /* inputs after `inputs` that may be left out */
     const sonde__op_attrs *preset; /* attrs that no key sets; NULL: zeros */
     /* Emits the layer's ops, given its inputs (0: left out) and, after all of them, its
      * tensors; returns the output. NULL: the layer is one op of `kind`. */

@@ -13,6 +13,7 @@
  * attrs: choice; scale, 0 for 1.
  */
 #include "base/fail.h"
+#include "nn/kernels/gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -30,7 +31,8 @@ typedef struct matrix_dims {
 
 static matrix_dims matrix_of(const sonde__op_shape *shape, bool transposed)
 {
-    const int64_t last = shape->dim[shape->rank - 1], before = shape->dim[shape->rank - 2];
+    const int64_t last = shape->dim[shape->rank - 1],
+                  before = shape->dim[shape->rank - 2];
 
     return transposed ? (matrix_dims){last, before} : (matrix_dims){before, last};
 }
@@ -116,8 +118,8 @@ static void one_product(const sonde__op_call *call, int64_t batch, int64_t row)
         for (int64_t k = 0; k < in_a.columns; k++) {
             sum += sonde__op_load(a, start_a + (swap_a ? k * in_a.rows + row
                                                        : row * in_a.columns + k)) *
-                   sonde__op_load(b, start_b + (swap_b ? j * in_b.rows + k
-                                                       : k * in_b.columns + j));
+                   sonde__op_load(
+                       b, start_b + (swap_b ? j * in_b.rows + k : k * in_b.columns + j));
         }
         sonde__op_store(y, (batch * in_a.rows + row) * in_b.columns + j,
                         sum * scale_of(call->attrs));
@@ -135,7 +137,91 @@ static void matmul_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(matmul, NULL)
+/* --- over the shared product ---------------------------------------------------------- */
+
+static bool is_f32(const sonde__op_call *call)
+{
+    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->scale == 0.0F;
+}
+
+/* A matrix of an operand, as it is read: (rows, columns) with strides. */
+static sonde__kernel_gemm_matrix matrix_at(const sonde__operand *operand, int64_t start,
+                                           bool swapped)
+{
+    const int64_t width = operand->shape.dim[operand->shape.rank - 1];
+
+    return (sonde__kernel_gemm_matrix){.data = (const float *)operand->data + start,
+                                       .row = swapped ? 1 : width,
+                                       .col = swapped ? width : 1};
+}
+
+static int64_t products_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *y = &call->out[0].shape;
+
+    return sonde__op_dims_product(y, 0, y->rank - 2);
+}
+
+/* Parts take matrices where there are enough of them, else rows or columns of each. */
+static void gemm_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const matrix_dims in_a = matrix_of(&a->shape, swap_a);
+    const matrix_dims in_b = matrix_of(&b->shape, swap_b);
+    const int64_t count = products_of(call);
+    const bool whole = count >= 2 * (int64_t)parts || parts == 1;
+    const int64_t first = whole ? count * part / parts : 0;
+    const int64_t end = whole ? count * (part + 1) / parts : count;
+    char *scratch = (char *)call->scratch + sonde__kernel_gemm_scratch() * (size_t)part;
+
+    for (int64_t i = first; i < end; i++) {
+        sonde__kernel_gemm product = {
+            .m = in_a.rows,
+            .n = in_b.columns,
+            .k = in_a.columns,
+            .a = matrix_at(a, operand_start(&a->shape, &y->shape, i), swap_a),
+            .b = matrix_at(b, operand_start(&b->shape, &y->shape, i), swap_b),
+            .c = (float *)y->data + i * in_a.rows * in_b.columns,
+            .c_row = in_b.columns};
+
+        if (!whole) {
+            sonde__kernel_gemm_take_part(&product, part, parts);
+        }
+        sonde__kernel_gemm_run(&product, scratch);
+    }
+}
+
+static size_t gemm_scratch(const sonde__op_call *call, int parts)
+{
+    (void)call;
+    return sonde__kernel_gemm_scratch() * (size_t)parts;
+}
+
+/* A part has at least a million multiplications. */
+static int gemm_parts(const sonde__op_call *call, int max)
+{
+    const int64_t depth =
+        matrix_of(&call->in[0].shape, (call->attrs->choice & TRANSPOSED_A) != 0).columns;
+    const int64_t parts = sonde__op_shape_count(&call->out[0].shape) * depth / 1000000;
+
+    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+}
+
+static const sonde__op_kernel *const *fast_products(void)
+{
+    static const sonde__op_kernel gemm = {.name = "gemm",
+                                          .accepts = is_f32,
+                                          .scratch = gemm_scratch,
+                                          .parts = gemm_parts,
+                                          .run = gemm_run};
+    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
+
+    return kernels;
+}
+
+SONDE__KERNELS(matmul, fast_products)
 
 /* --- gradient ------------------------------------------------------------------------- */
 
@@ -186,5 +272,6 @@ const sonde__op_layer sonde__layer_matmul = {
     .kind = &sonde__op_matmul,
     .inputs = 2,
     .fields = {{0}},
-    .help = "the product of the matrices in the last two dimensions; the others broadcast",
+    .help =
+        "the product of the matrices in the last two dimensions; the others broadcast",
 };

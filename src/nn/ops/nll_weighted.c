@@ -142,7 +142,8 @@ static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_
 {
     *ids = (sonde__op_ids){.what = "label",
                            .ignores = call->attrs->choice != 0,
-                           .ignored = call->attrs->groups, .count = call->in[0].shape.dim[call->attrs->axis]};
+                           .ignored = call->attrs->groups,
+                           .count = call->in[0].shape.dim[call->attrs->axis]};
     return operand == 1;
 }
 
@@ -181,8 +182,8 @@ static void nll_weighted_grad_run(const sonde__op_call *call, int part, int part
     const int64_t *target = call->in[1].data;
     const class_lines lines = lines_of(&call->out[0].shape, call->attrs);
     const double smoothing = (double)call->attrs->number[0];
-    const double dloss = sonde__op_load(&call->in[0], 0) /
-                         divisor(call, lines.positions, lines.classes);
+    const double dloss =
+        sonde__op_load(&call->in[0], 0) / divisor(call, lines.positions, lines.classes);
 
     (void)part, (void)parts;
     for (int64_t n = 0; n < lines.positions; n++) {

@@ -67,7 +67,8 @@ static sonde_err check_targets(const sonde_nn_session *session,
     const sonde__op_ids *ids = &target->ids;
     const char *name = session->input_names[target->input];
     const int64_t count = sonde_view_count(view);
-    const int64_t each = view->rank > 0 && view->shape[0] > 0 ? count / view->shape[0] : 1;
+    const int64_t each =
+        view->rank > 0 && view->shape[0] > 0 ? count / view->shape[0] : 1;
     const int64_t *numbers = view->data;
     int64_t outside = -1;
     char expected[64];
