@@ -177,7 +177,7 @@ static void embedding_grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-/* A part has some of the columns, so that each sum is in order. */
+/* A part has some of the columns, and adds in order of the ids. */
 static void add_rows(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *x = call->in[1].data;
