@@ -34,7 +34,7 @@ static uint64_t number_of(const json_t *numbers, const char *rule)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-uint64_t sonde__finding_lines_get(const char *folder, const char *rule)
+uint64_t sonde__rule_lines_get(const char *folder, const char *rule)
 {
     json_t *const object = load(folder);
     const uint64_t number = number_of(json_object_get(object, "lines"), rule);
@@ -88,7 +88,7 @@ static void replace(const char *folder, const sonde_text *text)
     }
 }
 
-void sonde__finding_lines_set(const char *folder, const char *rule, uint64_t number)
+void sonde__rule_lines_set(const char *folder, const char *rule, uint64_t number)
 {
     const int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     json_t *object = NULL;

@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 /* The number of the last line of a rule's file; 0: there is none. folder: RUN/findings. */
-uint64_t sonde__finding_lines_get(const char *folder, const char *rule);
+uint64_t sonde__rule_lines_get(const char *folder, const char *rule);
 /* A failure is not reported: the number is too small until the next line. */
-void sonde__finding_lines_set(const char *folder, const char *rule, uint64_t number);
+void sonde__rule_lines_set(const char *folder, const char *rule, uint64_t number);
 
 #endif

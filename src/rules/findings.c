@@ -440,12 +440,11 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
     (void)flock(file, LOCK_EX); /* where there are locks */
     found = look_through(file, line, finding->steps);
     if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
-        found.last =
-            SONDE_MAX(found.last, sonde__finding_lines_get(folder, finding->rule));
+        found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
     }
     done = found.among || add_line(file, line, length, &found);
     if (done && !found.among && found.last < UINT64_MAX) {
-        sonde__finding_lines_set(folder, finding->rule, found.last + 1);
+        sonde__rule_lines_set(folder, finding->rule, found.last + 1);
     }
     if (close(file) != 0 || !done) {
         return false;
