@@ -193,7 +193,7 @@ static void what_cannot_be_is_refused(void **state)
 {
     static _Alignas(64) float data[FEATURES + 1];
     const sonde_view shifted = view(data + 1, 1, FEATURES);
-    const sonde_nn_setting axis = {.key = "dims", .values = {2}},
+    const sonde_nn_setting axis = {.key = "dim", .values = {2}},
                            key = {.key = "dim", .values = {1}};
     sonde_nn_model *model = NULL;
 
@@ -201,7 +201,7 @@ static void what_cannot_be_is_refused(void **state)
     refuse("m: unknown function 'warp' (expected a function of function.h)", "warp", 1,
            NULL);
     refuse("linear: 1 values (expected 2 to 3)", "linear", 1, NULL);
-    refuse("m: axis 2 of 2 dimensions (expected an axis of the input)", "sum", 1, &axis);
+    refuse("m/Reduce: axis 2 of a tensor of rank 2 (expected -2 to 1)", "sum", 1, &axis);
     refuse("m: relu has no key 'dim'", "relu", 1, &key);
     must(sonde_nn_model_create(&model, &engine_diag));
     assert_int_equal(sonde_nn_tensor(model, "w", SONDE_ROLE_WEIGHT, &shifted), 0);

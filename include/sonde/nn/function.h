@@ -47,7 +47,6 @@ SONDE_API sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name
  *     add, mul       a, b
  *     scale          x                      value: x value
  *     fill           nothing                value; shape: a tensor full of value
- *     sum, mean      x                      dims (none: all), keepdim
  *     nll            log-probabilities, target      mean
  *     nll_weighted   log-probabilities, target, weight?
  *                                           mean, label_smoothing, ignores, ignore_index

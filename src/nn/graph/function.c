@@ -113,12 +113,6 @@ static const sonde__op_layer own_rows[] = {
     {.name = "fill",
      .kind = &sonde__op_fill,
      .fields = {SONDE__FIELD_ANY("value", scale, 0), DIMS("shape", 1)}},
-    {.name = "sum",
-     .kind = &sonde__op_reduce,
-     .fields = {DIMS("dims", -SONDE_MAX_DIMS), FLAG("keepdim", keep_dims, 0)}},
-    {.name = "mean",
-     .kind = &sonde__op_reduce,
-     .fields = {DIMS("dims", -SONDE_MAX_DIMS), FLAG("keepdim", keep_dims, 0)}},
     {.name = "nll", .kind = &sonde__op_nll, .fields = {FLAG("mean", mean, 1)}},
     {.name = "nll_weighted",
      .kind = &sonde__op_nll_weighted,
@@ -136,46 +130,38 @@ static const sonde__op_layer *find_row(const char *kind)
     return sonde__op_find_layer(kind);
 }
 
-/* The bit mask of the axes in attrs.dims; none: all of them. False: not an axis of x. */
-static bool read_axes(const sonde__graph_layer *layer, sonde_nn_value x,
-                      sonde__op_attrs *attrs)
-{
-    const int rank = sonde__graph_shape(layer->model, x)->rank;
-
-    attrs->axes = attrs->rank == 0 ? (1U << (unsigned)rank) - 1U : 0;
-    for (int i = 0; i < attrs->rank; i++) {
-        const int64_t axis = attrs->dims[i] < 0 ? attrs->dims[i] + rank : attrs->dims[i];
-
-        if (axis < 0 || axis >= rank) {
-            (void)sonde__graph_fail(&layer->model->graph, SONDE_EINVAL, layer->path,
-                                    "an axis of the input", "axis %lld of %d dimensions",
-                                    (long long)attrs->dims[i], rank);
-            return false;
-        }
-        attrs->axes |= 1U << (unsigned)axis;
-    }
-    return true;
-}
-
 static sonde_nn_value emit(sonde__graph_layer *layer, const sonde__op_layer *row,
                            const sonde_nn_value *in, int count,
                            const sonde_nn_setting *settings, size_t setting_count)
 {
+    sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
     sonde__op_attrs attrs = {0};
-    sonde_nn_value out = 0;
 
     if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
     }
-    if (row->kind == &sonde__op_reduce) {
-        attrs.mean = strcmp(row->name, "mean") == 0;
-        if (!read_axes(layer, in[0], &attrs)) {
-            return 0;
-        }
+    for (int i = 0; i < count; i++) {
+        operands[i] = in[i];
     }
-    attrs.stream = layer->model->graph.op_count;
-    out = sonde__graph_layer_op(layer, row->kind, &attrs, in, count);
+    out = sonde__graph_emit_row(layer, row, &attrs, operands, count);
     return row->reduces ? sonde__graph_reduce_loss(layer, &attrs, out) : out;
+}
+
+static bool accepts_count(sonde__op_graph *graph, const sonde__op_layer *row,
+                          size_t count)
+{
+    const int least = row->build != NULL ? row->inputs : row->kind->in_min;
+    const int most =
+        row->build != NULL
+            ? row->inputs + row->optional + (row->params != NULL ? SONDE__MAX_PARAMS : 0)
+            : row->kind->in_max;
+
+    if (count >= (size_t)least && count <= (size_t)most) {
+        return true;
+    }
+    (void)sonde__graph_fail(graph, SONDE_EINVAL, row->name, NULL,
+                            "%zu values (expected %d to %d)", count, least, most);
+    return false;
 }
 
 sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
@@ -198,10 +184,8 @@ sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
         return sonde__graph_fail(graph, SONDE_EINVAL, kind, "a pointer", "%s is NULL",
                                  in == NULL && count > 0 ? "in" : "settings");
     }
-    if (count < (size_t)row->kind->in_min || count > (size_t)row->kind->in_max) {
-        return sonde__graph_fail(graph, SONDE_EINVAL, kind, NULL,
-                                 "%zu values (expected %d to %d)", count,
-                                 row->kind->in_min, row->kind->in_max);
+    if (!accepts_count(graph, row, count)) {
+        return 0;
     }
     layer.outer = graph->module;
     layer.path = sonde__graph_string(graph, "%s", module != NULL ? module : "");

@@ -25,6 +25,10 @@ void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value);
 sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
                                         int rank, const int64_t *dim, sonde_role role,
                                         float bound, float constant);
+/* Likewise, drawn as the fields of `drawn` say. */
+sonde_nn_value sonde__graph_layer_drawn(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        sonde__graph_param drawn);
 /* Likewise a buffer, float32 or int64, filled with constant. */
 sonde_nn_value sonde__graph_layer_buffer(sonde__graph_layer *layer, const char *suffix,
                                          const sonde__op_shape *shape, float constant);
@@ -51,6 +55,12 @@ bool sonde__graph_read_settings(const sonde__graph_layer *layer,
                                 const sonde__op_layer *row,
                                 const sonde_nn_setting *settings, size_t count,
                                 sonde__op_attrs *attrs);
+/* Emits the ops of a row over operands: its inputs, 0 for optional ones that are not given,
+ * and its tensors. SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS places can be read; count are
+ * filled. 0 after an error, which the graph remembers. */
+sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
+                                     const sonde__op_layer *row, sonde__op_attrs *attrs,
+                                     const sonde_nn_value *operands, int count);
 /* The mean or the sum of the losses of elements, as attrs.reduction says. */
 sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
                                         const sonde__op_attrs *attrs,

@@ -521,7 +521,7 @@ def reduced(kind: str, b: Builder, x: Value, dims: Any, keepdim: bool, dtype: An
     dims = [dims] if isinstance(dims, int) else list(dims or [])
     settings: dict[str, Any] = {"keepdim": int(keepdim)}
     if dims:
-        settings["dims"] = tuple(dims)
+        settings["dim"] = tuple(dims)
     return b.do(kind, x, **settings)
 
 

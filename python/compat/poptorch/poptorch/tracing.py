@@ -283,7 +283,7 @@ class _Reader:
         for call, nodes in self.calls.items():
             inside = set(nodes)
             path = path_of(nodes[0].meta["nn_module_stack"][call])
-            outputs = [node for node in nodes if node in self.made 
+            outputs = [node for node in nodes if node in self.made and
                        not all(user in inside for user in node.users)]
             if path and outputs:
                 leaving.append((order[outputs[-1]], -path.count("."), path, outputs))
