@@ -22,14 +22,12 @@
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/common.h"
-#include "nn/ops/layer_row.h"
 
 #include <math.h>
 #include <string.h>
 
 extern const sonde__op_kind sonde__op_attention, sonde__op_attention_grad,
     sonde__op_self_attention, sonde__op_self_attention_grad;
-extern const sonde__op_layer sonde__layer_scaled_dot_product_attention;
 
 /* --- shapes --------------------------------------------------------------------------- */
 
@@ -714,23 +712,15 @@ static void self_attention_grad_products(const sonde__op_call *call, int part, i
     grad_products(call, part, parts, true);
 }
 
-static size_t attention_grad_scratch(const sonde__op_call *call, int parts)
+static size_t grad_scratch(const sonde__op_call *call, int parts)
 {
-    const heads h = heads_of(&call->in[2], call->attrs, false);
+    const heads h = heads_of(&call->in[2], call->attrs, call->in_count == 3);
 
     return (sonde__kernel_gemm_scratch() + scaled_bytes(&h)) * (size_t)parts;
 }
 
-static size_t self_attention_grad_scratch(const sonde__op_call *call, int parts)
-{
-    const heads h = heads_of(&call->in[2], call->attrs, true);
-
-    return (sonde__kernel_gemm_scratch() + scaled_bytes(&h)) * (size_t)parts;
-}
-
-FAST_ATTENTION(attention_grad, attention_grad_products, attention_grad_scratch)
-FAST_ATTENTION(self_attention_grad, self_attention_grad_products,
-               self_attention_grad_scratch)
+FAST_ATTENTION(attention_grad, attention_grad_products, grad_scratch)
+FAST_ATTENTION(self_attention_grad, self_attention_grad_products, grad_scratch)
 
 static void gradient(const sonde__op_gradient_context *context,
                      const sonde__op_kind *kind, int count)
@@ -805,26 +795,4 @@ const sonde__op_kind sonde__op_self_attention_grad = {
     .out_names = {NULL, "GradScores"},
     .infer = self_attention_grad_infer,
     .kernels = self_attention_grad_kernels,
-};
-
-static sonde__op_value build_attention(const sonde__op_builder *builder,
-                                       sonde__op_attrs *attrs, const sonde__op_value *in)
-{
-    return builder->emit(builder, &sonde__op_attention, attrs, in, in[3] != 0 ? 4 : 3);
-}
-
-const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
-    .name = "scaled_dot_product_attention",
-    .kind = &sonde__op_attention,
-    .inputs = 3,
-    .optional = 1,
-    .fields = {SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
-               {.key = "scale",
-                .offset = offsetof(sonde__op_attrs, scale),
-                .fallback = 0.0,
-                .least = 0.0,
-                .most = 1e6,
-                .fallback_text = "1 / √D"}},
-    .help = "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
-    .build = build_attention,
 };

@@ -1,6 +1,6 @@
 /*
- * attention_layers.c - layers of several ops around attention: multihead_attention and
- * transformer_encoder_layer, with the parameters, names and initial values of
+ * attention_layers.c - attention as a layer, and layers of several ops around it:
+ * multihead_attention and transformer_encoder_layer, with the parameters, names and initial values of
  * torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, both with batch_first.
  *
  * attrs: groups the heads; causal, bias; kernel[0] the width of the feed-forward part;
@@ -15,8 +15,32 @@
 
 extern const sonde__op_kind sonde__op_attention, sonde__op_self_attention,
     sonde__op_slice, sonde__op_gelu, sonde__op_layer_norm;
-extern const sonde__op_layer sonde__layer_multihead_attention,
-    sonde__layer_transformer_encoder_layer;
+extern const sonde__op_layer sonde__layer_scaled_dot_product_attention,
+    sonde__layer_multihead_attention, sonde__layer_transformer_encoder_layer;
+
+/* --- scaled_dot_product_attention ----------------------------------------------------- */
+
+static sonde__op_value build_attention(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    return builder->emit(builder, &sonde__op_attention, attrs, in, in[3] != 0 ? 4 : 3);
+}
+
+const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
+    .name = "scaled_dot_product_attention",
+    .kind = &sonde__op_attention,
+    .inputs = 3,
+    .optional = 1,
+    .fields = {SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
+               {.key = "scale",
+                .offset = offsetof(sonde__op_attrs, scale),
+                .fallback = 0.0,
+                .least = 0.0,
+                .most = 1e6,
+                .fallback_text = "1 / √D"}},
+    .help = "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
+    .build = build_attention,
+};
 
 /* --- parts ---------------------------------------------------------------------------- */
 
