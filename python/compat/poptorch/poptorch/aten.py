@@ -44,6 +44,10 @@ class Builder:
                 raise Lacks(f"{_short(value.dtype)} (expected float32)")
         return self.add(kind, values, settings)
 
+    def constant(self, tensor: torch.Tensor) -> Value:
+        """A tensor that the graph keeps."""
+        raise NotImplementedError
+
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         raise NotImplementedError
 
@@ -145,11 +149,52 @@ def addmm(b: Builder, bias: Value, x: Value, weight: Value, *, beta: float = 1,
     return b.do("add", product, b.scaled(bias, beta))
 
 
-@op("mm", "matmul")
+@op("mm", "matmul", "bmm")
 def matmul(b: Builder, x: Value, y: Value) -> Value:
-    expect(len(x.shape) >= 2 and len(y.shape) == 2,
-           f"a product of {x.shape} and {y.shape}")
-    return linear(b, x, b.permute(y, (1, 0)))
+    expect(len(x.shape) >= 2 and len(y.shape) >= 2, f"a product of {x.shape} and {y.shape}")
+    return b.do("matmul", x, y)
+
+
+@op("baddbmm")
+def baddbmm(b: Builder, start: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
+            ) -> Value:
+    return b.do("add", b.scaled(b.do("matmul", x, y), alpha), b.scaled(start, beta))
+
+
+@op("embedding")
+def embedding(b: Builder, weight: Value, tokens: Value, padding: int = -1, scale: bool = False,
+              sparse: bool = False) -> Value:
+    expect(not scale and tokens.dtype is torch.int64, "scale_grad_by_freq, or tokens that are not "
+           "int64")
+    settings: dict[str, Any] = {"num_embeddings": weight.shape[0],
+                                "embedding_dim": weight.shape[1]}
+    if padding >= 0:
+        settings["padding_idx"] = padding
+    return b.add("embedding", [tokens, weight], settings)
+
+
+@op("scaled_dot_product_attention")
+def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+              enable_gqa: bool = False) -> Value:
+    expect(not enable_gqa, "enable_gqa")
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = b.scaled(b.do("matmul", q, transpose(b, k, -2, -1)), factor)
+    if is_causal:
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        scores = b.add("masked_fill", [scores, b.constant(later)], {"value": -math.inf})
+    if mask is not None and mask.dtype is torch.bool:
+        raise Lacks("attention with a mask of bool")
+    if mask is not None:
+        scores = b.do("add", scores, mask)
+    weights = dropout(b, b.do("softmax", scores, dim=-1), dropout_p, dropout_p > 0)
+    return b.do("matmul", weights, v)
+
+
+def string_padding(kind: str, weight: Value, dilation: tuple[int, int]) -> tuple[int, int]:
+    spans = [d * (n - 1) for d, n in zip(dilation, weight.shape[2:])]
+    expect(kind == "valid" or all(span % 2 == 0 for span in spans), f"padding={kind!r}")
+    return (0, 0) if kind == "valid" else (spans[0] // 2, spans[1] // 2)
 
 
 @op("conv2d")
@@ -157,8 +202,7 @@ def conv2d(b: Builder, x: Value, weight: Value, bias: Value | None = None, strid
            padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value:
     expect(len(x.shape) == 4, "an input without a batch")
     if isinstance(padding, str):
-        expect(padding == "valid", f"padding={padding!r}")
-        padding = 0
+        padding = string_padding(padding, weight, pair(dilation))
     return b.do("conv2d", x, weight, *([] if bias is None else [bias]), stride=pair(stride),
                 padding=pair(padding), dilation=pair(dilation), groups=groups)
 
@@ -219,6 +263,47 @@ def avg_pool1d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any
 def adaptive_avg_pool2d(b: Builder, x: Value, size: Any) -> Value:
     expect(len(x.shape) == 4, "an input without a batch")
     return b.do("adaptive_avg_pool2d", x, output_size=pair(size))
+
+
+@op("adaptive_max_pool2d")
+def adaptive_max_pool2d(b: Builder, x: Value, size: Any) -> list[Value | None]:
+    sizes = pair(size)
+    expect(len(x.shape) == 4 and all(n % m == 0 for n, m in zip(x.shape[2:], sizes)),
+           "windows of different sizes")
+    kernel = (x.shape[2] // sizes[0], x.shape[3] // sizes[1])
+    return [max_pool2d(b, x, kernel), None]
+
+
+@op("upsample_nearest2d")
+def upsample_nearest2d(b: Builder, x: Value, size: Any = None, *factors: Any) -> Value:
+    n, c, h, w = x.shape
+    if size is None:
+        given = factors[0] if isinstance(factors[0], (list, tuple)) else factors
+        size = [int(h * given[0]), int(w * given[1])]
+    expect(size[0] % h == 0 and size[1] % w == 0, "a factor that is not whole")
+    made = expand(b, b.reshape(x, (n, c, h, 1, w, 1)), (n, c, h, size[0] // h, w, size[1] // w))
+    return b.reshape(made, (n, c, *size))
+
+
+@op("pixel_shuffle")
+def pixel_shuffle(b: Builder, x: Value, r: int) -> Value:
+    n, c, h, w = x.shape
+    made = b.permute(b.reshape(x, (n, c // r ** 2, r, r, h, w)), (0, 1, 4, 2, 5, 3))
+    return b.reshape(made, (n, c // r ** 2, h * r, w * r))
+
+
+@op("constant_pad_nd", "pad")
+def constant_pad(b: Builder, x: Value, padding: Sequence[int], *rest: Any) -> Value:
+    words = [one for one in rest if isinstance(one, str)]
+    value = next((one for one in rest if isinstance(one, (int, float))), 0.0)
+    expect(words in ([], ["constant"]) and min(padding) >= 0, f"such a padding: {padding} {words}")
+    for i in range(len(padding) // 2):
+        dim = len(x.shape) - 1 - i
+        for count, before in ((padding[2 * i], True), (padding[2 * i + 1], False)):
+            if count:
+                edge = b.full((*x.shape[:dim], count, *x.shape[dim + 1:]), value)
+                x = cat(b, [edge, x] if before else [x, edge], dim)
+    return x
 
 
 @op("dropout", "dropout_")
@@ -386,10 +471,14 @@ _REDUCTION = ("none", "mean", "sum")
 @op("nll_loss_nd", "nll_loss")
 def nll_loss(b: Builder, x: Value, target: Value, weight: Value | None = None,
              reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0) -> Value:
-    expect(len(x.shape) == 2, f"a loss over {len(x.shape)} dimensions")
+    expect(len(x.shape) >= 2, "a loss of one sample")
     expect(reduction != 0, "reduction='none'")
     expect(target.dtype is torch.int64, f"labels of {_short(target.dtype)} (expected int64)")
     expect(x.dtype is torch.float32, f"{_short(x.dtype)} (expected float32)")
+    if len(x.shape) > 2:
+        x = b.permute(x, (0, *range(2, len(x.shape)), 1))
+        x = b.reshape(x, (-1, x.shape[-1]))
+        target = b.reshape(target, (-1,))
     mean = int(reduction == 1)
     if weight is None and smoothing == 0 and ignore_index < 0 and not b.ignores:
         return b.add("nll", [x, target], {"mean": mean})
@@ -537,6 +626,97 @@ def total(b: Builder, x: Value, dim: Any = None, keepdim: bool = False, *, dtype
     return reduced("sum", b, x, dim, keepdim, dtype)
 
 
+@op("var.correction")
+def variance(b: Builder, x: Value, dim: Any = None, *, correction: float | None = 1,
+             keepdim: bool = False) -> Value:
+    dims = [axis(one, len(x.shape)) for one in
+            ([dim] if isinstance(dim, int) else dim or range(len(x.shape)))]
+    count = math.prod(x.shape[one] for one in dims) - (1 if correction is None else correction)
+    expect(count > 0, "a variance of too few elements")
+    centred = b.do("sub", x, mean(b, x, dims, True))
+    return b.scaled(total(b, b.do("square", centred), dims, keepdim), 1 / count)
+
+
+@op("std.correction")
+def deviation(b: Builder, x: Value, dim: Any = None, *, correction: float | None = 1,
+              keepdim: bool = False) -> Value:
+    return b.do("sqrt", variance(b, x, dim, correction=correction, keepdim=keepdim))
+
+
+@op("var.dim")
+def variance_of_dims(b: Builder, x: Value, dim: Any = None, unbiased: bool = True,
+                     keepdim: bool = False) -> Value:
+    return variance(b, x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@op("std.dim")
+def deviation_of_dims(b: Builder, x: Value, dim: Any = None, unbiased: bool = True,
+                      keepdim: bool = False) -> Value:
+    return deviation(b, x, dim, correction=int(unbiased), keepdim=keepdim)
+
+
+@op("linalg_vector_norm")
+def vector_norm(b: Builder, x: Value, order: float = 2, dim: Any = None, keepdim: bool = False,
+                *, dtype: Any = None) -> Value:
+    plain_dtype(dtype)
+    if order == 1:
+        return total(b, b.do("abs", x), dim, keepdim)
+    expect(order == 2, f"a norm of order {order}")
+    return b.do("sqrt", total(b, b.do("square", x), dim, keepdim))
+
+
+for _name in ("amax", "amin"):
+    def _extreme(b: Builder, x: Value, dim: Any = (), keepdim: bool = False, _kind: str = _name
+                 ) -> Value:
+        return reduced(_kind, b, x, dim, keepdim, None)
+
+    op(_name)(_extreme)
+
+
+for _name in ("argmax", "argmin"):
+    def _place(b: Builder, x: Value, dim: int | None = None, keepdim: bool = False,
+               _kind: str = _name) -> Value:
+        expect(x.dtype is torch.float32 and (dim is not None or not keepdim), "such an argmax")
+        if dim is None:
+            x, dim = b.reshape(x, (-1,)), 0
+        return b.add(_kind, [x], {"dim": dim, "keepdim": int(keepdim)}, torch.int64)
+
+    op(_name)(_place)
+
+
+@op("max.dim", "min.dim")
+def extreme_and_place(b: Builder, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
+    raise Lacks("the largest with its place")
+
+
+@op("max.default", "min.default")
+def largest(b: Builder, x: Value) -> Value:
+    raise Lacks("the largest of all")
+
+
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    def _compared(b: Builder, x: Value, y: Any, _kind: str = _name) -> Value:
+        expect(x.dtype is torch.float32 and (not isinstance(y, Value) or
+                                             y.dtype is torch.float32),
+               "a comparison of whole numbers")
+        return b.add(_kind, [x, b.tensor(y)], {}, torch.bool)
+
+    op(_name)(_compared)
+
+
+@op("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(b: Builder, condition: Value, x: Any, y: Any) -> Value:
+    x, y = b.tensor(x), b.tensor(y)
+    expect(x.dtype is torch.float32 and y.dtype is torch.float32, "a choice of whole numbers")
+    return b.add("where", [condition, x, y], {})
+
+
+@op("masked_fill.Scalar", "masked_fill_.Scalar")
+def masked_fill(b: Builder, x: Value, mask: Value, value: float) -> Value:
+    expect(x.dtype is torch.float32, "whole numbers")
+    return b.add("masked_fill", [x, mask], {"value": value})
+
+
 # --- shapes ---------------------------------------------------------------------------------------
 
 
@@ -603,6 +783,22 @@ def expand(b: Builder, x: Value, shape: Sequence[int], implicit: bool = False) -
     return x if wanted == x.shape else b.do("broadcast", x, shape=wanted)
 
 
+@op("mT", "adjoint")
+def mT(b: Builder, x: Value) -> Value:
+    return transpose(b, x, -2, -1)
+
+
+@op("broadcast_tensors")
+def broadcast_tensors(b: Builder, parts: Sequence[Value]) -> list[Value]:
+    shape = torch.broadcast_shapes(*[part.shape for part in parts])
+    return [expand(b, part, shape) for part in parts]
+
+
+@op("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range_for_size")
+def nothing(b: Builder, *rest: Any, **keys: Any) -> None:
+    """Checks that torch.export has made already."""
+
+
 @op("expand_as")
 def expand_as(b: Builder, x: Value, like: Value) -> Value:
     return expand(b, x, like.shape)
@@ -619,6 +815,60 @@ def cat(b: Builder, parts: Sequence[Value], dim: int = 0) -> Value:
 @op("stack")
 def stack(b: Builder, parts: Sequence[Value], dim: int = 0) -> Value:
     return cat(b, [unsqueeze(b, part, dim) for part in parts], dim)
+
+
+@op("slice.Tensor")
+def part(b: Builder, x: Value, dim: int = 0, start: int | None = None, end: int | None = None,
+         step: int = 1) -> Value:
+    dim = axis(dim, len(x.shape))
+    length = x.shape[dim]
+    begin, stop, step = slice(start, end, step).indices(length)
+    if (begin, stop, step) == (0, length, 1):
+        return x
+    expect(stop > begin, "a part without elements")
+    return b.add("slice", [x], {"dim": dim, "start": begin, "end": stop, "step": step}, x.dtype)
+
+
+@op("narrow")
+def narrow(b: Builder, x: Value, dim: int, start: int, length: int) -> Value:
+    return part(b, x, dim, start, start + length)
+
+
+@op("select.int")
+def select(b: Builder, x: Value, dim: int, index: int) -> Value:
+    dim = axis(dim, len(x.shape))
+    index = axis(index, x.shape[dim])
+    return b.reshape(part(b, x, dim, index, index + 1), x.shape[:dim] + x.shape[dim + 1:])
+
+
+@op("split.Tensor", "split_with_sizes", "split.sizes")
+def split(b: Builder, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
+    length = x.shape[axis(dim, len(x.shape))]
+    if isinstance(sizes, int):
+        sizes = [min(sizes, length - begin) for begin in range(0, length, sizes)]
+    ends = [sum(sizes[:i + 1]) for i in range(len(sizes))]
+    return [part(b, x, dim, end - size, end) for end, size in zip(ends, sizes)]
+
+
+@op("chunk")
+def chunk(b: Builder, x: Value, count: int, dim: int = 0) -> list[Value]:
+    return split(b, x, -(-x.shape[axis(dim, len(x.shape))] // count), dim)
+
+
+@op("unbind.int")
+def unbind(b: Builder, x: Value, dim: int = 0) -> list[Value]:
+    return [select(b, x, dim, i) for i in range(x.shape[axis(dim, len(x.shape))])]
+
+
+@op("getitem")
+def getitem(b: Builder, parts: Sequence[Value], i: int) -> Value:
+    return parts[i]
+
+
+@op("glu")
+def glu(b: Builder, x: Value, dim: int = -1) -> Value:
+    half, gate = chunk(b, x, 2, dim)
+    return b.do("mul", half, b.do("sigmoid", gate))
 
 
 @op("clone", "contiguous", "alias", "lift_fresh_copy", "_to_copy", "to.dtype", "to.device", "type_as",
