@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, ops
-from .aten import Lacks, Value
+from . import aten, aten_layers, ops  # noqa: F401 (they register their functions)
+from .builder import Builder, Lacks, Value, expect, find
 
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -93,7 +93,7 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 # --- translating ----------------------------------------------------------------------------------
 
 
-class Translation(aten.Builder):
+class Translation(Builder):
     """Builds a graph, and writes down how."""
 
     def __init__(self, model: torch.nn.Module, network: Network, trained: set[int]):
@@ -256,7 +256,7 @@ class _Reader:
         if folded is not None:
             self.values[node] = folded
             return
-        translate = aten.find(node.target)
+        translate = find(node.target)
         if translate is None:
             self.missing.append((name, line_of(node)))
             return
@@ -306,7 +306,7 @@ class _Reader:
         made = translate(translation, *[self.argument(one) for one in node.args], **keys)
         expected = node.meta.get("val")
         if isinstance(made, Value) and isinstance(expected, torch.Tensor):
-            aten.expect(made.shape == tuple(expected.shape) and made.dtype is expected.dtype,
+            expect(made.shape == tuple(expected.shape) and made.dtype is expected.dtype,
                         f"{tuple(expected.shape)} of {expected.dtype} becomes {made.shape} of "
                         f"{made.dtype}")
         if in_place:
@@ -324,7 +324,7 @@ class _Reader:
         """An op in place is one that makes a new value if nothing else shares its memory."""
         shared = node.op != "call_function" or is_view(node.target) or any(
             user in self.values and is_view(user.target) for user in node.users)
-        aten.expect(not shared, "a change in place of a tensor that has views, or is the "
+        expect(not shared, "a change in place of a tensor that has views, or is the "
                     "caller's")
 
     # --- outputs ------------------------------------------------------------------------------
