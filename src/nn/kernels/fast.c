@@ -11,9 +11,9 @@
 #define SETS(isa)                                                                        \
     {                                                                                    \
         &sonde__kernel_conv2d_##isa, &sonde__kernel_conv2d_grad_##isa,                   \
-            &sonde__kernel_conv2d_weight_##isa, &sonde__kernel_pool_##isa,               \
-            &sonde__kernel_group_norm_##isa, &sonde__kernel_softmax_##isa,               \
-            &sonde__kernel_nll_##isa                                                     \
+            &sonde__kernel_conv2d_wide_##isa, &sonde__kernel_conv2d_weight_##isa,        \
+            &sonde__kernel_pool_##isa, &sonde__kernel_group_norm_##isa,                  \
+            &sonde__kernel_softmax_##isa, &sonde__kernel_nll_##isa                       \
     }
 
 const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
@@ -55,41 +55,38 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-/* Along any axis but the first, and along the first. */
+#define KERNEL(set, isa, kernel) &sonde__kernel_##set##_##isa.kernel
 #if defined(__x86_64__)
-#define PAIRS(kernel)                                                                    \
+#define PAIRS(first, a, second, b)                                                       \
     {                                                                                    \
-        {&sonde__kernel_softmax_generic.kernel,                                          \
-         &sonde__kernel_softmax_batch_generic.kernel, NULL},                             \
-            {&sonde__kernel_softmax_avx2.kernel,                                         \
-             &sonde__kernel_softmax_batch_avx2.kernel, NULL},                            \
+        {KERNEL(first, generic, a), KERNEL(second, generic, b), NULL},                   \
+            {KERNEL(first, avx2, a), KERNEL(second, avx2, b), NULL},                     \
         {                                                                                \
-            &sonde__kernel_softmax_avx512.kernel,                                        \
-                &sonde__kernel_softmax_batch_avx512.kernel, NULL                         \
+            KERNEL(first, avx512, a), KERNEL(second, avx512, b), NULL                    \
         }                                                                                \
     }
 #else
-#define PAIRS(kernel)                                                                    \
+#define PAIRS(first, a, second, b)                                                       \
     {                                                                                    \
         {                                                                                \
-            &sonde__kernel_softmax_generic.kernel,                                       \
-                &sonde__kernel_softmax_batch_generic.kernel, NULL                        \
+            KERNEL(first, generic, a), KERNEL(second, generic, b), NULL                  \
         }                                                                                \
     }
 #endif
 
-#define FAST_PAIR(function)                                                              \
+/* Kernel a of one set, then kernel b of another. */
+#define FAST_PAIR(function, first, a, second, b)                                         \
     const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
     {                                                                                    \
-        static const sonde__op_kernel *const lists[][3] = PAIRS(function);               \
+        static const sonde__op_kernel *const lists[][3] = PAIRS(first, a, second, b);    \
                                                                                          \
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-FAST(conv2d, conv2d, forward)
+FAST_PAIR(conv2d, conv2d_wide, forward, conv2d, forward)
 FAST(conv2d_relu, conv2d, relu)
 FAST(conv2d_relu_pool, conv2d, relu_pool)
-FAST(conv2d_grad_input, conv2d_grad, input)
+FAST_PAIR(conv2d_grad_input, conv2d_wide, input, conv2d_grad, input)
 FAST(conv2d_grad_weight, conv2d_weight, weight)
 FAST(pool_relu_conv_grad, conv2d_weight, pool_relu)
 FAST(max_pool2d, pool, forward)
@@ -98,10 +95,11 @@ FAST(batch_norm, batch_norm, forward)
 FAST(batch_norm_grad, batch_norm, grad)
 FAST(group_norm, group_norm, forward)
 FAST(group_norm_grad, group_norm, grad)
-FAST_PAIR(softmax)
-FAST_PAIR(log_softmax)
-FAST_PAIR(softmax_grad)
-FAST_PAIR(log_softmax_grad)
+/* Along any axis but the first, and along the first. */
+FAST_PAIR(softmax, softmax, softmax, softmax_batch, softmax)
+FAST_PAIR(log_softmax, softmax, log_softmax, softmax_batch, log_softmax)
+FAST_PAIR(softmax_grad, softmax, softmax_grad, softmax_batch, softmax_grad)
+FAST_PAIR(log_softmax_grad, softmax, log_softmax_grad, softmax_batch, log_softmax_grad)
 FAST(nll, nll, forward)
 FAST(nll_grad, nll, grad)
 
