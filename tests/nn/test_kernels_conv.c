@@ -14,7 +14,9 @@ DEFINE_PICK(conv2d_relu_kernel, conv2d->relu)
 DEFINE_PICK(conv2d_relu_pool_kernel, conv2d->relu_pool)
 DEFINE_PICK(grad_input_kernel, conv2d_grad->input)
 DEFINE_PICK(wide_kernel, conv2d_wide->forward)
+DEFINE_PICK(wide_relu_kernel, conv2d_wide->relu)
 DEFINE_PICK(wide_input_kernel, conv2d_wide->input)
+DEFINE_PICK(wide_weight_kernel, conv2d_wide_weight->weight)
 DEFINE_PICK(grad_weight_kernel, conv2d_weight->weight)
 DEFINE_PICK(channel_sum_kernel, conv2d_weight->channel_sum)
 DEFINE_PICK(pool_relu_conv_grad_kernel, conv2d_weight->pool_relu)
@@ -163,10 +165,13 @@ static void convolution_of_many_channels(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(wide_cases); i++) {
         const conv_case *c = &wide_cases[i];
         op_run plain = forward_run(c, &sonde__op_conv2d, i % 2 == 0);
-        op_run back = backward_run(c, false);
+        op_run relu = forward_run(c, &sonde__op_conv2d_relu, i % 3 != 0);
+        op_run back = backward_run(c, false), weight = backward_run(c, true);
 
         check(&plain, wide_kernel, conv_tolerance(c));
+        check(&relu, wide_relu_kernel, conv_tolerance(c));
         check(&back, wide_input_kernel, sum_tolerance(c->o * c->kh * c->kw));
+        check(&weight, wide_weight_kernel, weight_tolerance(c));
     }
 }
 

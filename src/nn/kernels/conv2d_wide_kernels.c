@@ -4,8 +4,9 @@
  *
  * Both sum, for every number of the result, weight times source over the source's
  * channels and over the taps that meet its image, in that order (channel, kh, kw), one
- * FMA each where the ISA has it: bits do not depend on tiles, segments and parts. The
- * gradient is the forward pass with the roles of the channels exchanged and other sources
+ * FMA each where the ISA has it: a chain for every block of channels, from 0 or the bias,
+ * whose sums are added in order. Blocks depend on shapes alone, so bits do not depend on
+ * tiles, segments and parts. The gradient is the forward pass with the roles of the channels exchanged and other sources
  * for a tap.
  *
  * A tile is ROWS channels of the result by up to UNITS units in registers. A unit is one
@@ -239,32 +240,19 @@ VEC_INLINE void run_tile(const wide_pass *pass, const wide_tile *tile,
     for (int r = 0; r < rows; r++) {
         VEC_UNROLL
         for (int u = 0; u < units; u++) {
-            acc[r][u] = v16_zero();
+            acc[r][u] = v16_set1(pass->bias == NULL ? 0.0F : pass->bias[r]);
         }
     }
+    sum_taps(pass, tile, taps, rows, units, acc);
     if (!pass->first) {
         VEC_UNROLL
         for (int r = 0; r < rows; r++) {
             VEC_UNROLL
             for (int u = 0; u < units; u++) {
-                acc[r][u] = v16_load(sums + (r * UNITS + u) * LANES);
-            }
-        }
-    } else if (pass->bias != NULL) {
-        for (int r = 0; r < pass->rows; r++) {
-            for (int u = 0; u < units; u++) {
-                v16_store(sums + (r * UNITS + u) * LANES, v16_set1(pass->bias[r]));
-            }
-        }
-        VEC_UNROLL
-        for (int r = 0; r < rows; r++) {
-            VEC_UNROLL
-            for (int u = 0; u < units; u++) {
-                acc[r][u] = v16_load(sums + (r * UNITS + u) * LANES);
+                acc[r][u] = v16_add(v16_load(sums + (r * UNITS + u) * LANES), acc[r][u]);
             }
         }
     }
-    sum_taps(pass, tile, taps, rows, units, acc);
     if (pass->last) {
         store_result(pass, tile, rows, units, acc);
         return;
@@ -593,8 +581,9 @@ static void run_pass(const wide *c, const workspace *work, wide_pass pass, int64
 {
     const int64_t list_size = c->block_c * c->kernel[0] * c->kernel[1];
     const float *const weight = pass.weight;
-    float *sums = work->sums;
+    float *sums = work->sums, bias[ROWS];
 
+    pass.bias = pass.first && c->bias != NULL ? bias : NULL;
     for (int64_t i = 0; i < work->tile_count; i++) {
         const wide_tile *tile = &work->tiles[i];
         const wide_tap *taps = work->lists + tile->list * list_size;
@@ -607,7 +596,9 @@ static void run_pass(const wide *c, const workspace *work, wide_pass pass, int64
             pass.rows = (int)SONDE_MIN(c->to_c - row, (int64_t)ROWS);
             pass.y = c->y == NULL ? NULL : c->y + row * pass.plane;
             pass.relu = c->relu == NULL ? NULL : c->relu + row * pass.plane;
-            pass.bias = c->bias == NULL ? NULL : c->bias + row;
+            for (int r = 0; pass.bias != NULL && r < ROWS; r++) {
+                bias[r] = c->bias[SONDE_MIN(row + r, c->to_c - 1)];
+            }
             tile_fns[(pass.rows - 1) / 2][tile->units - 1](&pass, tile, taps, sums);
             sums += tile_floats();
         }
@@ -716,6 +707,14 @@ static void forward_run(const sonde__op_call *call, int part, int parts)
     run_part(&c, call->scratch, part, parts);
 }
 
+static void relu_run(const sonde__op_call *call, int part, int parts)
+{
+    wide c = forward_of(call);
+
+    c.relu = lanes_out(call, 1);
+    run_part(&c, call->scratch, part, parts);
+}
+
 /* --- gradient of the input ---------------------------------------------------------- */
 
 static bool input_accepts(const sonde__op_call *call)
@@ -764,6 +763,13 @@ const sonde__kernel_conv2d_wide_kernels ISA(sonde__kernel_conv2d_wide) = {
                 .scratch = forward_scratch,
                 .parts = forward_parts,
                 .run = forward_run},
+    .relu = {.name = "wide",
+             .accepts = forward_accepts,
+             .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+             .out = {SONDE__LANES, SONDE__LANES},
+             .scratch = forward_scratch,
+             .parts = forward_parts,
+             .run = relu_run},
     .input = {.name = "wide",
               .accepts = input_accepts,
               .in = {SONDE__LANES, SONDE__PLAIN},

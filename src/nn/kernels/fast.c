@@ -11,9 +11,10 @@
 #define SETS(isa)                                                                        \
     {                                                                                    \
         &sonde__kernel_conv2d_##isa, &sonde__kernel_conv2d_grad_##isa,                   \
-            &sonde__kernel_conv2d_wide_##isa, &sonde__kernel_conv2d_weight_##isa,        \
-            &sonde__kernel_pool_##isa, &sonde__kernel_group_norm_##isa,                  \
-            &sonde__kernel_softmax_##isa, &sonde__kernel_nll_##isa                       \
+            &sonde__kernel_conv2d_wide_##isa, &sonde__kernel_conv2d_wide_weight_##isa,   \
+            &sonde__kernel_conv2d_weight_##isa, &sonde__kernel_pool_##isa,               \
+            &sonde__kernel_group_norm_##isa, &sonde__kernel_softmax_##isa,               \
+            &sonde__kernel_nll_##isa                                                     \
     }
 
 const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
@@ -84,10 +85,10 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
     }
 
 FAST_PAIR(conv2d, conv2d_wide, forward, conv2d, forward)
-FAST(conv2d_relu, conv2d, relu)
+FAST_PAIR(conv2d_relu, conv2d_wide, relu, conv2d, relu)
 FAST(conv2d_relu_pool, conv2d, relu_pool)
 FAST_PAIR(conv2d_grad_input, conv2d_wide, input, conv2d_grad, input)
-FAST(conv2d_grad_weight, conv2d_weight, weight)
+FAST_PAIR(conv2d_grad_weight, conv2d_wide_weight, weight, conv2d_weight, weight)
 FAST(pool_relu_conv_grad, conv2d_weight, pool_relu)
 FAST(max_pool2d, pool, forward)
 FAST(max_pool2d_grad, pool, grad)
