@@ -42,7 +42,7 @@ enum {
 #endif
     BLOCKS = 4,          /* blocks of samples of a segment, at most */
     SEGMENT_UNITS = 128, /* units of a segment, at most */
-    BLOCK_TAPS = 112,    /* about so many taps of a block of channels */
+    BLOCK_TAPS = 144,    /* about so many taps of a block of channels */
     FEWEST_ROWS = 16,    /* channels of the result from which this pays */
     FEWEST_TAPS = 24,    /* terms of a sum likewise */
     MOST_KERNEL = 16     /* taps along a dimension */

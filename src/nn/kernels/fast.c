@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/rows.h"
 #include "nn/ops/common.h"
 
 /* === over lanes ===================================================================== */
@@ -56,39 +57,71 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-#define KERNEL(set, isa, kernel) &sonde__kernel_##set##_##isa.kernel
-#if defined(__x86_64__)
-#define PAIRS(first, a, second, b)                                                       \
+/* Kernels of many channels, then those of few. */
+#define WIDE_FIRST(wide, set, kernel, isa)                                               \
     {                                                                                    \
-        {KERNEL(first, generic, a), KERNEL(second, generic, b), NULL},                   \
-            {KERNEL(first, avx2, a), KERNEL(second, avx2, b), NULL},                     \
-        {                                                                                \
-            KERNEL(first, avx512, a), KERNEL(second, avx512, b), NULL                    \
-        }                                                                                \
+        &sonde__kernel_##wide##_##isa.kernel, &sonde__kernel_##set##_##isa.kernel, NULL  \
+    }
+#if defined(__x86_64__)
+#define WIDE_LISTS(wide, set, kernel)                                                    \
+    {                                                                                    \
+        WIDE_FIRST(wide, set, kernel, generic), WIDE_FIRST(wide, set, kernel, avx2),     \
+            WIDE_FIRST(wide, set, kernel, avx512)                                        \
     }
 #else
-#define PAIRS(first, a, second, b)                                                       \
+#define WIDE_LISTS(wide, set, kernel)                                                    \
     {                                                                                    \
-        {                                                                                \
-            KERNEL(first, generic, a), KERNEL(second, generic, b), NULL                  \
-        }                                                                                \
+        WIDE_FIRST(wide, set, kernel, generic)                                           \
     }
 #endif
-
-/* Kernel a of one set, then kernel b of another. */
-#define FAST_PAIR(function, first, a, second, b)                                         \
+#define FAST_WIDE(function, wide, set, kernel)                                           \
     const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
     {                                                                                    \
-        static const sonde__op_kernel *const lists[][3] = PAIRS(first, a, second, b);    \
+        static const sonde__op_kernel *const lists[][3] = WIDE_LISTS(wide, set, kernel); \
                                                                                          \
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-FAST_PAIR(conv2d, conv2d_wide, forward, conv2d, forward)
-FAST_PAIR(conv2d_relu, conv2d_wide, relu, conv2d, relu)
+/* Over LANES, along any axis but the first, and along the first; PLAIN along the last. */
+#if defined(__x86_64__)
+#define PAIRS(kernel)                                                                    \
+    {                                                                                    \
+        {&sonde__kernel_softmax_generic.kernel,                                          \
+         &sonde__kernel_softmax_batch_generic.kernel, &sonde__kernel_##kernel##_rows,    \
+         NULL},                                                                          \
+            {&sonde__kernel_softmax_avx2.kernel,                                         \
+             &sonde__kernel_softmax_batch_avx2.kernel, &sonde__kernel_##kernel##_rows,   \
+             NULL},                                                                      \
+        {                                                                                \
+            &sonde__kernel_softmax_avx512.kernel,                                        \
+                &sonde__kernel_softmax_batch_avx512.kernel,                              \
+                &sonde__kernel_##kernel##_rows, NULL                                     \
+        }                                                                                \
+    }
+#else
+#define PAIRS(kernel)                                                                    \
+    {                                                                                    \
+        {                                                                                \
+            &sonde__kernel_softmax_generic.kernel,                                       \
+                &sonde__kernel_softmax_batch_generic.kernel,                             \
+                &sonde__kernel_##kernel##_rows, NULL                                     \
+        }                                                                                \
+    }
+#endif
+
+#define FAST_PAIR(function)                                                              \
+    const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
+    {                                                                                    \
+        static const sonde__op_kernel *const lists[][4] = PAIRS(function);               \
+                                                                                         \
+        return lists[sonde__cpu_isa()];                                                  \
+    }
+
+FAST_WIDE(conv2d, conv2d_wide, conv2d, forward)
+FAST_WIDE(conv2d_relu, conv2d_wide, conv2d, relu)
 FAST(conv2d_relu_pool, conv2d, relu_pool)
-FAST_PAIR(conv2d_grad_input, conv2d_wide, input, conv2d_grad, input)
-FAST_PAIR(conv2d_grad_weight, conv2d_wide_weight, weight, conv2d_weight, weight)
+FAST_WIDE(conv2d_grad_input, conv2d_wide, conv2d_grad, input)
+FAST_WIDE(conv2d_grad_weight, conv2d_wide_weight, conv2d_weight, weight)
 FAST(pool_relu_conv_grad, conv2d_weight, pool_relu)
 FAST(max_pool2d, pool, forward)
 FAST(max_pool2d_grad, pool, grad)
@@ -96,11 +129,10 @@ FAST(batch_norm, batch_norm, forward)
 FAST(batch_norm_grad, batch_norm, grad)
 FAST(group_norm, group_norm, forward)
 FAST(group_norm_grad, group_norm, grad)
-/* Along any axis but the first, and along the first. */
-FAST_PAIR(softmax, softmax, softmax, softmax_batch, softmax)
-FAST_PAIR(log_softmax, softmax, log_softmax, softmax_batch, log_softmax)
-FAST_PAIR(softmax_grad, softmax, softmax_grad, softmax_batch, softmax_grad)
-FAST_PAIR(log_softmax_grad, softmax, log_softmax_grad, softmax_batch, log_softmax_grad)
+FAST_PAIR(softmax)
+FAST_PAIR(log_softmax)
+FAST_PAIR(softmax_grad)
+FAST_PAIR(log_softmax_grad)
 FAST(nll, nll, forward)
 FAST(nll_grad, nll, grad)
 
