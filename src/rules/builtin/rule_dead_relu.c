@@ -153,8 +153,7 @@ const sonde_rule sonde__builtin_dead_relu = {
     SONDE__RULE("DeadRelu", dead),
     .summary = "most ReLUs of a layer give 0 for every input",
     .condition =
-        "At `patience` observed steps in a row, more than `threshold_layer` % of a "
-        "layer's units are active for less than `threshold_inactivity` % of the samples.",
+        "At `patience` observed steps in a row, more than `threshold_layer` % of a layer's units are active for less than `threshold_inactivity` % of the samples. It waits for training: a note where training goes well or less than 90 % are inactive, nothing where they wake.",
     .advice =
         "Lower the learning rate, check for biases far below 0, or use a leaky ReLU.",
     .tensor_size = sizeof(tensor_memory),

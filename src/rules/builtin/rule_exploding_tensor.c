@@ -119,10 +119,7 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf "
-        "in activations, inputs and buffers (masks of attention) is accepted "
-        "while no tensor is bad otherwise. A note for gradients of an update that was "
-        "skipped.",
+        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf in activations, inputs and buffers (masks of attention) is accepted while no tensor is bad otherwise. So are buffers that hold as many infinities from the first step on. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
     .tensor_size = sizeof(tensor_memory),

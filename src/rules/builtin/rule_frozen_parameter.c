@@ -511,12 +511,7 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although "
-        "its gradient is not 0, while other parameters or the optimiser's state change; "
-        "or over `idle` observed steps (10 after changes at every step) no parameter "
-        "changes although there are gradients; or after `idle` observed steps a weight "
-        "has had neither a gradient nor a change while others are trained. A note where "
-        "layers may be frozen on purpose.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained. A note where layers may be frozen on purpose. So is a weight whose module has no output where those of others are seen.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

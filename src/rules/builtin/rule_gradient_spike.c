@@ -251,13 +251,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition =
-        "The norm of a gradient or of an optimiser value is above `factor` "
-        "times the median of the last 32 observed steps, more than about six "
-        "standard deviations of their logarithms above it, and above `factor` / "
-        "10 times the largest so far (which decays by half in 512 steps). A note where it "
-        "has recovered within three observed steps, unless one element caused it "
-        "or it is far above these limits. Silent where a gradient stays below the "
-        "largest of any so far. Of many at one step, one is reported.",
+        "The norm of a gradient or of an optimiser value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,

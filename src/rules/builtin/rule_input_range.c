@@ -103,8 +103,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
     .summary = "an input does not look normalised",
-    .condition = "The root mean square of an input is above `threshold` at `patience` "
-                 "observed steps in a row. A note where all outputs of layers are small.",
+    .condition =
+        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a note where training goes well or no loss is seen.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
               "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),

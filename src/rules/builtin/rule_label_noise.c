@@ -375,9 +375,7 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "In two windows of `window` steps in a row, the mean loss equals the "
-        "entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different "
-        "batches have nothing in common.",
+        "In two windows of `window` steps in a row, the mean loss equals the entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different batches have nothing in common. A note about the run: the loss stays near the entropy of labels.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialisation.",
     .modes = SONDE__TRAIN,

@@ -358,7 +358,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition =
-        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
+        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

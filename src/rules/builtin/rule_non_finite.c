@@ -199,9 +199,7 @@ const sonde_rule sonde__builtin_non_finite = {
     .name = "NonFinite",
     .summary = "names the tensor in which NaN or infinity first appeared",
     .condition =
-        "A value is NaN or infinite. The finding names the first such tensor of "
-        "the step in execution order. A note for gradients of an update that was "
-        "skipped.",
+        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do. Silent for a buffer that holds as many infinities from the first step on.",
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",

@@ -436,7 +436,7 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
-        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`.",
+        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`. The first two of these wait for training: notes where training goes well or no loss is seen.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,

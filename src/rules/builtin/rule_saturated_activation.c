@@ -255,11 +255,7 @@ const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
-        "At `patience` steps in a row, more than `threshold_layer` % of a "
-        "layer's units have inputs outside the range for all but "
-        "`threshold_inactivity` % of the samples; or the mean slope at its "
-        "outputs is below `slope` times the largest possible. A note where the loss "
-        "has fallen to half of its first values.",
+        "At `patience` steps in a row, more than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples; or the mean slope at its outputs is below `slope` times the largest possible. It waits for training: a note where training goes well, nothing where units react again.",
     .advice = "Use smaller initial weights, normalise before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),

@@ -371,7 +371,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0.",
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. Silent for a weight without a gradient where others have one.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -391,14 +391,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
-    .condition = "Over `patience` observed steps, the mean of |gradient| (of elements "
-                 "that are not 0) is below `threshold` and below `relative` times the "
-                 "step's largest; or all elements have become 0; or all gradients are "
-                 "below `threshold` from the first step on or from one step to the next, "
-                 "while the loss is not near 0; or gradients shrink by a factor of "
-                 "`profile` from the last layer to the first. With `smdebug`, which "
-                 "`threshold` alone implies: the mean of |gradient| of any gradient is "
-                 "below `threshold` at any step.",
+    .condition =
+        "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,
