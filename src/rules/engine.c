@@ -73,7 +73,7 @@ void sonde_rules_destroy(sonde_rules *rules)
         rules->free_attached(rules);
     }
     sonde__rules_free_found(rules);
-    sonde__progress_fini(&rules->progress);
+    sonde__rules_progress_fini(&rules->progress);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
     sonde__free(rules->now);

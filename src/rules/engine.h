@@ -37,13 +37,13 @@ typedef struct sonde__rule_found {
     sonde_finding finding;
     char *tensor;
     char message[SONDE__MESSAGE];
-    const sonde__suspicion_terms *terms; /* of a suspicion that waits; else NULL */
-    sonde_rule_run *run;                 /* ... and its rule, its tensor there */
+    const sonde__rule_terms *terms; /* of a suspicion that waits; else NULL */
+    sonde_rule_run *run;            /* ... and its rule, its tensor there */
     size_t index;
     int64_t held;   /* looks at which its condition held */
     bool dismissed; /* training goes well in spite of it: it waits only to be cleared */
     int64_t missed; /* the last looks in a row at which it did not */
-    sonde__progress_mark mark;
+    sonde__rules_progress_mark mark;
 } sonde__rule_found;
 
 /* The first fields are those of a step. */
@@ -127,7 +127,7 @@ struct sonde_rules {
     size_t found_count, found_capacity;
     sonde__rule_found **waiting; /* suspicions */
     size_t waiting_count, waiting_capacity;
-    sonde__progress progress;
+    sonde__rules_progress progress;
     size_t reported; /* of these, passed to the callback and the files */
     sonde_finding *copies;
     size_t copy_capacity;

@@ -149,25 +149,6 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
     return true;
 }
 
-bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
-                      const char *statistic, double value, double threshold)
-{
-    if (run == NULL || statistic == NULL) {
-        return false;
-    }
-    sonde__rule_found *const *place =
-        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
-
-    if (severity != SONDE_SEVERITY_NOTE) {
-        sonde__rule_confirm(run, i, severity);
-    }
-    if (*place != NULL) {
-        sonde__rules_hold_again(run->rules, *place);
-        return false;
-    }
-    return sonde__rule_make_found(run, i, severity, statistic, value, threshold, false);
-}
-
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
 {
     if (run == NULL || fmt == NULL) {
@@ -184,31 +165,6 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
         found->finding.advice = advice;
     }
     run->speaking = NULL;
-}
-
-void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
-{
-    if (run == NULL || fmt == NULL) {
-        return;
-    }
-    char text[SONDE__MESSAGE - 64];
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (run->failed) {
-        return;
-    }
-    run->failed = true;
-    (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
-    sonde__rule_withdraw(run, SONDE_RULE_WHOLE_RUN);
-    run->run_finding = NULL;
-    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
-                         0.0)) {
-        sonde_rule_say(run, "Fix the rule, or do not use it.",
-                       "The rule was switched off because of an error: %s.", text);
-    }
 }
 
 void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)

@@ -22,7 +22,7 @@
 #define BACK 1.1 /* after an event */
 enum { LEAST = 3 };
 
-void sonde__progress_take(sonde__progress *progress, double loss)
+void sonde__rules_progress_take(sonde__rules_progress *progress, double loss)
 {
     if (!isfinite(loss)) {
         progress->bad++;
@@ -32,24 +32,25 @@ void sonde__progress_take(sonde__progress *progress, double loss)
         progress->crosses =
             progress->crosses || (loss < 0.0) != (progress->first[0] < 0.0);
     }
-    if (progress->count < SONDE__PROGRESS_FIRST) {
+    if (progress->count < SONDE__RULES_FIRST) {
         progress->first[progress->count] = loss;
     }
-    progress->recent[progress->count++ % SONDE__PROGRESS_KEPT] = loss;
+    progress->recent[progress->count++ % SONDE__RULES_KEPT] = loss;
 }
 
 /* Mean of the last n losses, at most KEPT; *error is its standard error, NaN for one. */
-static double mean_of_last(const sonde__progress *progress, uint64_t n, double *error)
+static double mean_of_last(const sonde__rules_progress *progress, uint64_t n,
+                           double *error)
 {
     double sum = 0.0, squares = 0.0, mean = 0.0;
 
     for (uint64_t i = 1; i <= n; i++) {
-        sum += progress->recent[(progress->count - i) % SONDE__PROGRESS_KEPT];
+        sum += progress->recent[(progress->count - i) % SONDE__RULES_KEPT];
     }
     mean = sum / (double)n;
     for (uint64_t i = 1; i <= n; i++) {
         const double d =
-            progress->recent[(progress->count - i) % SONDE__PROGRESS_KEPT] - mean;
+            progress->recent[(progress->count - i) % SONDE__RULES_KEPT] - mean;
 
         squares += d * d;
     }
@@ -58,9 +59,9 @@ static double mean_of_last(const sonde__progress *progress, uint64_t n, double *
 }
 
 /* The level of the first losses: the first one alone if others are far above it. */
-static double first_level(const sonde__progress *progress)
+static double first_level(const sonde__rules_progress *progress)
 {
-    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__PROGRESS_FIRST);
+    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__RULES_FIRST);
     const double first = progress->first[0];
     double sum = 0.0;
 
@@ -73,10 +74,11 @@ static double first_level(const sonde__progress *progress)
     return sum / (double)n;
 }
 
-sonde__progress_mark sonde__progress_level(const sonde__progress *progress, bool event)
+sonde__rules_progress_mark
+sonde__rules_progress_level(const sonde__rules_progress *progress, bool event)
 {
-    sonde__progress_mark mark = {.count = progress->count, .bad = progress->bad};
-    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__PROGRESS_FIRST);
+    sonde__rules_progress_mark mark = {.count = progress->count, .bad = progress->bad};
+    const uint64_t n = SONDE_MIN(progress->count, (uint64_t)SONDE__RULES_FIRST);
 
     mark.error = (double)NAN;
     if (n > 0) {
@@ -89,9 +91,9 @@ sonde__progress_mark sonde__progress_level(const sonde__progress *progress, bool
 }
 
 /* Compares the last of `since` losses with the level. */
-static sonde__verdict compare(const sonde__progress *progress,
-                              const sonde__progress_mark *mark, bool event,
-                              uint64_t since)
+static sonde__rules_verdict compare(const sonde__rules_progress *progress,
+                                    const sonde__rules_progress_mark *mark, bool event,
+                                    uint64_t since)
 {
     const uint64_t n = SONDE_MAX(since / 3, (uint64_t)LEAST);
     double error = 0.0;
@@ -104,46 +106,46 @@ static sonde__verdict compare(const sonde__progress *progress,
     const bool hurt = rise > fmax((BACK - 1.0) * size, 2.0 * both);
 
     if (!hurt && (event || (fall > SURE * both && fall > FALLEN * fabs(first)))) {
-        return SONDE__VERDICT_WELL;
+        return SONDE__RULES_WELL;
     }
     if (rise > SURE * both && rise > RISEN * size) {
-        return SONDE__VERDICT_ILL;
+        return SONDE__RULES_ILL;
     }
-    if (since >= SONDE__PROGRESS_LONG && !progress->crosses &&
+    if (since >= SONDE__RULES_LONG && !progress->crosses &&
         fall < fmax(SLIGHT * fabs(first), 2.0 * both)) {
-        return SONDE__VERDICT_STILL;
+        return SONDE__RULES_STILL;
     }
-    return SONDE__VERDICT_OPEN;
+    return SONDE__RULES_OPEN;
 }
 
-sonde__verdict sonde__progress_since(const sonde__progress *progress,
-                                     const sonde__progress_mark *mark, bool event,
-                                     bool ended)
+sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *progress,
+                                                 const sonde__rules_progress_mark *mark,
+                                                 bool event, bool ended)
 {
     const uint64_t since = progress->count - mark->count;
-    sonde__verdict verdict = SONDE__VERDICT_OPEN;
+    sonde__rules_verdict verdict = SONDE__RULES_OPEN;
 
     if (progress->bad > mark->bad) {
-        return SONDE__VERDICT_ILL;
+        return SONDE__RULES_ILL;
     }
     if (mark->count == 0) {
-        return SONDE__VERDICT_NONE;
+        return SONDE__RULES_NONE;
     }
-    if (ended ? since < LEAST : since == 0 || since % SONDE__PROGRESS_SHORT != 0) {
-        return ended ? SONDE__VERDICT_NONE : SONDE__VERDICT_OPEN;
+    if (ended ? since < LEAST : since == 0 || since % SONDE__RULES_SHORT != 0) {
+        return ended ? SONDE__RULES_NONE : SONDE__RULES_OPEN;
     }
     verdict = compare(progress, mark, event, since);
-    if (verdict == SONDE__VERDICT_ILL || verdict == SONDE__VERDICT_STILL) {
+    if (verdict == SONDE__RULES_ILL || verdict == SONDE__RULES_STILL) {
         verdict = !progress->free && !progress->named && !progress->parts ? verdict
-                  : since < SONDE__PROGRESS_LONG ? SONDE__VERDICT_OPEN
-                                                 : SONDE__VERDICT_NONE;
+                  : since < SONDE__RULES_LONG ? SONDE__RULES_OPEN
+                                              : SONDE__RULES_NONE;
     }
-    return verdict == SONDE__VERDICT_OPEN && (since >= SONDE__PROGRESS_LONG || ended)
-               ? SONDE__VERDICT_NONE
+    return verdict == SONDE__RULES_OPEN && (since >= SONDE__RULES_LONG || ended)
+               ? SONDE__RULES_NONE
                : verdict;
 }
 
-void sonde__progress_fini(sonde__progress *progress)
+void sonde__rules_progress_fini(sonde__rules_progress *progress)
 {
     sonde__free(progress->ids);
     progress->ids = NULL;

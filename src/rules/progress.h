@@ -18,13 +18,13 @@
 #include <stdint.h>
 
 enum {
-    SONDE__PROGRESS_KEPT = 64, /* losses */
-    SONDE__PROGRESS_FIRST = 5  /* that make a level */
+    SONDE__RULES_KEPT = 64, /* losses */
+    SONDE__RULES_FIRST = 5  /* that make a level */
 };
 
-typedef struct sonde__progress {
-    double recent[SONDE__PROGRESS_KEPT]; /* a ring */
-    double first[SONDE__PROGRESS_FIRST];
+typedef struct sonde__rules_progress {
+    double recent[SONDE__RULES_KEPT]; /* a ring */
+    double first[SONDE__RULES_FIRST];
     uint64_t count; /* finite losses taken */
     uint64_t bad;   /* steps whose loss was not finite */
     bool whole;     /* the losses taken are those of the objective */
@@ -34,33 +34,34 @@ typedef struct sonde__progress {
     bool crosses;   /* it has been on both sides of 0 */
     uint32_t *ids;  /* of the losses */
     size_t id_count, id_capacity;
-} sonde__progress;
+} sonde__rules_progress;
 
 /* A moment: the level of the losses so far. */
-typedef struct sonde__progress_mark {
+typedef struct sonde__rules_progress_mark {
     double level, error; /* error: standard error of the level; NaN: of one loss */
     uint64_t count, bad;
-} sonde__progress_mark;
+} sonde__rules_progress_mark;
 
-typedef enum sonde__verdict {
-    SONDE__VERDICT_OPEN,  /* too early to say */
-    SONDE__VERDICT_WELL,  /* the loss falls (after an event: is as it was) */
-    SONDE__VERDICT_ILL,   /* the loss rises, or is no longer finite */
-    SONDE__VERDICT_STILL, /* it does neither, over SONDE__PROGRESS_LONG steps */
-    SONDE__VERDICT_NONE   /* there is no loss, or it need not fall */
-} sonde__verdict;
+typedef enum sonde__rules_verdict {
+    SONDE__RULES_OPEN,  /* too early to say */
+    SONDE__RULES_WELL,  /* the loss falls (after an event: is as it was) */
+    SONDE__RULES_ILL,   /* the loss rises, or is no longer finite */
+    SONDE__RULES_STILL, /* it does neither, over SONDE__RULES_LONG steps */
+    SONDE__RULES_NONE   /* there is no loss, or it need not fall */
+} sonde__rules_verdict;
 
-enum { SONDE__PROGRESS_SHORT = 10, SONDE__PROGRESS_LONG = 40 };
+enum { SONDE__RULES_SHORT = 10, SONDE__RULES_LONG = 40 };
 
 /* A finite or other loss of a step. */
-void sonde__progress_take(sonde__progress *progress, double loss);
+void sonde__rules_progress_take(sonde__rules_progress *progress, double loss);
 /* The level now. event: that of the last steps alone; else the lower one of the first and
  * of the last steps. */
-sonde__progress_mark sonde__progress_level(const sonde__progress *progress, bool event);
+sonde__rules_progress_mark
+sonde__rules_progress_level(const sonde__rules_progress *progress, bool event);
 /* What the losses since the mark say. ended: no more will come. */
-sonde__verdict sonde__progress_since(const sonde__progress *progress,
-                                     const sonde__progress_mark *mark, bool event,
-                                     bool ended);
-void sonde__progress_fini(sonde__progress *progress);
+sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *progress,
+                                                 const sonde__rules_progress_mark *mark,
+                                                 bool event, bool ended);
+void sonde__rules_progress_fini(sonde__rules_progress *progress);
 
 #endif

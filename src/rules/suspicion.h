@@ -29,19 +29,18 @@
 /* As a severity: nothing is reported. */
 #define SONDE__WITHDRAWN (-1)
 
-typedef struct sonde__suspicion_terms {
+typedef struct sonde__rule_terms {
     int64_t
         looks;  /* calls of suspect until it can be confirmed; 0: the first is enough */
     bool event; /* something that happened to training, not its state: after it, the
                       loss should be as before */
     int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
-} sonde__suspicion_terms;
+} sonde__rule_terms;
 
 /* The condition holds at this step, as sonde_rule_found has it. True the first time: then
  * sonde_rule_say must follow. terms: borrowed until the run ends. */
-bool sonde__rule_suspect(sonde_rule_run *run, size_t i,
-                         const sonde__suspicion_terms *terms, const char *statistic,
-                         double value, double threshold);
+bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
+                         const char *statistic, double value, double threshold);
 /* The condition was looked at and does not hold: at a few looks in a row, a suspicion that
  * waits is withdrawn. */
 void sonde__rule_clear(sonde_rule_run *run, size_t i);

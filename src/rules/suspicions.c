@@ -10,6 +10,8 @@
 #include "rules/engine.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- the losses of the run ---------------------------------------------------------- */
@@ -46,7 +48,7 @@ static bool is_named_free(const sonde_tensor_info *info)
 
 bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
 {
-    sonde__progress *progress = &rules->progress;
+    sonde__rules_progress *progress = &rules->progress;
 
     for (size_t id = first; id < end; id++) {
         const sonde_tensor_info *info =
@@ -68,7 +70,7 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
 
 void sonde__rules_take_losses(sonde_rules *rules)
 {
-    sonde__progress *progress = &rules->progress;
+    sonde__rules_progress *progress = &rules->progress;
     double sum = 0.0, whole = 0.0;
     size_t losses = 0;
     bool has_whole = false;
@@ -91,7 +93,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
     if (losses > 0 && (has_whole || !progress->whole)) {
         progress->whole = has_whole;
         progress->parts = !has_whole && losses > 1;
-        sonde__progress_take(progress, has_whole ? whole : sum);
+        sonde__rules_progress_take(progress, has_whole ? whole : sum);
     }
 }
 
@@ -180,9 +182,8 @@ void sonde__rule_clear(sonde_rule_run *run, size_t i)
     }
 }
 
-bool sonde__rule_suspect(sonde_rule_run *run, size_t i,
-                         const sonde__suspicion_terms *terms, const char *statistic,
-                         double value, double threshold)
+bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
+                         const char *statistic, double value, double threshold)
 {
     sonde__rule_found **place = place_of(run, i);
     sonde__rule_found *found = NULL;
@@ -204,7 +205,7 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i,
     found->terms = terms;
     found->held = 1;
     found->index = i;
-    found->mark = sonde__progress_level(&run->rules->progress, terms->event);
+    found->mark = sonde__rules_progress_level(&run->rules->progress, terms->event);
     return true;
 }
 
@@ -213,7 +214,7 @@ enum { UNDECIDED = SONDE__WITHDRAWN - 1 };
 
 static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool ended)
 {
-    const sonde__suspicion_terms *terms = found->terms;
+    const sonde__rule_terms *terms = found->terms;
     const bool lasts = found->held >= terms->looks;
 
     if (rules->progress.count + rules->progress.bad == 0) {
@@ -224,16 +225,17 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
     if (!lasts && !ended) {
         return UNDECIDED;
     }
-    switch (sonde__progress_since(&rules->progress, &found->mark, terms->event, ended)) {
-    case SONDE__VERDICT_OPEN:
+    switch (sonde__rules_progress_since(&rules->progress, &found->mark, terms->event,
+                                        ended)) {
+    case SONDE__RULES_OPEN:
         break;
-    case SONDE__VERDICT_WELL:
+    case SONDE__RULES_WELL:
         return terms->well;
-    case SONDE__VERDICT_ILL:
+    case SONDE__RULES_ILL:
         return lasts ? terms->ill : terms->untold;
-    case SONDE__VERDICT_STILL:
+    case SONDE__RULES_STILL:
         return lasts ? terms->still : terms->untold;
-    case SONDE__VERDICT_NONE:
+    case SONDE__RULES_NONE:
         return terms->untold;
     }
     return UNDECIDED;
@@ -261,4 +263,50 @@ void sonde__rules_decide(sonde_rules *rules, bool ended)
 bool sonde__rule_loss_is_free(const sonde_rule_run *run)
 {
     return run->rules->progress.free || run->rules->progress.parts;
+}
+
+/* --- what is sure ------------------------------------------------------------------- */
+
+bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                      const char *statistic, double value, double threshold)
+{
+    if (run == NULL || statistic == NULL) {
+        return false;
+    }
+    sonde__rule_found *const *place =
+        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+
+    if (severity != SONDE_SEVERITY_NOTE) {
+        sonde__rule_confirm(run, i, severity);
+    }
+    if (*place != NULL) {
+        sonde__rules_hold_again(run->rules, *place);
+        return false;
+    }
+    return sonde__rule_make_found(run, i, severity, statistic, value, threshold, false);
+}
+
+void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
+{
+    if (run == NULL || fmt == NULL) {
+        return;
+    }
+    char text[SONDE__MESSAGE - 64];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (run->failed) {
+        return;
+    }
+    run->failed = true;
+    (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
+    sonde__rule_withdraw(run, SONDE_RULE_WHOLE_RUN);
+    run->run_finding = NULL;
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
+                         0.0)) {
+        sonde_rule_say(run, "Fix the rule, or do not use it.",
+                       "The rule was switched off because of an error: %s.", text);
+    }
 }

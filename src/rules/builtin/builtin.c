@@ -168,12 +168,12 @@ bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip
                               double bad)
 {
     /* An update with such gradients spoils the parameters, and the next loss. */
-    static const sonde__suspicion_terms perhaps = {.event = true,
-                                                   .well = SONDE_SEVERITY_NOTE,
-                                                   .ill = SONDE_SEVERITY_ERROR,
-                                                   .still = SONDE_SEVERITY_ERROR,
-                                                   .untold = SONDE_SEVERITY_ERROR,
-                                                   .alone = SONDE_SEVERITY_ERROR};
+    static const sonde__rule_terms perhaps = {.event = true,
+                                              .well = SONDE_SEVERITY_NOTE,
+                                              .ill = SONDE_SEVERITY_ERROR,
+                                              .still = SONDE_SEVERITY_ERROR,
+                                              .untold = SONDE_SEVERITY_ERROR,
+                                              .alone = SONDE_SEVERITY_ERROR};
 
     return skip == SONDE__SKIP_MAYBE
                ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)

@@ -37,18 +37,18 @@ typedef struct tensor_memory {
 
 enum { REGEX = 0, OUTPUTS = 0, LOSSES = 1, LASTING = 10 };
 #define MOST_DEAD 90.0
-static const sonde__suspicion_terms most_dead = {.looks = LASTING,
-                                                 .well = SONDE_SEVERITY_NOTE,
-                                                 .ill = SONDE_SEVERITY_ERROR,
-                                                 .still = SONDE_SEVERITY_ERROR,
-                                                 .untold = SONDE_SEVERITY_NOTE,
-                                                 .alone = SONDE_SEVERITY_ERROR};
-static const sonde__suspicion_terms half_dead = {.looks = LASTING,
-                                                 .well = SONDE_SEVERITY_NOTE,
-                                                 .ill = SONDE_SEVERITY_NOTE,
-                                                 .still = SONDE_SEVERITY_NOTE,
-                                                 .untold = SONDE_SEVERITY_NOTE,
-                                                 .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms most_dead = {.looks = LASTING,
+                                            .well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_ERROR,
+                                            .still = SONDE_SEVERITY_ERROR,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms half_dead = {.looks = LASTING,
+                                            .well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_NOTE,
+                                            .still = SONDE_SEVERITY_NOTE,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_NOTE};
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(dead, tensor_regex, DEFAULT_REGEX,

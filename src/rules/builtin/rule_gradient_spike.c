@@ -49,12 +49,12 @@ typedef struct tensor_memory {
 #define FAR 1e3
 #define MOMENT 10.0
 /* A spike that is no chance: of one element, far above the limit, or one that lasts. */
-static const sonde__suspicion_terms sure_spike = {.event = true,
-                                                  .well = SONDE_SEVERITY_NOTE,
-                                                  .ill = SONDE_SEVERITY_ERROR,
-                                                  .still = SONDE_SEVERITY_ERROR,
-                                                  .untold = SONDE_SEVERITY_NOTE,
-                                                  .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms sure_spike = {.event = true,
+                                             .well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_NOTE};
 enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
 enum { AT_ONCE = 3, AFTER = 10 };
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */

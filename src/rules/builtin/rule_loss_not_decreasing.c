@@ -210,8 +210,8 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
 }
 
 /*
- * The loss of a run that is seen from its first step on has fallen by less than HARDLY of
- * its first EARLY values, or by less than LITTLE and chance, in two windows. Only of a
+ * The loss, seen from the first step on, has fallen by less than HARDLY of its first EARLY
+ * values, or by less than LITTLE and chance, in two windows. Only of a
  * loss that is meant to fall, and whose noise would not hide a fall.
  */
 static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memory,

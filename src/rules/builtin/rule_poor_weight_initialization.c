@@ -58,16 +58,16 @@ enum {
     LOSSES_AVERAGED = 5
 };
 /* What follows from the first steps alone. */
-static const sonde__suspicion_terms at_first = {.well = SONDE_SEVERITY_NOTE,
-                                                .ill = SONDE_SEVERITY_ERROR,
-                                                .still = SONDE_SEVERITY_ERROR,
-                                                .untold = SONDE_SEVERITY_NOTE,
-                                                .alone = SONDE_SEVERITY_NOTE};
-static const sonde__suspicion_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
-                                                    .ill = SONDE_SEVERITY_WARNING,
-                                                    .still = SONDE_SEVERITY_WARNING,
-                                                    .untold = SONDE_SEVERITY_NOTE,
-                                                    .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms at_first = {.well = SONDE_SEVERITY_NOTE,
+                                           .ill = SONDE_SEVERITY_ERROR,
+                                           .still = SONDE_SEVERITY_ERROR,
+                                           .untold = SONDE_SEVERITY_NOTE,
+                                           .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
+                                               .ill = SONDE_SEVERITY_WARNING,
+                                               .still = SONDE_SEVERITY_WARNING,
+                                               .untold = SONDE_SEVERITY_NOTE,
+                                               .alone = SONDE_SEVERITY_NOTE};
 #define FELL 0.9
 #define CONSTANT 1e-7
 #define MOVED 2e-4

@@ -35,12 +35,12 @@
 
 #define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, LASTING = 8 };
-static const sonde__suspicion_terms flat_units = {.looks = LASTING,
-                                                  .well = SONDE_SEVERITY_NOTE,
-                                                  .ill = SONDE_SEVERITY_ERROR,
-                                                  .still = SONDE_SEVERITY_ERROR,
-                                                  .untold = SONDE_SEVERITY_NOTE,
-                                                  .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms flat_units = {.looks = LASTING,
+                                             .well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_ERROR};
 
 typedef struct saturated {
     const char *collection_names, *tensor_regex;

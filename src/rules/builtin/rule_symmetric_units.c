@@ -41,17 +41,17 @@ typedef struct symmetric {
 } symmetric;
 
 enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8, MOVES = 3 };
-static const sonde__suspicion_terms alike_units = {.well = SONDE__WITHDRAWN,
-                                                   .ill = SONDE_SEVERITY_ERROR,
-                                                   .still = SONDE_SEVERITY_ERROR,
-                                                   .untold = SONDE_SEVERITY_NOTE,
-                                                   .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms alike_units = {.well = SONDE__WITHDRAWN,
+                                              .ill = SONDE_SEVERITY_ERROR,
+                                              .still = SONDE_SEVERITY_ERROR,
+                                              .untold = SONDE_SEVERITY_NOTE,
+                                              .alone = SONDE_SEVERITY_NOTE};
 /* Half of all weights are 0 and get no gradient. */
-static const sonde__suspicion_terms zero_units = {.well = SONDE__WITHDRAWN,
-                                                  .ill = SONDE_SEVERITY_ERROR,
-                                                  .still = SONDE_SEVERITY_ERROR,
-                                                  .untold = SONDE_SEVERITY_NOTE,
-                                                  .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_ERROR};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {

@@ -30,12 +30,12 @@
 #include <string.h>
 
 enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1, LASTING = 10 };
-static const sonde__suspicion_terms vanished = {.looks = LASTING,
-                                                .well = SONDE_SEVERITY_NOTE,
-                                                .ill = SONDE_SEVERITY_ERROR,
-                                                .still = SONDE_SEVERITY_ERROR,
-                                                .untold = SONDE_SEVERITY_NOTE,
-                                                .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms vanished = {.looks = LASTING,
+                                           .well = SONDE_SEVERITY_NOTE,
+                                           .ill = SONDE_SEVERITY_ERROR,
+                                           .still = SONDE_SEVERITY_ERROR,
+                                           .untold = SONDE_SEVERITY_NOTE,
+                                           .alone = SONDE_SEVERITY_ERROR};
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02

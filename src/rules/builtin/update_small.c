@@ -10,11 +10,11 @@
 #include "rules/builtin/update_ratio.h"
 #include "rules/suspicion.h"
 
-static const sonde__suspicion_terms too_small = {.well = SONDE_SEVERITY_NOTE,
-                                                 .ill = SONDE_SEVERITY_WARNING,
-                                                 .still = SONDE_SEVERITY_WARNING,
-                                                 .untold = SONDE_SEVERITY_NOTE,
-                                                 .alone = SONDE_SEVERITY_WARNING};
+static const sonde__rule_terms too_small = {.well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_WARNING,
+                                            .still = SONDE_SEVERITY_WARNING,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_WARNING};
 
 #define AT_ONCE 100.0
 
