@@ -10,6 +10,7 @@ forward.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -446,7 +447,7 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     optimiser updates. Missing: the engine lacks something."""
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
-        with warnings.catch_warnings(), ops.exporting(), slow_path():
+        with warnings.catch_warnings(), ops.exporting(), slow_path(), silence():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as problem:
@@ -462,6 +463,17 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     except Lacks as problem:
         raise Missing([(str(problem), "")]) from problem
     return network
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Without what torch.export logs of a module that it cannot export."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextlib.contextmanager
