@@ -10,8 +10,10 @@ forward.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -467,13 +469,18 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-    """Without what torch.export logs of a module that it cannot export."""
+    """Without what torch.export logs, and prints, of a module that it cannot export. What forward
+    prints comes afterwards."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    said, complained = io.StringIO(), io.StringIO()
     try:
-        yield
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+            yield
     finally:
         logging.disable(before)
+    print(said.getvalue(), end="")
+    print(complained.getvalue(), end="", file=sys.stderr)
 
 
 @contextlib.contextmanager
