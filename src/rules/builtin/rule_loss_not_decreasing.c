@@ -74,6 +74,7 @@ typedef struct tensor_memory {
     double least, most;        /* of all losses */
     double start;              /* mean of the first STARTS */
     double early, early_sq;    /* sums over the first EARLY */
+    double late;               /* sum over the last EARLY of two windows */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -211,8 +212,8 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
 
 /*
  * The loss, seen from the first step on, has fallen by less than HARDLY of its first EARLY
- * values, or by less than LITTLE and chance, in two windows. Only of a
- * loss that is meant to fall, and whose noise would not hide a fall.
+ * values, or by less than LITTLE and chance, in two windows, and is not falling at their
+ * end. Only of a loss that is meant to fall, and whose noise would not hide a fall.
  */
 static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                         double error)
@@ -225,8 +226,10 @@ static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memo
     const double both = sqrt(variance / (EARLY - 1) + error * error) / fabs(mean);
     const double fell = (mean - memory->mean) / fabs(mean);
 
-    if (state->flat == 0 || memory->windows != 2 || memory->skipped ||
-        memory->least < 0.0 || is_constant(memory) || both > SEEN ||
+    const double now = (mean - memory->late / EARLY) / fabs(mean);
+
+    if (state->flat == 0 || memory->windows != 2 || now > HARDLY + 2.0 * both ||
+        memory->skipped || memory->least < 0.0 || is_constant(memory) || both > SEEN ||
         fabs(fell) > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
         sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
         sonde__rule_loss_is_free(run)) {
@@ -341,6 +344,10 @@ static void step(sonde_rule_run *run)
         if (memory->saved < EARLY) {
             memory->early += v->mean;
             memory->early_sq += v->mean * v->mean;
+        }
+        if (memory->saved >= 2 * state->window - EARLY &&
+            memory->saved < 2 * state->window) {
+            memory->late += v->mean;
         }
         if (memory->saved < STARTS) {
             memory->start += (v->mean - memory->start) / (double)(memory->saved + 1);
