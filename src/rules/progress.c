@@ -102,7 +102,9 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
     const double before = isnan(mark->error) ? spread : fmin(mark->error, spread);
     const double both = sqrt(error * error + before * before);
     const double rise = now - mark->level, size = fabs(mark->level);
-    const double first = first_level(progress), fall = first - now;
+    /* a jump of the next losses does not raise the first one */
+    const double first = fmin(first_level(progress), progress->first[0] + 2.0 * spread);
+    const double fall = first - now;
     const bool hurt = rise > fmax((BACK - 1.0) * size, 2.0 * both);
 
     if (!hurt && (event || (fall > SURE * both && fall > FALLEN * fabs(first)))) {

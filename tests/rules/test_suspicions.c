@@ -11,7 +11,8 @@ enum { ROWS = 32, COLUMNS = 8, N = ROWS * COLUMNS, STEPS = 60 };
 enum { NOTHING = -1, NOTE, WARNING, ERROR };
 
 /* What the losses do. */
-enum { FALLS, STANDS, RISES, PARTS, REWARDS, BREAKS, COURSES };
+/* LEAPS: it jumps at first, returns to its first value, and stands there. */
+enum { FALLS, STANDS, RISES, PARTS, REWARDS, BREAKS, LEAPS, COURSES };
 
 static const char *loss_name(int course)
 {
@@ -42,7 +43,8 @@ static void put_losses(stream *s, const losses *made, int step)
     const double noise = 0.02 * (double)stream_normal(s);
     const double value = made->course == FALLS   ? 2.0 * exp(-0.03 * step)
                          : made->course == RISES ? 2.0 * exp(0.05 * step)
-                                                 : 2.0;
+                         : made->course == LEAPS && step > 0 && step < 5 ? 5.0
+                                                                         : 2.0;
     const bool broken = made->course == BREAKS && step > 20;
 
     stream_put_all(s, made->id[0], broken ? NAN : (float)(value + noise));
@@ -95,8 +97,9 @@ static int dead(int course, int units, bool recovers)
 
 static void dead_units_count_if_training_does_not_go_well(void **state)
 {
-    static const int all[COURSES] = {[FALLS] = NOTE, [STANDS] = ERROR, [RISES] = ERROR,
-                                     [PARTS] = NOTE, [REWARDS] = NOTE, [BREAKS] = ERROR};
+    static const int all[COURSES] = {
+        [FALLS] = NOTE,   [STANDS] = ERROR, [RISES] = ERROR, [PARTS] = NOTE,
+        [REWARDS] = NOTE, [BREAKS] = ERROR, [LEAPS] = ERROR};
 
     (void)state;
     for (int course = 0; course < COURSES; course++) {
@@ -132,8 +135,8 @@ static int loud(int course)
 static void large_initial_weights_are_judged_by_the_loss(void **state)
 {
     static const int kinds[COURSES] = {
-        [FALLS] = NOTE, [STANDS] = WARNING, [RISES] = WARNING,
-        [PARTS] = NOTE, [REWARDS] = NOTE,   [BREAKS] = WARNING};
+        [FALLS] = NOTE,   [STANDS] = WARNING, [RISES] = WARNING, [PARTS] = NOTE,
+        [REWARDS] = NOTE, [BREAKS] = WARNING, [LEAPS] = WARNING};
 
     (void)state;
     for (int course = 0; course < COURSES; course++) {
