@@ -99,6 +99,7 @@ bool sonde__python_add_sketch(PyObject *module);
 bool sonde__python_add_watch(PyObject *module);
 bool sonde__python_add_hook(PyObject *module);
 bool sonde__python_add_backward(PyObject *module);
+bool sonde__python_add_calls(PyObject *module);
 bool sonde__python_add_trial(PyObject *module);
 /* Adds a type made from spec under its name, and stores it in *out (may be NULL). */
 bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out);
