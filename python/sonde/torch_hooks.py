@@ -42,9 +42,15 @@ _ACTIVATIONS = ("ReLU", "LeakyReLU", "GELU", "SiLU", "ELU", "SELU", "Tanh", "Sig
                 "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "PReLU", "Mish", "CELU")
 
 
+# What they make of an infinity is finite.
+_HIDE_INFINITE = frozenset(("Tanh", "Sigmoid", "ReLU6", "Hardtanh", "Hardsigmoid"))
 # Modules of torch.nn that return one tensor, without NaN and infinities if what they get has none.
 _KEEP_FINITE = frozenset(_ACTIVATIONS) - {"PReLU"} | {
     "Identity", "Flatten", "Unflatten", "MaxPool1d", "MaxPool2d", "MaxPool3d"}
+
+
+_AGAIN = frozenset(getattr(torch.nn, name) for name in (
+    "Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "GroupNorm"))
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -133,9 +139,11 @@ class Hooks:
     def declare_module(self, name: str, module: torch.nn.Module) -> None:
         kind = _kind(module)
         self.modules.append((name, kind))
+        hides = kind in _HIDE_INFINITE
         self.core.add_module(module, kind in _ACTIVATIONS and
                              not getattr(module, "inplace", False),
-                             kind in _KEEP_FINITE and type(module) is getattr(torch.nn, kind))
+                             kind in _KEEP_FINITE and not hides and
+                             type(module) is getattr(torch.nn, kind), hides)
 
     def declare_tensors(self, name: str, module: torch.nn.Module, known: set[int]) -> None:
         add, op = self.watch._declare, _kind(module)
@@ -239,6 +247,20 @@ class Hooks:
         self.core.detach()
 
     # --- called by C ----------------------------------------------------------------------
+
+    @staticmethod
+    def again(module: torch.nn.Module, value: torch.Tensor, really: bool) -> Any:
+        """What a module makes of a value again, if it is one of torch.nn's that has no effect
+        and no part of the program's own; None: it is not. Not really: True."""
+        weight = module._parameters.get("weight")
+        if type(module) not in _AGAIN or module._forward_hooks or module._forward_pre_hooks or \
+                weight is None or weight.dtype != value.dtype or \
+                getattr(module, "max_norm", None) is not None:
+            return None
+        if not really:
+            return True
+        with torch.no_grad():
+            return module.forward(value)
 
     def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:
         """The slot of an input of a module; of module 0, the model."""

@@ -146,6 +146,26 @@ static void keep(PyObject **kept, PyObject *tensor)
     Py_XDECREF(before);
 }
 
+/* Checks a tensor that is not due. */
+static void check(sonde__python_watch *self, size_t index, sonde__python_way way,
+                  size_t number, PyObject *tensor)
+{
+    const uint32_t slot = self->modules[index].tensors[way][number].slot;
+    const bool at_once =
+        way == SONDE__PYTHON_INPUT && self->modules[index].hides_infinite;
+    sonde_view view;
+
+    if (slot == SONDE__PYTHON_NO_SLOT || !sonde_watch_checks(self->watch, slot)) {
+        return;
+    }
+    if (!sonde__python_view(tensor, &view)) {
+        self->unreadable = true;
+    } else if (at_once ||
+               !sonde__python_check_late(self, index, way, number, tensor, &view)) {
+        sonde__python_check_view(self, slot, &view);
+    }
+}
+
 /* Declares a tensor at its first time, and shows it. */
 static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
                  size_t number, PyObject *tensor)
@@ -173,7 +193,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
-        sonde__python_check(self, seen->slot, tensor);
+        check(self, index, way, number, tensor);
         keep(&self->last_checked, tensor);
         return true;
     }
@@ -262,10 +282,18 @@ static bool follows_checked(sonde__python_watch *self, size_t index, PyObject *i
 bool sonde__python_see_module(sonde__python_watch *self, size_t index, PyObject *inputs,
                               PyObject *output)
 {
+    bool good = true;
+
     if (self->only_checks && follows_checked(self, index, inputs, output)) {
         return true;
     }
-    return (!self->modules[index].shows_input ||
+    self->first_input =
+        PyTuple_Size(inputs) > 0 && sonde__python_is_tensor(PyTuple_GetItem(inputs, 0))
+            ? PyTuple_GetItem(inputs, 0)
+            : NULL;
+    good = (!self->modules[index].shows_input ||
             show_all(self, index, SONDE__PYTHON_INPUT, inputs)) &&
            show_all(self, index, SONDE__PYTHON_OUTPUT, output);
+    self->first_input = NULL;
+    return good;
 }

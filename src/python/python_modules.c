@@ -107,9 +107,10 @@ PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
     sonde__python_watch *self = (sonde__python_watch *)watch;
     PyObject *module = NULL;
     sonde__python_module *added = NULL;
-    int shows_input = 0, keeps_finite = 0;
+    int shows_input = 0, keeps_finite = 0, hides_infinite = 0;
 
-    if (!PyArg_ParseTuple(arguments, "Op|p", &module, &shows_input, &keeps_finite) ||
+    if (!PyArg_ParseTuple(arguments, "Op|pp", &module, &shows_input, &keeps_finite,
+                          &hides_infinite) ||
         !add(self, module)) {
         return NULL;
     }
@@ -117,6 +118,7 @@ PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
     added->declared = true;
     added->shows_input = shows_input != 0;
     added->keeps_finite = keeps_finite != 0;
+    added->hides_infinite = hides_infinite != 0;
     return PyLong_FromSize_t(self->module_count - 1);
 }
 
@@ -185,6 +187,7 @@ void sonde__python_free_modules(sonde__python_watch *self)
             PyMem_Free(module->tensors[way]);
         }
     }
+    sonde__python_free_late(self);
     Py_CLEAR(self->last_output);
     Py_CLEAR(self->last_checked);
     PyMem_Free(self->module_table);

@@ -110,6 +110,9 @@ bool sonde__python_end(sonde__python_watch *self)
         return true;
     }
     hide_modules(self);
+    if (self->late_count > 0) {
+        sonde__python_finish_late(self);
+    }
     if (self->mode == SONDE_MODE_TRAIN) {
         kinds |= SONDE__PYTHON_UPDATES;
     }
@@ -240,6 +243,9 @@ static bool see_before_step(sonde__python_watch *self, size_t player, bool closu
          !sonde__python_see_parameters(self, SONDE__PYTHON_UPDATES)) ||
         (!closure && !sonde__python_see_gradients(self, player))) {
         return false;
+    }
+    if (!closure && self->optimizer_count == 1 && self->late_count > 0) {
+        sonde__python_finish_late(self);
     }
     if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
         !sonde__python_are_due(self, AFTER)) {

@@ -308,7 +308,8 @@ PyDoc_STRVAR(add_parameter_doc,
              "owner[key] and its .grad are read for these slots; -1: none. optimizer: "
              "the number of the one that holds it, from 1; 0: none.");
 PyDoc_STRVAR(add_module_doc,
-             "add_module(module, shows_input, keeps_finite=False)\n--\n\n"
+             "add_module(module, shows_input, keeps_finite=False, hides_infinite=False)\n"
+             "--\n\n"
              "Adds a module; returns its number. The first is None: the program.");
 
 PyDoc_STRVAR(add_root_doc,

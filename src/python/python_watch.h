@@ -7,6 +7,7 @@
  *     python_call.c       calls of modules, in place of torch.nn.Module._compiled_call_impl
  *     python_modules.c    which modules are watched
  *     python_forward.c    inputs and outputs of modules, and their gradients
+ *     python_late.c       checks of these that wait for the loss
  *     python_loss.c       losses, in place of torch.autograd.backward
  *     python_hook.c       the objects that PyTorch calls
  *     python_observe.c    what all of these do: lock, show a value, count a fault
@@ -34,6 +35,7 @@ enum {
 typedef struct sonde__python_parameter sonde__python_parameter;
 typedef struct sonde__python_module sonde__python_module;
 typedef struct sonde__python_loss sonde__python_loss;
+typedef struct sonde__python_late sonde__python_late;
 
 /* A copy of a loss, which is shown with the gradients of its step: between the two, the
  * backward pass takes the caches. */
@@ -97,6 +99,11 @@ typedef struct sonde__python_watch {
     bool shows_modules;     /* modules are being shown */
     bool unreadable;        /* a module's tensor is on another device: none is checked */
 
+    /* python_late.c */
+    sonde__python_late *late;
+    size_t late_count, late_capacity;
+    PyObject *first_input; /* borrowed: of the module that is being shown; or NULL */
+
     /* python_loss.c */
     sonde__python_loss *losses;
     size_t loss_count, loss_capacity;
@@ -158,6 +165,9 @@ bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
 bool sonde__python_are_due(const sonde__python_watch *self, unsigned roles);
 /* Checks a value that is not due for NaN and infinities, if it is in readable memory. */
 void sonde__python_check(sonde__python_watch *self, uint32_t slot, PyObject *tensor);
+/* The same of a view, after what waits if it has some. */
+void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
+                              const sonde_view *view);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 /* Keeps a value of one element until sonde__python_show_kept; shows any other. */
@@ -189,23 +199,33 @@ typedef enum sonde__python_way {
     SONDE__PYTHON_WAYS
 } sonde__python_way;
 
+/* When a large tensor is checked that is not due (python_late.c). */
+typedef enum sonde__python_when {
+    SONDE__PYTHON_UNKNOWN, /* at once, until it is known */
+    SONDE__PYTHON_NOW,
+    SONDE__PYTHON_KEPT,
+    SONDE__PYTHON_AGAIN
+} sonde__python_when;
+
 /* A tensor of a module. */
 typedef struct sonde__python_shown {
     bool known, gradient_known; /* declared, or found impossible to observe */
     uint32_t slot, gradient_slot;
+    sonde__python_when when;
     PyObject *hook; /* of its gradient; or NULL */
     sonde__python_hook *called;
 } sonde__python_shown;
 
 struct sonde__python_module {
-    PyObject *ref;     /* weak; NULL: the program */
-    bool declared;     /* its tensors are shown; else it is a root alone */
-    bool is_root;      /* its forward pass is one of the program */
-    bool is_compiled;  /* a root in which no module is seen */
-    bool was_called;   /* a root */
-    size_t part_of;    /* it is a root until this root is called; 0: of none */
-    bool shows_input;  /* an activation that does not work in place */
-    bool keeps_finite; /* it returns one tensor, finite if the first it gets is */
+    PyObject *ref;       /* weak; NULL: the program */
+    bool declared;       /* its tensors are shown; else it is a root alone */
+    bool is_root;        /* its forward pass is one of the program */
+    bool is_compiled;    /* a root in which no module is seen */
+    bool was_called;     /* a root */
+    size_t part_of;      /* it is a root until this root is called; 0: of none */
+    bool shows_input;    /* an activation that does not work in place */
+    bool keeps_finite;   /* it returns one tensor, finite if the first it gets is */
+    bool hides_infinite; /* what it makes of infinities is finite */
     sonde__python_shown *tensors[SONDE__PYTHON_WAYS];
     size_t capacity[SONDE__PYTHON_WAYS], next[SONDE__PYTHON_WAYS];
 };
@@ -224,6 +244,22 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
 bool sonde__python_see_module(sonde__python_watch *self, size_t index, PyObject *inputs,
                               PyObject *output);
 void sonde__python_free_modules(sonde__python_watch *self);
+
+/* --- checks that wait ---------------------------------------------------------------- */
+
+/* Whether the check of a tensor that is not due waits until backward() is called. */
+bool sonde__python_check_late(sonde__python_watch *self, size_t module,
+                              sonde__python_way way, size_t number, PyObject *tensor,
+                              const sonde_view *view);
+/* backward() is called on a loss: checks what waits, unless the loss is finite. */
+void sonde__python_settle_late(sonde__python_watch *self, bool finite);
+/* Checks what waits, now. */
+void sonde__python_look_late(sonde__python_watch *self);
+/* The step ends: checks what waits if there are tensors among it on which backward() was
+ * not called. */
+void sonde__python_finish_late(sonde__python_watch *self);
+void sonde__python_forget_late(sonde__python_watch *self);
+void sonde__python_free_late(sonde__python_watch *self);
 
 /* --- steps -------------------------------------------------------------------------- */
 
