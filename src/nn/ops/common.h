@@ -47,6 +47,9 @@ sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
                                 sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
 sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag);
+/* Axes that a layer lists in attrs->dims, negative ones counted from the end, as bits of
+ * attrs->axes; attrs->rank becomes 0. */
+sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag);
 /* The shape in attrs->dims, each >= 0; rank < 0: any. */
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,
@@ -209,6 +212,17 @@ const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *lis
         static const sonde__op_kernel *const kernels[] = {&reference, NULL};             \
                                                                                          \
         return kernels;                                                                  \
+    }
+
+/* The same with kernels of `fast` before it. */
+#define SONDE__KERNELS_IN_PARTS_OF(op, count_parts, fast)                                \
+    static const sonde__op_kernel *const *op##_kernels(void)                             \
+    {                                                                                    \
+        static const sonde__op_kernel reference = {                                      \
+            .name = "reference", .parts = (count_parts), .run = op##_run};               \
+        static sonde__op_kernel_list list;                                               \
+                                                                                         \
+        return sonde__op_list_kernels(&list, fast, &reference);                          \
     }
 
 /* The reference of a kind: the last of its kernels. */
