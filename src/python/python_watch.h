@@ -247,7 +247,7 @@ void sonde__python_free_modules(sonde__python_watch *self);
 
 /* --- checks that wait ---------------------------------------------------------------- */
 
-/* Whether the check of a tensor that is not due waits until backward() is called. */
+/* Whether a check, of a tensor not due, waits until backward() is called. */
 bool sonde__python_check_late(sonde__python_watch *self, size_t module,
                               sonde__python_way way, size_t number, PyObject *tensor,
                               const sonde_view *view);
