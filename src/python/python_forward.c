@@ -160,10 +160,18 @@ static void check(sonde__python_watch *self, size_t index, sonde__python_way way
     }
     if (!sonde__python_view(tensor, &view)) {
         self->unreadable = true;
-    } else if (at_once ||
-               !sonde__python_check_late(self, index, way, number, tensor, &view)) {
-        sonde__python_check_view(self, slot, &view);
+        return;
     }
+    if (!at_once && sonde__python_check_late(self, index, way, number, tensor, &view)) {
+        return;
+    }
+    if (self->late_count > 0) { /* what was seen before it comes first */
+        if (!sonde__python_is_bad(&view)) {
+            return;
+        }
+        sonde__python_look_late(self);
+    }
+    sonde__python_check_view(self, slot, &view);
 }
 
 /* Declares a tensor at its first time, and shows it. */

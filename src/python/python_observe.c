@@ -163,22 +163,19 @@ void sonde__python_check(python_watch *self, uint32_t slot, PyObject *tensor)
     }
 }
 
-void sonde__python_check_view(python_watch *self, uint32_t slot, const sonde_view *view)
+bool sonde__python_is_bad(const sonde_view *view)
 {
     bool bad = false;
 
-    if (self->late_count > 0) {
-        if (sonde_view_count(view) < LARGE) {
-            bad = sonde_watch_is_bad(view);
-        } else {
-            Py_BEGIN_ALLOW_THREADS bad = sonde_watch_is_bad(view);
-            Py_END_ALLOW_THREADS
-        }
-        if (!bad) {
-            return;
-        }
-        sonde__python_look_late(self);
+    if (sonde_view_count(view) < LARGE) {
+        return sonde_watch_is_bad(view);
     }
+    Py_BEGIN_ALLOW_THREADS bad = sonde_watch_is_bad(view);
+    Py_END_ALLOW_THREADS return bad;
+}
+
+void sonde__python_check_view(python_watch *self, uint32_t slot, const sonde_view *view)
+{
     if (self->watch != NULL) {
         see(self, slot, view);
     }

@@ -165,7 +165,9 @@ bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
 bool sonde__python_are_due(const sonde__python_watch *self, unsigned roles);
 /* Checks a value that is not due for NaN and infinities, if it is in readable memory. */
 void sonde__python_check(sonde__python_watch *self, uint32_t slot, PyObject *tensor);
-/* The same of a view, after what waits if it has some. */
+/* Whether a value has NaN or infinities. */
+bool sonde__python_is_bad(const sonde_view *view);
+/* The same check, of a view. */
 void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
                               const sonde_view *view);
 /* Shows one value. */
