@@ -5,7 +5,6 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 
-#include "base/macros.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -38,26 +37,6 @@ void sonde__builtin_units_free(sonde__builtin_units *units)
     *units = (sonde__builtin_units){0};
 }
 
-/* How many of n values are below low or above high. */
-static uint32_t count_outside(const double *values, size_t n, double low, double high)
-{
-    uint32_t count = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        count += (uint32_t)(values[i] < low) | (uint32_t)(values[i] > high);
-    }
-    return count;
-}
-
-/* The same for n units, of which each has one of the values. */
-static void add_outside(uint32_t *restrict outside, const double *restrict values,
-                        size_t n, double low, double high)
-{
-    for (size_t i = 0; i < n; i++) {
-        outside[i] += (uint32_t)(values[i] < low) | (uint32_t)(values[i] > high);
-    }
-}
-
 bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
                                double low, double high)
 {
@@ -78,18 +57,12 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
     sonde__builtin_reader_init(&reader, view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
          n = sonde__builtin_reader_take(&reader, values)) {
-        for (size_t i = 0, some = 0; i < n; i += some) {
-            some = SONDE_MIN(n - i, (size_t)(inner == 1 ? units->count - unit : left));
-            if (inner == 1) {
-                add_outside(units->outside + unit, values + i, some, low, high);
-                unit += (int64_t)some;
-            } else {
-                units->outside[unit] += count_outside(values + i, some, low, high);
-                left -= (int64_t)some;
-                unit += left == 0;
-                left = left == 0 ? inner : left;
+        for (size_t i = 0; i < n; i++) {
+            units->outside[unit] += values[i] < low || values[i] > high;
+            if (--left == 0) {
+                left = inner;
+                unit = unit + 1 < units->count ? unit + 1 : 0;
             }
-            unit = unit < units->count ? unit : 0;
         }
     }
     units->samples += view->shape[0] * inner;
