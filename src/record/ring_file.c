@@ -228,9 +228,12 @@ void sonde__record_ring_populate(sonde__record_ring *ring)
 #ifdef MADV_POPULATE_WRITE
     const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_relaxed);
     const uint64_t ahead = SONDE_MIN(SONDE_MAX(head, LEAST_AHEAD), MOST_AHEAD);
-    const size_t end = (size_t)SONDE_MIN(head + ahead, ring->size);
+    /* whole pages: madvise refuses others */
+    const uint64_t to =
+        (head + ahead + SONDE__RING_PAGE - 1) / SONDE__RING_PAGE * SONDE__RING_PAGE;
+    const size_t end = (size_t)SONDE_MIN(to, ring->size);
 
-    if (ring->populated < end) {
+    if (ring->populated < SONDE_MIN(head + ahead / 2, ring->size)) {
         (void)madvise(ring->base + ring->populated, end - ring->populated,
                       MADV_POPULATE_WRITE);
         ring->populated = end;
