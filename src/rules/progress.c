@@ -102,8 +102,9 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
     const double before = isnan(mark->error) ? spread : fmin(mark->error, spread);
     const double both = sqrt(error * error + before * before);
     const double rise = now - mark->level, size = fabs(mark->level);
-    /* a jump of the next losses does not raise the first one */
-    const double first = fmin(first_level(progress), progress->first[0] + 2.0 * spread);
+    const double start = first_level(progress), one = progress->first[0];
+    /* a leap of the next losses does not raise the level */
+    const double first = start > one + 2.0 * spread ? one : start;
     const double fall = first - now;
     const bool hurt = rise > fmax((BACK - 1.0) * size, 2.0 * both);
 
