@@ -117,7 +117,7 @@ bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
 static void take_out(sonde_rules *rules, size_t k)
 {
     memmove(rules->waiting + k, rules->waiting + k + 1,
-            (--rules->waiting_count - k) * sizeof *rules->waiting);
+            (--rules->waiting_count - k) * sizeof(void *));
 }
 
 static void drop(sonde_rules *rules, size_t k)

@@ -188,7 +188,7 @@ static void take_spikes(sonde_rule_run *run)
         memory->over = v != NULL && sonde__builtin_bad(v) == 0
                            ? exceeded(state, memory, sqrt(v->sumsq))
                            : 0.0;
-        if (memory->over > 0.0) {
+        if (v != NULL && memory->over > 0.0) {
             const double ratio = sqrt(v->sumsq) / memory->over *
                                  (tensors[i].need == GRADIENTS ? 1e100 : 1.0);
 
@@ -199,7 +199,7 @@ static void take_spikes(sonde_rule_run *run)
     }
     state->since++;
     if (spikes > AT_ONCE) {
-        if (state->since > AFTER) {
+        if (state->since > AFTER && tensors[worst].vitals != NULL) {
             take_spike(run, worst, tensors[worst].memory, tensors[worst].vitals,
                        ((tensor_memory *)tensors[worst].memory)->over);
         }
@@ -209,7 +209,7 @@ static void take_spikes(sonde_rule_run *run)
     for (size_t i = 0; i < count && state->since > AFTER; i++) {
         tensor_memory *memory = tensors[i].memory;
 
-        if (memory->over > 0.0) {
+        if (memory->over > 0.0 && tensors[i].vitals != NULL) {
             take_spike(run, i, memory, tensors[i].vitals, memory->over);
         }
     }
