@@ -334,7 +334,7 @@ static void misspelt_keys_are_told_the_nearest(void **state)
     refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
             "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
             "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-            "gradient_accumulation, reduction, threads)");
+            "gradient_accumulation, replicas, reduction, threads)");
     refused(MLP "observe:\n  - {tensors: a, evry: 5}\n", SONDE_EINVAL,
             "job:3: unknown key 'evry' (expected every)");
     refused("model:\n  inputs: [4]\n  layers: [relu]\n  loss: nll\n", SONDE_EINVAL,

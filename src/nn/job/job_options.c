@@ -116,6 +116,8 @@ static const sonde_nn_option rows[] = {
      FIELD(options.device_iterations), .help = "steps of each call"},
     {"options", "gradient_accumulation", "gradient_accumulation", COUNT(1, 1 << 20, "1"),
      FIELD(options.gradient_accumulation), .help = "micro-batches of each step"},
+    {"options", "replicas", "replicas", COUNT(1, 1024, "1"),
+     FIELD(options.replication_factor), .help = "copies of the network that share each step"},
     {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"),
      FIELD(options.reduction), .help = "over the micro-batches of a step"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
