@@ -143,17 +143,11 @@ static taken take_value(sonde__record_writer *writer,
         sonde__record_tensors_find(&writer->tensors, message->line.tensor);
     const uint64_t payload = message->line.bytes;
     const void *bytes = message->far != NULL ? message->far : message->bytes;
-    const char *const name =
-        id != SONDE_NO_TENSOR ? writer->tensors.names.text[id] : NULL;
+    const char *const name = writer->tensors.names.text[id];
     sonde__record_index_line line = message->line;
     sonde__record_segment_added added = SONDE__ADDED;
     taken room = TAKEN;
 
-    if (name == NULL) { /* its line was refused */
-        sonde__record_lose(writer, 1, EIO);
-        free_far(writer, message->far);
-        return TAKEN;
-    }
     if (is_full(writer, payload)) {
         return LEFT_ROTATE;
     }
@@ -192,10 +186,6 @@ static taken take_vitals(sonde__record_writer *writer,
     const uint32_t id = sonde__record_tensors_find(&writer->tensors, message->row.tensor);
     sonde__record_stats_row row = message->row;
 
-    if (id == SONDE_NO_TENSOR) {
-        sonde__record_lose(writer, 1, EIO);
-        return TAKEN;
-    }
     row.tensor = id;
     row.check = sonde__record_stats_check(&row);
     if (!sonde__record_stream_add(&writer->stats, &row, sizeof row)) {
@@ -213,10 +203,6 @@ static taken take_sketch(sonde__record_writer *writer,
     const uint32_t id = sonde__record_tensors_find(&writer->tensors, producers);
     bool added = false;
 
-    if (id == SONDE_NO_TENSOR) {
-        sonde__record_lose(writer, 1, EIO);
-        return TAKEN;
-    }
     record->tensor = id; /* the message is ours until it is released */
     record->check = 0;
     record->check = sonde__record_sketch_check(record);
@@ -269,10 +255,40 @@ static bool is_written(sonde__record_writer *writer, const sonde__record_block *
     return true;
 }
 
+/* True if the message is a record of a tensor whose line was refused. */
+static bool is_nameless(const sonde__record_writer *writer,
+                        const sonde__record_block *block)
+{
+    const void *const message = block;
+    uint32_t id = SONDE_NO_TENSOR;
+
+    switch (block->kind) {
+    case SONDE__MESSAGE_VALUE:
+        id = ((const sonde__record_value_message *)message)->line.tensor;
+        break;
+    case SONDE__MESSAGE_VITALS:
+        id = ((const sonde__record_vitals_message *)message)->row.tensor;
+        break;
+    case SONDE__MESSAGE_SKETCH:
+        id = ((const sonde__record_sketch_message *)message)->record.tensor;
+        break;
+    default:
+        return false;
+    }
+    return sonde__record_tensors_find(&writer->tensors, id) == SONDE_NO_TENSOR;
+}
+
 static taken take(sonde__record_writer *writer, sonde__record_block *block, int *fault)
 {
     void *const message = block;
 
+    if (is_nameless(writer, block)) { /* is in no file: not among the written ones */
+        sonde__record_lose(writer, 1, EIO);
+        if (block->kind == SONDE__MESSAGE_VALUE) {
+            free_far(writer, ((sonde__record_value_message *)message)->far);
+        }
+        return TAKEN;
+    }
     if (is_written(writer, block)) {
         return TAKEN;
     }
@@ -380,9 +396,9 @@ static void release(sonde__record_writer *writer)
 {
     writer->pending = false;
     writer->scratch.used = 0;
-    free_far(writer, writer->far);
-    writer->far = NULL;
     sonde__record_checkpoint_batch(writer);
+    free_far(writer, writer->far); /* a process that is killed now reads it no more */
+    writer->far = NULL;
     sonde__record_ring_release(writer->ring);
 }
 
@@ -442,14 +458,14 @@ void sonde__record_drop_batch(sonde__record_writer *writer)
 bool sonde__record_drop_next(sonde__record_writer *writer)
 {
     sonde__record_block *const block = sonde__record_ring_next(writer->ring);
-    void *const message = block;
+    void *const message = block, *far = NULL;
 
     if (block == NULL) {
         return false;
     }
     switch ((sonde__record_message_kind)block->kind) {
     case SONDE__MESSAGE_VALUE:
-        free_far(writer, ((sonde__record_value_message *)message)->far);
+        far = ((sonde__record_value_message *)message)->far;
         sonde__record_lose(writer, 1, writer->fault);
         break;
     case SONDE__MESSAGE_VITALS:
@@ -465,6 +481,7 @@ bool sonde__record_drop_next(sonde__record_writer *writer)
         break;
     }
     sonde__record_checkpoint_batch(writer);
+    free_far(writer, far);
     sonde__record_ring_release(writer->ring);
     return true;
 }

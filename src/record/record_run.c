@@ -344,9 +344,12 @@ static sonde_err restore_losses(sonde__record_writer *writer,
                                 const sonde_recorder_options *options, sonde_diag *diag)
 {
     json_t *state = NULL, *lost = NULL;
+    const char *host = NULL;
+    json_int_t put = 0;
     const sonde_err err = load_state(writer, options, &state, diag);
 
     if (err != SONDE_OK || state == NULL) {
+        sonde__record_salvage_settle(writer);
         return err;
     }
     lost = json_object_get(state, "lost");
@@ -356,11 +359,15 @@ static sonde_err restore_losses(sonde__record_writer *writer,
                 (uint64_t)json_integer_value(json_object_get(lost, "disk_full")));
     atomic_init(&writer->before.io_error,
                 (uint64_t)json_integer_value(json_object_get(lost, "io_error")));
+    host = json_string_value(json_object_get(state, "host"));
+    put = json_integer_value(json_object_get(state, "put"));
+    /* its ring was in memory, or is damaged; on another machine it may be whole, and the
+     * records in its spool are superseded */
+    if (host != NULL && strcmp(host, writer->host) == 0 && put > 0) {
+        writer->put_before = (uint64_t)put;
+    }
     json_decref(state);
-    writer->put_before =
-        writer->ring_full_before + atomic_load(&writer->before.disk_full) +
-        atomic_load(&writer->before.io_error) + atomic_load(&writer->before.records) +
-        atomic_load(&writer->before.rows) + atomic_load(&writer->before.sketches);
+    sonde__record_salvage_settle(writer);
     return SONDE_OK;
 }
 

@@ -32,7 +32,7 @@ sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
 {
     size_t rounded = LEAST;
 
-    *ring = (sonde__record_ring){.file = -1};
+    *ring = (sonde__record_ring){.file = -1, .end = UINT64_MAX};
     while (rounded < size) {
         if (!sonde__mul(rounded, 2, &rounded)) {
             return SONDE_ENOMEM;
@@ -162,7 +162,8 @@ void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail)
 
 sonde__record_block *sonde__record_ring_next(sonde__record_ring *ring)
 {
-    const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_acquire);
+    const uint64_t head = SONDE_MIN(
+        atomic_load_explicit(&ring->shared->head, memory_order_acquire), ring->end);
 
     while (ring->read != head) {
         sonde__record_block *const block = block_at(ring, ring->read);

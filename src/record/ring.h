@@ -106,6 +106,7 @@ typedef struct sonde__record_ring {
     size_t size; /* a power of two */
 
     _Alignas(SONDE__RING_LINE) uint64_t read; /* the reader's alone: these */
+    uint64_t end;                             /* of what may be read (recovery) */
     uint64_t sequence;                        /* of the last checkpoint */
     bool left;                                /* no more checkpoints */
     size_t populated;                         /* bytes whose pages are made */
@@ -114,7 +115,8 @@ typedef struct sonde__record_ring {
     char *path;
     unsigned char *large; /* beside the ring, for one large value; mapped too */
     size_t large_size;
-    int fault; /* errno of the disk while the ring was examined; 0: none */
+    int fault;      /* errno of the disk while the ring was examined; 0: none */
+    bool restarted; /* the machine, since the ring was made: its blocks are not whole */
     _Alignas(SONDE__RING_LINE) sonde__record_ring_head own;
     pthread_mutex_t lock;         /* of the two conditions */
     pthread_cond_t filled, freed; /* on the monotonic clock */
@@ -182,13 +184,14 @@ typedef struct sonde__record_ring_past {
 int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
                             int worker, const sonde__record_ring_past *past);
 /* Opens the ring that a process left in a file, instead of the memory of an empty one,
- * with its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the
- * machine was restarted, or is another one. EBADMSG: damaged, or not of this run. After
- * any other error the file is as it was. */
+ * with its blocks from the last checkpoint on; sets ring->restarted, also for a ring of
+ * another machine. ENOENT: there is none. EBADMSG: damaged, or not of this run. After any
+ * other error the file is as it was. */
 int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
                               int worker, sonde__record_checkpoint *mark);
 /* Ends the ring before the first block that is damaged: not of its place, or not valid.
- * Returns the bytes cut off. With ring->fault, set by valid, nothing is cut. */
+ * Returns the bytes cut off, which stay in the file: the next recovery finds the same.
+ * With ring->fault, set by valid, nothing is cut. */
 uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
                                 bool (*valid)(sonde__record_ring *ring,
                                               sonde__record_block *block));

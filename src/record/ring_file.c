@@ -395,7 +395,8 @@ static int take_over(sonde__record_ring *ring, sonde__record_checkpoint *mark)
     atomic_store(&ring->shared->tail, mark->tail);
     ring->read = mark->tail;
     ring->sequence = mark->sequence;
-    return memcmp(boot, ring->shared->boot, sizeof boot) == 0 ? 0 : ESTALE;
+    ring->restarted = memcmp(boot, ring->shared->boot, sizeof boot) != 0;
+    return 0;
 }
 
 int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
@@ -434,7 +435,7 @@ int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const 
         failed = errno;
         goto error;
     }
-    sonde__free(ring->base);
+    sonde__record_ring_unmap(ring); /* the memory, or that of an earlier attempt */
     ring->shared = mapped;
     ring->base = (unsigned char *)mapped + SONDE__RING_PAGE;
     ring->size = (size_t)head.size;
@@ -469,6 +470,6 @@ uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
     if (ring->fault != 0) {
         return 0;
     }
-    atomic_store(&ring->shared->head, at);
+    ring->end = at;
     return head - at;
 }

@@ -109,7 +109,8 @@ static sonde_err fail(sonde_diag *diag, const char *where, int failed)
     return sonde__fail_errno(diag, where, "the records of its ring cannot be recovered");
 }
 
-/* Takes the losses that a ring has counted. */
+/* Takes the losses that a ring has counted; what it refused follows in fold: checkpoints
+ * of the recovery are read together with it. */
 static void take_losses(sonde__record_writer *writer)
 {
     sonde__record_ring_head *const head = writer->ring->shared;
@@ -117,8 +118,7 @@ static void take_losses(sonde__record_writer *writer)
     writer->ring_full_before = head->full_before + atomic_load(&head->full);
     writer->put_before = head->put_before + atomic_load(&head->put);
     atomic_init(&writer->before.disk_full, writer->mark.disk_full);
-    atomic_init(&writer->before.io_error,
-                writer->mark.io_error + atomic_load(&head->refused));
+    atomic_init(&writer->before.io_error, writer->mark.io_error);
 }
 
 sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *where,
@@ -148,16 +148,16 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
         sonde__record_ring_put_away(writer->ring);
         return SONDE_OK;
     }
-    if (failed != 0 && failed != ESTALE) {
+    if (failed != 0) {
         return fail(diag, where, failed);
     }
-    if (failed == ESTALE) {
+    if (writer->ring->restarted) {
         sonde_log(SONDE_LOG_WARNING, "record",
                   "%s/%s: the machine was restarted: what it held is lost", where, name);
     }
     writer->has_mark = true;
-    writer->cut =
-        sonde__record_ring_cut(writer->ring, failed == ESTALE ? is_never : is_whole);
+    writer->cut = sonde__record_ring_cut(writer->ring,
+                                         writer->ring->restarted ? is_never : is_whole);
     if (writer->ring->fault != 0) {
         return fail(diag, where, writer->ring->fault);
     }
@@ -240,6 +240,8 @@ static void fold(sonde__record_writer *writer)
     for (size_t i = 0; i < SONDE_COUNT_OF(from); i++) {
         (void)atomic_fetch_add(to[i], atomic_exchange(from[i], 0));
     }
+    (void)atomic_fetch_add(&before->io_error,
+                           atomic_load(&writer->ring->shared->refused));
     atomic_store(&before->last_step,
                  SONDE_MAX(atomic_load(&before->last_step), writer->newest));
     atomic_store(&now->last_step, -1);
@@ -252,14 +254,14 @@ static uint64_t found(const sonde__record_counters *counters)
            atomic_load(&counters->sketches);
 }
 
-/* A record that was cut off is lost; a put that had not returned never was. */
-static void settle_losses(sonde__record_writer *writer)
+void sonde__record_salvage_settle(sonde__record_writer *writer)
 {
     const uint64_t known = found(&writer->before) + writer->ring_full_before +
                            atomic_load(&writer->before.disk_full) +
                            atomic_load(&writer->before.io_error);
+    const uint64_t open = writer->cut > 0 ? 0 : 1; /* a put that had not returned */
 
-    if (writer->cut > 0 && writer->put_before > known) {
+    if (writer->put_before > known + open) {
         (void)atomic_fetch_add(&writer->before.io_error, writer->put_before - known);
     } else {
         writer->put_before = known;
@@ -287,7 +289,7 @@ sonde_err sonde__record_salvage_finish(sonde__record_writer *writer, const char 
         return fail(diag, where, failed);
     }
     fold(writer);
-    settle_losses(writer);
+    sonde__record_salvage_settle(writer);
     memset(writer->written, 0, sizeof writer->written);
     *records = found(&writer->before) - before;
     return SONDE_OK;

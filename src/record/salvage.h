@@ -23,5 +23,8 @@ SONDE_CHECKED sonde_err sonde__record_salvage_find(sonde__record_writer *writer,
 SONDE_CHECKED sonde_err sonde__record_salvage_finish(sonde__record_writer *writer,
                                                      const char *where, uint64_t *records,
                                                      sonde_diag *diag);
+/* Counts as lost what the last writer handed over (put_before) and what is neither in the
+ * files nor counted; the last one may be a put that had not returned, and is no loss. */
+void sonde__record_salvage_settle(sonde__record_writer *writer);
 
 #endif

@@ -14,31 +14,97 @@
 
 /* --- building --------------------------------------------------------------------------- */
 
-/* x (N, 8), or images (N, 3, 4, 4), as a layer wants. */
-static sonde_nn_value input_for(sonde_nn_model *model, const sonde__op_layer *row)
+enum { MOST_INPUTS = 4 };
+
+/* What a layer reads that is not alike tensors (N, 8) or images, and the numbers of a key
+ * that has several. */
+typedef struct special {
+    const char *layer;
+    sonde__op_shape in[MOST_INPUTS];
+    int values;
+    double value[SONDE_MAX_DIMS];
+} special;
+
+#define FLOATS(...)                                                                      \
+    {                                                                                    \
+        .dtype = SONDE_F32, .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),  \
+        .dim = {                                                                         \
+            __VA_ARGS__                                                                  \
+        }                                                                                \
+    }
+#define IDS(...)                                                                         \
+    {                                                                                    \
+        .dtype = SONDE_I64, .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),  \
+        .dim = {                                                                         \
+            __VA_ARGS__                                                                  \
+        }                                                                                \
+    }
+
+static const special specials[] = {
+    {"embedding", {IDS(4, 5)}, 0, {0}},
+    {"matmul", {FLOATS(4, 2, 3), FLOATS(4, 3, 5)}, 0, {0}},
+    {"where", {IDS(4, 8), FLOATS(4, 8), FLOATS(4, 8)}, 0, {0}},
+    {"masked_fill", {FLOATS(4, 8), IDS(4, 8)}, 0, {0}},
+    {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
+    {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
+    {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+};
+
+static const special *special_of(const char *layer)
 {
-    return strstr(row->name, "pool2d") != NULL
-               ? sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){4, 3, 6, 6})
-               : sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){4, 8});
+    for (size_t i = 0; i < SONDE_COUNT_OF(specials); i++) {
+        if (strcmp(specials[i].layer, layer) == 0) {
+            return &specials[i];
+        }
+    }
+    return NULL;
 }
 
-/* Builds a row with defaults, and 0.3 where a number is required. */
+static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
+                       sonde_nn_value in[MOST_INPUTS])
+{
+    static const sonde__op_shape alike = FLOATS(4, 8), images = FLOATS(4, 3, 6, 6);
+    const special *own = special_of(row->name);
+    const sonde__op_shape *shape = strstr(row->name, "pool2d") != NULL ? &images : &alike;
+
+    for (int i = 0; i < row->inputs; i++) {
+        if (own != NULL || i == 0) {
+            shape = own != NULL ? &own->in[i] : shape;
+            in[i] = sonde_nn_input(model, shape->dtype, shape->rank, shape->dim);
+        } else {
+            in[i] = in[0];
+        }
+    }
+}
+
+/* A value for a required key. */
+static sonde_nn_setting required(const sonde__op_field *field, const special *own)
+{
+    static const double numbers[] = {
+        [SONDE__FIELD_NUMBER] = 0.3, [SONDE__FIELD_WHOLE] = 8.0,
+        [SONDE__FIELD_PAIR] = 2.0,   [SONDE__FIELD_FLAG] = 1.0,
+        [SONDE__FIELD_AXIS] = 1.0,   [SONDE__FIELD_WORD] = 0.0,
+        [SONDE__FIELD_DIMS] = 8.0};
+    sonde_nn_setting setting = {.key = field->key, .values = {numbers[field->kind]}};
+
+    if (own != NULL && own->values > 0) {
+        setting.count = own->values;
+        memcpy(setting.values, own->value, sizeof setting.values);
+    }
+    return setting;
+}
+
+/* Builds a row with defaults, and a number where one is required. */
 static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
 {
-    const sonde_nn_value x = input_for(model, row);
-    const sonde_nn_value in[] = {x, x, x};
+    sonde_nn_value in[MOST_INPUTS] = {0};
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
 
+    add_inputs(model, row, in);
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (isnan(row->fields[i].fallback)) {
-            const bool dims = row->fields[i].kind == SONDE__FIELD_DIMS;
-            const bool pair = row->fields[i].kind == SONDE__FIELD_PAIR;
-
-            settings[count++] = (sonde_nn_setting){.key = row->fields[i].key,
-                                                   .values = {dims   ? 8.0
-                                                              : pair ? 2.0
-                                                                     : 0.3}};
+            settings[count++] = required(&row->fields[i], special_of(row->name));
         }
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,

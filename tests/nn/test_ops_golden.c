@@ -421,7 +421,7 @@ static void note_case(golden *g)
     for (int k = 0; k < g->run.in_count; k++) {
         const sonde__operand *in = &g->run.in[k];
 
-        reads_floats[kind] |= in->shape.dtype != SONDE_I64;
+        reads_floats[kind] |= sonde_dtype_is_float(in->shape.dtype);
         for (int64_t at = 0; at < sonde__op_shape_count(&in->shape); at++) {
             has_nonfinite_case[kind] |= !isfinite(element(in->shape.dtype, in->data, at));
         }

@@ -207,3 +207,84 @@ def entropies():
     labels = torch.tensor([3, 0, 2])
     case("number", "Number", [("x", labels)], [("y", labels.float().reshape(3, 1))])
     case("one_hot", "OneHot", [("x", labels)], [("y", F.one_hot(labels, 5).float())], groups=5)
+
+
+def matmul(name, a, b, choice=0, scale=0.0):
+    left = a.transpose(-1, -2) if choice & 1 else a
+    right = b.transpose(-1, -2) if choice & 2 else b
+    case(name, "MatMul", [("a", a), ("b", b)], [("y", (left @ right) * (scale or 1.0))],
+         choice=choice, scale=scale)
+
+
+def more_ops():
+    """Embedding, products, choosing, slices, extremes."""
+    torch.manual_seed(31)
+    ids, table = torch.randint(0, 7, (3, 5)), randn(7, 4)
+    for name, w in (("embedding", table), ("embedding.nan", poisoned(table.clone(), (9, NAN)))):
+        w.requires_grad_()
+        y = F.embedding(ids, w)
+        dy = randn(*y.shape)
+        dy = poisoned(dy, (3, NAN), (20, INF)) if "nan" in name else dy
+        case(name, "Embedding", [("x", ids), ("w", w)], [("y", y)], exact=1)
+        case(name + ".dw", "EmbeddingGrad", [("dy", dy), ("x", ids)],
+             [("dw", grad(y, [w], dy)[0])], dims=(7, 4))
+    w = table.clone().requires_grad_()
+    y = F.embedding(ids, w, padding_idx=2)
+    dy = randn(*y.shape)
+    case("embedding.padding", "EmbeddingGrad", [("dy", dy), ("x", ids)],
+         [("dw", grad(y, [w], dy)[0])], dims=(7, 4), choice=1, number=(2.0, 0.0))
+    matmul("matmul.small", randn(3, 5), randn(5, 4))
+    matmul("matmul.wide", randn(33, 70), randn(70, 41))
+    matmul("matmul.batches", randn(2, 3, 4, 5), randn(3, 5, 6), scale=0.25)
+    matmul("matmul.broadcast", randn(4, 1, 2, 3), randn(5, 3, 2))
+    matmul("matmul.swap_a", randn(2, 5, 3), randn(2, 5, 4), choice=1)
+    matmul("matmul.swap_b", randn(2, 3, 5), randn(4, 5), choice=2)
+    matmul("matmul.swap_both", randn(17, 33), randn(20, 17), choice=3)
+    matmul("matmul.nonfinite", poisoned(randn(3, 5), (4, NAN), (11, INF)),
+           poisoned(randn(5, 4), (2, -INF)))
+    a = torch.tensor([[1.0, NAN, INF, -2.0], [3.0, 0.0, -INF, 5.0]])
+    b = torch.tensor([1.0, NAN, INF, -1.0])
+    for i, f in enumerate((torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge)):
+        case(f"compare{i}", "Compare", [("a", a), ("b", b)], [("y", f(a, b))], choice=i)
+    mask = torch.tensor([[True, False, True, False], [False, False, True, True]])
+    for name, x, z in (("where", randn(2, 4), randn(4)),
+                       ("where.nan", a.clone(), poisoned(randn(2, 4), (1, NAN)))):
+        case(name, "Where", [("c", mask), ("x", x), ("z", z)], [("y", torch.where(mask, x, z))],
+             exact=1)
+        case(name + ".fill", "MaskedFill", [("x", x), ("c", mask)],
+             [("y", x.masked_fill(mask, -1.5))], number=(-1.5, 0.0), exact=1)
+        case(name + ".keep", "MaskedFill", [("x", x), ("c", mask)],
+             [("y", x.masked_fill(~mask, 0.0))], choice=1, exact=1)
+    x = poisoned(randn(3, 7, 2), (5, NAN)).requires_grad_()
+    y = x[:, 1:-1:2]
+    dy = poisoned(randn(*y.shape), (1, NAN))
+    case("slice", "Slice", [("x", x)], [("y", y)], axis=-2, kernel=(1, -1), stride=(2, 0),
+         exact=1)
+    case("slice.dx", "SliceGrad", [("dy", dy)], [("dx", grad(y, [x], dy)[0])], axis=1,
+         kernel=(1, -1), stride=(2, 0), dims=(3, 7, 2), exact=1)
+    ties = torch.randint(0, 3, (4, 5, 3)).float()
+    for name, x in (("extreme", randn(4, 5, 3)), ("extreme.ties", ties),
+                    ("extreme.nonfinite", poisoned(randn(4, 5, 3), (7, INF), (20, -INF)))):
+        for choice, f in enumerate((torch.amax, torch.amin)):
+            x = x.detach().clone().requires_grad_()
+            y = f(x, (0, 2))
+            dy = randn(*y.shape)
+            full = f"{name}{choice}"
+            case(full, "Extreme", [("x", x)], [("y", y)], dims=(0, -1), choice=choice, exact=1)
+            case(full + ".dx", "ExtremeGrad", [("dy", dy), ("x", x), ("y", y)],
+                 [("dx", grad(y, [x], dy)[0])], axes=5, choice=choice)
+            place = (torch.argmax, torch.argmin)[choice]
+            if "ties" not in name:  # PyTorch names any of them
+                case(full + ".place", "ArgExtreme", [("x", x)], [("y", place(x, 1))], axis=1,
+                     choice=choice)
+    nan = poisoned(randn(3, 4), (1, NAN))
+    case("extreme.nan", "Extreme", [("x", nan)], [("y", torch.amax(nan, 1, True))], dims=(1,),
+         keep_dims=1, exact=1)
+    logits = randn(2, 3, 5)
+    target = torch.randint(0, 5, (2, 3))
+    x = logits.requires_grad_()
+    y = F.nll_loss(x.transpose(1, 2), target)
+    dy = torch.tensor(0.7)
+    case("nll_positions", "NllWeighted", [("x", x), ("t", target)], [("y", y)], axis=-1, mean=1)
+    case("nll_positions.dx", "NllWeightedGrad", [("dy", dy), ("t", target)],
+         [("dx", grad(y, [x], dy)[0])], axis=2, mean=1, dims=(2, 3, 5))

@@ -126,8 +126,11 @@ static void old_files_are_closed(void **state)
         const struct timespec nap = {.tv_nsec = 20000000};
 
         (void)nanosleep(&nap, NULL);
-        run_read(path, 0, &content);
-    } while (content.closed < 3 && sonde__now() < until);
+    } while (!(run_has(path, "w0000/seg-00000000.safetensors") &&
+               run_has(path, "w0000/stats-00000000.npy") &&
+               run_has(path, "w0000/sketch-00000000.bin")) &&
+             sonde__now() < until);
+    run_read(path, 0, &content);
     assert_int_equal(content.closed, 3);
     assert_int_equal(content.parts, 0);
     put(recorder, 0, 1, 4);

@@ -116,12 +116,10 @@ typedef struct sonde__plan_patch {
     int step, operand, input;
 } sonde__plan_patch;
 
-/* An int64 input whose elements must be classes. */
+/* An int64 input whose elements must be classes or the like. */
 typedef struct sonde__plan_target {
     int input;
-    int64_t classes;
-    bool ignores; /* but for this one */
-    int64_t ignored;
+    sonde__op_ids ids;
 } sonde__plan_target;
 
 /* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */

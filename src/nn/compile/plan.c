@@ -348,20 +348,13 @@ static sonde_err add_patch(sonde__plan *plan, size_t step, int operand, int inpu
     return SONDE_OK;
 }
 
-/* Remembers inputs that hold classes: targets of losses, labels that become one-hot. */
+/* Remembers inputs that hold numbers of a range: targets of losses, token ids. */
 static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int operand,
                             int input)
 {
     sonde__plan_target target = {.input = input};
 
-    if ((step->kind == &sonde__op_nll || step->kind == &sonde__op_nll_weighted) &&
-        operand == 1) {
-        target.classes = step->call.in[0].shape.dim[1];
-        target.ignores = step->kind == &sonde__op_nll_weighted && step->attrs.choice != 0;
-        target.ignored = step->attrs.groups;
-    } else if (step->kind == &sonde__op_one_hot) {
-        target.classes = step->attrs.groups;
-    } else {
+    if (step->kind->ids == NULL || !step->kind->ids(&step->call, operand, &target.ids)) {
         return SONDE_OK;
     }
     if (!sonde__reserve(&plan->targets, &plan->target_capacity, plan->target_count + 1,

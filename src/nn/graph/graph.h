@@ -145,8 +145,10 @@ typedef struct sonde__graph_param {
     size_t count;
     float bound; /* drawn uniform in +-bound; 0: filled with `constant` */
     float constant;
-    bool left_out; /* not the optimiser's */
-    bool given;    /* a buffer with values of the caller's: initialise keeps them */
+    float spread;              /* not 0: drawn normal with this standard deviation */
+    size_t blank_first, blank; /* so many elements from there begin at zero */
+    bool left_out;             /* not the optimiser's */
+    bool given; /* a buffer with values of the caller's: initialise keeps them */
 } sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */

@@ -24,6 +24,10 @@ void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value);
 sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
                                         int rank, const int64_t *dim, sonde_role role,
                                         float bound, float constant);
+/* Likewise, drawn as the fields of `drawn` say. */
+sonde_nn_value sonde__graph_layer_drawn(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        sonde__graph_param drawn);
 /* Likewise a buffer, float32 or int64, filled with constant. */
 sonde_nn_value sonde__graph_layer_buffer(sonde__graph_layer *layer, const char *suffix,
                                          const sonde__op_shape *shape, float constant);

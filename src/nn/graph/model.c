@@ -502,13 +502,21 @@ sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *s
                                         int rank, const int64_t *dim, sonde_role role,
                                         float bound, float constant)
 {
+    return sonde__graph_layer_drawn(
+        layer, suffix, rank, dim, role,
+        (sonde__graph_param){.bound = bound, .constant = constant});
+}
+
+sonde_nn_value sonde__graph_layer_drawn(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        sonde__graph_param drawn)
+{
     sonde__op_shape shape = {.dtype = SONDE_F32, .rank = rank};
 
     for (int i = 0; i < rank; i++) {
         shape.dim[i] = dim[i];
     }
-    return layer_tensor(layer, suffix, &shape, role,
-                        (sonde__graph_param){.bound = bound, .constant = constant});
+    return layer_tensor(layer, suffix, &shape, role, drawn);
 }
 
 sonde_nn_value sonde__graph_layer_buffer(sonde__graph_layer *layer, const char *suffix,
@@ -525,9 +533,13 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
     float *data = param->data;
 
     for (size_t i = 0; i < param->count; i++) {
-        data[i] = param->bound > 0.0F
+        data[i] = param->spread > 0.0F ? sonde__normal(seed, stream, i) * param->spread
+                  : param->bound > 0.0F
                       ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
                       : param->constant;
+    }
+    for (size_t i = 0; i < param->blank; i++) {
+        data[param->blank_first + i] = 0.0F;
     }
 }
 

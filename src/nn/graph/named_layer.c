@@ -25,6 +25,9 @@ static bool read_settings(const sonde__graph_layer *layer, const sonde__op_layer
     sonde__op_graph *graph = &layer->model->graph;
     bool given[SONDE__MAX_FIELDS] = {false};
 
+    if (row->preset != NULL) {
+        *attrs = *row->preset;
+    }
     sonde__op_set_defaults(row, attrs);
     for (size_t i = 0; i < count; i++) {
         const sonde_nn_setting *setting = &settings[i];
@@ -76,17 +79,23 @@ static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
     const sonde__op_shape *x = sonde__graph_shape(layer->model, in[0]);
     sonde__op_param params[SONDE__MAX_PARAMS] = {{0}};
     const int count = row->params != NULL ? row->params(x, attrs, params) : 0;
+    const int inputs = row->inputs + row->optional;
 
     for (int i = 0; i < count; i++) {
         const sonde__op_param *param = &params[i];
 
-        in[row->inputs + i] =
+        in[inputs + i] =
             param->role == SONDE_ROLE_BUFFER
                 ? add_buffer(layer, param)
-                : sonde__graph_layer_param(layer, param->suffix, param->rank, param->dim,
-                                           param->role, param->bound, param->constant);
+                : sonde__graph_layer_drawn(
+                      layer, param->suffix, param->rank, param->dim, param->role,
+                      (sonde__graph_param){.bound = param->bound,
+                                           .constant = param->constant,
+                                           .spread = param->spread,
+                                           .blank_first = (size_t)param->blank_first,
+                                           .blank = (size_t)param->blank});
     }
-    return row->inputs + count;
+    return inputs + count;
 }
 
 /* The mean or the sum of the losses of elements. */
@@ -102,18 +111,47 @@ static sonde_nn_value reduce_loss(sonde__graph_layer *layer, const sonde__op_att
                : sonde__graph_layer_op(layer, &sonde__op_reduce, &all, &losses, 1);
 }
 
-static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *row,
-                            const sonde_nn_value *in, const sonde_nn_setting *settings,
-                            size_t setting_count)
+static sonde__op_value emit_op(const sonde__op_builder *builder,
+                               const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                               const sonde__op_value *in, int count)
 {
-    sonde_nn_value operands[SONDE__MAX_OPERANDS] = {0}, out = 0;
+    return sonde__graph_layer_op(builder->layer, kind, attrs, in, count);
+}
+
+/* Emits the ops of a layer; 0 after an error, which the graph remembers. */
+static sonde_nn_value emit_row(sonde__graph_layer *layer, const sonde__op_layer *row,
+                               sonde__op_attrs *attrs, const sonde_nn_value *operands,
+                               int count)
+{
+    const sonde__op_graph *graph = &layer->model->graph;
+    sonde_diag diag = {0};
+    const sonde__op_builder builder = {
+        .graph = graph, .layer = layer, .emit = emit_op, .diag = &diag};
+    sonde_nn_value out = 0;
+
+    attrs->stream = graph->op_count;
+    if (row->build == NULL) {
+        return sonde__graph_layer_op(layer, row->kind, attrs, operands, count);
+    }
+    out = graph->err == SONDE_OK ? row->build(&builder, attrs, operands) : 0;
+    if (out == 0 && graph->err == SONDE_OK) {
+        (void)refuse(layer, &diag);
+    }
+    return out;
+}
+
+static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *row,
+                            const sonde_nn_value *in, int given,
+                            const sonde_nn_setting *settings, size_t setting_count)
+{
+    sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
     sonde__op_attrs attrs = {0};
     int count = 0;
 
     if (!read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
     }
-    for (int i = 0; i < row->inputs; i++) {
+    for (int i = 0; i < given; i++) {
         if (!sonde__graph_has_value(&layer->model->graph, layer->path, in[i])) {
             return 0;
         }
@@ -121,8 +159,7 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
         sonde__graph_layer_input(layer, in[i]);
     }
     count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
-    attrs.stream = layer->model->graph.op_count;
-    out = sonde__graph_layer_op(layer, row->kind, &attrs, operands, count);
+    out = emit_row(layer, row, &attrs, operands, count);
     return row->reduces ? reduce_loss(layer, &attrs, out) : out;
 }
 
@@ -142,10 +179,12 @@ sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const cha
                                  "unknown layer '%s'", kind != NULL ? kind : "");
     }
     layer.kind = row->name;
-    if (in == NULL || count != (size_t)row->inputs) {
-        char inputs[24];
+    if (in == NULL || count < (size_t)row->inputs ||
+        count > (size_t)(row->inputs + row->optional)) {
+        char inputs[48];
 
-        (void)snprintf(inputs, sizeof inputs, "%d", row->inputs);
+        (void)snprintf(inputs, sizeof inputs, row->optional > 0 ? "%d to %d" : "%d",
+                       row->inputs, row->inputs + row->optional);
         return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, inputs,
                                  "%s with %zu inputs", row->name, in != NULL ? count : 0);
     }
@@ -153,6 +192,6 @@ sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const cha
         return sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "a pointer",
                                  "settings is NULL");
     }
-    return sonde__graph_layer_end(&layer,
-                                  build(&layer, row, in, settings, setting_count));
+    return sonde__graph_layer_end(
+        &layer, build(&layer, row, in, (int)count, settings, setting_count));
 }

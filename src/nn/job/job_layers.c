@@ -29,6 +29,7 @@ typedef struct job_builder {
     size_t count, capacity;
     sonde_nn_value current;     /* output of the layer before */
     const sonde__op_layer *row; /* of the layer at hand, or NULL */
+    size_t given;               /* inputs of the layer at hand */
     bool one_sample;            /* of sonde_nn_job_info */
 } job_builder;
 
@@ -338,8 +339,7 @@ static sonde_err build_row(job_builder *b, const sonde__yaml *entry, const char 
     if (err != SONDE_OK) {
         return err;
     }
-    *out = sonde_nn_layer(b->model, row->name, name, in, (size_t)row->inputs, settings,
-                          count);
+    *out = sonde_nn_layer(b->model, row->name, name, in, b->given, settings, count);
     return SONDE_OK;
 }
 
@@ -479,25 +479,34 @@ static sonde_err find_value(const job_builder *b, const sonde__yaml *node,
                             node->kind == SONDE__YAML_SCALAR ? node->text : "a list");
 }
 
-static sonde_err read_from(const job_builder *b, const sonde__yaml *body, int inputs,
-                           sonde_nn_value *in)
+/* The values of `from`, and how many they are in b->given. */
+static sonde_err read_from(job_builder *b, const sonde__yaml *body,
+                           const layer_kind *kind, sonde_nn_value *in)
 {
+    static const char *const words[] = {"no", "one", "two", "three", "four"};
     const sonde__yaml *source = sonde__yaml_get(body, "from");
+    const size_t least = (size_t)kind->inputs,
+                 most = least + (kind->row != NULL ? (size_t)kind->row->optional : 0);
+    char needed[32];
 
     in[0] = b->current;
-    if (source == NULL && inputs == 1) {
+    b->given = 1;
+    if (source == NULL && least == 1) {
         return SONDE_OK;
     }
-    if (source != NULL && inputs == 1) {
+    if (source != NULL && least == 1 && (source->kind != SONDE__YAML_LIST || most == 1)) {
         return find_value(b, source, &in[0]);
     }
-    if (source == NULL || source->kind != SONDE__YAML_LIST ||
-        source->count != (size_t)inputs) {
-        return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL, "from: [a, b]",
-                                "the layer needs %s inputs",
-                                inputs == 2 ? "two" : "three");
+    if (source == NULL || source->kind != SONDE__YAML_LIST || source->count < least ||
+        source->count > most) {
+        (void)snprintf(needed, sizeof needed, most > least ? "%s to %s" : "%s",
+                       words[least], words[most]);
+        return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL,
+                                least == 1 ? "from: NAME" : "from: [a, b]",
+                                "the layer needs %s inputs", needed);
     }
-    for (int i = 0; i < inputs; i++) {
+    b->given = source->count;
+    for (size_t i = 0; i < source->count; i++) {
         const sonde_err err = find_value(b, source->children[i], &in[i]);
 
         if (err != SONDE_OK) {
@@ -553,7 +562,7 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_from(b, body, kind.inputs, in);
+    err = read_from(b, body, &kind, in);
     if (err != SONDE_OK) {
         return err;
     }

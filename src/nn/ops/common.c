@@ -148,6 +148,20 @@ sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag)
     return SONDE_OK;
 }
 
+sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag)
+{
+    for (int i = 0; i < attrs->rank && i < SONDE_MAX_DIMS; i++) {
+        int axis = attrs->dims[i] < -SONDE_MAX_DIMS || attrs->dims[i] >= SONDE_MAX_DIMS
+                       ? SONDE_MAX_DIMS
+                       : (int)attrs->dims[i];
+
+        SONDE__TRY(sonde__op_expect_axis(&axis, rank, diag));
+        attrs->axes |= 1U << (unsigned)axis;
+    }
+    attrs->rank = 0;
+    return SONDE_OK;
+}
+
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,
                                 sonde_diag *diag)

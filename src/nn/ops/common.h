@@ -47,6 +47,9 @@ sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
                                 sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
 sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag);
+/* Axes that a layer lists in attrs->dims, negative ones counted from the end, as bits of
+ * attrs->axes; attrs->rank becomes 0. */
+sonde_err sonde__op_take_axes(sonde__op_attrs *attrs, int rank, sonde_diag *diag);
 /* The shape in attrs->dims, each >= 0; rank < 0: any. */
 sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
                                 const char *what, sonde__op_shape *shape,

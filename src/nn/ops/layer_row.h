@@ -47,9 +47,22 @@ typedef struct sonde__op_param {
     int64_t dim[SONDE_MAX_DIMS];
     float bound, constant; /* drawn uniform in +-bound, or with bound 0 this constant */
     bool counts;           /* a buffer that is an int64 */
+    float spread;          /* not 0: drawn normal with this standard deviation */
+    int64_t blank_first, blank; /* so many elements from there begin at zero */
 } sonde__op_param;
 
-enum { SONDE__MAX_FIELDS = 8, SONDE__MAX_PARAMS = 6 };
+enum { SONDE__MAX_FIELDS = 8, SONDE__MAX_PARAMS = 32 };
+
+/* What a layer of several ops is built with. */
+typedef struct sonde__op_builder {
+    const sonde__op_graph *graph;
+    void *layer; /* of emit's implementation */
+    /* Emits an op of the layer, under its name; 0 on failure, which the graph remembers. */
+    sonde__op_value (*emit)(const struct sonde__op_builder *builder,
+                            const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                            const sonde__op_value *in, int count);
+    sonde_diag *diag; /* fill it and return 0 where inputs or keys cannot be */
+} sonde__op_builder;
 
 typedef struct sonde__op_layer {
     const char *name; /* PyTorch's, as in torch.nn.functional */
@@ -64,6 +77,12 @@ typedef struct sonde__op_layer {
                   sonde__op_param params[SONDE__MAX_PARAMS]);
     /* The op makes one loss an element; attrs.reduction says what becomes of them. */
     bool reduces;
+    int optional;                  /* inputs after `inputs` that may be left out */
+    const sonde__op_attrs *preset; /* attrs that no key sets; NULL: zeros */
+    /* Emits the layer's ops, given its inputs (0: left out) and, after all of them, its
+     * tensors; returns the output. NULL: the layer is one op of `kind`. */
+    sonde__op_value (*build)(const sonde__op_builder *builder, sonde__op_attrs *attrs,
+                             const sonde__op_value *in);
 } sonde__op_layer;
 
 enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
@@ -84,6 +103,14 @@ enum { SONDE__REDUCE_MEAN = 0, SONDE__REDUCE_SUM = 1, SONDE__REDUCE_NONE = 2 };
             __VA_ARGS__                                                                  \
         }                                                                                \
     }
+/* The dimensions that a reduction takes away, and whether it leaves 1 of each. */
+#define SONDE__FIELD_AXES                                                                \
+    {                                                                                    \
+        .key = "dim", .kind = SONDE__FIELD_DIMS,                                         \
+        .offset = offsetof(sonde__op_attrs, dims), .least = -SONDE_MAX_DIMS,             \
+        .most = SONDE_MAX_DIMS - 1, .fallback_text = "all"                               \
+    }
+#define SONDE__FIELD_KEEP SONDE__FIELD("keepdim", SONDE__FIELD_FLAG, keep_dims, 0.0, 0, 1)
 #define SONDE__FIELD_REDUCTION                                                           \
     SONDE__FIELD_CHOICE("reduction", reduction, "mean", "sum", "none")
 

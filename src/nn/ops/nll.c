@@ -61,6 +61,12 @@ static void nll_gradient(const sonde__op_gradient_context *context)
         sonde__op_emit_shaped(context, &sonde__op_nll_grad, context->in[0], in, 2);
 }
 
+static bool nll_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
+{
+    *ids = (sonde__op_ids){.what = "label", .count = call->in[0].shape.dim[1]};
+    return operand == 1;
+}
+
 const sonde__op_kind sonde__op_nll = {
     .name = "Nll",
     .in_min = 2,
@@ -69,6 +75,7 @@ const sonde__op_kind sonde__op_nll = {
     .infer = nll_infer,
     .gradient = nll_gradient,
     .kernels = nll_kernels,
+    .ids = nll_ids,
 };
 
 static sonde_err nll_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,

@@ -9,8 +9,9 @@
  * below. As torch.nn.functional.cross_entropy, whose log-softmax is an op of its own. A
  * target out of range makes the loss and its row of the gradient NaN, as in nll.c.
  *
- * in: logp (N, C), target int64 (N), weight? (C).
- * attrs: mean, number[0] the smoothing, choice 1 if a target is ignored, groups that
+ * in: logp (N, C, ...), target int64 (N, ...), weight? (C). attrs.axis is the dimension of
+ * the classes, 0 for 1, which is PyTorch's: a language model has them last.
+ * attrs: axis, mean, number[0] the smoothing, choice 1 if a target is ignored, groups that
  * target; of the gradient, the shape of logp in dims.
  */
 #include "nn/ops/common.h"
@@ -19,14 +20,21 @@
 
 extern const sonde__op_kind sonde__op_nll_weighted_grad;
 
-static sonde_err expect_operands(const sonde__op_shape *logp,
+static sonde_err expect_operands(const sonde__op_shape *logp, sonde__op_attrs *attrs,
                                  const sonde__op_shape *target,
                                  const sonde__operand *weight, sonde_diag *diag)
 {
-    const sonde__op_shape labels = {.dtype = SONDE_I64, .rank = 1, .dim = {logp->dim[0]}};
-    const sonde__op_shape classes = {
-        .dtype = logp->dtype, .rank = 1, .dim = {logp->dim[1]}};
+    sonde__op_shape labels = {.dtype = SONDE_I64}, classes = {.rank = 1};
 
+    attrs->axis = attrs->axis == 0 ? 1 : attrs->axis;
+    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, logp->rank, diag));
+    for (int i = 0; i < logp->rank; i++) {
+        if (i != attrs->axis) {
+            labels.dim[labels.rank++] = logp->dim[i];
+        }
+    }
+    classes.dtype = logp->dtype;
+    classes.dim[0] = logp->dim[attrs->axis];
     SONDE__TRY(sonde__op_expect_shape(target, &labels, "target", diag));
     return weight != NULL
                ? sonde__op_expect_shape(&weight->shape, &classes, "weight", diag)
@@ -38,12 +46,34 @@ static sonde_err nll_weighted_infer(sonde__op_call *call, sonde__op_attrs *attrs
 {
     const sonde__op_shape *logp = &call->in[0].shape;
 
-    (void)attrs;
-    SONDE__TRY(sonde__op_expect_rank(logp, 2, "input", "log-probabilities (N, C)", diag));
-    SONDE__TRY(expect_operands(logp, &call->in[1].shape,
+    if (logp->rank < 2) {
+        return sonde__op_expect_rank(logp, 2, "input", "log-probabilities (N, C, ...)",
+                                     diag);
+    }
+    SONDE__TRY(sonde__op_expect_float(logp, "input", diag));
+    SONDE__TRY(expect_operands(logp, attrs, &call->in[1].shape,
                                call->in_count > 2 ? &call->in[2] : NULL, diag));
     call->out[0].shape = (sonde__op_shape){.dtype = logp->dtype, .rank = 0};
     return SONDE_OK;
+}
+
+/* Where log-probabilities lie: of class c of position n at start(n) + c * step. */
+typedef struct class_lines {
+    int64_t positions, classes, step;
+} class_lines;
+
+static class_lines lines_of(const sonde__op_shape *logp, const sonde__op_attrs *attrs)
+{
+    const int64_t step = sonde__op_dims_product(logp, attrs->axis + 1, logp->rank);
+
+    return (class_lines){.positions = sonde__op_dims_product(logp, 0, attrs->axis) * step,
+                         .classes = logp->dim[attrs->axis],
+                         .step = step};
+}
+
+static int64_t place(const class_lines *lines, int64_t n, int64_t c)
+{
+    return (n / lines->step * lines->classes + c) * lines->step + n % lines->step;
 }
 
 static double weight_of(const sonde__op_call *call, int64_t c)
@@ -74,26 +104,27 @@ static double divisor(const sonde__op_call *call, int64_t samples, int64_t class
 static void nll_weighted_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *target = call->in[1].data;
-    const int64_t samples = call->in[0].shape.dim[0], classes = call->in[0].shape.dim[1];
+    const class_lines lines = lines_of(&call->in[0].shape, call->attrs);
     const double smoothing = (double)call->attrs->number[0];
     double loss = 0.0;
 
     (void)part, (void)parts;
-    for (int64_t n = 0; n < samples; n++) {
-        const bool in_range = target[n] >= 0 && target[n] < classes;
+    for (int64_t n = 0; n < lines.positions; n++) {
+        const bool in_range = target[n] >= 0 && target[n] < lines.classes;
 
         if (is_ignored(call->attrs, target[n])) {
             continue;
         }
         loss -= in_range ? (1.0 - smoothing) * weight_of(call, target[n]) *
-                               sonde__op_load(&call->in[0], n * classes + target[n])
+                               sonde__op_load(&call->in[0], place(&lines, n, target[n]))
                          : (double)NAN;
-        for (int64_t c = 0; c < classes && smoothing > 0.0; c++) {
-            loss -= smoothing / (double)classes * weight_of(call, c) *
-                    sonde__op_load(&call->in[0], n * classes + c);
+        for (int64_t c = 0; c < lines.classes && smoothing > 0.0; c++) {
+            loss -= smoothing / (double)lines.classes * weight_of(call, c) *
+                    sonde__op_load(&call->in[0], place(&lines, n, c));
         }
     }
-    sonde__op_store(&call->out[0], 0, loss / divisor(call, samples, classes));
+    sonde__op_store(&call->out[0], 0,
+                    loss / divisor(call, lines.positions, lines.classes));
 }
 
 SONDE__KERNELS(nll_weighted, NULL)
@@ -107,6 +138,15 @@ static void nll_weighted_gradient(const sonde__op_gradient_context *context)
                               context->in[2] != 0 ? 3 : 2);
 }
 
+static bool nll_weighted_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
+{
+    *ids = (sonde__op_ids){.what = "label",
+                           .ignores = call->attrs->choice != 0,
+                           .ignored = call->attrs->groups,
+                           .count = call->in[0].shape.dim[call->attrs->axis]};
+    return operand == 1;
+}
+
 const sonde__op_kind sonde__op_nll_weighted = {
     .name = "NllWeighted",
     .in_min = 2,
@@ -115,6 +155,7 @@ const sonde__op_kind sonde__op_nll_weighted = {
     .infer = nll_weighted_infer,
     .gradient = nll_weighted_gradient,
     .kernels = nll_weighted_kernels,
+    .ids = nll_weighted_ids,
 };
 
 static sonde_err nll_weighted_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -125,8 +166,12 @@ static sonde_err nll_weighted_grad_infer(sonde__op_call *call, sonde__op_attrs *
     SONDE__TRY(
         sonde__op_expect_rank(&call->in[0].shape, 0, "loss gradient", "a scalar", diag));
     SONDE__TRY(
-        sonde__op_expect_dims(attrs, 2, call->in[0].shape.dtype, "input", &logp, diag));
-    SONDE__TRY(expect_operands(&logp, &call->in[1].shape,
+        sonde__op_expect_dims(attrs, -1, call->in[0].shape.dtype, "input", &logp, diag));
+    if (logp.rank < 2) {
+        return sonde__op_expect_rank(&logp, 2, "input", "log-probabilities (N, C, ...)",
+                                     diag);
+    }
+    SONDE__TRY(expect_operands(&logp, attrs, &call->in[1].shape,
                                call->in_count > 2 ? &call->in[2] : NULL, diag));
     call->out[0].shape = logp;
     return SONDE_OK;
@@ -135,24 +180,23 @@ static sonde_err nll_weighted_grad_infer(sonde__op_call *call, sonde__op_attrs *
 static void nll_weighted_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *target = call->in[1].data;
-    const int64_t samples = call->out[0].shape.dim[0],
-                  classes = call->out[0].shape.dim[1];
+    const class_lines lines = lines_of(&call->out[0].shape, call->attrs);
     const double smoothing = (double)call->attrs->number[0];
     const double dloss =
-        sonde__op_load(&call->in[0], 0) / divisor(call, samples, classes);
+        sonde__op_load(&call->in[0], 0) / divisor(call, lines.positions, lines.classes);
 
     (void)part, (void)parts;
-    for (int64_t n = 0; n < samples; n++) {
-        const bool in_range = target[n] >= 0 && target[n] < classes;
+    for (int64_t n = 0; n < lines.positions; n++) {
+        const bool in_range = target[n] >= 0 && target[n] < lines.classes;
 
-        for (int64_t c = 0; c < classes; c++) {
-            const double share =
-                (c == target[n] ? 1.0 - smoothing : 0.0) + smoothing / (double)classes;
+        for (int64_t c = 0; c < lines.classes; c++) {
+            const double share = (c == target[n] ? 1.0 - smoothing : 0.0) +
+                                 smoothing / (double)lines.classes;
             const double value = is_ignored(call->attrs, target[n]) ? 0.0
                                  : in_range ? -dloss * weight_of(call, c) * share
                                             : (double)NAN;
 
-            sonde__op_store(&call->out[0], n * classes + c, value);
+            sonde__op_store(&call->out[0], place(&lines, n, c), value);
         }
     }
 }

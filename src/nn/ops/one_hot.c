@@ -78,6 +78,12 @@ static void one_hot_run(const sonde__op_call *call, int part, int parts)
 
 SONDE__KERNELS(one_hot, NULL)
 
+static bool one_hot_ids(const sonde__op_call *call, int operand, sonde__op_ids *ids)
+{
+    *ids = (sonde__op_ids){.what = "label", .count = call->attrs->groups};
+    return operand == 0;
+}
+
 const sonde__op_kind sonde__op_one_hot = {
     .name = "OneHot",
     .in_min = 1,
@@ -85,4 +91,5 @@ const sonde__op_kind sonde__op_one_hot = {
     .out_count = 1,
     .infer = one_hot_infer,
     .kernels = one_hot_kernels,
+    .ids = one_hot_ids,
 };

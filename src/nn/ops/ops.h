@@ -188,6 +188,14 @@ typedef uint32_t sonde__op_value;
 
 typedef struct sonde__op_kind sonde__op_kind;
 
+/* What an int64 operand holds: numbers below count. */
+typedef struct sonde__op_ids {
+    const char *what; /* "label", "token id" */
+    int64_t count;
+    bool ignores; /* and `ignored`, whatever count is */
+    int64_t ignored;
+} sonde__op_ids;
+
 /* Everything a gradient rule may look at and do. emit returns the first output's id (0 on
  * failure, which the graph remembers); further outputs have the ids after it. */
 typedef struct sonde__op_gradient_context {
@@ -225,6 +233,9 @@ struct sonde__op_kind {
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
      * accepts everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);
+    /* Whether an operand holds numbers of a range, and which; a session refuses inputs with
+     * others before it runs. NULL: no operand does. */
+    bool (*ids)(const sonde__op_call *call, int operand, sonde__op_ids *ids);
     unsigned optional_out; /* bit i: output i may be left out (data NULL) if unneeded */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];

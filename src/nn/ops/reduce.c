@@ -3,7 +3,7 @@
  *
  *   reduce       y = sum of x over the axes of attrs.axes, divided by their extent if
  *                attrs.mean; attrs.keep_dims leaves dims of 1 (torch.sum, torch.mean). No
- *                axis named means all of them.
+ *                axis named means all of them. Layers list axes in attrs.dims.
  *   channel_sum  dy (N, C, ...) summed to (C): the gradient of a bias.
  *
  * A mean over nothing is NaN, a sum over nothing 0.
@@ -11,6 +11,9 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/ops/layer_row.h"
+
+extern const sonde__op_layer sonde__layer_sum, sonde__layer_mean;
 
 /* --- reduce ------------------------------------------------------------------------- */
 
@@ -27,6 +30,7 @@ static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     sonde__op_shape y = {.dtype = x->dtype, .rank = 0};
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
+    SONDE__TRY(sonde__op_take_axes(attrs, x->rank, diag));
     if ((attrs->axes & ~all) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "axes 0x%x of a tensor of rank %d", attrs->axes, x->rank);
@@ -114,6 +118,25 @@ const sonde__op_kind sonde__op_reduce = {
     .infer = reduce_infer,
     .gradient = reduce_gradient,
     .kernels = reduce_kernels,
+};
+
+static const sonde__op_attrs of_mean = {.mean = true};
+
+const sonde__op_layer sonde__layer_sum = {
+    .name = "sum",
+    .kind = &sonde__op_reduce,
+    .inputs = 1,
+    .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP},
+    .help = "the sum over dimensions",
+};
+
+const sonde__op_layer sonde__layer_mean = {
+    .name = "mean",
+    .kind = &sonde__op_reduce,
+    .inputs = 1,
+    .preset = &of_mean,
+    .fields = {SONDE__FIELD_AXES, SONDE__FIELD_KEEP},
+    .help = "the mean over dimensions",
 };
 
 /* --- channel sum -------------------------------------------------------------------- */

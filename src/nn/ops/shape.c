@@ -9,7 +9,7 @@
  *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
  *              from the end.
  *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
- *              the end, and a dim of 1, or none, repeats.
+ *              the end, and a dim of 1, or none, repeats; -1 keeps x's dim.
  *   reorder    the same tensor in another layout: from that of in[0] to that of out[0],
  *              whatever the kernel names, so one reference serves every pair. Lanes past N
  *              and columns past K are written as zeros.
@@ -244,6 +244,12 @@ static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
     sonde__op_shape y;
 
+    for (int i = 1; i <= attrs->rank && i <= x->rank && attrs->rank <= SONDE_MAX_DIMS;
+         i++) {
+        int64_t *dim = &attrs->dims[attrs->rank - i];
+
+        *dim = *dim == -1 ? x->dim[x->rank - i] : *dim;
+    }
     SONDE__TRY(sonde__op_expect_dims(attrs, -1, x->dtype, "target", &y, diag));
     if (!sonde__op_broadcasts_to(x, &y)) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL,

@@ -87,26 +87,34 @@ static sonde_err check_targets(const sonde_nn_session *session,
                                const sonde__plan_target *target, const sonde_view *view,
                                sonde_diag *diag)
 {
+    const sonde__op_ids *ids = &target->ids;
+    const char *name = session->input_names[target->input];
     const int64_t count = sonde_view_count(view);
-    const int64_t *classes = view->data;
+    const int64_t each =
+        view->rank > 0 && view->shape[0] > 0 ? count / view->shape[0] : 1;
+    const int64_t *numbers = view->data;
     int64_t outside = -1;
     char expected[64];
 
     for (int64_t i = 0; i < count && outside < 0; i++) {
-        const bool ignored = target->ignores && classes[i] == target->ignored;
+        const bool ignored = ids->ignores && numbers[i] == ids->ignored;
 
-        if (!ignored && (classes[i] < 0 || classes[i] >= target->classes)) {
+        if (!ignored && (numbers[i] < 0 || numbers[i] >= ids->count)) {
             outside = i;
         }
     }
     if (outside < 0) {
         return SONDE_OK;
     }
-    (void)snprintf(expected, sizeof expected, "0 to %lld",
-                   (long long)target->classes - 1);
-    return sonde__fail(diag, SONDE_ERANGE, session->input_names[target->input], expected,
-                       "label %lld is %lld", (long long)outside,
-                       (long long)classes[outside]);
+    (void)snprintf(expected, sizeof expected, "0 to %lld", (long long)ids->count - 1);
+    if (each <= 1) {
+        return sonde__fail(diag, SONDE_ERANGE, name, expected, "%s %lld is %lld",
+                           ids->what, (long long)outside, (long long)numbers[outside]);
+    }
+    return sonde__fail(diag, SONDE_ERANGE, name, expected,
+                       "%s %lld at sample %lld, position %lld", ids->what,
+                       (long long)numbers[outside], (long long)(outside / each),
+                       (long long)(outside % each));
 }
 
 sonde_err sonde__session_check_inputs(const sonde_nn_session *session,

@@ -1,0 +1,277 @@
+/*
+ * matmul.c - products of matrices, in batches that broadcast; as torch.matmul for two
+ * tensors of at least two dimensions.
+ *
+ *   y[..., i, j] = scale * sum over k of a[..., i, k] b[..., k, j]
+ *
+ * The leading dimensions broadcast. attrs.choice, a sum of TRANSPOSED_A and TRANSPOSED_B,
+ * says whose last two dimensions are swapped on reading, so that a gradient is a product
+ * of the same kind:
+ *
+ *   da = dy b^T        db = a^T dy        each summed over what was broadcast
+ *
+ * attrs: choice; scale, 0 for 1.
+ */
+#include "base/fail.h"
+#include "nn/kernels/gemm.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+extern const sonde__op_kind sonde__op_matmul;
+extern const sonde__op_layer sonde__layer_matmul;
+
+enum { TRANSPOSED_A = 1, TRANSPOSED_B = 2 };
+
+/* --- shapes --------------------------------------------------------------------------- */
+
+/* The last two dims, as they are read. */
+typedef struct matrix_dims {
+    int64_t rows, columns;
+} matrix_dims;
+
+static matrix_dims matrix_of(const sonde__op_shape *shape, bool transposed)
+{
+    const int64_t last = shape->dim[shape->rank - 1],
+                  before = shape->dim[shape->rank - 2];
+
+    return transposed ? (matrix_dims){last, before} : (matrix_dims){before, last};
+}
+
+static sonde__op_shape batch_of(const sonde__op_shape *shape)
+{
+    sonde__op_shape batch = *shape;
+
+    batch.rank -= 2;
+    return batch;
+}
+
+static sonde_err expect_matrices(const sonde__op_shape *shape, const char *what,
+                                 sonde_diag *diag)
+{
+    SONDE__TRY(sonde__op_expect_float(shape, what, diag));
+    return shape->rank >= 2 ? SONDE_OK
+                            : sonde__op_expect_rank(shape, 2, what, "(..., I, K)", diag);
+}
+
+static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
+{
+    const sonde__op_shape *a = &call->in[0].shape, *b = &call->in[1].shape;
+    char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
+    sonde__op_shape y = {.dtype = a->dtype}, batch_a, batch_b;
+    matrix_dims in_a, in_b;
+
+    SONDE__TRY(expect_matrices(a, "first operand", diag));
+    SONDE__TRY(expect_matrices(b, "second operand", diag));
+    SONDE__TRY(sonde__op_expect_dtype(b, a->dtype, "second operand", diag));
+    in_a = matrix_of(a, (attrs->choice & TRANSPOSED_A) != 0);
+    in_b = matrix_of(b, (attrs->choice & TRANSPOSED_B) != 0);
+    if (in_a.columns != in_b.rows) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL,
+                           "as many columns in the first as rows in the second",
+                           "%s times %s%s", sonde__op_shape_text(a, text_a),
+                           sonde__op_shape_text(b, text_b),
+                           attrs->choice != 0 ? ", transposed" : "");
+    }
+    batch_a = batch_of(a);
+    batch_b = batch_of(b);
+    y.rank = batch_a.rank > batch_b.rank ? batch_a.rank : batch_b.rank;
+    SONDE__TRY(sonde__op_expect_broadcast(&batch_a, &batch_b, &y, diag));
+    y.dim[y.rank] = in_a.rows;
+    y.dim[y.rank + 1] = in_b.columns;
+    y.rank += 2;
+    SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+/* --- the reference -------------------------------------------------------------------- */
+
+static double scale_of(const sonde__op_attrs *attrs)
+{
+    return attrs->scale == 0.0F ? 1.0 : (double)attrs->scale;
+}
+
+/* Where matrix `batch` of y has its operands. */
+static int64_t operand_start(const sonde__op_shape *operand, const sonde__op_shape *y,
+                             int64_t batch)
+{
+    const sonde__op_shape source = batch_of(operand), target = batch_of(y);
+
+    return sonde__op_broadcast_at(&source, &target, batch) *
+           sonde__op_dims_product(operand, operand->rank - 2, operand->rank);
+}
+
+static void one_product(const sonde__op_call *call, int64_t batch, int64_t row)
+{
+    const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const matrix_dims in_a = matrix_of(&a->shape, swap_a);
+    const matrix_dims in_b = matrix_of(&b->shape, swap_b);
+    const int64_t start_a = operand_start(&a->shape, &y->shape, batch);
+    const int64_t start_b = operand_start(&b->shape, &y->shape, batch);
+
+    for (int64_t j = 0; j < in_b.columns; j++) {
+        double sum = 0.0;
+
+        for (int64_t k = 0; k < in_a.columns; k++) {
+            sum += sonde__op_load(a, start_a + (swap_a ? k * in_a.rows + row
+                                                       : row * in_a.columns + k)) *
+                   sonde__op_load(
+                       b, start_b + (swap_b ? j * in_b.rows + k : k * in_b.columns + j));
+        }
+        sonde__op_store(y, (batch * in_a.rows + row) * in_b.columns + j,
+                        sum * scale_of(call->attrs));
+    }
+}
+
+static void matmul_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__op_shape *y = &call->out[0].shape;
+    const int64_t rows = y->dim[y->rank - 2];
+    const int64_t count = sonde__op_dims_product(y, 0, y->rank - 1);
+
+    for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++) {
+        one_product(call, i / rows, i % rows);
+    }
+}
+
+/* --- over the shared product ---------------------------------------------------------- */
+
+static bool is_f32(const sonde__op_call *call)
+{
+    return call->in[0].shape.dtype == SONDE_F32 && call->attrs->scale == 0.0F;
+}
+
+/* A matrix of an operand, as it is read: (rows, columns) with strides. */
+static sonde__kernel_gemm_matrix matrix_at(const sonde__operand *operand, int64_t start,
+                                           bool swapped)
+{
+    const int64_t width = operand->shape.dim[operand->shape.rank - 1];
+
+    return (sonde__kernel_gemm_matrix){.data = (const float *)operand->data + start,
+                                       .row = swapped ? 1 : width,
+                                       .col = swapped ? width : 1};
+}
+
+static int64_t products_of(const sonde__op_call *call)
+{
+    const sonde__op_shape *y = &call->out[0].shape;
+
+    return sonde__op_dims_product(y, 0, y->rank - 2);
+}
+
+/* Parts take matrices where there are enough of them, else rows or columns of each. */
+static void gemm_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const matrix_dims in_a = matrix_of(&a->shape, swap_a);
+    const matrix_dims in_b = matrix_of(&b->shape, swap_b);
+    const int64_t count = products_of(call);
+    const bool whole = count >= 2 * (int64_t)parts || parts == 1;
+    const int64_t first = whole ? count * part / parts : 0;
+    const int64_t end = whole ? count * (part + 1) / parts : count;
+    char *scratch = (char *)call->scratch + sonde__kernel_gemm_scratch() * (size_t)part;
+
+    for (int64_t i = first; i < end; i++) {
+        sonde__kernel_gemm product = {
+            .m = in_a.rows,
+            .n = in_b.columns,
+            .k = in_a.columns,
+            .a = matrix_at(a, operand_start(&a->shape, &y->shape, i), swap_a),
+            .b = matrix_at(b, operand_start(&b->shape, &y->shape, i), swap_b),
+            .c = (float *)y->data + i * in_a.rows * in_b.columns,
+            .c_row = in_b.columns};
+
+        if (!whole) {
+            sonde__kernel_gemm_take_part(&product, part, parts);
+        }
+        sonde__kernel_gemm_run(&product, scratch);
+    }
+}
+
+static size_t gemm_scratch(const sonde__op_call *call, int parts)
+{
+    (void)call;
+    return sonde__kernel_gemm_scratch() * (size_t)parts;
+}
+
+/* A part has at least a million multiplications. */
+static int gemm_parts(const sonde__op_call *call, int max)
+{
+    const int64_t depth =
+        matrix_of(&call->in[0].shape, (call->attrs->choice & TRANSPOSED_A) != 0).columns;
+    const int64_t parts = sonde__op_shape_count(&call->out[0].shape) * depth / 1000000;
+
+    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+}
+
+static const sonde__op_kernel *const *fast_products(void)
+{
+    static const sonde__op_kernel gemm = {.name = "gemm",
+                                          .accepts = is_f32,
+                                          .scratch = gemm_scratch,
+                                          .parts = gemm_parts,
+                                          .run = gemm_run};
+    static const sonde__op_kernel *const kernels[] = {&gemm, NULL};
+
+    return kernels;
+}
+
+SONDE__KERNELS(matmul, fast_products)
+
+/* --- gradient ------------------------------------------------------------------------- */
+
+/* The product of two values, summed to the shape of `like`. */
+static sonde__op_value emit_product(const sonde__op_gradient_context *context,
+                                    sonde__op_value a, bool swap_a, sonde__op_value b,
+                                    bool swap_b, sonde__op_value like)
+{
+    const sonde__op_value in[] = {a, b};
+    const sonde__op_attrs attrs = {.choice = (swap_a ? TRANSPOSED_A : 0) |
+                                             (swap_b ? TRANSPOSED_B : 0),
+                                   .scale = context->attrs->scale};
+    const sonde__op_value wide =
+        sonde__op_emit(context->graph, &sonde__op_matmul, &attrs, in, 2);
+
+    return wide == 0 ? 0 : sonde__op_emit_sum_to(context, wide, like);
+}
+
+static void matmul_gradient(const sonde__op_gradient_context *context)
+{
+    const bool swap_a = (context->attrs->choice & TRANSPOSED_A) != 0,
+               swap_b = (context->attrs->choice & TRANSPOSED_B) != 0;
+    const sonde__op_value a = context->in[0], b = context->in[1],
+                          dy = context->grad_out[0];
+
+    if (context->wanted[0]) {
+        context->grad_in[0] = swap_a ? emit_product(context, b, swap_b, dy, true, a)
+                                     : emit_product(context, dy, false, b, !swap_b, a);
+    }
+    if (context->wanted[1]) {
+        context->grad_in[1] = swap_b ? emit_product(context, dy, true, a, swap_a, b)
+                                     : emit_product(context, a, !swap_a, dy, false, b);
+    }
+}
+
+const sonde__op_kind sonde__op_matmul = {
+    .name = "MatMul",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = matmul_infer,
+    .gradient = matmul_gradient,
+    .kernels = matmul_kernels,
+};
+
+const sonde__op_layer sonde__layer_matmul = {
+    .name = "matmul",
+    .kind = &sonde__op_matmul,
+    .inputs = 2,
+    .fields = {{0}},
+    .help =
+        "the product of the matrices in the last two dimensions; the others broadcast",
+};

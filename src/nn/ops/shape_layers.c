@@ -1,0 +1,156 @@
+/*
+ * shape_layers.c - layers that move elements: permute, transpose, unsqueeze, squeeze,
+ * expand and stack, under PyTorch's names, over the ops of shape.c and cat.c.
+ */
+#include "base/fail.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+#include <math.h>
+
+extern const sonde__op_kind sonde__op_cat;
+extern const sonde__op_layer sonde__layer_permute, sonde__layer_transpose,
+    sonde__layer_unsqueeze, sonde__layer_squeeze, sonde__layer_expand, sonde__layer_stack;
+
+#define AXIS(key, member, fallback)                                                      \
+    SONDE__FIELD(key, SONDE__FIELD_AXIS, member, fallback, -SONDE_MAX_DIMS,              \
+                 SONDE_MAX_DIMS - 1)
+
+const sonde__op_layer sonde__layer_permute = {
+    .name = "permute",
+    .kind = &sonde__op_transpose,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("dims", SONDE__FIELD_DIMS, dims, (double)NAN, -SONDE_MAX_DIMS,
+                            SONDE_MAX_DIMS - 1)},
+    .help = "the dimensions in another order",
+};
+
+static sonde__op_value build_transpose(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const int rank = sonde__op_value_shape(builder->graph, in[0])->rank;
+    int first = attrs->axis, second = attrs->choice;
+
+    if (sonde__op_expect_axis(&first, rank, builder->diag) != SONDE_OK ||
+        sonde__op_expect_axis(&second, rank, builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    attrs->rank = rank;
+    for (int i = 0; i < rank; i++) {
+        attrs->dims[i] = i == first ? second : i == second ? first : i;
+    }
+    return builder->emit(builder, &sonde__op_transpose, attrs, in, 1);
+}
+
+const sonde__op_layer sonde__layer_transpose = {
+    .name = "transpose",
+    .kind = &sonde__op_transpose,
+    .inputs = 1,
+    .fields = {AXIS("dim0", axis, (double)NAN), AXIS("dim1", choice, (double)NAN)},
+    .help = "two dimensions exchanged",
+    .build = build_transpose,
+};
+
+/* x with a dimension of 1 put in at `axis`, or (axis given as -1 - axis) taken out. The
+ * batch stays open: its dim is copied, or the one that is inferred. */
+static sonde__op_value emit_dims(const sonde__op_builder *builder, sonde__op_value x,
+                                 int axis, bool out)
+{
+    const sonde__op_shape *shape = sonde__op_value_shape(builder->graph, x);
+    sonde__op_attrs attrs = {.rank = 0};
+
+    for (int i = 0; i < shape->rank; i++) {
+        if (!out && i == axis) {
+            attrs.dims[attrs.rank++] = 1;
+        }
+        if (!out || i != axis) {
+            attrs.dims[attrs.rank++] = i == 0 ? -1 : shape->dim[i];
+        }
+    }
+    if (!out && axis == shape->rank) {
+        attrs.dims[attrs.rank++] = 1;
+    }
+    return builder->emit(builder, &sonde__op_reshape, &attrs, &x, 1);
+}
+
+static sonde__op_value build_unsqueeze(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const int rank = sonde__op_value_shape(builder->graph, in[0])->rank;
+
+    if (rank >= SONDE_MAX_DIMS) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL, "at most 7 dimensions",
+                          "an input of %d dimensions", rank);
+        return 0;
+    }
+    return sonde__op_expect_axis(&attrs->axis, rank + 1, builder->diag) == SONDE_OK
+               ? emit_dims(builder, in[0], attrs->axis, false)
+               : 0;
+}
+
+static sonde__op_value build_squeeze(const sonde__op_builder *builder,
+                                     sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
+
+    if (sonde__op_expect_axis(&attrs->axis, x->rank, builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    if (attrs->axis == 0 || x->dim[attrs->axis] != 1) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL,
+                          "a dimension of 1, not that of the batch",
+                          "dimension %d has %lld elements", attrs->axis,
+                          (long long)x->dim[attrs->axis]);
+        return 0;
+    }
+    return emit_dims(builder, in[0], attrs->axis, true);
+}
+
+const sonde__op_layer sonde__layer_unsqueeze = {
+    .name = "unsqueeze",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("dim", axis, (double)NAN)},
+    .help = "a dimension of 1 put in at dim",
+    .build = build_unsqueeze,
+};
+
+const sonde__op_layer sonde__layer_squeeze = {
+    .name = "squeeze",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("dim", axis, (double)NAN)},
+    .help = "without the dimension dim, which is 1",
+    .build = build_squeeze,
+};
+
+const sonde__op_layer sonde__layer_expand = {
+    .name = "expand",
+    .kind = &sonde__op_broadcast,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("size", SONDE__FIELD_DIMS, dims, (double)NAN, -1, 1e9)},
+    .help = "repeated along dimensions of 1 to size; -1 keeps a dimension",
+};
+
+static sonde__op_value build_stack(const sonde__op_builder *builder,
+                                   sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    sonde__op_value parts[2] = {0, 0};
+
+    for (int i = 0; i < 2; i++) {
+        parts[i] = build_unsqueeze(builder, attrs, &in[i]);
+        if (parts[i] == 0) {
+            return 0;
+        }
+    }
+    return builder->emit(builder, &sonde__op_cat, attrs, parts, 2);
+}
+
+const sonde__op_layer sonde__layer_stack = {
+    .name = "stack",
+    .kind = &sonde__op_cat,
+    .inputs = 2,
+    .fields = {AXIS("dim", axis, 0.0)},
+    .help = "a and b along a new dimension at dim",
+    .build = build_stack,
+};

@@ -1,0 +1,161 @@
+/*
+ * slice.c - some of the places along a dimension, and the gradient; as x[start:end:step].
+ *
+ *   Slice      y = x[..., start, start + step, ... below end, ...]
+ *   SliceGrad  dx = dy at those places, 0 elsewhere
+ *
+ * A negative start or end counts from the end; one beyond an end of the dimension means
+ * that end, as in Python. Both take every dtype; dx is float.
+ *
+ * attrs: axis, kernel[0] start, kernel[1] end, stride[0] step (0: 1); of the gradient, the
+ * shape of x in dims.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+#include <string.h>
+
+extern const sonde__op_kind sonde__op_slice, sonde__op_slice_grad;
+extern const sonde__op_layer sonde__layer_slice;
+
+static int64_t bounded(int64_t place, int64_t extent)
+{
+    place += place < 0 ? extent : 0;
+    return SONDE_MIN(SONDE_MAX(place, 0), extent);
+}
+
+/* Completes attrs, and fills the shape of y. */
+static sonde_err expect_slice(const sonde__op_shape *x, sonde__op_attrs *attrs,
+                              sonde__op_shape *y, sonde_diag *diag)
+{
+    int64_t extent = 0, length = 0;
+
+    SONDE__TRY(sonde__op_expect_size(x, "input", diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
+    attrs->stride[0] = attrs->stride[0] == 0 ? 1 : attrs->stride[0];
+    if (attrs->stride[0] < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, "at least 1", "step is %lld",
+                           (long long)attrs->stride[0]);
+    }
+    extent = x->dim[attrs->axis];
+    attrs->kernel[0] = bounded(attrs->kernel[0], extent);
+    attrs->kernel[1] = bounded(attrs->kernel[1], extent);
+    length = attrs->kernel[1] - attrs->kernel[0];
+    if (length <= 0) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, "start before end",
+                           "no element from %lld to %lld of dimension %d, of %lld",
+                           (long long)attrs->kernel[0], (long long)attrs->kernel[1],
+                           attrs->axis, (long long)extent);
+    }
+    *y = *x;
+    y->dim[attrs->axis] = (length + attrs->stride[0] - 1) / attrs->stride[0];
+    return SONDE_OK;
+}
+
+static sonde_err slice_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                             sonde_diag *diag)
+{
+    return expect_slice(&call->in[0].shape, attrs, &call->out[0].shape, diag);
+}
+
+/* Copies between x and y, in runs of what follows the axis. */
+static void copy_runs(const sonde__op_shape *x, const sonde__op_shape *y,
+                      const sonde__op_attrs *attrs, char *of_x, char *of_y, bool to_x)
+{
+    const int64_t inner = sonde__op_dims_product(x, attrs->axis + 1, x->rank);
+    const int64_t outer = sonde__op_dims_product(x, 0, attrs->axis);
+    const size_t bytes = (size_t)inner * sonde_dtype_size(x->dtype);
+
+    for (int64_t o = 0; o < outer; o++) {
+        for (int64_t i = 0; i < y->dim[attrs->axis]; i++) {
+            const int64_t place = attrs->kernel[0] + i * attrs->stride[0];
+            char *run_x = of_x + (size_t)(o * x->dim[attrs->axis] + place) * bytes;
+            char *run_y = of_y + (size_t)(o * y->dim[attrs->axis] + i) * bytes;
+
+            memcpy(to_x ? run_x : run_y, to_x ? run_y : run_x, bytes);
+        }
+    }
+}
+
+static void slice_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    copy_runs(&call->in[0].shape, &call->out[0].shape, call->attrs, call->in[0].data,
+              call->out[0].data, false);
+}
+
+SONDE__KERNELS(slice, NULL)
+
+static void slice_gradient(const sonde__op_gradient_context *context)
+{
+    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_slice_grad,
+                                                context->in[0], context->grad_out, 1);
+}
+
+const sonde__op_kind sonde__op_slice = {
+    .name = "Slice",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = slice_infer,
+    .gradient = slice_gradient,
+    .kernels = slice_kernels,
+};
+
+static sonde_err slice_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                  sonde_diag *diag)
+{
+    const sonde__op_shape *dy = &call->in[0].shape;
+    sonde__op_shape x, y;
+
+    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, -1, dy->dtype, "input", &x, diag));
+    SONDE__TRY(expect_slice(&x, attrs, &y, diag));
+    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
+    call->out[0].shape = x;
+    return SONDE_OK;
+}
+
+static void slice_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__op_shape *x = &call->out[0].shape;
+
+    (void)part, (void)parts;
+    memset(call->out[0].data, 0,
+           (size_t)sonde__op_shape_count(x) * sonde_dtype_size(x->dtype));
+    copy_runs(x, &call->in[0].shape, call->attrs, call->out[0].data, call->in[0].data,
+              true);
+}
+
+SONDE__KERNELS(slice_grad, NULL)
+
+const sonde__op_kind sonde__op_slice_grad = {
+    .name = "SliceGrad",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = slice_grad_infer,
+    .kernels = slice_grad_kernels,
+};
+
+#define WHOLE(key_, member, fallback_, text)                                             \
+    {                                                                                    \
+        .key = (key_), .kind = SONDE__FIELD_WHOLE,                                       \
+        .offset = offsetof(sonde__op_attrs, member), .fallback = (fallback_),            \
+        .least = -1e9, .most = 1e9, .fallback_text = (text)                              \
+    }
+
+const sonde__op_layer sonde__layer_slice = {
+    .name = "slice",
+    .kind = &sonde__op_slice,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, 0.0, -SONDE_MAX_DIMS,
+                            SONDE_MAX_DIMS - 1),
+               WHOLE("start", kernel[0], 0.0, NULL),
+               WHOLE("end", kernel[1], 1e9, "the end"),
+               SONDE__FIELD("step", SONDE__FIELD_WHOLE, stride[0], 1.0, 1, 1e9)},
+    .help = "places start, start + step ... before end of the dimension dim; negative "
+            "ones count from the end",
+};
