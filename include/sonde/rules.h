@@ -166,8 +166,9 @@ SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,
                                       void *user);
 /*
  * Appends findings to <run>/findings/<rule>.jsonl from now on, one write per line. A line
- * that is there already is not written again. A failure to write is logged once, as a
- * warning, and does not stop the rules.
+ * that is there already is not written again. A failure to write is logged, as a warning,
+ * at the first finding that is not written, and does not stop the rules; later findings
+ * are tried again in a folder, and not in a store.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
                                                        const char *run, sonde_diag *diag);

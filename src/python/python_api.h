@@ -9,6 +9,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <sonde/print.h>
 #include <sonde/rules.h>
 #include <sonde/sketch.h>
 #include <sonde/tensor.h>
@@ -85,6 +86,12 @@ PyObject *sonde__python_array_copy(const sonde_view *view);
 /* A copy of a sketch as an object. */
 PyObject *sonde__python_sketch(const sonde_sketch *sketch);
 
+/* --- printing ----------------------------------------------------------------------- */
+
+/* Reads (summarise_threshold, edge_items, max_line_width, digits, float_format, separator,
+ * open_bracket, close_bracket). False: an exception is set. */
+bool sonde__python_read_layout(PyObject *layout, sonde_print_options *options);
+
 /* --- attributes --------------------------------------------------------------------- */
 
 /* object.text, a new reference, or NULL with an exception; *name keeps the interned text
@@ -100,6 +107,8 @@ bool sonde__python_add_watch(PyObject *module);
 bool sonde__python_add_hook(PyObject *module);
 bool sonde__python_add_backward(PyObject *module);
 bool sonde__python_add_trial(PyObject *module);
+bool sonde__python_add_graph(PyObject *module);
+bool sonde__python_add_session(PyObject *module);
 /* Adds a type made from spec under its name, and stores it in *out (may be NULL). */
 bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out);
 

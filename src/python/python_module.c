@@ -3,8 +3,6 @@
  */
 #include "python/python_api.h"
 
-#include <sonde/print.h>
-
 #include <string.h>
 
 PyDoc_STRVAR(vitals_doc, "vitals_of(tensor)\n--\n\n"
@@ -29,44 +27,20 @@ PyDoc_STRVAR(format_doc, "format_tensor(tensor, column, summarise_threshold, edg
                          "close_bracket)\n--\n\n"
                          "A tensor as text, the first line of which starts at a column.");
 
-static bool set_bracket(char *out, size_t size, const char *text, const char *name)
-{
-    if (strlen(text) >= size) {
-        (void)sonde__python_bad_value(name, "at most 7 bytes", text);
-        return false;
-    }
-    (void)PyOS_snprintf(out, size, "%s", text);
-    return true;
-}
-
+/* (tensor, column, layout ...) */
 static bool read_format(PyObject *arguments, PyObject **tensor, Py_ssize_t *column,
                         sonde_print_options *options)
 {
-    const char *format = NULL, *separator = NULL, *open = NULL, *close = NULL;
-    long long threshold = 0;
-    sonde_diag diag = {0};
+    const Py_ssize_t count = PyTuple_Size(arguments);
+    PyObject *first = PyTuple_GetSlice(arguments, 0, 2);
+    PyObject *layout = PyTuple_GetSlice(arguments, 2, count);
+    const bool good = first != NULL && layout != NULL &&
+                      PyArg_ParseTuple(first, "On", tensor, column) != 0 &&
+                      sonde__python_read_layout(layout, options);
 
-    *options = sonde_print_options_default();
-    if (!PyArg_ParseTuple(arguments, "OnLiiissss", tensor, column, &threshold,
-                          &options->edge_items, &options->max_line_width,
-                          &options->digits, &format, &separator, &open, &close)) {
-        return false;
-    }
-    options->summarise_threshold = threshold;
-    if (!set_bracket(options->separator, sizeof options->separator, separator,
-                     "separator") ||
-        !set_bracket(options->open_bracket, sizeof options->open_bracket, open,
-                     "open_bracket") ||
-        !set_bracket(options->close_bracket, sizeof options->close_bracket, close,
-                     "close_bracket")) {
-        return false;
-    }
-    if (sonde_float_format_parse(format, &options->float_format, &diag) != SONDE_OK ||
-        sonde_print_options_check(options, &diag) != SONDE_OK) {
-        (void)sonde__python_raise(&diag);
-        return false;
-    }
-    return true;
+    Py_XDECREF(first);
+    Py_XDECREF(layout);
+    return good;
 }
 
 static PyObject *format_tensor(PyObject *module, PyObject *arguments)
@@ -121,7 +95,8 @@ PyMODINIT_FUNC PyInit__sonde(void)
         !(sonde__python_add_errors(module) && sonde__python_add_array(module) &&
           sonde__python_add_sketch(module) && sonde__python_add_watch(module) &&
           sonde__python_add_hook(module) && sonde__python_add_backward(module) &&
-          sonde__python_add_trial(module))) {
+          sonde__python_add_trial(module) && sonde__python_add_graph(module) &&
+          sonde__python_add_session(module))) {
         Py_CLEAR(module);
     }
     return module;

@@ -23,7 +23,6 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
-    WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
@@ -170,7 +169,8 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
     writer->segment_bytes = options->segment_bytes > 0 ? options->segment_bytes : SEGMENT;
     writer->segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : SECONDS;
-    writer->wait_seconds = options->wait_seconds > 0.0 ? options->wait_seconds : WAIT;
+    writer->wait_seconds =
+        options->wait_seconds > 0.0 ? options->wait_seconds : SONDE__RECORD_WAIT;
     writer->ends = options->rank == 0;
     writer->left = abandoned;
     writer->user = recorder;

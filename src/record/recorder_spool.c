@@ -2,6 +2,7 @@
  * recorder_spool.c - where a recorder writes: a folder, or the spool of an address of a
  * store; and the spools that a dead process left.
  */
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -11,21 +12,142 @@
 #include <sonde/text.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STORED_SECONDS = 5, PATH = 4096 };
+
+#define SLOW 5.0 /* seconds that one system call may take on a busy disk */
 
 static bool has_room(void *user)
 {
     return sonde__store_spool_has_room(user);
 }
+
+/* --- opening a spool ---------------------------------------------------------------- */
+
+/* A spool that is opened by a thread of its own: a system call on its folder may hang. */
+typedef struct opening {
+    char *url;
+    sonde__store_writer place;
+    sonde__store_progress progress;
+    sonde__store_spool *spool;
+    sonde_err err;
+    sonde_diag diag;
+    atomic_int leaving; /* SONDE__STAYS ... */
+} opening;
+
+static void free_opening(opening *self)
+{
+    if (self != NULL) {
+        sonde__free(self->url);
+        sonde__free(self);
+    }
+}
+
+static void *open_it(void *user)
+{
+    opening *const self = user;
+
+    self->err =
+        sonde__store_spool_open(self->url, &self->place, &self->spool, &self->diag);
+    if (atomic_exchange(&self->leaving, SONDE__ENDED) == SONDE__LEFT) {
+        if (self->err == SONDE_OK) {
+            sonde__store_spool_close(self->spool);
+        }
+        free_opening(self);
+    }
+    return NULL;
+}
+
+/* Waits for the thread. False if it does nothing for so long, and no request to the store
+ * is under way: then the thread is left alone, and frees self. */
+static bool wait_for_spool(opening *self, pthread_t thread, double most)
+{
+    static const struct timespec nap = {.tv_nsec = 2000000};
+    uint64_t turns = 0;
+    double since = sonde__now();
+
+    while (atomic_load(&self->leaving) == SONDE__STAYS) {
+        const uint64_t now_turns = atomic_load(&self->progress.turns);
+
+        if (now_turns != turns || atomic_load(&self->progress.asking) > 0) {
+            turns = now_turns;
+            since = sonde__now();
+        } else if (sonde__now() - since > most &&
+                   atomic_exchange(&self->leaving, SONDE__LEFT) == SONDE__STAYS) {
+            (void)pthread_detach(thread);
+            return false;
+        }
+        (void)nanosleep(&nap, NULL);
+    }
+    (void)pthread_join(thread, NULL);
+    return true;
+}
+
+static sonde_err start_opening(opening *self, pthread_t *thread, sonde_diag *diag)
+{
+    sigset_t all, before;
+    int failed = 0;
+
+    (void)sigfillset(&all); /* the program handles signals */
+    failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (failed == 0) {
+        failed = pthread_create(thread, NULL, open_it, self);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    return failed == 0
+               ? SONDE_OK
+               : sonde__fail(diag, failed == EAGAIN ? SONDE_ENOMEM : SONDE_EIO, self->url,
+                             NULL, "no thread can be started: %s", strerror(failed));
+}
+
+sonde_err sonde__recorder_open_spool(const char *url, const sonde__store_writer *place,
+                                     double most, sonde__store_spool **out,
+                                     sonde_diag *diag)
+{
+    opening *self = sonde__calloc(1, sizeof *self);
+    pthread_t thread;
+    sonde_err err = SONDE_OK;
+
+    if (self == NULL || (self->url = sonde__strdup(url)) == NULL) {
+        err = sonde__fail_nomem(diag, url);
+        goto done;
+    }
+    self->place = *place;
+    self->place.progress = &self->progress;
+    err = start_opening(self, &thread, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (!wait_for_spool(self, thread, most)) {
+        return sonde__fail(diag, SONDE_EIO, url, "a disk that answers",
+                           "a system call on its spool has hung for %g s", most);
+    }
+    err = self->err;
+    if (err == SONDE_OK) {
+        *out = self->spool;
+    } else if (diag != NULL) {
+        *diag = self->diag;
+    }
+
+done:
+    free_opening(self);
+    return err;
+}
+
+/* --- creating ----------------------------------------------------------------------- */
 
 /* A recorder in the spool of an address; segments are closed sooner, since only closed
  * files reach the store. */
@@ -40,7 +162,10 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     sonde__record_backend *backend = NULL;
     sonde__store_spool *spool = NULL;
     sonde_recorder *recorder = NULL;
-    sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
+    const double wait =
+        options->wait_seconds > 0.0 ? options->wait_seconds : SONDE__RECORD_WAIT;
+    sonde_err err =
+        sonde__recorder_open_spool(options->path, &place, wait + SLOW, &spool, diag);
 
     local.segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
@@ -132,7 +257,8 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
         return sonde__fail(diag, SONDE_ENOTFOUND, url, "a run that this machine wrote",
                            "nothing of worker %d is left on this machine", rank);
     }
-    err = sonde__store_spool_open(url, &place, &spool, diag);
+    err =
+        sonde__recorder_open_spool(url, &place, SONDE__RECORD_WAIT + SLOW, &spool, diag);
     if (err != SONDE_OK) {
         return err;
     }

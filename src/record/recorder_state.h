@@ -92,6 +92,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde__record_backend *backend, sonde_recorder **out, sonde_diag *diag);
 
+/* The spool of an address, opened by a thread of its own. SONDE_EIO: a system call on its
+ * folder has hung for most seconds. */
+SONDE_API SONDE_CHECKED sonde_err
+sonde__recorder_open_spool(const char *url, const sonde__store_writer *place, double most,
+                           sonde__store_spool **out, sonde_diag *diag);
+
 /* --- recorder.c, for recorder_spool.c ----------------------------------------------- */
 
 SONDE_CHECKED sonde_err sonde__recorder_check(const sonde_recorder_options *options,

@@ -33,6 +33,7 @@
 /* Seconds beyond wait_seconds after which a thread that has done nothing is taken to hang
  * in a system call: more than a busy machine keeps a thread waiting for a processor. */
 #define SONDE__RECORD_STANDSTILL 1.0
+#define SONDE__RECORD_WAIT 30.0 /* wait_seconds unless it is given */
 
 typedef struct sonde__record_counters {
     _Atomic uint64_t records, bytes, rows, sketches;

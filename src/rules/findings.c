@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/format.h"
+#include "rules/finding_lines.h"
 #include "store/store.h"
 
 #include <sonde/json.h>
@@ -288,6 +289,7 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     sonde__free(rules->folder);
     rules->folder = folder;
     rules->folder_failed = false;
+    rules->folder_is_copy = remote;
     return SONDE_OK;
 }
 
@@ -371,6 +373,23 @@ static written look_through(int file, const char *line, uint64_t steps)
     return found;
 }
 
+/* Appends bytes, or none: on a full disk a write may be short. */
+static bool write_whole(int file, const char *text, size_t length)
+{
+    const ssize_t done = write(file, text, length);
+    const int failed = done < 0 ? errno : ENOSPC;
+    struct stat status;
+
+    if (done == (ssize_t)length) {
+        return true;
+    }
+    if (done > 0 && fstat(file, &status) == 0 && status.st_size >= done) {
+        (void)!ftruncate(file, status.st_size - done);
+    }
+    errno = failed;
+    return false;
+}
+
 /* Appends a line, which ends in a brace, with its number and checksum. */
 static bool add_line(int file, const char *line, size_t length, const written *found)
 {
@@ -384,7 +403,17 @@ static bool add_line(int file, const char *line, size_t length, const written *f
                  (int)length - 1, line, number);
     length =
         sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
-    return write(file, text, length) == (ssize_t)length;
+    return write_whole(file, text, length);
+}
+
+/* To the store, if the run is in one: the lines before their number. */
+static bool send_both(const char *folder, const char *path)
+{
+    char numbers[4096];
+
+    (void)snprintf(numbers, sizeof numbers, "%s.json", folder);
+    return sonde__store_send(path, NULL) == SONDE_OK &&
+           (access(numbers, F_OK) != 0 || sonde__store_send(numbers, NULL) == SONDE_OK);
 }
 
 /* line: as sonde_finding_json has it. Only one process at a time appends to a file. */
@@ -410,12 +439,18 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
     }
     (void)flock(file, LOCK_EX); /* where there are locks */
     found = look_through(file, line, finding->steps);
+    if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
+        found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
+    }
     done = found.among || add_line(file, line, length, &found);
+    if (done && !found.among && found.last < UINT64_MAX) {
+        sonde__rule_lines_set(folder, finding->rule, found.last + 1);
+    }
     if (close(file) != 0 || !done) {
         return false;
     }
     errno = EIO;
-    return sonde__store_send(path, NULL) == SONDE_OK;
+    return send_both(folder, path);
 }
 
 static void write_line(sonde_rules *rules, const sonde_finding *finding)
@@ -429,16 +464,25 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
                   finding->rule, length == 0 ? "out of memory" : "it is too long");
         return;
     }
-    if (!append(rules->folder, finding, line, length) && !rules->folder_failed) {
+    if (append(rules->folder, finding, line, length)) {
+        rules->folder_failed = false;
+    } else if (!rules->folder_failed) {
         rules->folder_failed = true;
         sonde_log(SONDE_LOG_WARNING, "rules", "%s: findings cannot be written: %s",
                   rules->folder, strerror(errno));
     }
 }
 
+/* Each finding is tried, since a disk may be full for a while; but a store that does not
+ * answer is asked once, since that takes long. */
+static bool is_tried(const sonde_rules *rules)
+{
+    return rules->folder != NULL && !(rules->folder_failed && rules->folder_is_copy);
+}
+
 static void report(sonde_rules *rules, const sonde__rule_found *found, bool again)
 {
-    if (rules->folder != NULL && !rules->folder_failed) {
+    if (is_tried(rules)) {
         write_line(rules, &found->finding);
     }
     if (rules->on_finding != NULL) {

@@ -581,9 +581,9 @@ static sonde_err fail(attempt *try, int tries, sonde_diag *diag)
                        try->message[0] != '\0' ? ", " : "", try->message);
 }
 
-sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                         const sonde__s3_request *request, sonde__s3_answer *answer,
-                         sonde_diag *diag)
+static sonde_err send_request(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                              const sonde__s3_request *request, sonde__s3_answer *answer,
+                              sonde_diag *diag)
 {
     attempt try = {.bucket = bucket, .line = line, .request = request, .answer = answer};
     const int tries = request->tries > 0 ? request->tries : SONDE__S3_TRIES;
@@ -614,4 +614,16 @@ sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
         }
         wait_for(&try, n - 1);
     }
+}
+
+sonde_err sonde__s3_send(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                         const sonde__s3_request *request, sonde__s3_answer *answer,
+                         sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    sonde__s3_begin_asking(line->progress);
+    err = send_request(bucket, line, request, answer, diag);
+    sonde__s3_end_asking(line->progress);
+    return err;
 }

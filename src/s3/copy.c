@@ -601,6 +601,27 @@ static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
     return seen.run ? refresh_run(copy, diag) : SONDE_OK;
 }
 
+/* The numbers of the lines before the lines. */
+static sonde_err list_findings(sonde__s3_copy *copy, sonde_diag *diag)
+{
+    held numbers = {0};
+    sonde_err err = hold(copy, "", "findings.json", &numbers, diag);
+
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = put_in_place(copy, &numbers, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note, copy,
+                         diag);
+
+done:
+    sonde_text_fini(&numbers.body);
+    return err;
+}
+
 static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
 {
     held end = {0};
@@ -626,8 +647,7 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
         }
     }
     if (!copy->opened) {
-        err = sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note,
-                             copy, diag);
+        err = list_findings(copy, diag);
     }
     if (err != SONDE_OK) {
         goto done;

@@ -13,6 +13,22 @@
 #include <strings.h>
 #include <time.h>
 
+void sonde__s3_begin_asking(sonde__store_progress *progress)
+{
+    if (progress != NULL) {
+        (void)atomic_fetch_add(&progress->asking, 1);
+        (void)atomic_fetch_add(&progress->turns, 1);
+    }
+}
+
+void sonde__s3_end_asking(sonde__store_progress *progress)
+{
+    if (progress != NULL) {
+        (void)atomic_fetch_add(&progress->turns, 1);
+        (void)atomic_fetch_sub(&progress->asking, 1);
+    }
+}
+
 sonde_err sonde__s3_line_open(sonde__s3_line *line, const char *where, sonde_diag *diag)
 {
     line->curl = sonde__curl_load(where, diag);

@@ -9,6 +9,7 @@
 
 #include "base/curl.h"
 #include "s3/sign.h"
+#include "store/store.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 typedef struct sonde__s3_line {
     const sonde__curl *curl;
     CURL *easy;
+    sonde__store_progress *progress; /* counts requests; NULL: they are not counted */
 } sonde__s3_line;
 
 typedef struct sonde__s3_call {
@@ -41,6 +43,9 @@ typedef struct sonde__s3_answer {
     size_t most;
 } sonde__s3_answer;
 
+/* Around a request with its tries; NULL is fine. */
+void sonde__s3_begin_asking(sonde__store_progress *progress);
+void sonde__s3_end_asking(sonde__store_progress *progress);
 /* SONDE_EUNSUPPORTED: libcurl is not installed. */
 sonde_err sonde__s3_line_open(sonde__s3_line *line, const char *where, sonde_diag *diag);
 void sonde__s3_line_close(sonde__s3_line *line);

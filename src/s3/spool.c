@@ -207,13 +207,24 @@ static sonde_err drop_other(sonde__s3_spool *spool, sonde_diag *diag)
     return SONDE_OK;
 }
 
+static sonde_err exists(const sonde__s3_spool *spool, const char *name, bool *there,
+                        sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    sonde__s3_begin_asking(spool->line.progress);
+    err = sonde__store_exists(spool->bucket->url, name, there, diag);
+    sonde__s3_end_asking(spool->line.progress);
+    return err;
+}
+
 /* Whether a worker that does not resume may join the run at the address. */
 static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
 {
     const char *url = spool->bucket->url;
     char name[64];
     bool ended = false, written = false;
-    sonde_err err = sonde__store_exists(url, "end.json", &ended, diag);
+    sonde_err err = exists(spool, "end.json", &ended, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -222,7 +233,7 @@ static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
         return fail_taken(spool, diag);
     }
     (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
-    err = sonde__store_exists(url, name, &written, diag);
+    err = exists(spool, name, &written, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -335,7 +346,10 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     if (err != SONDE_OK) {
         return err;
     }
+    spool->line.progress = spool->writer.progress;
+    sonde__s3_begin_asking(spool->line.progress); /* for credentials */
     err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
+    sonde__s3_end_asking(spool->line.progress);
     if (err != SONDE_OK) {
         return err;
     }
@@ -348,6 +362,7 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     }
     err = look_at_store(spool, diag);
     sonde__s3_spool_entered(spool);
+    spool->line.progress = NULL; /* of the opening alone */
     return err;
 }
 

@@ -81,7 +81,8 @@ static int rank_of(const char *name, const sonde__s3_spooled *file)
     if (file->kind >= 0) {
         return dot != NULL && strcmp(dot, ".safetensors") == 0 ? 10 : 11;
     }
-    if (strcmp(base, "files.jsonl") == 0) { /* after the files that it lists */
+    if (strcmp(base, "files.jsonl") == 0 ||
+        strcmp(name, "findings.json") == 0) { /* after the files that they list */
         return 35;
     }
     if (strcmp(base, "state.json") == 0) {

@@ -18,6 +18,7 @@
 
 #include <sonde/error.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,10 +69,17 @@ SONDE_API sonde_err sonde__store_exists(const char *url, const char *name, bool 
 
 typedef struct sonde__store_spool sonde__store_spool;
 
+/* Requests to the store have time limits of their own; a system call on a file has none. */
+typedef struct sonde__store_progress {
+    atomic_int asking;      /* requests under way */
+    _Atomic uint64_t turns; /* their begins and ends */
+} sonde__store_progress;
+
 typedef struct sonde__store_writer {
     int rank, world;
     bool resumes; /* the run at the address, if there is one */
     bool sends;   /* with resumes: only what a dead process left on this machine */
+    sonde__store_progress *progress; /* of opening; NULL: is not of interest */
 } sonde__store_writer;
 
 /* A spool on this machine; endpoint: AWS_ENDPOINT_URL of its writer, or "". */
@@ -82,7 +90,8 @@ sonde_err sonde__store_spools(sonde__store_spool_seen *seen, void *user,
                               sonde_diag *diag);
 
 /* The folder in which the run at url is written; new, freed with sonde__free. */
-sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag);
+SONDE_API sonde_err sonde__store_spool_folder(const char *url, char **out,
+                                              sonde_diag *diag);
 /* Prepares that folder. SONDE_EEXIST: there is a run, and writer does not resume it. */
 sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *writer,
                                   sonde__store_spool **out, sonde_diag *diag);
@@ -95,7 +104,7 @@ bool sonde__store_spool_has_room(const sonde__store_spool *spool);
  */
 sonde_err sonde__store_spool_finish(sonde__store_spool *spool, sonde_diag *diag);
 /* Stops sending; what is not sent stays in the folder. NULL is fine. */
-void sonde__store_spool_close(sonde__store_spool *spool);
+SONDE_API void sonde__store_spool_close(sonde__store_spool *spool);
 
 /* --- what the object has ------------------------------------------------------------ */
 

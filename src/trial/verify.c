@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -205,18 +206,18 @@ static void check_number(sonde_trial *trial, const char *where, uint64_t *last,
     *last = number > 0 ? number : *last + 1;
 }
 
-/* numbered: the file is one of findings. */
+/* A file of lines; *last: the number of the last one. numbered: it is one of findings. */
 static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbered,
-                             sonde_diag *diag)
+                             uint64_t *last, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     sonde_diag why = {0};
     size_t size = 0, number = 0;
-    uint64_t last = 0;
     const char *next = NULL, *end = NULL;
     const sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
 
+    *last = 0;
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(diag, path);
     }
@@ -232,7 +233,7 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
         size -= (size_t)(newline + 1 - next);
         check_line(trial, where, ++number, next, (size_t)(newline - next));
         if (numbered) {
-            check_number(trial, where, &last, next, (size_t)(newline - next));
+            check_number(trial, where, last, next, (size_t)(newline - next));
         }
     }
     end = next + size;
@@ -242,25 +243,96 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
     return SONDE_OK;
 }
 
-/* The findings of all rules, and the requests. */
-static sonde_err check_findings(sonde_trial *trial, sonde_diag *diag)
+/* The numbers of the last lines of findings, to be freed; NULL: there are none. */
+static json_t *load_numbers(sonde_trial *trial)
 {
-    char path[SONDE__PATH], where[SONDE__PATH];
+    static const char name[] = "findings.json";
+    char path[SONDE__PATH];
+    sonde_diag why = {0};
+    size_t size = 0;
+    json_t *object = NULL;
+    const sonde_err err = sonde__trial_read_small(
+        &trial->buffer, sonde__trial_path(trial->path, name, path), &size, &why);
+    const char *const text = (const char *)trial->buffer.bytes;
+
+    if (err != SONDE_OK || size == 0) {
+        if (err != SONDE_OK && err != SONDE_ENOTFOUND) {
+            sonde__trial_damage(&trial->damage, name, "%s", why.found);
+        }
+        return NULL;
+    }
+    object = json_loadb(text, size, 0, NULL);
+    if (!json_is_object(object) || sonde__record_seal_broken(text, size)) {
+        sonde__trial_damage(&trial->damage, name, "%s",
+                            json_is_object(object) ? "it does not match its checksum"
+                                                   : "not a JSON object");
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* A file of findings against the number of its last line. */
+static void check_end(sonde_trial *trial, const char *where, uint64_t last,
+                      uint64_t written)
+{
+    if (last < written) {
+        sonde__trial_damage(&trial->damage, where, "the last %llu lines are missing",
+                            (unsigned long long)(written - last));
+    }
+}
+
+/* The lines of all files of findings that exist. Takes the files that it finds out of
+ * numbers. */
+static sonde_err check_files(sonde_trial *trial, json_t *numbers, sonde_diag *diag)
+{
+    char path[SONDE__PATH], where[SONDE__PATH], rule[NAME_MAX + 1];
     const struct dirent *entry = NULL;
     DIR *const folder = opendir(sonde__trial_path(trial->path, "findings", path));
-    sonde_err err = check_lines(trial, "control.jsonl", false, diag);
+    uint64_t last = 0;
+    sonde_err err = SONDE_OK;
 
     while (folder != NULL && err == SONDE_OK && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name);
 
-        if (length > 6 && strcmp(entry->d_name + length - 6, ".jsonl") == 0) {
-            err = check_lines(trial, sonde__trial_path("findings", entry->d_name, where),
-                              true, diag);
+        if (length <= 6 || strcmp(entry->d_name + length - 6, ".jsonl") != 0) {
+            continue;
         }
+        (void)sonde__trial_path("findings", entry->d_name, where);
+        err = check_lines(trial, where, true, &last, diag);
+        (void)snprintf(rule, sizeof rule, "%.*s", (int)length - 6, entry->d_name);
+        check_end(trial, where, last,
+                  (uint64_t)json_integer_value(json_object_get(numbers, rule)));
+        (void)json_object_del(numbers, rule);
     }
     if (folder != NULL) {
         (void)closedir(folder);
     }
+    return err;
+}
+
+/* The findings of all rules, and the requests. The numbers are read first: lines are
+ * written before their numbers. compares: the objects of a store come in any order while
+ * a run is being written. */
+static sonde_err check_findings(sonde_trial *trial, bool compares, sonde_diag *diag)
+{
+    char where[SONDE__PATH];
+    uint64_t last = 0;
+    json_t *const object = compares ? load_numbers(trial) : NULL;
+    json_t *const numbers = json_object_get(object, "lines");
+    const char *rule = NULL;
+    json_t *number = NULL;
+    sonde_err err = check_lines(trial, "control.jsonl", false, &last, diag);
+
+    if (err == SONDE_OK) {
+        err = check_files(trial, numbers, diag);
+    }
+    json_object_foreach(numbers, rule, number)
+    { /* of files that do not exist */
+        (void)snprintf(where, sizeof where, "findings/%.200s.jsonl", rule);
+        check_end(trial, where, 0, (uint64_t)json_integer_value(number));
+    }
+    json_decref(object);
     return err;
 }
 
@@ -334,7 +406,9 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         sum.resumed = sum.resumed || worker->generation_count > 0;
     }
     if (trial->format == NULL) {
-        err = check_findings(trial, diag);
+        err = check_findings(
+            trial, !sonde__store_is_address(path) || trial->status != SONDE_RUN_RUNNING,
+            diag);
         if (err != SONDE_OK) {
             goto error;
         }

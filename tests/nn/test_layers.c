@@ -48,6 +48,8 @@ static const special specials[] = {
     {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
     {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
     {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+    {"multihead_attention", {FLOATS(4, 3, 16)}, 0, {0}},
+    {"transformer_encoder_layer", {FLOATS(4, 3, 16)}, 0, {0}},
 };
 
 static const special *special_of(const char *layer)

@@ -127,6 +127,8 @@ static void read_key(golden *g, const char *key, const char *value)
         attrs->include_pad = value[0] == '1';
     } else if (strcmp(key, "affine") == 0) {
         attrs->affine = value[0] == '1';
+    } else if (strcmp(key, "causal") == 0) {
+        attrs->causal = value[0] == '1';
     } else if (strcmp(key, "track") == 0) {
         attrs->track = value[0] == '1';
     } else if (strcmp(key, "training") == 0) {

@@ -16,7 +16,7 @@
  * float32 scale, 6e-8. 1e-6 of 1 + |gradient| leaves room for all three. */
 static const double step = 1e-5, tolerance = 1e-6;
 
-enum { MOST_INPUTS = 3 };
+enum { MOST_INPUTS = 4 };
 
 typedef struct gradient_case {
     const sonde__op_kind *kind;
@@ -137,6 +137,13 @@ static struct {
     {"where", {NULL, 3, {CLASSES(4), D(3, 4), D(3, 1)}, {.rank = 0}}},
     {"masked_fill", {NULL, 2, {D(3, 1), CLASSES(4)}, {.number = {0.7F}}}},
     {"slice", {NULL, 1, {D(3, 7)}, {.axis = 1, .kernel = {1, -1}, .stride = {2, 0}}}},
+    {"scaled_dot_product_attention",
+     {NULL, 3, {D(2, 3, 4), D(2, 5, 4), D(2, 5, 2)}, {.causal = true}}},
+    {"scaled_dot_product_attention",
+     {NULL, 3, {D(2, 3, 4), D(2, 5, 4), D(2, 5, 6)}, {.groups = 2, .scale = 0.3F}}},
+    {"scaled_dot_product_attention",
+     {NULL, 4, {D(2, 3, 4), D(2, 5, 4), D(2, 5, 2), D(3, 5)}, {.rank = 0}}},
+    {"multihead_attention", {NULL, 1, {D(2, 3, 12)}, {.groups = 2, .causal = true}}},
     {"amax", {NULL, 1, {D(3, 4, 2)}, {.axes = 5}}},
     {"amin", {NULL, 1, {D(3, 4, 2)}, {.axes = 2, .keep_dims = true, .choice = 1}}},
     {"sum", {NULL, 1, {D(3, 4, 2)}, {.rank = 2, .dims = {0, -1}}}},

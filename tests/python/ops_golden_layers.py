@@ -1,6 +1,7 @@
 """Cases of tests/golden/ops: layers and losses by name, optimisers; make_ops_golden.py writes them."""
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ops_golden import INF, NAN, case, grad, poisoned, randn
 
@@ -288,3 +289,55 @@ def more_ops():
     case("nll_positions", "NllWeighted", [("x", x), ("t", target)], [("y", y)], axis=-1, mean=1)
     case("nll_positions.dx", "NllWeightedGrad", [("dy", dy), ("t", target)],
          [("dx", grad(y, [x], dy)[0])], axis=2, mean=1, dims=(2, 3, 5))
+
+
+def attention(name, q, k, v, mask=None, causal=False, scale=None, heads=0, packed=None):
+    """Attention with its weights, and its gradient; packed: q, k and v in one value."""
+    leaves = [t.requires_grad_() for t in ((packed,) if packed is not None else (q, k, v))]
+    three = packed.chunk(3, -1) if packed is not None else leaves
+    if heads:
+        three = [t.unflatten(-1, (heads, -1)).transpose(1, 2) for t in three]
+    with sdpa_kernel(SDPBackend.MATH):  # the fused one answers 0 for rows of NaN
+        y = F.scaled_dot_product_attention(*three, attn_mask=mask, is_causal=causal, scale=scale)
+    root = scale if scale is not None else three[0].shape[-1] ** -0.5
+    scores = three[0] @ three[1].transpose(-1, -2) * root
+    if causal:
+        scores = scores.masked_fill(~torch.ones(scores.shape[-2:]).tril().bool(), -INF)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -INF) if mask.dtype == torch.bool else scores + mask
+    weights = torch.softmax(scores, -1)
+    weights = torch.where((scores == -INF).all(-1, keepdim=True), 0.0, weights).detach()
+    if heads:
+        y = y.transpose(1, 2).flatten(2)
+    dy = randn(*y.shape)
+    kind = "SelfAttention" if packed is not None else "Attention"
+    ins = [("x", packed)] if packed is not None else [("q", q), ("k", k), ("v", v)]
+    attrs = dict(groups=heads, causal=causal, scale=scale)
+    case(name, kind, ins + ([("m", mask)] if mask is not None else []),
+         [("y", y), ("p", weights)], **attrs)
+    grads = grad(y, leaves, dy)
+    case(name + ".d", kind + "Grad", [("dy", dy), ("p", weights)] + ins,
+         [(f"d{short}", g) for (short, _), g in zip(ins, grads)] + [("ds", None)], **attrs)
+
+
+def attentions():
+    torch.manual_seed(37)
+    attention("attention", randn(2, 3, 5, 4), randn(2, 3, 7, 4), randn(2, 3, 7, 6))
+    attention("attention.causal", randn(2, 33, 16), randn(2, 33, 16), randn(2, 33, 16), causal=True)
+    attention("attention.heads", randn(2, 5, 12), randn(2, 6, 12), randn(2, 6, 18), heads=3)
+    attention("attention.scale", randn(4, 5), randn(6, 5), randn(6, 3), scale=0.7)
+    bars = torch.rand(2, 1, 5, 7) > 0.4
+    bars[..., 0] = True
+    attention("attention.mask", randn(2, 3, 5, 4), randn(2, 3, 7, 4), randn(2, 3, 7, 6), mask=bars)
+    bars = bars.clone()
+    bars[0, 0, 2] = False
+    attention("attention.empty", randn(2, 3, 5, 4), randn(2, 3, 7, 4), randn(2, 3, 7, 6), mask=bars)
+    attention("attention.bias", randn(2, 3, 5, 4), randn(2, 3, 7, 4), randn(2, 3, 7, 6),
+              mask=randn(5, 7))
+    attention("attention.nonfinite", poisoned(randn(2, 5, 4), (3, NAN)),
+              poisoned(randn(2, 7, 4), (30, INF)), randn(2, 7, 6))
+    attention("self_attention", None, None, None, heads=3, packed=randn(2, 5, 36))
+    attention("self_attention.causal", None, None, None, heads=2, causal=True,
+              packed=randn(3, 40, 48))
+    attention("self_attention.nonfinite", None, None, None, heads=2,
+              packed=poisoned(randn(2, 3, 12), (3, NAN), (40, INF)))

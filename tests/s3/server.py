@@ -10,7 +10,7 @@ Key AKIATEST, secret "secret/of+test"; with session token "old" the token has ex
 Temporary keys come from services.py.
 
 Faults: PUT /_/fault?what=500&match=REGEX&count=N makes the next N requests whose
-"METHOD key?query" matches fail: 403, 404, 500, slow, reset, cut, skew, outage (until count=0 with the same
+"METHOD key?query" matches fail: 403, 404, 500, slow, slower, reset, cut, skew, outage (until count=0 with the same
 match). GET /_/log prints the requests, GET /_/uploads
 the uploads in parts (DELETE drops them, PUT ?key= leaves one that nobody continues), GET /_/keys the keys, PUT and GET /_/object?key= an
 object without a signature.
@@ -142,8 +142,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             self.fail(500, "InternalError", "We encountered an internal error.")
         elif what == "503":
             self.fail(503, "SlowDown", "Please reduce your request rate.")
-        elif what == "slow":
-            time.sleep(0.5)
+        elif what in ("slow", "slower"):
+            time.sleep(0.5 if what == "slow" else 2)
             return False
         elif what in ("reset", "outage"):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -54,6 +54,16 @@ run 0 python3 -B "$SONDE_TEST_DIR/docs/pages.py" files docs/own_rules.md .
 run 1 "$sonde" rules s3://bucket/runs/first --rule ./loss_jump.lua:factor=0.5
 store GET 'object?key=runs/first/findings/LossJump.jsonl' >findings
 grep -q '"rule":"LossJump"' findings || fail "findings: $(cat findings)"
+store GET 'object?key=runs/first/findings.json' >numbers
+grep -q "\"LossJump\":$(wc -l <findings)" numbers || fail "numbers of findings: $(cat numbers)"
+rm -rf .cache/s3
+run 0 "$sonde" verify s3://bucket/runs/first
+store DELETE 'object?key=runs/first/findings/LossJump.jsonl'
+rm -rf .cache/s3
+run 1 "$sonde" verify s3://bucket/runs/first
+grep -q "findings/LossJump.jsonl: the last $(wc -l <findings) lines are missing" "$out" "$err" || fail "$(cat "$out" "$err")"
+store PUT 'object?key=runs/first/findings/LossJump.jsonl' findings
+rm -rf .cache/s3
 
 # --- a prefix that has runs
 run 0 "$sonde" ls s3://bucket/runs

@@ -98,6 +98,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *se
                                                             sonde_mode mode,
                                                             sonde_diag *diag);
 
+/* Where prints of the model go; NULL: stderr. stream is borrowed until destroy. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_print_to(sonde_nn_session *session,
+                                                            FILE *stream,
+                                                            sonde_diag *diag);
+
 /* --- compile ------------------------------------------------------------------------ */
 
 /* Reports all configuration errors; after a failure the session may be destroyed, or get

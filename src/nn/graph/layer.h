@@ -6,6 +6,7 @@
 #define SONDE_NN_GRAPH_LAYER_H
 
 #include "nn/graph/graph.h"
+#include "nn/ops/layer_row.h"
 
 typedef struct sonde__graph_layer {
     sonde_nn_model *model;
@@ -38,6 +39,32 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
                                      const sonde_nn_value *in, int count);
 /* Leaves the module; result becomes its output. Returns result, or 0 after an error. */
 sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result);
+
+/* Appends a tensor to the list of parameters, or with the role BUFFER of buffers; 0 on
+ * failure. name is interned. */
+sonde_nn_value sonde__graph_add_tensor(sonde_nn_model *model, const char *name,
+                                       const sonde__op_shape *shape, sonde_role role,
+                                       sonde__graph_param tensor);
+/* "<path>_output_<k>" for the next k of a module, path interned; NULL: memory is out. */
+const char *sonde__graph_output_name(sonde_nn_model *model, const char *path);
+
+/* --- from rows ---------------------------------------------------------------------- */
+
+/* Sets the values of the keys; false with the graph's error set: one of them cannot be. */
+bool sonde__graph_read_settings(const sonde__graph_layer *layer,
+                                const sonde__op_layer *row,
+                                const sonde_nn_setting *settings, size_t count,
+                                sonde__op_attrs *attrs);
+/* Emits the ops of a row over operands: its inputs, 0 for optional ones that are not given,
+ * and its tensors. SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS places can be read; count are
+ * filled. 0 after an error, which the graph remembers. */
+sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
+                                     const sonde__op_layer *row, sonde__op_attrs *attrs,
+                                     const sonde_nn_value *operands, int count);
+/* The mean or the sum of the losses of elements, as attrs.reduction says. */
+sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
+                                        const sonde__op_attrs *attrs,
+                                        sonde_nn_value losses);
 
 /* One op of one input, as a function without a name of its own. */
 sonde_nn_value sonde__graph_function(sonde_nn_model *model, const sonde__op_kind *kind,

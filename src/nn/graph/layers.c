@@ -108,6 +108,26 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
                                                         in, options->no_bias ? 2 : 3));
 }
 
+/* The op over (N, K); (N, T, K) is read as (N T, K). */
+static sonde_nn_value linear_op(sonde__graph_layer *layer, sonde_nn_value *in, int count)
+{
+    const sonde__op_shape x = *sonde__graph_shape(layer->model, in[0]);
+    const sonde__op_attrs rows = {.rank = 2, .dims = {-1, x.dim[2]}};
+    sonde__op_attrs back = {.rank = 3, .dims = {-1, x.dim[1], 0}};
+    sonde_nn_value y = 0;
+
+    if (x.rank != 3) {
+        return sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
+    }
+    in[0] = sonde__graph_layer_op(layer, &sonde__op_reshape, &rows, in, 1);
+    y = in[0] == 0 ? 0 : sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
+    if (y == 0) {
+        return 0;
+    }
+    back.dims[2] = sonde__graph_shape(layer->model, y)->dim[1];
+    return sonde__graph_layer_op(layer, &sonde__op_reshape, &back, &y, 1);
+}
+
 sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                const sonde_nn_linear_options *given)
 {
@@ -129,7 +149,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
                                 "a linear layer with out %lld", (long long)options->out);
-    } else if (x != 0 && shape->rank != 2) {
+    } else if (x != 0 && shape->rank != 2 && shape->rank != 3) {
         char text[96];
 
         (void)sonde__graph_fail(
@@ -137,7 +157,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
             "a linear layer over %s",
             sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
     } else if (x != 0) {
-        const int64_t dim[2] = {options->out, shape->dim[1]};
+        const int64_t dim[2] = {options->out, shape->dim[shape->rank - 1]};
         const float bound = fan_in_bound((double)dim[1]);
 
         in[1] = sonde__graph_layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT,
@@ -149,8 +169,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     }
     sonde__graph_layer_input(&layer, x);
     return sonde__graph_layer_end(&layer,
-                                  sonde__graph_layer_op(&layer, &sonde__op_linear, NULL,
-                                                        in, options->no_bias ? 2 : 3));
+                                  linear_op(&layer, in, options->no_bias ? 2 : 3));
 }
 
 sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,

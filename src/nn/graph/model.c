@@ -47,17 +47,22 @@ sonde_err sonde_nn_model_create(sonde_nn_model **out, sonde_diag *diag)
     return SONDE_OK;
 }
 
+static void free_data(const sonde__graph_param *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (!tensors[i].borrowed) {
+            sonde__free(tensors[i].data);
+        }
+    }
+}
+
 void sonde_nn_model_destroy(sonde_nn_model *model)
 {
     if (model == NULL) {
         return;
     }
-    for (size_t i = 0; i < model->param_count; i++) {
-        sonde__free(model->params[i].data);
-    }
-    for (size_t i = 0; i < model->buffer_count; i++) {
-        sonde__free(model->buffers[i].data);
-    }
+    free_data(model->params, model->param_count);
+    free_data(model->buffers, model->buffer_count);
     sonde__free(model->params);
     sonde__free(model->buffers);
     sonde__free(model->calls);
@@ -379,20 +384,26 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
     return out;
 }
 
+const char *sonde__graph_output_name(sonde_nn_model *model, const char *path)
+{
+    sonde__graph_module_calls *calls = calls_of(model, path);
+
+    return calls != NULL ? sonde__graph_string(&model->graph, "%s_output_%d", path,
+                                               calls->outputs++)
+                         : NULL;
+}
+
 sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result)
 {
     sonde__op_graph *graph = &layer->model->graph;
-    sonde__graph_module_calls *calls = NULL;
+    const char *name = NULL;
 
     graph->module = layer->outer;
     if (result == 0 || graph->err != SONDE_OK || !layer->named) {
         return graph->err == SONDE_OK ? result : 0;
     }
-    calls = calls_of(layer->model, layer->path);
-    if (calls != NULL) {
-        const char *name =
-            sonde__graph_string(graph, "%s_output_%d", layer->path, calls->outputs++);
-
+    name = sonde__graph_output_name(layer->model, layer->path);
+    if (name != NULL) {
         /* The last op of a module has the module's name; the count of its function name
          * stays unused. */
         graph->values[result].name = name;
@@ -433,10 +444,9 @@ static const sonde__graph_param *known_tensor(const sonde_nn_model *model,
     return NULL;
 }
 
-/* Appends a tensor to the list of parameters, or of buffers; 0 on failure. */
-static sonde_nn_value add_tensor(sonde_nn_model *model, const char *name,
-                                 const sonde__op_shape *shape, sonde_role role,
-                                 sonde__graph_param tensor)
+sonde_nn_value sonde__graph_add_tensor(sonde_nn_model *model, const char *name,
+                                       const sonde__op_shape *shape, sonde_role role,
+                                       sonde__graph_param tensor)
 {
     sonde__op_graph *graph = &model->graph;
     const bool buffer = role == SONDE_ROLE_BUFFER;
@@ -452,8 +462,10 @@ static sonde_nn_value add_tensor(sonde_nn_model *model, const char *name,
     if (!sonde__reserve(list, capacity, *count + 1, sizeof **list)) {
         return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
     }
-    tensor.data = sonde__malloc_aligned(SONDE__ALIGN,
-                                        tensor.count * sonde_dtype_size(shape->dtype));
+    if (!tensor.borrowed) {
+        tensor.data = sonde__malloc_aligned(
+            SONDE__ALIGN, tensor.count * sonde_dtype_size(shape->dtype));
+    }
     if (tensor.data == NULL) {
         return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
     }
@@ -461,6 +473,9 @@ static sonde_nn_value add_tensor(sonde_nn_model *model, const char *name,
         sonde__graph_leaf(graph, shape, buffer ? SONDE__FROM_BUFFER : SONDE__FROM_PARAM,
                           (int)stream, name, role);
     (*list)[(*count)++] = tensor;
+    if (tensor.borrowed) {
+        return tensor.value;
+    }
     if (buffer) {
         fill_buffer(model, stream);
     } else {
@@ -495,7 +510,7 @@ static sonde_nn_value layer_tensor(sonde__graph_layer *layer, const char *suffix
                                  layer->kind != NULL ? layer->kind : suffix, "a name",
                                  "a layer with parameters (%s) needs a name", suffix);
     }
-    return add_tensor(model, name, shape, role, tensor);
+    return sonde__graph_add_tensor(model, name, shape, role, tensor);
 }
 
 sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
@@ -546,10 +561,12 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
 void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
     for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        sonde__graph_param_draw(&model->params[i], seed, i);
+        if (!model->params[i].borrowed) {
+            sonde__graph_param_draw(&model->params[i], seed, i);
+        }
     }
     for (size_t i = 0; i < sonde_nn_buffer_count(model); i++) {
-        if (!model->buffers[i].given) {
+        if (!model->buffers[i].given && !model->buffers[i].borrowed) {
             fill_buffer(model, i);
         }
     }

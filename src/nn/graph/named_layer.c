@@ -17,10 +17,10 @@ static bool refuse(const sonde__graph_layer *layer, const sonde_diag *diag)
     return false;
 }
 
-/* Sets the values of the keys; false: one of them cannot be. */
-static bool read_settings(const sonde__graph_layer *layer, const sonde__op_layer *row,
-                          const sonde_nn_setting *settings, size_t count,
-                          sonde__op_attrs *attrs)
+bool sonde__graph_read_settings(const sonde__graph_layer *layer,
+                                const sonde__op_layer *row,
+                                const sonde_nn_setting *settings, size_t count,
+                                sonde__op_attrs *attrs)
 {
     sonde__op_graph *graph = &layer->model->graph;
     bool given[SONDE__MAX_FIELDS] = {false};
@@ -98,9 +98,9 @@ static int add_params(sonde__graph_layer *layer, const sonde__op_layer *row,
     return inputs + count;
 }
 
-/* The mean or the sum of the losses of elements. */
-static sonde_nn_value reduce_loss(sonde__graph_layer *layer, const sonde__op_attrs *attrs,
-                                  sonde_nn_value losses)
+sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
+                                        const sonde__op_attrs *attrs,
+                                        sonde_nn_value losses)
 {
     const int rank = sonde__graph_shape(layer->model, losses)->rank;
     const sonde__op_attrs all = {.axes = (1U << (unsigned)rank) - 1U,
@@ -118,10 +118,9 @@ static sonde__op_value emit_op(const sonde__op_builder *builder,
     return sonde__graph_layer_op(builder->layer, kind, attrs, in, count);
 }
 
-/* Emits the ops of a layer; 0 after an error, which the graph remembers. */
-static sonde_nn_value emit_row(sonde__graph_layer *layer, const sonde__op_layer *row,
-                               sonde__op_attrs *attrs, const sonde_nn_value *operands,
-                               int count)
+sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
+                                     const sonde__op_layer *row, sonde__op_attrs *attrs,
+                                     const sonde_nn_value *operands, int count)
 {
     const sonde__op_graph *graph = &layer->model->graph;
     sonde_diag diag = {0};
@@ -148,7 +147,7 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
     sonde__op_attrs attrs = {0};
     int count = 0;
 
-    if (!read_settings(layer, row, settings, setting_count, &attrs)) {
+    if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
     }
     for (int i = 0; i < given; i++) {
@@ -159,8 +158,8 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
         sonde__graph_layer_input(layer, in[i]);
     }
     count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
-    out = emit_row(layer, row, &attrs, operands, count);
-    return row->reduces ? reduce_loss(layer, &attrs, out) : out;
+    out = sonde__graph_emit_row(layer, row, &attrs, operands, count);
+    return row->reduces ? sonde__graph_reduce_loss(layer, &attrs, out) : out;
 }
 
 sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind, const char *name,

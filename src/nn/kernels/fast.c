@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/rows.h"
 #include "nn/ops/common.h"
 
 /* === over lanes ===================================================================== */
@@ -55,17 +56,20 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-/* Along any axis but the first, and along the first. */
+/* Over LANES, along any axis but the first, and along the first; PLAIN along the last. */
 #if defined(__x86_64__)
 #define PAIRS(kernel)                                                                    \
     {                                                                                    \
         {&sonde__kernel_softmax_generic.kernel,                                          \
-         &sonde__kernel_softmax_batch_generic.kernel, NULL},                             \
+         &sonde__kernel_softmax_batch_generic.kernel, &sonde__kernel_##kernel##_rows,    \
+         NULL},                                                                          \
             {&sonde__kernel_softmax_avx2.kernel,                                         \
-             &sonde__kernel_softmax_batch_avx2.kernel, NULL},                            \
+             &sonde__kernel_softmax_batch_avx2.kernel, &sonde__kernel_##kernel##_rows,   \
+             NULL},                                                                      \
         {                                                                                \
             &sonde__kernel_softmax_avx512.kernel,                                        \
-                &sonde__kernel_softmax_batch_avx512.kernel, NULL                         \
+                &sonde__kernel_softmax_batch_avx512.kernel,                              \
+                &sonde__kernel_##kernel##_rows, NULL                                     \
         }                                                                                \
     }
 #else
@@ -73,7 +77,8 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
     {                                                                                    \
         {                                                                                \
             &sonde__kernel_softmax_generic.kernel,                                       \
-                &sonde__kernel_softmax_batch_generic.kernel, NULL                        \
+                &sonde__kernel_softmax_batch_generic.kernel,                             \
+                &sonde__kernel_##kernel##_rows, NULL                                     \
         }                                                                                \
     }
 #endif
@@ -81,7 +86,7 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
 #define FAST_PAIR(function)                                                              \
     const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
     {                                                                                    \
-        static const sonde__op_kernel *const lists[][3] = PAIRS(function);               \
+        static const sonde__op_kernel *const lists[][4] = PAIRS(function);               \
                                                                                          \
         return lists[sonde__cpu_isa()];                                                  \
     }

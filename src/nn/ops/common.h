@@ -214,6 +214,17 @@ const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *lis
         return kernels;                                                                  \
     }
 
+/* The same with kernels of `fast` before it. */
+#define SONDE__KERNELS_IN_PARTS_OF(op, count_parts, fast)                                \
+    static const sonde__op_kernel *const *op##_kernels(void)                             \
+    {                                                                                    \
+        static const sonde__op_kernel reference = {                                      \
+            .name = "reference", .parts = (count_parts), .run = op##_run};               \
+        static sonde__op_kernel_list list;                                               \
+                                                                                         \
+        return sonde__op_list_kernels(&list, fast, &reference);                          \
+    }
+
 /* The reference of a kind: the last of its kernels. */
 const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);
 

@@ -79,6 +79,7 @@ typedef struct sonde__op_attrs {
     int reduction;     /* of a layer that is a loss, see layer_row.h */
     bool include_pad;  /* avg_pool2d: the padding counts as elements */
     bool track;        /* batch_norm: it has running statistics */
+    bool causal;       /* attention: a query sees no later key */
     bool bare;         /* of an update: weight decay does not apply */
     bool training;     /* set by emit: the op is part of a session for training */
 } sonde__op_attrs;

@@ -12,10 +12,13 @@
  * attrs: number, choice.
  */
 #include "base/macros.h"
+#include "nn/kernels/rows.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -83,6 +86,42 @@ static void pointwise_gradient(const sonde__op_gradient_context *context,
     context->grad_in[0] = sonde__op_emit(context->graph, grad, context->attrs, in, 2);
 }
 
+/* The kernels of an op: a fast one where this table has it, and the reference. */
+static const sonde__op_kernel *const *list_kernels(const char *title,
+                                                   const sonde__op_kernel *list[3],
+                                                   const sonde__op_kernel *reference)
+{
+    static const struct {
+        const char *title;
+        const sonde__op_kernel *kernel;
+    } fast[] = {{"Gelu", &sonde__kernel_gelu_rows},
+                {"GeluGrad", &sonde__kernel_gelu_grad_rows}};
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&lock);
+    for (size_t i = 0; list[0] == NULL && i < SONDE_COUNT_OF(fast); i++) {
+        if (strcmp(fast[i].title, title) == 0) {
+            list[count++] = fast[i].kernel;
+        }
+    }
+    if (list[0] == NULL || count > 0) {
+        list[count] = reference;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return list;
+}
+
+#define POINTWISE_KERNELS(op, title)                                                     \
+    static const sonde__op_kernel *const *op##_kernels(void)                             \
+    {                                                                                    \
+        static const sonde__op_kernel reference = {                                      \
+            .name = "reference", .parts = pointwise_parts, .run = op##_run};             \
+        static const sonde__op_kernel *list[3];                                          \
+                                                                                         \
+        return list_kernels(title, list, &reference);                                    \
+    }
+
 #define A ((double)attrs->number[0])
 #define B ((double)attrs->number[1])
 #define WORD (attrs->choice)
@@ -113,8 +152,8 @@ static void pointwise_gradient(const sonde__op_gradient_context *context,
         pointwise_map_grad(call, part, parts, op##_slope);                               \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS_IN_PARTS(op, pointwise_parts)                                         \
-    SONDE__KERNELS_IN_PARTS(op##_grad, pointwise_parts)                                  \
+    POINTWISE_KERNELS(op, title)                                                         \
+    POINTWISE_KERNELS(op##_grad, title "Grad")                                           \
                                                                                          \
     static void op##_gradient(const sonde__op_gradient_context *context)                 \
     {                                                                                    \

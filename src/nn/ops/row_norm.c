@@ -19,6 +19,7 @@
  * attrs: dims and rank, eps, affine, bias.
  */
 #include "base/fail.h"
+#include "nn/kernels/rows.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
@@ -301,8 +302,8 @@ static void rms_norm_gradient(const sonde__op_gradient_context *context)
 
 /* --- rows ----------------------------------------------------------------------------- */
 
-SONDE__KERNELS_IN_PARTS(layer_norm, row_parts)
-SONDE__KERNELS_IN_PARTS(layer_norm_grad, row_parts)
+SONDE__KERNELS_IN_PARTS_OF(layer_norm, row_parts, sonde__kernel_layer_norm_rows)
+SONDE__KERNELS_IN_PARTS_OF(layer_norm_grad, row_parts, sonde__kernel_layer_norm_grad_rows)
 SONDE__KERNELS_IN_PARTS(rms_norm, row_parts)
 SONDE__KERNELS_IN_PARTS(rms_norm_grad, row_parts)
 

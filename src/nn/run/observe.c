@@ -321,7 +321,8 @@ static sonde_err add_print(sonde_nn_session *session,
     const char *name = printed_name(&session->program.graph, request->value);
     sonde_printer *printer = NULL;
     char title[560];
-    sonde_err err = sonde_printer_create(&request->options, NULL, &printer, diag);
+    sonde_err err =
+        sonde_printer_create(&request->options, session->print_stream, &printer, diag);
 
     if (err != SONDE_OK) {
         return err;

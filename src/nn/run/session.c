@@ -276,6 +276,17 @@ sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
     return SONDE_OK;
 }
 
+sonde_err sonde_nn_session_print_to(sonde_nn_session *session, FILE *stream,
+                                    sonde_diag *diag)
+{
+    const sonde_err err = check_open(session, session, "print_to", diag);
+
+    if (err == SONDE_OK) {
+        session->print_stream = stream;
+    }
+    return err;
+}
+
 sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_name,
                                   const char *tensor_name, sonde_anchor_mode mode,
                                   int period, sonde_diag *diag)

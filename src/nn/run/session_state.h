@@ -76,6 +76,7 @@ struct sonde_nn_session {
     sonde__session_attach_request *attach_requests;
     size_t attach_count, attach_capacity;
     sonde_hook *hook;       /* borrowed; NULL: nothing is recorded */
+    FILE *print_stream;     /* borrowed; NULL: stderr */
     sonde_control *control; /* borrowed; NULL: no requests */
     char *checkpoints;      /* folder of requested checkpoints; NULL: none */
     sonde_request stop;     /* if stopped */

@@ -1,8 +1,9 @@
 """trainingModel and inferenceModel: a model that is called with all batches of a device's loop.
 
 A call splits its arguments into D updates x G micro-batches x R replicas, runs them one after
-another on PyTorch, and returns what the output mode asks for. Parameters are the module's own: the
-weights on the host are always those of the last call.
+another, and returns what the output mode asks for. It runs on Sonde's engine; a model that the
+engine lacks something of runs on PyTorch, and the log says once what is missing. Parameters are
+the module's own: the weights on the host are always those of the last call.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from sonde import SondeError
+
 from . import ops
 from .anchors import STATE, Collector, Observer, plain, shown, unknown
+from .engine import Engine
 from .enums import OutputMode, ReductionType
+from .ops import Error
 from .options import Options
+from .tracing import Missing, trace
 
 _log = logging.getLogger("poptorch")
 _LEVELS = {"TRACE_ALL": 10, "TRACE": 10, "DEBUG_IR": 10, "DEBUG": 10, "INFO": 20, "WARN": 30,
            "ERR": 40, "OFF": 60}
-
-
-class Error(Exception):
-    """A model that cannot be run."""
 
 
 def setLogLevel(level: str) -> None:
@@ -72,7 +74,8 @@ class PoplarExecutor:
         self._known: set[str] = set()
         self._anchored: dict[str, torch.Tensor] = {}
         self._attached = False
-        _log.info("%s runs on PyTorch", kind)
+        self._engine: Engine | None = None
+        self._kept = 0  # how many anchors the engine keeps
 
     # --- compiling ------------------------------------------------------------------------
 
@@ -83,21 +86,44 @@ class PoplarExecutor:
             _log.warning("Call to compile() ignored: model already compiled. ")
             return
         tree, leaves = self._leaves(args, kwargs)
-        arguments = self._micro(leaves, 0)
-        trial = copy.deepcopy(self._model)
-        with torch.random.fork_rng(devices=[]), _running_as(trial, list(self._modes.values())), \
-                ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
-                torch.set_grad_enabled(self._training):
-            observer.begin(0, [leaf for leaf in arguments if isinstance(leaf, torch.Tensor)])
-            trial_args, trial_kwargs = pytree.tree_unflatten(arguments, tree)
-            output = trial(*trial_args, **trial_kwargs)
-            if self._training:
-                _loss_of(output, marked).backward()
-        self._names = self._listed(list(observer.names), trial)
+        arguments = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        try:
+            self._engine = self._compile_engine(*arguments)
+            self._names = self._shown_names(self._engine.names())
+            _log.info("%s runs on the engine", type(self._model).__name__)
+        except Missing as lack:
+            _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__,
+                         lack)
+            self._names = self._rehearse(*arguments)
         self._spec = (tree, [_kind(leaf) for leaf in leaves])
         self._attached = True
         self._known = {plain(name) for name in self._names}
         self._check_anchors()
+
+    def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine:
+        """Missing: the engine lacks something."""
+        if any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+               or module._backward_pre_hooks for module in self._model.modules()):
+            raise Missing([("hooks of modules", "")])
+        trained = {id(weight) for group in self._optimizer.param_groups
+                   for weight in group["params"]} if self._optimizer is not None else set()
+        with _running_as(self._model, list(self._modes.values())):
+            network = trace(self._model, args, kwargs, self._training, trained)
+        return Engine(self._model, network, self._options, self._optimizer,
+                      self._options._resolved(self._training), ())
+
+    def _rehearse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+        """The names of tensors, from a run of a copy of the model on PyTorch."""
+        trial = copy.deepcopy(self._model)
+        with torch.random.fork_rng(devices=[]), _running_as(trial, list(self._modes.values())), \
+                ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
+                torch.set_grad_enabled(self._training):
+            observer.begin(0, [leaf for leaf in pytree.tree_flatten((args, kwargs))[0]
+                               if isinstance(leaf, torch.Tensor)])
+            output = trial(*args, **kwargs)
+            if self._training:
+                _loss_of(output, marked).backward()
+        return self._listed(list(observer.names), trial)
 
     def _check_anchors(self) -> None:
         for long_name, _, _ in self._anchors.values():
@@ -117,7 +143,13 @@ class PoplarExecutor:
             if self._counts[1] > 1:
                 names.append(f"Accum___{name}")
             names += [f"{key}___{name}" for key in self._state_keys()]
-        inside = {*tensors, *dict(self._model.named_buffers())}
+        return self._shown_names(names)
+
+    def _shown_names(self, names: list[str]) -> list[str]:
+        """As they are listed: in training, parameters are in "model."."""
+        if not self._training:
+            return names
+        inside = {*dict(self._model.named_parameters()), *dict(self._model.named_buffers())}
         return [shown(name, inside) for name in names]
 
     def _state_keys(self) -> list[str]:
@@ -137,6 +169,10 @@ class PoplarExecutor:
 
     def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
         """The anchored values of the last call."""
+        if self._engine is not None and short_name in self._anchors:
+            found = self._engine.anchored(self._anchor_key(*self._anchors[short_name]))
+            if found is not None:
+                self._anchored[short_name] = found
         if short_name not in self._anchored:
             raise AssertionError(f"No tensor with name {short_name} found.")
         return self._anchored[short_name]
@@ -198,25 +234,49 @@ class PoplarExecutor:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs D updates, or forward passes, on the arguments. Returns the outputs of the model,
         in its own nesting, of the micro-batches that the output mode names."""
+        if self._engine is not None and not kwargs and self._attached and \
+                len(self._anchors) == self._kept:
+            try:
+                return self._engine.call(args)
+            except SondeError:
+                pass  # checked below, and made contiguous
+        _check_period(*self._options._resolved(self._training), self._counts[0])
         if self._names is None:
             self.compile(*args, **kwargs)
         self._attached = True
         tree, leaves = self._leaves(args, kwargs)
         self._check_anchors()
-        d, _, r = self._counts
+        if self._engine is not None:
+            return self._on_engine(leaves)
+        return self._on_pytorch(tree, leaves)
+
+    def _anchor_key(self, long_name: str, own: OutputMode | None, period: int
+                    ) -> tuple[str, OutputMode, int]:
+        mode, period = self._options._resolved(self._training) if own is None else (own, period)
+        _check_period(mode, period, self._counts[0])
+        return plain(long_name), mode, period
+
+    def _on_engine(self, leaves: list[Any]) -> Any:
+        assert self._engine is not None
+        if len(self._anchors) != self._kept:
+            keys = dict.fromkeys(self._anchor_key(*anchor) for anchor in self._anchors.values())
+            self._engine.open(self._optimizer, list(keys))
+            self._kept = len(self._anchors)
+        inputs = [leaves[place].detach().contiguous() for place in self._engine.network.inputs]
+        return self._engine.call(tuple(inputs))
+
+    def _on_pytorch(self, tree: Any, leaves: list[Any]) -> Any:
+        replicas = self._counts[2]
         mode, period = self._options._resolved(self._training)
-        _check_period(mode, period, d)
         wanted = {}
         for long_name, own, own_period in self._anchors.values():
-            how = (mode, period) if own is None else (own, own_period)
-            _check_period(*how, d)
-            wanted[(plain(long_name), *how)] = Collector(*how, r)
+            key = self._anchor_key(long_name, own, own_period)
+            wanted[key] = Collector(*key[1:], replicas)
         run = _Call(self, tree, leaves, _Shared(wanted))
-        outputs = run.run(Collector(mode, period, r))
+        outputs = run.run(Collector(mode, period, replicas))
         self._anchored = {}
-        for short, (long_name, own, own_period) in self._anchors.items():
-            how = (mode, period) if own is None else (own, own_period)
-            value = wanted[(plain(long_name), *how)].result()
+        for short, anchor in self._anchors.items():
+            value = wanted[self._anchor_key(*anchor)].result()
             if value is not None:
                 self._anchored[short] = value
         return outputs
@@ -225,7 +285,10 @@ class PoplarExecutor:
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Takes the hyper-parameters of an optimiser from the next call on; state is kept."""
-        if self._optimizer is not None and optimizer is not self._optimizer and \
+        if self._engine is not None and self._training:
+            self._engine.set_optimizer(optimizer)
+            self._kept = -1 if self._engine.anchors else 0
+        elif self._optimizer is not None and optimizer is not self._optimizer and \
                 type(optimizer) is type(self._optimizer):
             for weight, state in self._optimizer.state.items():
                 if weight not in optimizer.state:
@@ -253,6 +316,7 @@ class PoplarExecutor:
     def destroy(self) -> None:
         """Forgets what was compiled."""
         self._names, self._spec, self._attached = None, None, False
+        self._engine, self._kept = None, 0
         self._anchored = {}
 
     def copyWeightsToHost(self) -> None:

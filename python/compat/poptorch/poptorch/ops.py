@@ -10,11 +10,37 @@ from typing import Any
 import torch
 from sonde import _sonde, watching
 
+
+
+class Error(Exception):
+    """A model that cannot be run."""
+
+
 _FORMATS = ("auto", "fixed", "scientific", "none")
 _running = False  # a wrapped model is being called
 _quiet = False  # while a model is compiled
 _losses: list[torch.Tensor] = []  # of identity_loss, in this micro-batch
 _prints = 0
+_exporting = False  # forward is called by torch.export
+_library = torch.library.Library("poptorch", "DEF")  # the ops of a graph that is exported
+_library.define("ipu_print_tensor(Tensor x, str title, bool gradient, int threshold, int edge_items,"
+                " int width, int digits, str style, str separator, str opening, str closing)"
+                " -> Tensor")
+_library.define("identity_loss(Tensor x) -> Tensor")
+_library.impl("ipu_print_tensor", lambda x, *layout: x.clone(), "CompositeExplicitAutograd")
+_library.impl("identity_loss", lambda x: x.clone(), "CompositeExplicitAutograd")
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """While torch.export calls forward: what it prints and marks becomes part of the graph."""
+    global _exporting, _running
+    before = _running
+    _exporting = _running = True
+    try:
+        yield
+    finally:
+        _exporting, _running = False, before
 
 
 @contextlib.contextmanager
@@ -43,6 +69,8 @@ def identity_loss(x: torch.Tensor, reduction: str | int) -> torch.Tensor:
     if name not in ("sum", "mean", "none"):
         raise ValueError(f"reduction: {reduction!r} (expected 'sum', 'mean' or 'none')")
     loss = x if name == "none" else getattr(x, str(name))()
+    if _exporting:
+        return torch.ops.poptorch.identity_loss(loss)
     if _running:
         _losses.append(loss)
     return loss
@@ -58,13 +86,15 @@ def ipu_print_tensor(tensor: torch.Tensor, title: str = "", print_gradient: bool
     global _prints
     if not isinstance(tensor, torch.Tensor):
         raise ValueError("ipu print tensor must take a torch.tensor argument.")
+    layout = (summarise_threshold, edge_items, max_line_width, digits,
+              _FORMATS[float_format] if isinstance(float_format, int) else float_format,
+              separator, open_bracket, close_bracket)
+    if _exporting:
+        return torch.ops.poptorch.ipu_print_tensor(tensor, title, print_gradient, *layout)
     if _quiet:
         return tensor
     _prints += 1
     name = title or f"print:{_prints - 1}"
-    layout = (summarise_threshold, edge_items, max_line_width, digits,
-              _FORMATS[float_format] if isinstance(float_format, int) else float_format,
-              separator, open_bracket, close_bracket)
 
     def show(label: str, value: torch.Tensor) -> None:
         plain = watching._unwrap(value)

@@ -1,0 +1,69 @@
+/*
+ * function.h - builds a network op by op, over tensors of the caller's: for programs that
+ * translate another framework's graph.
+ *
+ * model.h has layers, which make their parameters. Here parameters are values as any
+ * other, so two ops may share one, and their memory is the caller's.
+ *
+ *     sonde_nn_value w = sonde_nn_tensor(model, "fc.weight", SONDE_ROLE_WEIGHT, &weight);
+ *     sonde_nn_value y = sonde_nn_function(model, "fc", "linear",
+ *                                          (sonde_nn_value[]){x, w}, 2, NULL, 0);
+ *     sonde_nn_module_output(model, "fc", y);    // fc_output_0
+ *
+ * Errors stick to the model, as in model.h. One thread at a time.
+ */
+#ifndef SONDE_NN_FUNCTION_H
+#define SONDE_NN_FUNCTION_H
+
+#include <sonde/catalogue.h>
+#include <sonde/nn/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A tensor of the model in memory of the caller's, borrowed until the model is destroyed:
+ * contiguous, aligned to 64 bytes, with at least one element. role WEIGHT and BIAS:
+ * a parameter, float32; BUFFER: float32 or another dtype that the ops that read it take.
+ * Sessions read and write the memory in place. name is whole: "block1.conv1.weight".
+ */
+SONDE_API sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name,
+                                         sonde_role role, const sonde_view *memory);
+
+/*
+ * An op. Its values are called "<module>/<Op>:<k>", with module the whole dotted path, ""
+ * for the root. kind is a layer of the table in docs/jobs.md, whose tensors follow its
+ * inputs, or one of
+ *
+ *     conv2d         x, weight, bias?       stride, padding, dilation, groups
+ *     linear         x (N, K), weight, bias?
+ *     group_norm     x, weight?, bias?      groups, eps
+ *     max_pool2d     x                      kernel_size, stride, padding, dilation
+ *     relu, sigmoid, tanh, identity         x
+ *     softmax, log_softmax                  x; dim
+ *     reshape, broadcast                    x; shape
+ *     transpose      x                      dims
+ *     add, mul       a, b
+ *     scale          x                      value: x value
+ *     fill           nothing                value; shape: a tensor full of value
+ *     nll            log-probabilities, target      mean
+ *     nll_weighted   log-probabilities, target, weight?
+ *                                           mean, label_smoothing, ignores, ignore_index
+ *
+ * SONDE_EINVAL: unknown kind or key, a value out of range, too few or many values.
+ */
+SONDE_API sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
+                                           const char *kind, const sonde_nn_value *in,
+                                           size_t count, const sonde_nn_setting *settings,
+                                           size_t setting_count);
+
+/* A value is an output of a module's call: "<module>_output_<k>", counting k. */
+SONDE_API void sonde_nn_module_output(sonde_nn_model *model, const char *module,
+                                      sonde_nn_value value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,304 @@
+"""A compiled network: a session of the engine over the module's own parameters."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from . import optim
+from .enums import OutputMode, ReductionType
+from .ops import Error
+from .tracing import Constant, Missing, Network
+
+_DTYPES = {"float32": torch.float32, "int64": torch.int64, "float64": torch.float64,
+           "int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}
+
+
+# --- the optimiser --------------------------------------------------------------------------------
+
+
+def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, dict[str, float]]:
+    """An optimiser as the engine's: its name and numbers. Missing: the engine has no such one."""
+    kind = _KINDS.get(type(optimizer))
+    if kind is None:
+        raise Missing([(f"the optimiser {type(optimizer).__name__}", "")])
+    groups = [{key: value for key, value in group.items() if key != "params"}
+              for group in optimizer.param_groups]
+    if any(group != groups[0] for group in groups):
+        raise Missing([("groups of parameters with settings of their own", "")])
+    group = dict(groups[0])
+    if group.get("amsgrad") or group.get("maximize"):
+        raise Missing([("amsgrad, or maximize", "")])
+    if optimizer.state:
+        raise Missing([("an optimiser that has taken steps before", "")])
+    numbers = {ours: float(group[theirs]) for theirs, ours in _NUMBERS.items() if theirs in group}
+    if "betas" in group:
+        numbers["beta1"], numbers["beta2"] = map(float, group["betas"])
+    if getattr(optimizer, "use_tf_variant", False):
+        numbers["tf_variant"] = 1.0
+    if not getattr(optimizer, "bias_correction", True):
+        numbers["no_bias_correction"] = 1.0
+    limit = getattr(optimizer, "max_grad_norm", float("inf"))
+    if limit != float("inf"):
+        numbers["clip_norm"] = float(limit)
+    return kind, {key: value for key, value in numbers.items() if key in _ALLOWED[kind]
+                  or value != 0.0}
+
+
+_NUMBERS = {"lr": "learning_rate", "weight_decay": "weight_decay", "momentum": "momentum",
+            "dampening": "dampening", "nesterov": "nesterov", "eps": "eps", "alpha": "alpha",
+            "centered": "centered", "lr_decay": "lr_decay", "max_weight_norm": "max_weight_norm",
+            "initial_accumulator_value": "initial_accumulator_value"}
+_ALLOWED = {"sgd": ("learning_rate", "weight_decay", "momentum"),
+            "adam": ("learning_rate", "weight_decay", "beta1", "beta2", "eps"),
+            "adamw": ("learning_rate", "weight_decay", "beta1", "beta2", "eps"),
+            "rmsprop": ("learning_rate", "weight_decay", "alpha", "eps"),
+            "adagrad": ("learning_rate", "weight_decay", "eps"),
+            "lamb": ("learning_rate", "weight_decay", "beta1", "beta2", "eps",
+                     "max_weight_norm")}
+_KINDS: dict[type, str] = {
+    torch.optim.SGD: "sgd", optim.SGD: "sgd", torch.optim.Adam: "adam", optim.Adam: "adam",
+    torch.optim.AdamW: "adamw", optim.AdamW: "adamw", torch.optim.RMSprop: "rmsprop",
+    optim.RMSprop: "rmsprop", torch.optim.Adagrad: "adagrad", optim.LAMB: "lamb"}
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def kept(series: torch.Tensor, mode: OutputMode, period: int, replicas: int) -> torch.Tensor:
+    """What a mode keeps of values (n, ...) in the order of micro-batches."""
+    shape = series.shape[1:]
+    series = series.reshape(-1, replicas, *shape)
+    if mode is OutputMode.EveryN:
+        series = series[period - 1::period]
+    elif mode is OutputMode.Final:
+        series = series[-1:]
+    elif mode is OutputMode.Sum:
+        series = series.sum(0, keepdim=True)
+    count = series.shape[0] * series.shape[1]
+    if count == 1:
+        return series.reshape(shape)
+    return series.reshape(count) if not shape else series.reshape(count * shape[0], *shape[1:])
+
+
+class _Anchor:
+    """A tensor that is kept of each call: what the engine anchors, and what becomes of it."""
+
+    def __init__(self, engine: "Engine", name: str, mode: OutputMode, period: int,
+                 passes: dict[str, str]):
+        _, accumulation, replicas = engine.counts
+        many = accumulation * replicas > 1
+        self.name, self.mode, self.period, self.engine = name, mode, period, engine
+        updated = "UpdatedVar___" + name
+        if updated in passes and (accumulation > 1 and mode is OutputMode.Final
+                                  or accumulation == 1 and replicas > 1):
+            self.name = updated
+        self.repeats = accumulation * replicas if passes.get(self.name) == "update" and \
+            engine.training else 1
+        # The engine's own modes will do, unless values have to be repeated or dealt out.
+        self.native = replicas == 1 and (not many or self.repeats == 1 or
+                                         mode is OutputMode.Final)
+        self.scale = engine.scaling if name.startswith(("Gradient___", "Accum___")) else 1.0
+
+    def request(self, key: str) -> tuple[str, str, int, int]:
+        if not self.native:
+            return key, self.name, int(OutputMode.All), 0
+        return key, self.name, int(self.mode), \
+            self.period if self.mode is OutputMode.EveryN else 0
+
+    def value(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not self.native:
+            d, g, r = self.engine.counts
+            steps = d * g * r // self.repeats
+            shape = tensor.shape if steps == 1 else \
+                () if tensor.dim() == 1 and tensor.shape[0] == steps else \
+                (tensor.shape[0] // steps, *tensor.shape[1:])
+            series = tensor.reshape(steps, *shape)
+            tensor = kept(series.repeat_interleave(self.repeats, 0), self.mode, self.period, r)
+        return tensor if self.scale == 1.0 else tensor * self.scale
+
+
+# --- the session ----------------------------------------------------------------------------------
+
+
+class Engine:
+    """Runs calls of D updates of G micro-batches on R replicas; replicas are further
+    micro-batches of an update."""
+
+    def __init__(self, model: torch.nn.Module, network: Network, options: Any,
+                 optimizer: torch.optim.Optimizer | None, output: tuple[OutputMode, int],
+                 anchors: Sequence[tuple[str, OutputMode, int]]):
+        self.model, self.network, self.training = model, network, network.training
+        self.counts = (options.device_iterations, options.Training.gradient_accumulation,
+                       options.replication_factor)
+        self.options, self.output = options, output
+        self.scaling = getattr(optimizer, "loss_scaling", 1.0)
+        self.graph, found = network.build(model)
+        self.memory = [tensor.detach() for tensor in found]
+        self.slots = [(network.constants, name) if name in network.constants else
+                      _slot(model, name) for name in network.tensors]
+        self.nest = _nesting(network)
+        self.session: Any = None
+        self.open(optimizer, anchors)
+
+    def open(self, optimizer: torch.optim.Optimizer | None,
+             anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
+        """Compiles a session; the state of the one before carries over."""
+        d, g, r = self.counts
+        updates, micro = (d, g * r) if self.training else (d * r, 1)
+        self.optimizer = optimizer
+        settings = settings_of(optimizer) if optimizer is not None and self.training else None
+        self.rate = settings[1]["learning_rate"] if settings is not None else 0.0
+        self.settings = settings
+        mode, period = self.output if r == 1 else (OutputMode.All, 1)
+        seed = self.options.random_seed
+        options = (updates, micro, self.options.Training._value_reduction is ReductionType.Sum,
+                   int(mode), period if mode is OutputMode.EveryN else 0,
+                   (torch.initial_seed() if seed is None else seed) & (2 ** 63 - 1),
+                   torch.get_num_threads())
+        passes: dict[str, str] = {}
+        if anchors:
+            plain_session = self.graph.session(self.training, options, settings, ())
+            passes = {name: when for name, _, when in plain_session.tensors()}
+        self.anchors = {key: _Anchor(self, *key, passes) for key in anchors}
+        requests = tuple(anchor.request(str(i))
+                         for i, anchor in enumerate(self.anchors.values()))
+        session = self.graph.session(self.training, options, settings, requests)
+        if self.session is not None:
+            with _file() as path:
+                self.session.save(path)
+                session.load(path)
+        self.session = session
+        self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
+        self.ran = False
+
+    def names(self) -> list[str]:
+        """All tensors: activations, parameters and buffers, gradients, the update's."""
+        groups: dict[int, list[str]] = {0: [], 1: [], 2: [], 3: []}
+        for name, role, when in self.session.tensors():
+            group = 3 if when == "update" else 2 if when == "backward" else \
+                1 if role in ("weight", "bias", "buffer") else 0
+            groups[group].append(name)
+        return [name for group in groups.values() for name in group]
+
+    # --- calls ----------------------------------------------------------------------------
+
+    def call(self, inputs: tuple[torch.Tensor, ...]) -> Any:
+        """Runs on contiguous tensors."""
+        if self.moved():
+            self.reclaim()
+        if self.optimizer is not None:
+            self.heed_rate()
+        if self.kinds is None:
+            return self.first(inputs)
+        outputs = tuple([torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds])
+        self.session.run(inputs, outputs)
+        self.ran = True
+        return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
+
+    def first(self, inputs: tuple[torch.Tensor, ...]) -> Any:
+        """A call before the shapes of outputs are known."""
+        self.session.run(inputs, ())
+        self.ran = True
+        found = [self.session.output(i) for i in range(len(self.network.values))]
+        self.kinds = [(shape, _DTYPES[dtype]) for dtype, shape in found]
+        outputs = [torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds]
+        for i, output in enumerate(outputs):
+            self.session.fetch(i, output)
+        return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
+
+    def dealt(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """All values of a call, in the output mode of replicas."""
+        d, g, r = self.counts
+        mode, period = self.output
+        made = []
+        for number, output in zip(self.network.values, outputs):
+            shape = self.graph.shape(number)
+            made.append(kept(output.reshape(d * g * r, *shape), mode, period, r))
+        return made
+
+    def anchored(self, key: tuple[str, OutputMode, int]) -> torch.Tensor | None:
+        """An anchor's value of the last call; None: nothing has run since it was added."""
+        if not self.ran or key not in self.anchors:
+            return None
+        name = str(list(self.anchors).index(key))
+        dtype, shape = self.session.anchored(name, None)
+        tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+        self.session.anchored(name, tensor)
+        return self.anchors[key].value(tensor)
+
+    def set_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """A new rate; other numbers compile a session that takes over the state."""
+        kind, numbers = settings_of(optimizer)
+        if self.settings is not None and (kind, {**numbers, "learning_rate": 0.0}) == \
+                (self.settings[0], {**self.settings[1], "learning_rate": 0.0}):
+            self.optimizer = optimizer
+        else:
+            self.open(optimizer, list(self.anchors))
+
+    def heed_rate(self) -> None:
+        """Learning rates may change between calls, other numbers open a new session."""
+        for group in self.optimizer.param_groups:
+            rate = float(group["lr"])
+            if rate != self.rate:
+                self.session.set_rate(rate)
+                self.rate = rate
+
+    # --- parameters -----------------------------------------------------------------------
+
+    def moved(self) -> bool:
+        """Whether a parameter or buffer lies elsewhere than the engine reads it."""
+        return self.graph.moved(tuple([owner[name] for owner, name in self.slots])) >= 0
+
+    def reclaim(self) -> None:
+        """A parameter that the program has replaced, or moved, moves back with its values."""
+        for place, (owner, name) in enumerate(self.slots):
+            memory, now = self.memory[place], owner[name]
+            if now.data_ptr() == memory.data_ptr():
+                continue
+            if now.shape != memory.shape or now.dtype != memory.dtype:
+                raise Error(f"{self.network.tensors[place]} became {tuple(now.shape)} of "
+                            f"{now.dtype} (expected {tuple(memory.shape)} of {memory.dtype}): "
+                            "call destroy() to compile again")
+            memory.copy_(now.detach())
+            now.data = memory
+
+
+def _slot(model: torch.nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """Where a module keeps a parameter or buffer."""
+    path, _, last = name.rpartition(".")
+    module = model.get_submodule(path)
+    return (module._parameters if last in module._parameters else module._buffers), last
+
+
+def _nesting(network: Network) -> Any:
+    """A function that makes the model's output of the session's."""
+    leaves, nesting = network.leaves, network.nesting
+    plainly = leaves == list(range(len(leaves)))
+    if plainly and nesting == pytree.tree_structure(tuple(leaves)):
+        return tuple
+    if plainly and nesting == pytree.tree_structure(0):
+        return lambda outputs: outputs[0]
+
+    def nest(outputs: Sequence[torch.Tensor]) -> Any:
+        return pytree.tree_unflatten([leaf.value if isinstance(leaf, Constant) else outputs[leaf]
+                                      for leaf in leaves], nesting)
+
+    return nest
+
+
+class _file:
+    """The path of a file that is deleted afterwards."""
+
+    def __enter__(self) -> str:
+        handle, self.path = tempfile.mkstemp(suffix=".safetensors")
+        os.close(handle)
+        return self.path
+
+    def __exit__(self, *rest: object) -> None:
+        os.unlink(self.path)

@@ -1,0 +1,423 @@
+"""A module as a graph of the engine: exported by torch.export, translated op by op.
+
+    network = trace(model, arguments, keywords, training, trained)
+    graph, tensors = network.build(model)
+
+A Network can be pickled: it is the list of calls that build the graph, and the constants of
+forward.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from sonde import _sonde
+
+from . import aten, ops
+from .aten import Lacks, Value
+
+_ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_HERE = os.path.dirname(__file__) + os.sep
+
+
+class Missing(Exception):
+    """What of a module the engine lacks: (what, line of the user's code)."""
+
+    def __init__(self, parts: Iterable[tuple[str, str]]):
+        self.parts = list(dict.fromkeys(parts))
+        super().__init__("; ".join(f"{what} ({line})" if line else what
+                                   for what, line in self.parts))
+
+
+class Network:
+    """The calls that build a graph, and what its inputs and outputs are."""
+
+    def __init__(self, training: bool):
+        self.training = training
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.tensors: list[str] = []  # names of parameters and buffers, in the order of tensor()
+        self.aliases: dict[str, str] = {}  # other names of a shared parameter
+        self.inputs: list[int] = []  # places of the arguments' leaves that are tensors
+        self.leaves: list[Any] = []  # of the output: its place in the session's outputs, or _Is
+        self.nesting: Any = None
+        self.values: list[int] = []  # that sessions return, the loss last
+        self.constants: dict[str, torch.Tensor] = {}
+
+    def build(self, model: torch.nn.Module) -> tuple[Any, list[torch.Tensor]]:
+        """A new graph over the model's tensors, and these."""
+        graph = _sonde.Graph()
+        source = {**sources(model), **self.constants}
+        found = []
+        for method, arguments in self.calls:
+            if method == "tensor":
+                tensor = source[arguments[0]]
+                found.append(tensor)
+                arguments = (arguments[0], aligned(tensor), *arguments[1:])
+            elif method == "input":
+                arguments = (torch.empty(arguments[0], dtype=arguments[1]),)
+            getattr(graph, method)(*arguments)
+        return graph, found
+
+
+class Constant:
+    """A leaf of the output that is no tensor."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+def sources(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """All tensors of a module by name, shared ones under each of their names."""
+    found: dict[str, torch.Tensor] = dict(model.named_buffers(remove_duplicate=False))
+    found.update(model.named_parameters(remove_duplicate=False))
+    return found
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's elements where the engine can use them in place; moves them if need be."""
+    if not tensor.is_contiguous() or tensor.data_ptr() % _ALIGNMENT:
+        moved = torch.empty(tensor.shape, dtype=tensor.dtype)
+        tensor.data = moved.copy_(tensor.detach())
+    return tensor.detach()
+
+
+# --- translating ----------------------------------------------------------------------------------
+
+
+class Translation(aten.Builder):
+    """Builds a graph, and writes down how."""
+
+    def __init__(self, model: torch.nn.Module, network: Network, trained: set[int]):
+        self.network, self.training = network, network.training
+        self.graph = _sonde.Graph()
+        self.source = sources(model)
+        self.names = {id(tensor): name for name, tensor in reversed(self.source.items())}
+        self.trained = trained
+        self.known: dict[int, Value] = {}
+        self.module = ""
+        self.loss: Value | None = None
+        self.made: list[tuple[str, tuple[Any, ...], int]] = []  # values, in order
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        given = arguments
+        if method == "tensor":
+            given = (arguments[0], aligned(self.source[arguments[0]]), *arguments[1:])
+            self.network.tensors.append(arguments[0])
+        elif method == "input":
+            given = (torch.empty(arguments[0], dtype=arguments[1]),)
+        self.network.calls.append((method, arguments))
+        made = getattr(self.graph, method)(*given)
+        if method in ("function", "print", "input"):
+            self.made.append((method, arguments, made))
+        return made
+
+    def value(self, number: int, dtype: torch.dtype, trained: bool) -> Value:
+        return Value(number, self.graph.shape(number), dtype, trained)
+
+    def add(self, kind: str, values: Sequence[Value], settings: dict[str, Any],
+            dtype: torch.dtype = torch.float32) -> Value:
+        try:
+            made = self.call("function", self.module, kind, tuple(value.id for value in values),
+                             settings)
+        except _sonde.SondeError as problem:
+            raise Lacks(str(problem)) from problem
+        return self.value(made, dtype, any(value.trained for value in values))
+
+    def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
+        number = self.call("print", value.id, title, gradient and value.trained, layout)
+        return value._replace(id=number)
+
+    def mark_loss(self, value: Value) -> Value:
+        self.loss = value
+        return value
+
+    def input(self, leaf: torch.Tensor, place: int) -> Value:
+        if leaf.dtype not in _INPUTS:
+            raise Lacks(f"an input of {leaf.dtype} (expected float32 or int64)")
+        if leaf.dim() == 0 or leaf.numel() == 0:
+            raise Lacks("an input without dimensions or elements")
+        self.network.inputs.append(place)
+        return self.value(self.call("input", tuple(leaf.shape), leaf.dtype), leaf.dtype, False)
+
+    def tensor_named(self, name: str) -> Value:
+        """A parameter or buffer, declared when an op first reads it."""
+        tensor = self.source[name]
+        if id(tensor) not in self.known:
+            first = self.names[id(tensor)]
+            if tensor.dtype not in _INPUTS or tensor.device.type != "cpu" or not tensor.numel():
+                raise Lacks(f"{first} of {tensor.dtype} on {tensor.device} (expected float32 on "
+                            "the processor)")
+            trained = self.training and tensor.requires_grad
+            number = self.call("tensor", first, trained, trained and id(tensor)
+                               not in self.trained)
+            self.known[id(tensor)] = self.value(number, tensor.dtype, trained)
+        self.network.aliases.setdefault(name, self.names[id(tensor)])
+        return self.known[id(tensor)]
+
+
+_INPUTS = (torch.float32, torch.int64)
+
+
+class _Reader:
+    """Walks the nodes of an exported program."""
+
+    def __init__(self, program: Any, translation: Translation):
+        self.program, self.translation = program, translation
+        self.values: dict[Any, Any] = {}  # by node; names of tensors until an op reads them
+        self.made: dict[Any, Value] = {}  # by node, as it was before a change in place
+        self.calls: dict[str, list[Any]] = {}  # nodes of each call of a module
+        self.missing: list[tuple[str, str]] = []
+
+    def read(self, leaves: Sequence[Any]) -> None:
+        signature = self.program.graph_signature
+        named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        places = iter(range(len(leaves)))
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = named[node.name] if node.name in named else \
+                    self.constant_or_input(node, leaves, places, signature)
+            elif node.op == "call_function":
+                self.function(node)
+            elif node.op == "get_attr":
+                self.missing.append(("a part of forward that torch.export leaves as it is",
+                                     line_of(node)))
+        if self.missing:
+            raise Missing(self.missing)
+
+    def constant_or_input(self, node: Any, leaves: Sequence[Any], places: Any, signature: Any
+                          ) -> Any:
+        if node.name in signature.inputs_to_lifted_tensor_constants:
+            name = signature.inputs_to_lifted_tensor_constants[node.name]
+            kept = self.program.constants[name].detach().clone()
+            self.translation.source[name] = self.translation.network.constants[name] = kept
+            self.translation.names[id(kept)] = name
+            return name
+        place = next(places)
+        leaf = leaves[place]
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        try:
+            return self.translation.input(leaf, place)
+        except Lacks as problem:
+            self.missing.append((str(problem), ""))
+            return Constant(None)
+
+    # --- ops ----------------------------------------------------------------------------------
+
+    def argument(self, given: Any) -> Any:
+        if isinstance(given, torch.fx.Node):
+            value = self.values[given]
+            if isinstance(value, str) and given.op == "placeholder":
+                return self.translation.tensor_named(value)
+            if isinstance(value, Constant):
+                raise Lacks("a tensor that is made in forward")
+            return value
+        if isinstance(given, (list, tuple)):
+            return [self.argument(one) for one in given]
+        return given
+
+    def function(self, node: Any) -> None:
+        if counts_batches(node, self.values):
+            self.values[node] = None
+            return
+        self.values[node] = Constant(None)
+        for call in node.meta.get("nn_module_stack") or ():
+            self.calls.setdefault(call, []).append(node)
+        name = getattr(node.target, "__name__", str(node.target))
+        translate = aten.find(node.target)
+        if translate is None:
+            self.missing.append((name, line_of(node)))
+            return
+        if self.missing:
+            return  # what else is missing is only listed
+        try:
+            made = self.values[node] = self.translated(node, translate)
+            if isinstance(made, Value):
+                self.made[node] = made
+        except Lacks as problem:
+            self.missing.append((f"{name}: {problem}", line_of(node)))
+
+    def translated(self, node: Any, translate: Any) -> Any:
+        translation = self.translation
+        stack = node.meta.get("nn_module_stack") or {}
+        translation.module = path_of(list(stack.values())[-1]) if stack else ""
+        keys = {key: self.argument(value) for key, value in node.kwargs.items()}
+        if node.target is torch.ops.aten.batch_norm.default:
+            keys["tracked"] = self.tracked(node.args[3])
+        in_place = isinstance(node.target, torch._ops.OpOverload) and \
+            node.target._schema.is_mutable
+        if in_place:
+            self.expect_own(node.args[0])
+        made = translate(translation, *[self.argument(one) for one in node.args], **keys)
+        if in_place:
+            self.values[node.args[0]] = made
+        return made
+
+    def tracked(self, mean: Any) -> Value | None:
+        name = self.values.get(mean)
+        counter = name.rpartition("running_mean")[0] + "num_batches_tracked" \
+            if isinstance(name, str) else ""
+        return self.translation.tensor_named(counter) \
+            if counter in self.translation.source else None
+
+    def expect_own(self, node: Any) -> None:
+        """An op in place is one that makes a new value if nothing else shares its memory."""
+        shared = node.op != "call_function" or is_view(node.target) or any(
+            user in self.values and is_view(user.target) for user in node.users)
+        aten.expect(not shared, "a change in place of a tensor that has views, or is the "
+                    "caller's")
+
+    # --- outputs ------------------------------------------------------------------------------
+
+    def name_modules(self) -> None:
+        """Values that leave a call of a module are its outputs, in the order they are made."""
+        order = {node: i for i, node in enumerate(self.program.graph.nodes)}
+        leaving = []
+        for call, nodes in self.calls.items():
+            inside = set(nodes)
+            path = path_of(nodes[0].meta["nn_module_stack"][call])
+            outputs = [node for node in nodes if node in self.made and
+                       not all(user in inside for user in node.users)]
+            if path and outputs:
+                leaving.append((order[outputs[-1]], -path.count("."), path, outputs))
+        for _, _, path, outputs in sorted(leaving, key=lambda one: one[:2]):
+            for node in outputs:
+                self.translation.call("module_output", path, self.made[node].id)
+
+    def outputs(self) -> None:
+        network, translation = self.translation.network, self.translation
+        translation.module = ""
+        given = next(iter(reversed(self.program.graph.nodes))).args[0]
+        mutated = len(given) - len(self.program.graph_signature.user_outputs)
+        leaves = [self.output(leaf) for leaf in given[mutated:]]
+        loss = self.find_loss(leaves) if network.training else None
+        for leaf in leaves:
+            if isinstance(leaf, Value) and leaf.id not in network.values and \
+                    (loss is None or leaf.id != loss.id):
+                translation.call("output", leaf.id)
+                network.values.append(leaf.id)
+        if loss is not None:
+            translation.call("loss", loss.id)
+            network.values.append(loss.id)
+        network.leaves = [network.values.index(leaf.id) if isinstance(leaf, Value) else leaf
+                          for leaf in leaves]
+        network.nesting = self.program.call_spec.out_spec
+        self.leave_unread()
+
+    def leave_unread(self) -> None:
+        """Sessions take the inputs that lead to an output."""
+        network = self.translation.network
+        read, numbers = set(network.values), self.translation.made
+        for method, arguments, number in reversed(numbers):
+            if number in read:
+                read.update(arguments[2] if method == "function" else arguments[:1])
+        inputs = [number for method, _, number in numbers if method == "input"]
+        network.inputs = [place for place, number in zip(network.inputs, inputs)
+                          if number in read]
+
+    def output(self, leaf: Any) -> Any:
+        """A leaf of the output; what no op makes is copied by one."""
+        if not isinstance(leaf, torch.fx.Node):
+            return Constant(leaf)
+        value = self.argument(leaf)
+        if leaf.op != "call_function" or value.id in [
+                one.id for one in self.values.values() if isinstance(one, Value)
+                and one.id in self.inputs()]:
+            return self.translation.add("identity", [value], {}, value.dtype)
+        return value
+
+    def inputs(self) -> set[int]:
+        return {value.id for node, value in self.values.items()
+                if node.op == "placeholder" and isinstance(value, Value)}
+
+    def find_loss(self, leaves: Sequence[Any]) -> Value:
+        """What identity_loss marked, or the last number of the output."""
+        if self.translation.loss is not None:
+            return self.translation.loss
+        found = [leaf for leaf in leaves if isinstance(leaf, Value) and leaf.trained
+                 and all(n == 1 for n in leaf.shape)]
+        if not found:
+            raise ops.Error("Couldn't find a loss in graph! (expected that forward returns it, "
+                            "a number)")
+        return found[-1]
+
+
+def is_view(target: Any) -> bool:
+    """Whether an op's result shares memory with its argument."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and any(
+        result.alias_info is not None and not result.alias_info.is_write
+        for result in schema.returns)
+
+
+def counts_batches(node: Any, values: dict[Any, Any]) -> bool:
+    """A batch norm counts its batches; the engine's does so itself."""
+    counter = values.get(node.args[0]) if node.args and \
+        isinstance(node.args[0], torch.fx.Node) else None
+    return node.target is torch.ops.aten.add_.Tensor and isinstance(counter, str) and \
+        counter.endswith("num_batches_tracked")
+
+
+def path_of(entry: Any) -> str:
+    """The dotted path of a module in an entry of nn_module_stack."""
+    return str(entry[0]).partition("@")[0]
+
+
+def line_of(node: Any) -> str:
+    """The line of the user's code that made a node: "file.py:12"."""
+    found = ""
+    for line in str(node.meta.get("stack_trace") or "").splitlines():
+        parts = line.strip().split('"')
+        if len(parts) == 3 and parts[0] == "File " and not parts[1].startswith((_TORCH, _HERE)):
+            found = f"{parts[1]}:{parts[2].removeprefix(', line ').partition(',')[0]}"
+    return found
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any],
+          training: bool, trained: set[int], ignores: bool = False) -> Network:
+    """The network of a micro-batch of arguments. trained: the ids of parameters that the
+    optimiser updates. Missing: the engine lacks something."""
+    leaves = pytree.tree_flatten((arguments, keywords))[0]
+    try:
+        with warnings.catch_warnings(), ops.exporting():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(model, arguments, keywords, strict=False)
+    except Exception as problem:
+        raise Missing([(f"torch.export: {reason(problem)}", line_of_error(problem))]) from problem
+    network = Network(training)
+    translation = Translation(model, network, trained)
+    translation.ignores = ignores
+    reader = _Reader(program, translation)
+    reader.read(leaves)
+    reader.name_modules()
+    try:
+        reader.outputs()
+    except Lacks as problem:
+        raise Missing([(str(problem), "")]) from problem
+    return network
+
+
+def reason(problem: BaseException) -> str:
+    lines = [line for line in str(problem).splitlines() if line.strip()]
+    return f"{type(problem).__name__}: {lines[0].strip()}" if lines else type(problem).__name__
+
+
+def line_of_error(problem: BaseException) -> str:
+    """The last line of the user's code in an error's traceback."""
+    found, at = "", problem.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if not file.startswith((_TORCH, _HERE, "<")) and os.sep + "torch" + os.sep not in file:
+            found = f"{file}:{at.tb_lineno}"
+        at = at.tb_next
+    return found

@@ -1,0 +1,200 @@
+/*
+ * rows.c - the functions of rows by instruction set, and kernels of ops over PLAIN rows:
+ * softmax along the last axis, layer norm, GELU.
+ *
+ * Parts take rows; the sums over rows of layer norm's gradient are divided by columns.
+ */
+#include "nn/kernels/rows.h"
+
+const sonde__kernel_row_functions *sonde__kernel_rows(void)
+{
+#if defined(__x86_64__)
+    const sonde__isa isa = sonde__cpu_isa();
+
+    return isa == SONDE__AVX512 ? &sonde__kernel_rows_avx512
+           : isa == SONDE__AVX2 ? &sonde__kernel_rows_avx2
+                                : &sonde__kernel_rows_generic;
+#else
+    return &sonde__kernel_rows_generic;
+#endif
+}
+
+/* --- rows of an operand --------------------------------------------------------------- */
+
+typedef struct span {
+    int64_t first, end;
+} span;
+
+static span part_of(int64_t count, int part, int parts)
+{
+    return (span){count * part / parts, count * (part + 1) / parts};
+}
+
+/* A part has at least so many elements. */
+enum { ELEMENTS_A_PART = 16384 };
+
+static int row_parts(const sonde__op_call *call, int max)
+{
+    const int64_t parts = sonde__op_shape_count(&call->out[0].shape) / ELEMENTS_A_PART;
+
+    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+}
+
+static const float *in_row(const sonde__op_call *call, int i, int64_t offset)
+{
+    return (const float *)call->in[i].data + offset;
+}
+
+static float *out_row(const sonde__op_call *call, int i, int64_t offset)
+{
+    return call->out[i].data == NULL ? NULL : (float *)call->out[i].data + offset;
+}
+
+/* --- softmax -------------------------------------------------------------------------- */
+
+static bool along_last(const sonde__op_call *call)
+{
+    const sonde__op_shape *x = &call->in[0].shape;
+
+    return x->dtype == SONDE_F32 && x->rank > 0 && call->attrs->axis == x->rank - 1 &&
+           x->dim[x->rank - 1] > 0;
+}
+
+#define SOFTMAX(op, function_call)                                                       \
+    static void op##_rows(const sonde__op_call *call, int part, int parts)               \
+    {                                                                                    \
+        const sonde__op_shape *x = &call->in[0].shape;                                   \
+        const int64_t count = x->dim[x->rank - 1];                                       \
+        const span mine = part_of(sonde__op_shape_count(x) / count, part, parts);        \
+                                                                                         \
+        for (int64_t row = mine.first; row < mine.end; row++) {                          \
+            const int64_t at = row * count;                                              \
+                                                                                         \
+            sonde__kernel_rows()->function_call;                                         \
+        }                                                                                \
+    }                                                                                    \
+                                                                                         \
+    const sonde__op_kernel sonde__kernel_##op##_rows = {                                 \
+        .name = "rows", .accepts = along_last, .parts = row_parts, .run = op##_rows};
+
+SOFTMAX(softmax, softmax(in_row(call, 0, at), out_row(call, 0, at), count, false))
+SOFTMAX(log_softmax, log_softmax(in_row(call, 0, at), out_row(call, 0, at), count))
+SOFTMAX(softmax_grad, softmax_grad(in_row(call, 0, at), in_row(call, 1, at),
+                                   out_row(call, 0, at), count))
+SOFTMAX(log_softmax_grad, log_softmax_grad(in_row(call, 0, at), in_row(call, 1, at),
+                                           out_row(call, 0, at), count))
+
+/* --- layer norm ----------------------------------------------------------------------- */
+
+static bool is_f32(const sonde__op_call *call)
+{
+    return call->in[0].shape.dtype == SONDE_F32 &&
+           sonde__op_shape_count(&call->in[0].shape) > 0;
+}
+
+/* Elements of a row: the last attrs->rank dims. */
+static int64_t row_size(const sonde__op_call *call, int operand)
+{
+    const sonde__op_shape *x = &call->in[operand].shape;
+    int64_t size = 1;
+
+    for (int i = x->rank - call->attrs->rank; i < x->rank; i++) {
+        size *= x->dim[i];
+    }
+    return size;
+}
+
+static void layer_norm_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t size = row_size(call, 0);
+    const span mine =
+        part_of(sonde__op_shape_count(&call->in[0].shape) / size, part, parts);
+    const float *weight = call->in_count > 1 ? call->in[1].data : NULL;
+    const float *bias = call->in_count > 2 ? call->in[2].data : NULL;
+
+    for (int64_t row = mine.first; row < mine.end; row++) {
+        sonde__kernel_rows()->layer_norm(in_row(call, 0, row * size), weight, bias,
+                                         call->attrs->eps, out_row(call, 0, row * size),
+                                         out_row(call, 1, row), out_row(call, 2, row),
+                                         size);
+    }
+}
+
+static void layer_norm_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t size = row_size(call, 1);
+    const int64_t rows = sonde__op_shape_count(&call->in[1].shape) / size;
+    const span mine = part_of(rows, part, parts), columns = part_of(size, part, parts);
+    const float *mean = call->in[2].data, *rstd = call->in[3].data;
+    const float *weight = call->in_count > 4 ? call->in[4].data : NULL;
+    float *dweight = call->out[1].data, *dbias = call->out[2].data;
+
+    for (int64_t row = mine.first; row < mine.end; row++) {
+        sonde__kernel_rows()->layer_norm_grad(
+            in_row(call, 0, row * size), in_row(call, 1, row * size), weight, mean[row],
+            rstd[row], out_row(call, 0, row * size), size);
+    }
+    for (int64_t i = columns.first; i < columns.end; i++) {
+        dweight[i] = dbias[i] = 0.0F;
+    }
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t at = row * size + columns.first;
+
+        sonde__kernel_rows()->layer_norm_sums(
+            in_row(call, 0, at), in_row(call, 1, at), mean[row], rstd[row],
+            dweight + columns.first, dbias + columns.first, columns.end - columns.first);
+    }
+}
+
+const sonde__op_kernel *const *sonde__kernel_layer_norm_rows(void)
+{
+    static const sonde__op_kernel rows = {
+        .name = "rows", .accepts = is_f32, .parts = row_parts, .run = layer_norm_run};
+    static const sonde__op_kernel *const kernels[] = {&rows, NULL};
+
+    return kernels;
+}
+
+const sonde__op_kernel *const *sonde__kernel_layer_norm_grad_rows(void)
+{
+    static const sonde__op_kernel rows = {.name = "rows",
+                                          .accepts = is_f32,
+                                          .parts = row_parts,
+                                          .run = layer_norm_grad_run};
+    static const sonde__op_kernel *const kernels[] = {&rows, NULL};
+
+    return kernels;
+}
+
+/* --- GELU ----------------------------------------------------------------------------- */
+
+/* Whole vectors a part, so that no part changes another's last one. */
+static span elements_of(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t count = sonde__op_shape_count(&call->out[0].shape);
+    const span blocks = part_of((count + 15) / 16, part, parts);
+
+    return (span){blocks.first * 16, blocks.end * 16 < count ? blocks.end * 16 : count};
+}
+
+static void gelu_run(const sonde__op_call *call, int part, int parts)
+{
+    const span mine = elements_of(call, part, parts);
+
+    sonde__kernel_rows()->gelu(in_row(call, 0, mine.first), out_row(call, 0, mine.first),
+                               call->attrs->choice == 1, mine.end - mine.first);
+}
+
+static void gelu_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const span mine = elements_of(call, part, parts);
+
+    sonde__kernel_rows()->gelu_grad(
+        in_row(call, 0, mine.first), in_row(call, 1, mine.first),
+        out_row(call, 0, mine.first), call->attrs->choice == 1, mine.end - mine.first);
+}
+
+const sonde__op_kernel sonde__kernel_gelu_rows = {
+    .name = "rows", .accepts = is_f32, .parts = row_parts, .run = gelu_run};
+const sonde__op_kernel sonde__kernel_gelu_grad_rows = {
+    .name = "rows", .accepts = is_f32, .parts = row_parts, .run = gelu_grad_run};

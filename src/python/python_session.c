@@ -1,0 +1,524 @@
+/*
+ * python_session.c - a compiled network that Python calls.
+ *
+ * A call borrows the memory of its tensors, computes without the interpreter's lock, and
+ * copies what it returns into tensors that Python made.
+ */
+#include "python/python_graph.h"
+
+#include <sonde/nn/session.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TENSORS = 64 };
+
+typedef struct session_object {
+    PyObject_HEAD sonde_nn_session *session;
+    PyObject *graph; /* a reference: the session borrows its model */
+    sonde_nn_optimizer optimizer;
+    bool running; /* a call computes; others are refused */
+    FILE *prints; /* of the model, in memory until the call ends */
+    char *printed;
+    size_t printed_size;
+} session_object;
+
+static PyTypeObject *session_type;
+
+static PyObject *done(sonde_err err, const sonde_diag *diag)
+{
+    return err == SONDE_OK ? Py_NewRef(Py_None) : sonde__python_raise(diag);
+}
+
+/* False with an exception: a call is computing in another thread. */
+static bool is_free(const session_object *self)
+{
+    sonde_diag diag = {0};
+
+    if (!self->running) {
+        return true;
+    }
+    (void)sonde_diag_set(&diag, SONDE_EBUSY, "session", "one thread at a time",
+                         "a call is running");
+    (void)sonde__python_raise(&diag);
+    return false;
+}
+
+/* --- making ------------------------------------------------------------------------- */
+
+/* Writes a number of an optimiser by its name in <sonde/nn/optimizer.h>. */
+static bool set_number(sonde_nn_optimizer *optimizer, const char *name, double number)
+{
+    const struct {
+        const char *name;
+        float *number;
+        bool *flag;
+    } fields[] = {
+        {"learning_rate", &optimizer->learning_rate, NULL},
+        {"weight_decay", &optimizer->weight_decay, NULL},
+        {"momentum", &optimizer->momentum, NULL},
+        {"dampening", &optimizer->dampening, NULL},
+        {"nesterov", NULL, &optimizer->nesterov},
+        {"beta1", &optimizer->beta1, NULL},
+        {"beta2", &optimizer->beta2, NULL},
+        {"eps", &optimizer->eps, NULL},
+        {"alpha", &optimizer->alpha, NULL},
+        {"centered", NULL, &optimizer->centered},
+        {"tf_variant", NULL, &optimizer->tf_variant},
+        {"lr_decay", &optimizer->lr_decay, NULL},
+        {"initial_accumulator_value", &optimizer->initial_accumulator_value, NULL},
+        {"max_weight_norm", &optimizer->max_weight_norm, NULL},
+        {"no_bias_correction", NULL, &optimizer->no_bias_correction},
+        {"clip_norm", &optimizer->clip_norm, NULL},
+    };
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        if (strcmp(fields[i].name, name) != 0) {
+            continue;
+        }
+        if (fields[i].flag != NULL) {
+            *fields[i].flag = number != 0.0;
+        } else {
+            *fields[i].number = (float)number;
+        }
+        return true;
+    }
+    (void)sonde__python_bad_value(name, "a number of <sonde/nn/optimizer.h>",
+                                  "another name");
+    return false;
+}
+
+static bool read_optimizer(PyObject *given, sonde_nn_optimizer *optimizer)
+{
+    PyObject *numbers = NULL, *key = NULL, *value = NULL;
+    const char *kind = NULL;
+    Py_ssize_t place = 0;
+
+    if (!PyArg_ParseTuple(given, "sO!", &kind, &PyDict_Type, &numbers)) {
+        return false;
+    }
+    for (int i = SONDE_NN_SGD; i <= SONDE_NN_LAMB; i++) {
+        if (strcmp(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)i), kind) == 0) {
+            *optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)i);
+        }
+    }
+    while (PyDict_Next(numbers, &place, &key, &value) != 0) {
+        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+        const double number = PyFloat_AsDouble(value);
+
+        if (name == NULL || PyErr_Occurred() != NULL ||
+            !set_number(optimizer, name, number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool add_anchors(session_object *self, PyObject *anchors)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(anchors); i++) {
+        const char *name = NULL, *tensor = NULL;
+        int mode = 0, period = 0;
+        sonde_diag diag = {0};
+
+        if (!PyArg_ParseTuple(PyTuple_GetItem(anchors, i), "ssii", &name, &tensor, &mode,
+                              &period)) {
+            return false;
+        }
+        if (sonde_nn_session_anchor(self->session, name, tensor, (sonde_anchor_mode)mode,
+                                    period, &diag) != SONDE_OK) {
+            (void)sonde__python_raise(&diag);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_options(PyObject *given, sonde_nn_options *options)
+{
+    int sum = 0, mode = 0;
+    unsigned long long seed = 0;
+
+    sonde_nn_options_init(options);
+    if (!PyArg_ParseTuple(given, "iipiiKi", &options->device_iterations,
+                          &options->gradient_accumulation, &sum, &mode,
+                          &options->output_period, &seed, &options->threads)) {
+        return false;
+    }
+    options->reduction = sum != 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
+    options->output_mode = (sonde_anchor_mode)mode;
+    options->random_seed = seed;
+    options->fixed_batch = true; /* the program feeds what it was written for */
+    return true;
+}
+
+/* Creates and compiles; false with an exception. */
+static bool open_session(session_object *self, bool training, PyObject *given,
+                         PyObject *anchors)
+{
+    sonde_nn_model *model = ((sonde__python_graph *)self->graph)->model;
+    sonde_nn_options options;
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!read_options(given, &options)) {
+        return false;
+    }
+    err = training ? sonde_nn_training_session(model, &options, &self->optimizer,
+                                               &self->session, &diag)
+                   : sonde_nn_inference_session(model, &options, &self->session, &diag);
+    if (err != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+        return false;
+    }
+    self->prints = open_memstream(&self->printed, &self->printed_size);
+    if (self->prints == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    if (sonde_nn_session_print_to(self->session, self->prints, &diag) != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+        return false;
+    }
+    if (!add_anchors(self, anchors)) {
+        return false;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    err = sonde_nn_session_compile(self->session, &diag);
+    Py_END_ALLOW_THREADS;
+    if (err != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+    }
+    return err == SONDE_OK;
+}
+
+PyObject *sonde__python_new_session(PyObject *graph, PyObject *arguments)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(session_type, Py_tp_alloc);
+    PyObject *options = NULL, *optimizer = NULL, *anchors = NULL;
+    session_object *self = NULL;
+    int training = 0;
+
+    if (!PyArg_ParseTuple(arguments, "pO!OO!:session", &training, &PyTuple_Type, &options,
+                          &optimizer, &PyTuple_Type, &anchors)) {
+        return NULL;
+    }
+    self = (session_object *)allocate(session_type, 0);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->graph = Py_NewRef(graph);
+    self->optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F);
+    if ((optimizer != Py_None && !read_optimizer(optimizer, &self->optimizer)) ||
+        !open_session(self, training != 0, options, anchors)) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static void session_dealloc(PyObject *object)
+{
+    session_object *self = (session_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    sonde_nn_session_destroy(self->session);
+    if (self->prints != NULL) {
+        (void)fclose(self->prints);
+    }
+    free(self->printed);
+    Py_XDECREF(self->graph);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+/* --- running ------------------------------------------------------------------------ */
+
+static bool read_views(PyObject *tensors, sonde_view *views, const char *what)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_Size(tensors); i++) {
+        if (!sonde__python_view(PyTuple_GetItem(tensors, i), &views[i])) {
+            (void)sonde__python_bad_value(what, "tensors in this process's memory",
+                                          "an object without readable elements");
+            return false;
+        }
+    }
+    return true;
+}
+
+static sonde_err compute(sonde_nn_session *session, const sonde_view *in, size_t count,
+                         const sonde_view *out, size_t out_count, sonde_diag *diag)
+{
+    sonde_err err = sonde_nn_session_run(session, in, count, diag);
+
+    for (size_t i = 0; err == SONDE_OK && i < out_count; i++) {
+        sonde_view made;
+
+        err = sonde_nn_session_output(session, i, &made, diag);
+        if (err == SONDE_OK) {
+            err = sonde_view_copy(&out[i], &made, diag);
+        }
+    }
+    return err;
+}
+
+/* Passes what the model printed to sys.stderr. False with an exception. */
+static bool pass_prints(session_object *self)
+{
+    const long size = ftell(self->prints);
+    PyObject *stream = NULL, *text = NULL, *result = NULL;
+
+    if (size <= 0) {
+        return true;
+    }
+    if (fflush(self->prints) != 0 || fseek(self->prints, 0, SEEK_SET) != 0) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    stream = PySys_GetObject("stderr"); /* borrowed */
+    if (stream == NULL || stream == Py_None) {
+        return true;
+    }
+    text = PyUnicode_DecodeUTF8(self->printed, size, "backslashreplace");
+    result = text != NULL ? PyObject_CallMethod(stream, "write", "O", text) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+PyDoc_STRVAR(run_doc,
+             "run(inputs, outputs)\n--\n\n"
+             "A call, over a tuple of contiguous tensors. The first outputs of the "
+             "session are copied to a tuple of tensors of their shapes.");
+
+static PyObject *session_run(PyObject *object, PyObject *arguments)
+{
+    session_object *self = (session_object *)object;
+    sonde_view in[MOST_TENSORS], out[MOST_TENSORS];
+    PyObject *inputs = NULL, *outputs = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    if (!PyArg_ParseTuple(arguments, "O!O!:run", &PyTuple_Type, &inputs, &PyTuple_Type,
+                          &outputs)) {
+        return NULL;
+    }
+    if (PyTuple_Size(inputs) > MOST_TENSORS || PyTuple_Size(outputs) > MOST_TENSORS) {
+        return sonde__python_bad_value("run", "at most 64 tensors", "more");
+    }
+    if (!is_free(self) || !read_views(inputs, in, "inputs") ||
+        !read_views(outputs, out, "outputs")) {
+        return NULL;
+    }
+    self->running = true;
+    Py_BEGIN_ALLOW_THREADS;
+    err = compute(self->session, in, (size_t)PyTuple_Size(inputs), out,
+                  (size_t)PyTuple_Size(outputs), &diag);
+    Py_END_ALLOW_THREADS;
+    self->running = false;
+    return pass_prints(self) ? done(err, &diag) : NULL;
+}
+
+/* (dtype, shape): a new tuple. */
+static PyObject *described(const sonde_view *view)
+{
+    PyObject *shape = PyTuple_New(view->rank), *made = NULL;
+
+    for (int i = 0; shape != NULL && i < view->rank; i++) {
+        if (PyTuple_SetItem(shape, i, PyLong_FromLongLong(view->shape[i])) != 0) {
+            Py_CLEAR(shape);
+        }
+    }
+    made =
+        shape != NULL ? Py_BuildValue("sO", sonde_dtype_name(view->dtype), shape) : NULL;
+    Py_XDECREF(shape);
+    return made;
+}
+
+PyDoc_STRVAR(output_doc,
+             "output(i)\n--\n\n(dtype, shape) of an output of the last call.");
+
+static PyObject *session_output(PyObject *object, PyObject *number)
+{
+    const session_object *self = (const session_object *)object;
+    const size_t i = PyLong_AsSize_t(number);
+    sonde_diag diag = {0};
+    sonde_view view;
+
+    if (PyErr_Occurred() != NULL || !is_free(self)) {
+        return NULL;
+    }
+    if (sonde_nn_session_output(self->session, i, &view, &diag) != SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    return described(&view);
+}
+
+PyDoc_STRVAR(fetch_doc, "fetch(i, tensor)\n--\n\nCopies an output of the last call.");
+
+static PyObject *session_fetch(PyObject *object, PyObject *arguments)
+{
+    const session_object *self = (const session_object *)object;
+    PyObject *tensor = NULL;
+    Py_ssize_t i = 0;
+    sonde_diag diag = {0};
+    sonde_view view, target;
+    sonde_err err = SONDE_OK;
+
+    if (!PyArg_ParseTuple(arguments, "nO:fetch", &i, &tensor) || !is_free(self)) {
+        return NULL;
+    }
+    if (!sonde__python_view(tensor, &target)) {
+        return sonde__python_bad_value("fetch", "a tensor in this process's memory",
+                                       "an object without readable elements");
+    }
+    err = sonde_nn_session_output(self->session, (size_t)i, &view, &diag);
+    if (err == SONDE_OK) {
+        err = sonde_view_copy(&target, &view, &diag);
+    }
+    return done(err, &diag);
+}
+
+PyDoc_STRVAR(anchored_doc,
+             "anchored(name, tensor)\n--\n\n"
+             "(dtype, shape) of an anchor's value of the last call. tensor: None, or a "
+             "tensor of that shape to copy it to.");
+
+static PyObject *session_anchored(PyObject *object, PyObject *arguments)
+{
+    const session_object *self = (const session_object *)object;
+    PyObject *tensor = NULL;
+    const char *name = NULL;
+    sonde_diag diag = {0};
+    sonde_view view, target;
+
+    if (!PyArg_ParseTuple(arguments, "sO:anchored", &name, &tensor) || !is_free(self)) {
+        return NULL;
+    }
+    if (sonde_nn_session_anchored(self->session, name, &view, &diag) != SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    if (tensor != Py_None) {
+        if (!sonde__python_view(tensor, &target)) {
+            return sonde__python_bad_value("anchored",
+                                           "a tensor in this process's memory",
+                                           "an object without readable elements");
+        }
+        if (sonde_view_copy(&target, &view, &diag) != SONDE_OK) {
+            return sonde__python_raise(&diag);
+        }
+    }
+    return described(&view);
+}
+
+/* --- names, rates, files ------------------------------------------------------------ */
+
+PyDoc_STRVAR(tensors_doc,
+             "tensors()\n--\n\n"
+             "(name, role, pass) of all tensors that can be anchored, as a list.");
+
+static PyObject *session_tensors(PyObject *object, PyObject *unused)
+{
+    const sonde_catalogue *catalogue =
+        sonde_nn_session_catalogue(((session_object *)object)->session);
+    PyObject *list = PyList_New(0);
+
+    (void)unused;
+    for (uint32_t id = 0; list != NULL && id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+        PyObject *entry = Py_BuildValue("sss", info->name, sonde_role_name(info->role),
+                                        sonde_pass_name(info->pass));
+
+        if (entry == NULL || PyList_Append(list, entry) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(entry);
+    }
+    return list;
+}
+
+PyDoc_STRVAR(outputs_doc, "outputs()\n--\n\nHow many outputs a call has.");
+
+static PyObject *session_outputs(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(
+        sonde_nn_session_output_count(((session_object *)object)->session));
+}
+
+PyDoc_STRVAR(set_rate_doc, "set_rate(rate)\n--\n\n"
+                           "The learning rate from the next call on.");
+
+static PyObject *session_set_rate(PyObject *object, PyObject *rate)
+{
+    session_object *self = (session_object *)object;
+    const double number = PyFloat_AsDouble(rate);
+    sonde_diag diag = {0};
+
+    if (PyErr_Occurred() != NULL || !is_free(self)) {
+        return NULL;
+    }
+    self->optimizer.learning_rate = (float)number;
+    return done(sonde_nn_session_set_optimizer(self->session, &self->optimizer, &diag),
+                &diag);
+}
+
+PyDoc_STRVAR(save_doc, "save(path)\n--\n\n"
+                       "Parameters, buffers and the optimiser's state, as safetensors.");
+
+static PyObject *session_save(PyObject *object, PyObject *path)
+{
+    const session_object *self = (const session_object *)object;
+    const char *text = PyUnicode_AsUTF8AndSize(path, NULL);
+    sonde_diag diag = {0};
+
+    if (text == NULL || !is_free(self)) {
+        return NULL;
+    }
+    return done(sonde_nn_session_save(self->session, text, &diag), &diag);
+}
+
+PyDoc_STRVAR(load_doc, "load(path)\n--\n\nReads what save wrote.");
+
+static PyObject *session_load(PyObject *object, PyObject *path)
+{
+    const session_object *self = (const session_object *)object;
+    const char *text = PyUnicode_AsUTF8AndSize(path, NULL);
+    sonde_diag diag = {0};
+
+    if (text == NULL || !is_free(self)) {
+        return NULL;
+    }
+    return done(sonde_nn_session_load(self->session, text, &diag), &diag);
+}
+
+static PyMethodDef methods[] = {
+    {"run", session_run, METH_VARARGS, run_doc},
+    {"output", session_output, METH_O, output_doc},
+    {"fetch", session_fetch, METH_VARARGS, fetch_doc},
+    {"outputs", session_outputs, METH_NOARGS, outputs_doc},
+    {"anchored", session_anchored, METH_VARARGS, anchored_doc},
+    {"tensors", session_tensors, METH_NOARGS, tensors_doc},
+    {"set_rate", session_set_rate, METH_O, set_rate_doc},
+    {"save", session_save, METH_O, save_doc},
+    {"load", session_load, METH_O, load_doc},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, (void *)session_dealloc},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "sonde._sonde.Session",
+    .basicsize = sizeof(session_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};
+
+bool sonde__python_add_session(PyObject *module)
+{
+    return sonde__python_add_type(module, &spec, (PyObject **)&session_type);
+}
