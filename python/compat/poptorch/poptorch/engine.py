@@ -177,6 +177,12 @@ class Engine:
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
 
+    def take_over(self, other: "Engine", anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
+        """Keeps anchors, and continues with the optimiser's state of another engine of the same
+        parameters."""
+        self.session = other.session
+        self.open(self.optimizer, anchors)
+
     def names(self) -> list[str]:
         """All tensors: activations, parameters and buffers, gradients, the update's."""
         groups: dict[int, list[str]] = {0: [], 1: [], 2: [], 3: []}

@@ -100,15 +100,17 @@ class PoplarExecutor:
         self._known = {plain(name) for name in self._names}
         self._check_anchors()
 
-    def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine:
-        """Missing: the engine lacks something."""
+    def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                        ignores: bool = False) -> Engine:
+        """Missing: the engine lacks something. ignores: labels may be the negative
+        ignore_index."""
         if any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
                or module._backward_pre_hooks for module in self._model.modules()):
             raise Missing([("hooks of modules", "")])
         trained = {id(weight) for group in self._optimizer.param_groups
                    for weight in group["params"]} if self._optimizer is not None else set()
         with _running_as(self._model, list(self._modes.values())):
-            network = trace(self._model, args, kwargs, self._training, trained)
+            network = trace(self._model, args, kwargs, self._training, trained, ignores)
         return Engine(self._model, network, self._options, self._optimizer,
                       self._options._resolved(self._training), ())
 
@@ -247,7 +249,7 @@ class PoplarExecutor:
         tree, leaves = self._leaves(args, kwargs)
         self._check_anchors()
         if self._engine is not None:
-            return self._on_engine(leaves)
+            return self._on_engine(tree, leaves)
         return self._on_pytorch(tree, leaves)
 
     def _anchor_key(self, long_name: str, own: OutputMode | None, period: int
@@ -256,14 +258,29 @@ class PoplarExecutor:
         _check_period(mode, period, self._counts[0])
         return plain(long_name), mode, period
 
-    def _on_engine(self, leaves: list[Any]) -> Any:
+    def _on_engine(self, tree: Any, leaves: list[Any]) -> Any:
         assert self._engine is not None
         if len(self._anchors) != self._kept:
             keys = dict.fromkeys(self._anchor_key(*anchor) for anchor in self._anchors.values())
             self._engine.open(self._optimizer, list(keys))
             self._kept = len(self._anchors)
-        inputs = [leaves[place].detach().contiguous() for place in self._engine.network.inputs]
-        return self._engine.call(tuple(inputs))
+        inputs = tuple([leaves[place].detach().contiguous()
+                        for place in self._engine.network.inputs])
+        try:
+            return self._engine.call(inputs)
+        except SondeError as problem:
+            if problem.code != "SONDE_ERANGE" or self._engine.network.ignores:
+                raise
+        return self._with_ignored_labels(tree, leaves, inputs)
+
+    def _with_ignored_labels(self, tree: Any, leaves: list[Any], inputs: Any) -> Any:
+        """Losses that can ignore labels cost more, so they are built when a label is negative."""
+        assert self._engine is not None
+        args, kwargs = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        engine = self._compile_engine(args, kwargs, ignores=True)
+        engine.take_over(self._engine, list(self._engine.anchors))
+        self._engine = engine
+        return engine.call(inputs)
 
     def _on_pytorch(self, tree: Any, leaves: list[Any]) -> Any:
         replicas = self._counts[2]
