@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import inspect
 import logging
 from collections.abc import Iterator
@@ -26,18 +27,10 @@ from .engine import Engine
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .options import Options
+from .progress import Bar
 from .tracing import Missing, trace
 
 _log = logging.getLogger("poptorch")
-_LEVELS = {"TRACE_ALL": 10, "TRACE": 10, "DEBUG_IR": 10, "DEBUG": 10, "INFO": 20, "WARN": 30,
-           "ERR": 40, "OFF": 60}
-
-
-def setLogLevel(level: str) -> None:
-    """TRACE, DEBUG, INFO, WARN, ERR or OFF."""
-    if level not in _LEVELS:
-        raise ValueError(f"setLogLevel: {level!r} (expected one of {', '.join(_LEVELS)})")
-    _log.setLevel(_LEVELS[level])
 
 
 class PoplarExecutor:
@@ -75,6 +68,7 @@ class PoplarExecutor:
         self._anchored: dict[str, torch.Tensor] = {}
         self._attached = False
         self._engine: Engine | None = None
+        self._compile_seconds = 0.0
         self._kept = 0  # how many anchors the engine keeps
 
     # --- compiling ------------------------------------------------------------------------
@@ -87,6 +81,8 @@ class PoplarExecutor:
             return
         tree, leaves = self._leaves(args, kwargs)
         arguments = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        bar = Bar(self._options._value_show_compilation_progress_bar)
+        bar.show(0)
         try:
             self._engine = self._compile_engine(*arguments)
             self._names = self._shown_names(self._engine.names())
@@ -95,6 +91,8 @@ class PoplarExecutor:
             _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__,
                          lack)
             self._names = self._rehearse(*arguments)
+        bar.show(100)
+        self._compile_seconds = bar.seconds()
         self._spec = (tree, [_kind(leaf) for leaf in leaves])
         self._attached = True
         self._known = {plain(name) for name in self._names}
@@ -311,6 +309,59 @@ class PoplarExecutor:
                 if weight not in optimizer.state:
                     optimizer.state[weight] = state
         self._optimizer = optimizer
+
+    # --- files ----------------------------------------------------------------------------
+
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True
+             ) -> None:
+        """Writes what was compiled, the parameters and the optimiser's state, and with
+        export_model the module: poptorch.load reads them."""
+        from . import saving
+        if self._names is None:
+            raise Error("Model has not been compiled or has been destroyed.")
+        saving.save(self, filename, export_model, save_rng_state)
+
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True,
+                         save_rng_state: bool = True, **kwargs: Any) -> None:
+        """compile, then save."""
+        self.compile(*args, **kwargs)
+        self.save(filename, export_model, save_rng_state)
+
+    def loadExecutable(self, filename: str) -> None:
+        """What save wrote for a module of the same tensors: nothing is compiled again."""
+        from . import saving
+        content = saving.read(filename)
+        if content["training"] != self._training:
+            raise Error(f"{filename}: saved by the other of trainingModel and inferenceModel")
+        self._load_parts(content)
+
+    def _compiled_parts(self) -> dict[str, Any]:
+        parts = {"names": self._names, "spec": self._spec}
+        if self._engine is not None:
+            return {**parts, "network": self._engine.network, "state": self._engine.state()}
+        return {**parts, "network": None, "state": self._model.state_dict(), "optimizer":
+                self._optimizer.state_dict() if self._optimizer is not None else None}
+
+    def _load_parts(self, content: dict[str, Any]) -> None:
+        parts = content["compiled"]
+        self._names, self._spec = parts["names"], parts["spec"]
+        self._known = {plain(name) for name in self._names}
+        self._attached, self._kept, self._engine = True, 0, None
+        if parts["network"] is None:
+            self._model.load_state_dict(parts["state"])
+            if self._optimizer is not None and parts["optimizer"] is not None:
+                self._optimizer.load_state_dict(parts["optimizer"])
+        else:
+            self._engine = Engine(self._model, parts["network"], self._options, self._optimizer,
+                                  self._options._resolved(self._training), ())
+            self._engine.set_state(parts["state"])
+        if content["rng"] is not None:
+            torch.set_rng_state(content["rng"])
+
+    def compilationTime(self) -> datetime.timedelta:
+        if self._names is None:
+            raise Error("Please compile the model first.")
+        return datetime.timedelta(seconds=self._compile_seconds)
 
     # --- the device -----------------------------------------------------------------------
 

@@ -10,7 +10,10 @@ forward.
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -446,7 +449,7 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     optimiser updates. Missing: the engine lacks something."""
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
-        with warnings.catch_warnings(), ops.exporting(), slow_path():
+        with warnings.catch_warnings(), ops.exporting(), slow_path(), silence():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as problem:
@@ -462,6 +465,22 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     except Lacks as problem:
         raise Missing([(str(problem), "")]) from problem
     return network
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Without what torch.export logs, and prints, of a module that it cannot export. What forward
+    prints comes afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said, complained = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+            yield
+    finally:
+        logging.disable(before)
+    print(said.getvalue(), end="")
+    print(complained.getvalue(), end="", file=sys.stderr)
 
 
 @contextlib.contextmanager
