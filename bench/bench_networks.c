@@ -1,10 +1,10 @@
 /*
  * bench_networks.c - the training step and the compile time of a larger network.
  *
- *     bench_networks [--job examples/resnet18.yaml] [--input 3x32x32] [--batch 64]
+ *     bench_networks [--job examples/resnet18.yaml] [--input 3,32,32] [--batch 64]
  *                    [--threads 1] [--seconds 10] [--flops 2.13e11]
  *
- * The network of a job file, with samples of another shape if --input says so, trained on
+ * The network of a job file, with samples of the shape that --input says, trained on
  * random batches. Rows, after the job and the threads:
  *
  *     compile     median of five compiles
@@ -35,7 +35,8 @@ enum { BATCHES = 4, COMPILES = 5, MOST_STEPS = 4096, CLASSES = 10 };
 
 typedef struct bench {
     const char *path;
-    int64_t input[3]; /* channels, height, width; 0: the job's own */
+    int rank; /* of a sample, input without the batch */
+    int64_t input[SONDE_MAX_DIMS - 1];
     int64_t batch;
     int threads;
     double seconds, flops;
@@ -74,22 +75,28 @@ static char *read_text(const char *path, size_t *size)
     return text;
 }
 
-/* The job's text with `input: [C, H, W]` replaced. */
+/* The job's text with another `input: [...]`. */
 static char *with_input(const bench *run, char *text, size_t *size)
 {
     char *const line = strstr(text, "  input: [");
     char *const end = line == NULL ? NULL : strchr(line, '\n');
-    char *made = NULL;
-    int length = 0;
+    char *made = NULL, shape[256] = "";
+    size_t length = 0;
+    int written = 0;
 
-    if (run->input[0] == 0 || end == NULL) {
-        return text;
+    if (end == NULL) {
+        (void)fprintf(stderr, "bench_networks: %s has no line `input: [...]`\n",
+                      run->path);
+        exit(2);
     }
-    made = bench_alloc(*size + 64);
-    length = snprintf(made, *size + 64, "%.*s  input: [%lld, %lld, %lld]%s",
-                      (int)(line - text), text, (long long)run->input[0],
-                      (long long)run->input[1], (long long)run->input[2], end);
-    *size = (size_t)length;
+    for (int i = 0; i < run->rank; i++) {
+        length += (size_t)snprintf(shape + length, sizeof shape - length, "%s%lld",
+                                   i == 0 ? "" : ", ", (long long)run->input[i]);
+    }
+    made = bench_alloc(*size + sizeof shape);
+    written = snprintf(made, *size + sizeof shape, "%.*s  input: [%s]%s",
+                       (int)(line - text), text, shape, end);
+    *size = (size_t)written;
     sonde__free(text);
     return made;
 }
@@ -126,10 +133,19 @@ static double open_session(bench *run)
     return 1e3 * (now_of(CLOCK_PROCESS_CPUTIME_ID) - start);
 }
 
+static int64_t sample_count(const bench *run)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < run->rank; i++) {
+        count *= run->input[i];
+    }
+    return count;
+}
+
 static void make_batches(bench *run)
 {
-    const int64_t count = BATCHES * run->batch;
-    const int64_t sample = run->input[0] * run->input[1] * run->input[2];
+    const int64_t count = BATCHES * run->batch, sample = sample_count(run);
 
     run->samples = bench_alloc((size_t)(count * sample) * sizeof *run->samples);
     run->labels = bench_alloc((size_t)count * sizeof *run->labels);
@@ -144,13 +160,14 @@ static void make_batches(bench *run)
 static void step(bench *run, int64_t i)
 {
     const int64_t at = i % BATCHES * run->batch;
-    const int64_t sample = run->input[0] * run->input[1] * run->input[2];
-    const int64_t shape[] = {run->batch, run->input[0], run->input[1], run->input[2]};
-    const sonde_view inputs[] = {
-        sonde_view_of(SONDE_F32, 4, shape, run->samples + at * sample),
-        sonde_view_of(SONDE_I64, 1, &run->batch, run->labels + at)};
+    int64_t shape[SONDE_MAX_DIMS] = {run->batch};
+    sonde_view inputs[2];
     sonde_diag diag = {0};
 
+    memcpy(shape + 1, run->input, sizeof run->input);
+    inputs[0] = sonde_view_of(SONDE_F32, run->rank + 1, shape,
+                              run->samples + at * sample_count(run));
+    inputs[1] = sonde_view_of(SONDE_I64, 1, &run->batch, run->labels + at);
     bench_check(sonde_nn_session_run(run->session, inputs, 2, &diag), &diag);
 }
 
@@ -176,7 +193,10 @@ static void row(const bench *run, const char *what, double value, const char *un
                 const char *limit)
 {
     const char *const slash = strrchr(run->path, '/');
-    const char *const base = slash == NULL ? run->path : slash + 1;
+    const char *const file = slash == NULL ? run->path : slash + 1;
+    const size_t folder = strlen("networks_"); /* of bench/networks_transformer.yaml */
+    const char *const base =
+        strncmp(file, "networks_", folder) == 0 ? file + folder : file;
     char name[128];
 
     (void)snprintf(name, sizeof name, "%.*s_%dt_%s", (int)strcspn(base, "."), base,
@@ -184,18 +204,20 @@ static void row(const bench *run, const char *what, double value, const char *un
     bench_row(name, value, unit, limit);
 }
 
-static bool parse_input(const char *text, int64_t input[3])
+static bool parse_input(bench *run, const char *text)
 {
     char *end = NULL;
 
-    for (int i = 0; i < 3; i++) {
-        input[i] = strtoll(text, &end, 10);
-        if (input[i] < 1 || *end != (i < 2 ? 'x' : '\0')) {
+    for (run->rank = 0; run->rank < SONDE_MAX_DIMS - 1; text = end + 1) {
+        run->input[run->rank] = strtoll(text, &end, 10);
+        if (end == text || run->input[run->rank++] < 1) {
             return false;
         }
-        text = end + 1;
+        if (*end != ',') {
+            break;
+        }
     }
-    return true;
+    return *end == '\0';
 }
 
 static bool parse(bench *run, int argc, char **argv)
@@ -204,7 +226,7 @@ static bool parse(bench *run, int argc, char **argv)
         if (strcmp(argv[i], "--job") == 0) {
             run->path = argv[i + 1];
         } else if (strcmp(argv[i], "--input") == 0) {
-            if (!parse_input(argv[i + 1], run->input)) {
+            if (!parse_input(run, argv[i + 1])) {
                 return false;
             }
         } else if (strcmp(argv[i], "--batch") == 0) {
@@ -225,6 +247,7 @@ static bool parse(bench *run, int argc, char **argv)
 int main(int argc, char **argv)
 {
     static bench run = {.path = "examples/resnet18.yaml",
+                        .rank = 3,
                         .input = {3, 32, 32},
                         .batch = 64,
                         .threads = 1,
@@ -233,7 +256,7 @@ int main(int argc, char **argv)
     double compiles[COMPILES], fast = 0.0;
 
     if (!parse(&run, argc, argv)) {
-        (void)fprintf(stderr, "usage: bench_networks [--job FILE] [--input CxHxW] "
+        (void)fprintf(stderr, "usage: bench_networks [--job FILE] [--input D,D,...] "
                               "[--batch N] [--threads N] [--seconds S] [--flops F]\n");
         return 2;
     }

@@ -23,12 +23,13 @@ import time
 
 SAMPLES = 16384
 TEN = 10
-SHAPES = {"resnet18": (3, 32, 32)}  # of a sample; of the others 1 x 28 x 28
-SLOW = ("resnet18",)  # a step takes a good part of a second: timed one by one
+SHAPES = {"resnet18": (3, 32, 32), "transformer": (128, 256)}  # of a sample; else 1 x 28 x 28
+SLOW = ("resnet18",)  # a step takes more than a second: timed one by one
 
 
 def make_networks(torch):
-    """{job: (network, loss, batch, learning rate, momentum)}, as the built-in jobs are."""
+    """{job: (network, loss, batch, learning rate, momentum)}, as the jobs are; momentum None:
+    Adam."""
     nn = torch.nn
 
     class FashionCnn(nn.Module):
@@ -81,7 +82,22 @@ def make_networks(torch):
             x = self.blocks(torch.relu_(self.bn1(self.conv1(x))))
             return self.fc(x.mean((2, 3)))
 
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+                for _ in range(2))
+            self.fc = nn.Linear(128 * 256, 10)
+            self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(128))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x, src_mask=self.mask, is_causal=True)
+            return self.fc(torch.flatten(x, start_dim=1))
+
     return {
+        "transformer": (Transformer, nn.CrossEntropyLoss(), 8, 0.001, None),
         "resnet18": (ResNet18, nn.CrossEntropyLoss(label_smoothing=0.1), 64, 0.1, 0.9),
         "fashion_cnn": (FashionCnn, nn.NLLLoss(), 16, 0.001, 0.9),
         "mnist_mlp": (lambda: Mlp(320, 100, nn.LogSoftmax(dim=0)), nn.NLLLoss(), 1000, 0.01, 0.0),
@@ -106,8 +122,11 @@ def make_step(torch, job, variant):
     make, loss_of, batch, rate, momentum = make_networks(torch)[job]
     torch.manual_seed(0)
     network = make()
-    optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=momentum,
-                                fused=True if variant == "fused" else None)
+    fused = True if variant == "fused" else None
+    if momentum is None:
+        optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=fused)
+    else:
+        optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=momentum, fused=fused)
     batches = make_batches(torch, batch, SHAPES.get(job, (1, 28, 28)))
 
     def forward(x, labels):

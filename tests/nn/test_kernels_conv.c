@@ -175,6 +175,27 @@ static void convolution_of_many_channels(void **state)
     }
 }
 
+/* The fuse pass asks: the convolution then has the kernels of many channels. */
+static void many_channels_are_not_fused_with_a_pool(void **state)
+{
+    const conv_case cases[] = {{2, 16, 8, 8, 16, 3, 3, 1, 1, 1, 1},
+                               {2, 15, 8, 8, 16, 3, 3, 1, 1, 1, 1},
+                               {2, 32, 8, 8, 32, 3, 3, 1, 1, 1, 2}};
+    static const bool fused[] = {false, true, true};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        op_run run = forward_run(&cases[i], &sonde__op_conv2d_relu_pool, true);
+
+        infer(&run);
+        assert_int_equal(
+            kernel_accepts(&run, conv2d_relu_pool_kernel(
+                                     sonde__kernel_lane_kernels_of(sonde__cpu_isa()))),
+            fused[i]);
+        free_inputs(&run);
+    }
+}
+
 static void sums_of_channels(void **state)
 {
     static const struct {
@@ -451,6 +472,7 @@ int main(void)
         cmocka_unit_test(convolution),
         cmocka_unit_test(convolution_input_gradient),
         cmocka_unit_test(convolution_of_many_channels),
+        cmocka_unit_test(many_channels_are_not_fused_with_a_pool),
         cmocka_unit_test(convolution_weight_gradient),
         cmocka_unit_test(sums_of_channels),
         cmocka_unit_test(fused_forward_gives_the_bits_of_the_separate_ops),
