@@ -169,7 +169,7 @@ class InfActivation:
 
         def spoil(module, inputs, output):
             if self.session.step == 50 and torch.is_grad_enabled():
-                output = output.clone()
+                output = output.clone(memory_format=torch.contiguous_format)
                 output.view(-1)[1] = float("inf")
             return output
 
