@@ -295,7 +295,21 @@ static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const cha
     return SONDE_OK;
 }
 
+/* Begins a block and hands its input on. */
+static sonde_err build_block(job_builder *b, const sonde__yaml *entry, const char *name,
+                             const sonde_nn_value *in, sonde_nn_value *out)
+{
+    if (name == NULL) {
+        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL, "block: {name: NAME}",
+                                "a block without name");
+    }
+    sonde_nn_begin_block(b->model, name);
+    *out = in[0];
+    return SONDE_OK;
+}
+
 static const layer_kind layer_kinds[] = {
+    {"block", {NULL}, 1, build_block, NULL},
     {"conv2d",
      {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
      1,
