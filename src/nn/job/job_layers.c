@@ -309,7 +309,6 @@ static sonde_err build_block(job_builder *b, const sonde__yaml *entry, const cha
 }
 
 static const layer_kind layer_kinds[] = {
-    {"block", {NULL}, 1, build_block, NULL},
     {"conv2d",
      {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
      1,
@@ -337,6 +336,7 @@ static const layer_kind layer_kinds[] = {
      1,
      build_print,
      NULL},
+    {"block", {NULL}, 1, build_block, NULL},
 };
 
 /* --- rows of src/nn/ops ------------------------------------------------------------- */
