@@ -16,16 +16,20 @@ MKL_NUM_THREADS set to the same. The caller may preload a library that answers M
 for an Intel processor; see README.md.
 """
 import argparse
+import math
 import os
 import sys
 import time
 
 SAMPLES = 16384
 TEN = 10
+SHAPES = {"resnet18": (3, 32, 32), "transformer": (128, 256)}  # of a sample; else 1 x 28 x 28
+SLOW = ("resnet18",)  # a step takes more than a second: timed one by one
 
 
 def make_networks(torch):
-    """{job: (network, loss, batch, learning rate, momentum)}, as the built-in jobs are."""
+    """{job: (network, loss, batch, learning rate, momentum)}, as the jobs are; momentum None:
+    Adam."""
     nn = torch.nn
 
     class FashionCnn(nn.Module):
@@ -52,7 +56,49 @@ def make_networks(torch):
             x = torch.relu(self.fc1(torch.flatten(x, start_dim=1)))
             return self.last(self.fc3(torch.relu(self.fc2(x))))
 
+    class Block(nn.Module):
+        def __init__(self, channels, out, stride):
+            super().__init__()
+            self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+            self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+            self.bn1, self.bn2 = nn.BatchNorm2d(out), nn.BatchNorm2d(out)
+            self.down = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False),
+                                      nn.BatchNorm2d(out)) if stride > 1 else nn.Identity()
+
+        def forward(self, x):
+            y = torch.relu_(self.bn1(self.conv1(x)))
+            return torch.relu_(self.bn2(self.conv2(y)) + self.down(x))
+
+    class ResNet18(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64)
+            blocks = [Block(max(64, out // (stride or 1)), out, stride or 1)
+                      for out, stride in ((64, 1), (64, 1), (128, 2), (128, 0), (256, 2),
+                                          (256, 0), (512, 2), (512, 0))]
+            self.blocks, self.fc = nn.Sequential(*blocks), nn.Linear(512, 10)
+
+        def forward(self, x):
+            x = self.blocks(torch.relu_(self.bn1(self.conv1(x))))
+            return self.fc(x.mean((2, 3)))
+
+    class Transformer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, batch_first=True)
+                for _ in range(2))
+            self.fc = nn.Linear(128 * 256, 10)
+            self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(128))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x, src_mask=self.mask, is_causal=True)
+            return self.fc(torch.flatten(x, start_dim=1))
+
     return {
+        "transformer": (Transformer, nn.CrossEntropyLoss(), 8, 0.001, None),
+        "resnet18": (ResNet18, nn.CrossEntropyLoss(label_smoothing=0.1), 64, 0.1, 0.9),
         "fashion_cnn": (FashionCnn, nn.NLLLoss(), 16, 0.001, 0.9),
         "mnist_mlp": (lambda: Mlp(320, 100, nn.LogSoftmax(dim=0)), nn.NLLLoss(), 1000, 0.01, 0.0),
         "mnist_mlp_small": (lambda: Mlp(256, 128, nn.Identity()), nn.CrossEntropyLoss(), 32,
@@ -60,14 +106,14 @@ def make_networks(torch):
     }
 
 
-def make_batches(torch, batch):
+def make_batches(torch, batch, shape):
     """Blurred noise around a pattern of each class: a network has something to learn."""
     generator = torch.Generator().manual_seed(1)
-    patterns = torch.rand(10, 1, 28, 28, generator=generator) * 2 - 1
+    patterns = torch.rand(10, *shape, generator=generator) * 2 - 1
     batches = []
-    for _ in range(SAMPLES // batch):
+    for _ in range(min(SAMPLES // batch, SAMPLES * 784 // (batch * math.prod(shape)))):
         labels = torch.randint(0, 10, (batch,), generator=generator)
-        noise = torch.randn(batch, 1, 28, 28, generator=generator)
+        noise = torch.randn(batch, *shape, generator=generator)
         batches.append(((0.5 * patterns[labels] + 0.5 * noise).contiguous(), labels))
     return batches
 
@@ -76,9 +122,12 @@ def make_step(torch, job, variant):
     make, loss_of, batch, rate, momentum = make_networks(torch)[job]
     torch.manual_seed(0)
     network = make()
-    optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=momentum,
-                                fused=True if variant == "fused" else None)
-    batches = make_batches(torch, batch)
+    fused = True if variant == "fused" else None
+    if momentum is None:
+        optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=fused)
+    else:
+        optimizer = torch.optim.SGD(network.parameters(), lr=rate, momentum=momentum, fused=fused)
+    batches = make_batches(torch, batch, SHAPES.get(job, (1, 28, 28)))
 
     def forward(x, labels):
         return loss_of(network(x), labels)
@@ -97,16 +146,16 @@ def make_step(torch, job, variant):
     return step
 
 
-def measure(step, seconds, now):
-    """Sorted seconds a step, each over ten."""
-    for _ in range(TEN):
+def measure(step, seconds, now, count):
+    """Sorted seconds a step, each over so many."""
+    for _ in range(count):
         step()
     times, end = [], time.perf_counter() + seconds
     while len(times) < 2 or time.perf_counter() < end:
         start = now()
-        for _ in range(TEN):
+        for _ in range(count):
             step()
-        times.append((now() - start) / TEN)
+        times.append((now() - start) / count)
     return sorted(times)
 
 
@@ -129,7 +178,8 @@ def main():
     for job in options.jobs.split(","):
         for variant in options.variants.split(","):
             try:
-                times = measure(make_step(torch, job, variant), options.seconds, now)
+                times = measure(make_step(torch, job, variant), options.seconds, now,
+                                1 if job in SLOW else TEN)
             except Exception as problem:  # torch.compile has many ways to fail
                 why = str(problem).strip().splitlines()[:1]
                 print(f"# {job} {variant}: {type(problem).__name__}: {' '.join(why)}")

@@ -204,6 +204,16 @@ void bench_network_attach(bench_network *out, const char *name, int threads,
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
 
+void bench_network_hook(bench_network *out, const char *name, int threads,
+                        sonde_hook *hook)
+{
+    sonde_diag diag = {0};
+
+    make_session(out, name, threads);
+    bench_check(sonde_nn_session_attach_hook(out->session, hook, &diag), &diag);
+    bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
+}
+
 void bench_network_step(bench_network *network, const bench_batches *batches, int64_t i)
 {
     sonde_view inputs[2];

@@ -17,6 +17,7 @@
 #ifndef SONDE_BENCH_SUPPORT_H
 #define SONDE_BENCH_SUPPORT_H
 
+#include <sonde/hook.h>
 #include <sonde/nn/job.h>
 #include <sonde/nn/session.h>
 #include <sonde/schedule.h>
@@ -77,6 +78,9 @@ void bench_network_make(bench_network *out, const char *job, int threads,
 /* The same with whatever attach adds to its observer. */
 void bench_network_attach(bench_network *out, const char *job, int threads,
                           sonde_nn_attach attach, void *user);
+/* The same with a hook. */
+void bench_network_hook(bench_network *out, const char *job, int threads,
+                        sonde_hook *hook);
 /* One step of batch i. */
 void bench_network_step(bench_network *network, const bench_batches *batches, int64_t i);
 /* Of the last step. */

@@ -8,6 +8,7 @@
 #include <sonde/plot.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,6 +182,13 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
     const int64_t known = sonde_nn_dataset_get_traits(set)->classes;
     int64_t unused = 0; /* outputs of the model for which the data has no class */
 
+    if (score->tokens) {
+        (void)printf("Eval loss: %.4f\nEval perplexity: %.3f, %.3f bits a token\n"
+                     "Eval accuracy: %.2f%%\n",
+                     score->loss, score->perplexity, score->loss / log(2.0),
+                     100.0 * score->accuracy);
+        return;
+    }
     if (!score->classes) {
         (void)printf("Eval loss: %.6g\nEval mean absolute error: %.6g\n", score->loss,
                      score->error);

@@ -59,7 +59,10 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
 
     sonde_json_object(json, NULL);
     cli_json_loss(json, "loss", score->loss);
-    if (score->classes) {
+    if (score->tokens) {
+        cli_json_loss(json, "perplexity", score->perplexity);
+    }
+    if (score->classes || score->tokens) {
         sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
     } else {
         cli_json_loss(json, "error", score->error);

@@ -1,5 +1,6 @@
 /*
- * cmd_predict.c - `sonde predict`: classifies images with saved weights.
+ * cmd_predict.c - `sonde predict`: classifies images with saved weights, or continues a
+ * text.
  *
  * The image is transformed to match the data set: resized, and made grey or RGB as the
  * model takes it. The named data sets have dark backgrounds: for their models, images
@@ -7,6 +8,7 @@
  */
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"
+#include "cli/predict_text.h"
 
 #include <sonde/nn/metrics.h>
 #include <sonde/nn/option.h>
@@ -19,7 +21,9 @@
 
 typedef struct predict_values {
     const char *model, *weights, *data, *picture;
-    int64_t top, threshold;
+    const char *prompt;
+    int64_t top, threshold, length, seed;
+    double temperature;
     bool no_invert, json;
 } predict_values;
 
@@ -313,6 +317,14 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
         info->data_path = asked->data;
     }
     run->info = info;
+    if (asked->prompt != NULL && info->target != SONDE_NN_TARGET_TOKENS) {
+        return sonde_diag_set(diag, SONDE_EINVAL, asked->model,
+                              "a model of tokens, as gpt", "it does not continue a text");
+    }
+    if (asked->prompt == NULL && info->target == SONDE_NN_TARGET_TOKENS) {
+        return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "--prompt TEXT",
+                              "the model continues a text");
+    }
     if (info->classes == 0) {
         return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "a model with classes",
                               "it has none");
@@ -324,6 +336,9 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     err = cli_weights_load(run->model, asked->weights, asked->model, diag);
     if (err != SONDE_OK) {
         return err;
+    }
+    if (asked->prompt != NULL) {
+        return SONDE_OK;
     }
     if (info->data_name[0] == '\0' && info->data_path[0] != '\0' &&
         sonde_nn_job_open_data(run->job, SONDE_NN_TRAIN, &run->folder, diag) !=
@@ -361,15 +376,36 @@ static int predict_all(prediction *run, int count, char **paths)
     return cli_interrupted() ? CLI_INTERRUPTED : code;
 }
 
+static int continue_text(const prediction *run)
+{
+    const predict_values *asked = run->asked;
+    const cli_text_request request = {
+        .prompt = asked->prompt,
+        .count = asked->length != CLI_NOT_GIVEN ? asked->length : 200,
+        .temperature = isnan(asked->temperature) ? 0.8F : (float)asked->temperature,
+        .seed = asked->seed != CLI_NOT_GIVEN ? (uint64_t)asked->seed : 0,
+        .json = asked->json};
+    sonde_diag diag = {0};
+
+    if (cli_predict_text(run->model, &request, &diag) != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    return cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
+}
+
 static int run_predict(const void *values, int argc, char **argv)
 {
     prediction run = {.asked = values};
     sonde_diag diag = {0};
     int code = CLI_OK;
 
+    if ((run.asked->prompt != NULL) != (argc == 0)) {
+        return cli_fail_text("predict needs images, or --prompt TEXT");
+    }
     cli_catch_interrupt();
-    code =
-        set_up(&run, &diag) == SONDE_OK ? predict_all(&run, argc, argv) : cli_fail(&diag);
+    code = set_up(&run, &diag) != SONDE_OK ? cli_fail(&diag)
+           : run.asked->prompt != NULL     ? continue_text(&run)
+                                           : predict_all(&run, argc, argv);
     sonde_nn_session_destroy(run.session);
     sonde_nn_dataset_destroy(run.folder);
     sonde_nn_model_destroy(run.model);
@@ -397,17 +433,24 @@ static const cli_option predict_options[] = {
     OPTION("picture", 0, CLI_TEXT, "FILE", picture,
            "plot the image before and after its transformation; of several: "
            "FILE-1, FILE-2 ..."),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image"),
+    OPTION("prompt", 0, CLI_TEXT, "TEXT", prompt,
+           "continue a text, with a model of tokens"),
+    OPTION("length", 0, CLI_SIZE, "N", length, "bytes to add to the prompt (200)"),
+    OPTION("temperature", 0, CLI_REAL, "X", temperature,
+           "spread of the draw (0.8); 0: always the likeliest byte"),
+    OPTION("seed", 0, CLI_SEED, "N", seed, "of the draw (0)"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image, or text"),
 };
 
 const cli_command cli_predict = {
     .name = "predict",
-    .arguments = "IMAGE...",
-    .summary = "classify PNG or JPEG images",
-    .examples = "  sonde predict trousers.jpg --picture trousers.png",
+    .arguments = "[IMAGE...]",
+    .summary = "classify PNG or JPEG images, or continue a text",
+    .examples = "  sonde predict trousers.jpg --picture trousers.png\n"
+                "  sonde predict -m gpt --prompt \"the old \" --temperature 0.5",
     .options = predict_options,
     .option_count = CLI_COUNT_OF(predict_options),
-    .least = 1,
+    .least = 0,
     .most = -1,
     .values_size = sizeof(predict_values),
     .run = run_predict,

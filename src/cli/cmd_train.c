@@ -133,7 +133,10 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
     if (epoch->eval_set != NULL) {
         sonde_json_string(json, "eval_set", epoch->eval_set);
         cli_json_loss(json, "eval_loss", epoch->score.loss);
-        if (epoch->score.classes) {
+        if (epoch->score.tokens) {
+            cli_json_loss(json, "eval_perplexity", epoch->score.perplexity);
+        }
+        if (epoch->score.classes || epoch->score.tokens) {
             cli_json_loss(json, "eval_accuracy", epoch->score.accuracy);
         } else {
             cli_json_loss(json, "eval_error", epoch->score.error);
@@ -161,7 +164,10 @@ static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_dia
                      epoch->loss);
         if (set != NULL) {
             (void)printf(", %s loss %.4f, %s ", set, epoch->score.loss, set);
-            (void)(epoch->score.classes
+            (void)(epoch->score.tokens
+                       ? printf("perplexity %.3f, accuracy %.2f%%",
+                                epoch->score.perplexity, 100.0 * epoch->score.accuracy)
+                   : epoch->score.classes
                        ? printf("accuracy %.2f%%", 100.0 * epoch->score.accuracy)
                        : printf("mean absolute error %.4f", epoch->score.error));
         }
@@ -256,7 +262,10 @@ static void on_scored(void *user, const sonde_nn_score *score,
         sonde_json_string(json, "event", "eval");
         sonde_json_string(json, "eval_set", name);
         cli_json_loss(json, "loss", score->loss);
-        if (score->classes) {
+        if (score->tokens) {
+            cli_json_loss(json, "perplexity", score->perplexity);
+        }
+        if (score->classes || score->tokens) {
             sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
         } else {
             cli_json_loss(json, "error", score->error);
@@ -623,7 +632,7 @@ const cli_command cli_train = {
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "train a network, evaluate it, judge it and draw pictures of it",
     .details =
-        "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small;\n"
+        "MODEL is fashion_cnn (the default), gpt, mnist_mlp or mnist_mlp_small;\n"
         "JOB.yaml describes any other network. Flags replace the values of the\n"
         "job.\n"
         "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130.\n"

@@ -48,7 +48,9 @@ void sonde__record_file_list_put(sonde__record_file_list *list,
     }
 }
 
-/* Adds the line of a file; none if the file is not there, or empty. *size: its bytes. */
+/* Adds the line of a file; none if it is not there, or not numbered and no longer than
+ * *size, its bytes. A numbered one may be empty: the index of a segment whose values were
+ * lost. */
 static int add_file(sonde__record_file_list *list, const char *name,
                     sonde__record_file_kind kind, uint64_t number, uint64_t *size)
 {
@@ -56,6 +58,7 @@ static int add_file(sonde__record_file_list *list, const char *name,
     char path[SONDE__FILE_NAME * 2];
     sonde__record_listed line = {0};
     sonde__record_file *file = NULL;
+    bool wanted = false;
     int failed = 0;
 
     if (!sonde__record_file_list_reserve(list, 1)) {
@@ -67,9 +70,10 @@ static int add_file(sonde__record_file_list *list, const char *name,
     if (failed != 0) {
         return failed == ENOENT ? 0 : failed;
     }
-    failed = file->end > *size ? sonde__record_measure(file, kind, number, &line) : 0;
+    wanted = kind != SONDE__FILE_OTHER || file->end > *size;
+    failed = wanted ? sonde__record_measure(file, kind, number, &line) : 0;
     backend->ops->close(file);
-    if (failed != 0 || line.covered == 0) {
+    if (failed != 0 || !wanted) {
         return failed;
     }
     sonde__record_file_list_put(list, &line);

@@ -181,8 +181,9 @@ typedef struct sonde__record_ring_past {
 
 /* Moves an empty ring into a new file; run is its id, of 32 characters. Returns an
  * errno: then the ring stays as it is, in memory. path is copied. */
-int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
-                            int worker, const sonde__record_ring_past *past);
+SONDE_API int sonde__record_ring_keep(sonde__record_ring *ring, const char *path,
+                                      const char *run, int worker,
+                                      const sonde__record_ring_past *past);
 /* Opens the ring that a process left in a file, instead of the memory of an empty one,
  * with its blocks from the last checkpoint on; sets ring->restarted, also for a ring of
  * another machine. ENOENT: there is none. EBADMSG: damaged, or not of this run. After any
@@ -209,7 +210,7 @@ static inline void sonde__record_ring_leave(sonde__record_ring *ring)
 /* Notes in the file that the run was closed. */
 void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason);
 /* Removes the file; the ring stays usable until fini. */
-void sonde__record_ring_remove(sonde__record_ring *ring);
+SONDE_API void sonde__record_ring_remove(sonde__record_ring *ring);
 /* The file's table of ids: 4 bytes for each id of the producer. Return an errno. */
 int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t value);
 /* *value: SONDE_NO_TENSOR if none is noted. ENODATA: the table ends before id. */
@@ -226,6 +227,6 @@ void sonde__record_ring_put_away(sonde__record_ring *ring);
 /* Frees memory or mapping. */
 void sonde__record_ring_unmap(sonde__record_ring *ring);
 /* Makes the pages that the producer comes to next, in the first lap. */
-void sonde__record_ring_populate(sonde__record_ring *ring);
+SONDE_API void sonde__record_ring_populate(sonde__record_ring *ring);
 
 #endif

@@ -33,7 +33,8 @@ enum {
     /* Bytes whose pages are made before the producer comes: as many as it has put so far.
      * The pages of a small run cost little. */
     LEAST_AHEAD = 2 * 1024 * 1024,
-    MOST_AHEAD = 32 * 1024 * 1024
+    MOST_AHEAD = 32 * 1024 * 1024,
+    LARGE_PAGE = 2 * 1024 * 1024
 };
 static const char MAGIC[8] = {'S', 'O', 'N', 'D', 'E', 'R', 'N', 'G'};
 
@@ -138,6 +139,19 @@ static void *map(int fd, uint64_t size)
     return mapped != MAP_FAILED ? mapped : NULL;
 }
 
+/* Large pages for all but the beginning, if the file system has them: a copy into small
+ * ones takes a tenth longer. The beginning changes with every block, and the kernel writes
+ * a page that has changed to the disk whole; it is not read ahead, which would make small
+ * pages of the rest. */
+static void ask_for_large_pages(void *mapped, uint64_t size)
+{
+    if (size > LARGE_PAGE) {
+        (void)madvise(mapped, LARGE_PAGE, MADV_RANDOM);
+        (void)madvise((unsigned char *)mapped + LARGE_PAGE, (size_t)size - LARGE_PAGE,
+                      MADV_HUGEPAGE);
+    }
+}
+
 /* Makes the ring in the file fd at fresh, which becomes that at ring->path. */
 static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const char *run,
                    int worker, const sonde__record_ring_past *past)
@@ -155,6 +169,7 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
     if (mapped == NULL) {
         return errno;
     }
+    ask_for_large_pages(mapped, size);
     head = mapped;
     *head = (sonde__record_ring_head){.version = VERSION,
                                       .worker = (uint32_t)worker,
@@ -228,9 +243,13 @@ void sonde__record_ring_populate(sonde__record_ring *ring)
 #ifdef MADV_POPULATE_WRITE
     const uint64_t head = atomic_load_explicit(&ring->shared->head, memory_order_relaxed);
     const uint64_t ahead = SONDE_MIN(SONDE_MAX(head, LEAST_AHEAD), MOST_AHEAD);
-    const size_t end = (size_t)SONDE_MIN(head + ahead, ring->size);
+    /* whole pages of the file, large ones too: madvise refuses a part of one */
+    const uint64_t to =
+        (SONDE__RING_PAGE + head + ahead + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE -
+        SONDE__RING_PAGE;
+    const size_t end = (size_t)SONDE_MIN(to, ring->size);
 
-    if (ring->populated < end) {
+    if (ring->populated < SONDE_MIN(head + ahead / 2, ring->size)) {
         (void)madvise(ring->base + ring->populated, end - ring->populated,
                       MADV_POPULATE_WRITE);
         ring->populated = end;

@@ -96,7 +96,7 @@ check "--seed: '9223372036854775808' (expected a whole number from 0 to 92233720
 check "--learning-rate: 'nan' (expected a finite number)" train --learning-rate nan
 check "train: unexpected argument 'b'" train a b
 check "eval: unexpected argument 'b'" eval a b
-check "predict: expected IMAGE..." predict
+check "predict needs images, or --prompt TEXT" predict
 check "data fetch: expected NAME" data fetch
 check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish

@@ -62,8 +62,29 @@ static void built_in_jobs_build(void **state)
         sonde_nn_model_destroy(model);
         sonde_nn_job_destroy(job);
     }
-    assert_null(sonde_nn_job_builtin_name(SONDE_COUNT_OF(rows)));
-    assert_null(sonde_nn_job_builtin_text(SONDE_COUNT_OF(rows)));
+}
+
+/* 256 64 + 64 64 + 2 (12 64 64 + 13 64) + 2 64 + 64 256 */
+static void the_language_model_builds(void **state)
+{
+    sonde_nn_job *job = NULL;
+    const sonde_nn_job_info *info = NULL;
+    sonde_nn_model *model = NULL;
+
+    (void)state;
+    must(sonde_nn_job_builtin("gpt", &job, &engine_diag));
+    info = sonde_nn_job_get_info(job);
+    assert_int_equal(info->target, SONDE_NN_TARGET_TOKENS);
+    assert_int_equal(info->input_dtype, SONDE_I64);
+    assert_int_equal(info->classes, 256);
+    assert_int_equal(info->class_axis, 2);
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    assert_int_equal(engine_weight_count(model), 136960);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+    assert_string_equal(sonde_nn_job_builtin_name(3), "gpt");
+    assert_null(sonde_nn_job_builtin_name(4));
+    assert_null(sonde_nn_job_builtin_text(4));
 }
 
 static void an_unknown_built_in_job_lists_the_known(void **state)
@@ -72,7 +93,7 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
 
     (void)state;
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_builtin("fashion_cmm", &job, &engine_diag));
-    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, mnist_mlp or "
+    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, gpt, mnist_mlp or "
                 "mnist_mlp_small)");
     must(sonde_nn_job_builtin("fashion-cnn", &job, &engine_diag)); /* - for _ */
     sonde_nn_job_destroy(job);
@@ -375,7 +396,7 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
             "binary_cross_entropy_with_logits, soft_margin_loss, kl_div)");
     refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
-            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, mnist_mlp or "
+            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, mnist_mlp or "
             "mnist_mlp_small)");
 }
 
@@ -518,6 +539,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_jobs_build),
+        cmocka_unit_test(the_language_model_builds),
         cmocka_unit_test(an_unknown_built_in_job_lists_the_known),
         cmocka_unit_test(a_job_replaces_single_values_of_a_built_in_one),
         cmocka_unit_test(every_key_is_read),

@@ -13,6 +13,10 @@ DEFINE_PICK(conv2d_kernel, conv2d->forward)
 DEFINE_PICK(conv2d_relu_kernel, conv2d->relu)
 DEFINE_PICK(conv2d_relu_pool_kernel, conv2d->relu_pool)
 DEFINE_PICK(grad_input_kernel, conv2d_grad->input)
+DEFINE_PICK(wide_kernel, conv2d_wide->forward)
+DEFINE_PICK(wide_relu_kernel, conv2d_wide->relu)
+DEFINE_PICK(wide_input_kernel, conv2d_wide->input)
+DEFINE_PICK(wide_weight_kernel, conv2d_wide_weight->weight)
 DEFINE_PICK(grad_weight_kernel, conv2d_weight->weight)
 DEFINE_PICK(channel_sum_kernel, conv2d_weight->channel_sum)
 DEFINE_PICK(pool_relu_conv_grad_kernel, conv2d_weight->pool_relu)
@@ -48,6 +52,21 @@ static const conv_case conv_cases[] = {
     {17, 4, 6, 6, 6, 3, 3, 1, 0, 1, 2}, /* groups */
     {2, 6, 5, 5, 6, 3, 3, 1, 1, 1, 6},
     {1, 4, 33, 20, 2, 3, 3, 1, 0, 1, 1}, /* more than one span of pixels */
+};
+
+/* Of many channels. */
+static const conv_case wide_cases[] = {
+    {64, 16, 6, 6, 16, 3, 3, 1, 1, 1, 1}, /* one tile a pixel */
+    {17, 37, 5, 7, 19, 3, 3, 1, 1, 1, 1}, /* odd channels, a second block */
+    {1, 24, 1, 1, 26, 1, 1, 1, 0, 1, 1},
+    {33, 30, 9, 10, 22, 3, 3, 2, 1, 1, 1}, /* stride */
+    {16, 40, 8, 7, 30, 1, 1, 2, 0, 1, 1},  /* and pixels that none reaches */
+    {5, 17, 8, 7, 17, 3, 3, 3, 1, 1, 1},
+    {2, 16, 9, 8, 16, 3, 2, 1, 2, 2, 1}, /* dilation, windows in the padding alone */
+    {3, 16, 2, 2, 16, 3, 3, 1, 2, 1, 1},
+    {70, 20, 4, 4, 32, 5, 5, 1, 2, 1, 1},
+    {2, 16, 3, 150, 17, 3, 3, 1, 1, 1, 1}, /* several segments of a row */
+    {64, 16, 2, 40, 16, 3, 3, 2, 1, 1, 1},
 };
 
 static int64_t out_extent(const conv_case *c, int64_t size, int64_t kernel)
@@ -137,6 +156,43 @@ static void convolution_weight_gradient(void **state)
         op_run run = backward_run(&conv_cases[i], true);
 
         check(&run, grad_weight_kernel, weight_tolerance(&conv_cases[i]));
+    }
+}
+
+static void convolution_of_many_channels(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(wide_cases); i++) {
+        const conv_case *c = &wide_cases[i];
+        op_run plain = forward_run(c, &sonde__op_conv2d, i % 2 == 0);
+        op_run relu = forward_run(c, &sonde__op_conv2d_relu, i % 3 != 0);
+        op_run back = backward_run(c, false), weight = backward_run(c, true);
+
+        check(&plain, wide_kernel, conv_tolerance(c));
+        check(&relu, wide_relu_kernel, conv_tolerance(c));
+        check(&back, wide_input_kernel, sum_tolerance(c->o * c->kh * c->kw));
+        check(&weight, wide_weight_kernel, weight_tolerance(c));
+    }
+}
+
+/* The fuse pass asks: the convolution then has the kernels of many channels. */
+static void many_channels_are_not_fused_with_a_pool(void **state)
+{
+    const conv_case cases[] = {{2, 16, 8, 8, 16, 3, 3, 1, 1, 1, 1},
+                               {2, 15, 8, 8, 16, 3, 3, 1, 1, 1, 1},
+                               {2, 32, 8, 8, 32, 3, 3, 1, 1, 1, 2}};
+    static const bool fused[] = {false, true, true};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        op_run run = forward_run(&cases[i], &sonde__op_conv2d_relu_pool, true);
+
+        infer(&run);
+        assert_int_equal(
+            kernel_accepts(&run, conv2d_relu_pool_kernel(
+                                     sonde__kernel_lane_kernels_of(sonde__cpu_isa()))),
+            fused[i]);
+        free_inputs(&run);
     }
 }
 
@@ -415,6 +471,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolution),
         cmocka_unit_test(convolution_input_gradient),
+        cmocka_unit_test(convolution_of_many_channels),
+        cmocka_unit_test(many_channels_are_not_fused_with_a_pool),
         cmocka_unit_test(convolution_weight_gradient),
         cmocka_unit_test(sums_of_channels),
         cmocka_unit_test(fused_forward_gives_the_bits_of_the_separate_ops),

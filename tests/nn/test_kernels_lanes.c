@@ -373,8 +373,9 @@ static void lists_hold_the_kernels_of_this_processor(void **state)
         sonde__kernel_lane_kernels_of(sonde__cpu_isa());
 
     (void)state;
-    assert_ptr_equal(sonde__kernel_conv2d_fast()[0], &set->conv2d->forward);
-    assert_null(sonde__kernel_conv2d_fast()[1]);
+    assert_ptr_equal(sonde__kernel_conv2d_fast()[0], &set->conv2d_wide->forward);
+    assert_ptr_equal(sonde__kernel_conv2d_fast()[1], &set->conv2d->forward);
+    assert_null(sonde__kernel_conv2d_fast()[2]);
     assert_ptr_equal(sonde__kernel_nll_grad_fast()[0], &set->nll->grad);
     assert_ptr_equal(sonde__kernel_channel_sum_fast()[1],
                      &set->conv2d_weight->channel_sum);

@@ -48,6 +48,7 @@ static const special specials[] = {
     {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
     {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
     {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+    {"positional_embedding", {FLOATS(4, 3, 16)}, 0, {0}},
     {"multihead_attention", {FLOATS(4, 3, 16)}, 0, {0}},
     {"transformer_encoder_layer", {FLOATS(4, 3, 16)}, 0, {0}},
 };
@@ -292,14 +293,17 @@ static char *table_of_layers(void)
     table[0] = '\0';
     for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
         const sonde__op_layer *row = sonde__op_layers[i];
-        char keys[256] = "";
+        char keys[256] = "", inputs[24];
+
+        (void)snprintf(inputs, sizeof inputs, row->optional > 0 ? "%d to %d" : "%d",
+                       row->inputs, row->inputs + row->optional);
 
         for (int k = 0; k < sonde__op_field_count(row); k++) {
             add_key(keys, sizeof keys, &row->fields[k], k == 0);
         }
         length += (size_t)snprintf(table + length, sizeof table - length,
-                                   "| %s | %d | %s%s| %s |\n", row->name, row->inputs,
-                                   keys, keys[0] != '\0' ? " " : "", row->help);
+                                   "| %s | %s | %s%s| %s |\n", row->name, inputs, keys,
+                                   keys[0] != '\0' ? " " : "", row->help);
         assert_true(length < sizeof table);
     }
     return table;

@@ -4,7 +4,9 @@ Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: 
 """
 import contextlib
 import copy
+import inspect
 import io
+import logging
 import os
 import sys
 import tempfile
@@ -62,9 +64,21 @@ class Small(nn.Module):
         return (x, self.loss(x, labels)) if self.training else x
 
 
+class Sorted(Small):
+    """Has an op that the engine lacks."""
+
+    def forward(self, x, labels=None):
+        x = self.fc2(self.relu(self.fc1(x)))
+        x = x + x.sort(dim=1).values
+        return (x, self.loss(x, labels)) if self.training else x
+
+
 class Identity(nn.Module):
     def forward(self, x):
         return x
+
+
+SORT_LINE = inspect.getsourcelines(Sorted.forward)[1] + 2
 
 
 def data(count, seed=1):
@@ -276,6 +290,165 @@ def new_rate():
     wrapped(x, y)
     wrapped(x, y)
     check("the momentum stays", close(model.parameters(), plain.parameters()))
+
+
+# --- compiled models in files ---------------------------------------------------------------------
+
+
+@program
+def saved_models():
+    x, y = data(8)
+    for kind, model in (("engine", Small()), ("PyTorch", Sorted())):
+        optimizer = poptorch.optim.Adam(model.parameters(), 0.05)
+        wrapped = poptorch.trainingModel(model, options(2), optimizer)
+        raises(poptorch.Error, "not been compiled", wrapped.save, "nowhere")
+        for _ in range(3):
+            wrapped(x, y)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "new", "model.poptorch")
+            wrapped.save(path)
+            wrapped.save(os.path.join(folder, "bare"), export_model=False)
+            expected = [wrapped(x, y)[1].item() for _ in range(3)]
+            loaded = poptorch.load(path)
+            check(f"{kind}: compiled", loaded.isCompiled() and
+                  (loaded._engine is None) == (kind == "PyTorch"))
+            found = [loaded(x, y)[1].item() for _ in range(3)]
+            check(f"{kind}: {found} continue as {expected}", found == expected)
+            check(f"{kind}: the loaded module trains", torch.equal(
+                loaded.model.fc2.weight, model.fc2.weight))
+            raises(AssertionError, "holds no model", poptorch.load, os.path.join(folder, "bare"))
+            other = type(model)()
+            again = poptorch.trainingModel(other, options(2), poptorch.optim.Adam(
+                other.parameters(), 0.05))
+            again.loadExecutable(os.path.join(folder, "bare"))
+            check(f"{kind}: into another module", abs(again(x, y)[1].item() - expected[0]) < 1e-6)
+            raises(poptorch.Error, "saved by the other", poptorch.inferenceModel(
+                other).loadExecutable, path)
+    with tempfile.NamedTemporaryFile() as file:
+        torch.save({"a": 1}, file.name)
+        raises(poptorch.Error, "no model that this version saved", poptorch.load, file.name)
+
+
+@program
+def late_anchors_keep_the_state():
+    """A session that is compiled again continues with the momentum."""
+    x, y = data(8)
+    model, plain = Small(), Small()
+    made = options(2)
+    wrapped = poptorch.trainingModel(model, made, torch.optim.SGD(
+        model.parameters(), 0.1, momentum=0.9))
+    wrapped(x, y)
+    made.anchorTensor("momentum", "Accl1___model.fc1.weight")
+    wrapped(x, y)
+    optimizer = torch.optim.SGD(plain.parameters(), 0.1, momentum=0.9)
+    plain_steps(plain, optimizer, x, y, 1)
+    plain_steps(plain, optimizer, x, y, 1)
+    check("as without", close(model.parameters(), plain.parameters()))
+    check("the momentum", torch.allclose(wrapped.getAnchoredTensor("momentum"),
+                                         optimizer.state[plain.fc1.weight]["momentum_buffer"],
+                                         atol=1e-6))
+
+
+# --- what the engine lacks ------------------------------------------------------------------------
+
+
+class Said:
+    """What the log says while it is open."""
+
+    def __enter__(self):
+        self.lines, log = [], logging.getLogger("poptorch")
+        self.handler = logging.Handler()
+        self.handler.emit = lambda record: self.lines.append(record.getMessage())
+        log.addHandler(self.handler)
+        return self.lines
+
+    def __exit__(self, *rest):
+        logging.getLogger("poptorch").removeHandler(self.handler)
+
+
+@program
+def on_pytorch():
+    x, y = data(8)
+    model, plain = Sorted(), Sorted()
+    with Said() as lines:
+        wrapped = poptorch.trainingModel(model, options(2), torch.optim.SGD(model.parameters(), 0.1))
+        wrapped(x, y)
+        wrapped(x, y)
+    check(f"said once, with the line: {lines}", len(lines) == 1 and
+          f"Sorted runs on PyTorch: the engine lacks sort.default ({__file__}:{SORT_LINE})"
+          == lines[0])
+    for _ in range(2):
+        plain_steps(plain, torch.optim.SGD(plain.parameters(), 0.1), x, y, 1)
+    check("the same numbers", close(model.parameters(), plain.parameters()))
+
+    class Branches(Small):
+        def forward(self, x, labels=None):
+            if x.sum() > 0:
+                x = x * 2
+            return super().forward(x, labels)
+
+    class Hooked(Small):
+        def __init__(self):
+            super().__init__()
+            self.fc1.register_forward_hook(lambda module, inputs, output: None)
+
+    class Own(torch.optim.SGD):
+        pass
+
+    def groups(model):
+        return torch.optim.SGD([{"params": model.fc1.parameters(), "lr": 0.2},
+                                {"params": model.fc2.parameters()}], 0.1)
+
+    for kind, make, expected in ((Branches, None, "torch.export: "), (Hooked, None, "hooks"),
+                                 (Small, lambda model: Own(model.parameters(), 0.1), "Own"),
+                                 (Small, groups, "groups of parameters")):
+        model = kind()
+        with Said() as lines:
+            wrapped = poptorch.trainingModel(model, None, make(model) if make else None)
+            loss = wrapped(x, y)[1]
+        check(f"{expected}: {lines}", len(lines) == 1 and expected in lines[0] and
+              wrapped._engine is None and loss.numel() == 1)
+        check("the line of a branch", kind is not Branches or __file__ in lines[0])
+    double = poptorch.inferenceModel(Identity())
+    with Said() as lines:
+        check("float64", double(torch.ones(4, dtype=torch.float64)).dtype is torch.float64)
+    check(f"said: {lines}", "torch.float64 (expected float32" in lines[0])
+
+
+@program
+def shared_parameters():
+    """Replaced parameters, and loaded ones, are those of the engine; tied ones are one."""
+    x, y = data(4)
+    model = Small()
+    wrapped = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), 0.0))
+    wrapped(x, y)
+    model.fc1.weight.data = torch.zeros(8, 6)
+    model.load_state_dict({**model.state_dict(), "fc2.weight": torch.zeros(3, 8)})
+    output = wrapped(x, y)[0]
+    check("new values", torch.allclose(output, model.fc2.bias.expand(4, 3)))
+    model.fc2.bias = nn.Parameter(torch.tensor([1.0, 2.0, 3.0]))
+    check("a new parameter", torch.allclose(wrapped(x, y)[0], torch.tensor([1.0, 2.0, 3.0])))
+    model.fc2.bias = nn.Parameter(torch.zeros(1))
+    raises(poptorch.Error, "fc2.bias became (1,)", wrapped, x, y)
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(1)
+            self.into, self.out = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+            self.out.weight = self.into.weight
+
+        def forward(self, x):
+            y = self.out(self.into(x).relu())
+            return y, (y * y).mean()
+
+    model, plain = Tied(), Tied()
+    wrapped = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), 0.1))
+    wrapped(x)
+    plain(x)[1].backward()
+    check("a tied weight", wrapped._engine is not None and torch.allclose(
+        model.out.weight, plain.out.weight - 0.1 * plain.out.weight.grad, atol=1e-6))
+    check("its gradient", sum("Gradient___model." in name for name in wrapped.getTensorNames()) == 1)
 
 
 # --- the programs ---------------------------------------------------------------------------------

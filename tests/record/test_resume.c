@@ -5,6 +5,8 @@
 #include "record/run_dir.h"
 #include "base/macros.h"
 
+#include <sonde/trial.h>
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -408,6 +410,46 @@ static void a_damaged_head_is_told(void **state)
     run_remove(path);
 }
 
+static void store(const char *path, const char *name, const void *bytes, size_t size)
+{
+    char file[RUN_PATH];
+    const int fd = open(run_file(file, path, name), O_WRONLY | O_TRUNC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, size), size);
+    assert_int_equal(close(fd), 0);
+}
+
+/* A segment is closed without values if a fault lost them. Its writer died before it was
+ * listed. */
+static void an_empty_segment_is_listed(void **state)
+{
+    static const char empty[] = "{\"__metadata__\":{\"sonde_run\":\"1\"}}";
+    char path[RUN_PATH], head[512], *list = NULL;
+    sonde_catalogue *catalogue = run_catalogue(2, FLOATS);
+    const uint64_t length = sizeof head - sizeof length;
+    sonde_verify_report report = {0};
+
+    (void)state;
+    record(run_path(path, "no-values"), NULL, catalogue, 0, 2);
+    record(path, SONDE_RESUME_ANY, catalogue, 2, 4);
+    memset(head, ' ', sizeof head);
+    memcpy(head, &length, sizeof length);
+    memcpy(head + sizeof length, empty, sizeof empty - 1);
+    store(path, "w0000/seg-00000000.safetensors", head, sizeof head);
+    store(path, "w0000/seg-00000000.jsonl", "", 0);
+    store(path, "w0000/files.jsonl", "", 0);
+    record(path, SONDE_RESUME_ANY, catalogue, 4, 6);
+    list = run_load(path, "w0000/files.jsonl", &(size_t){0});
+    assert_non_null(strstr(list, "\"seg-00000000.jsonl\",\"size\":0,\"covered\":0,"));
+    free(list);
+    assert_int_equal(sonde_trial_verify(path, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(report.damaged, 0);
+    assert_int_equal(report.lost, 4); /* of the values of the first two steps */
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +463,7 @@ int main(void)
         cmocka_unit_test(damaged_generations_are_told),
         cmocka_unit_test(what_is_not_the_run_is_refused),
         cmocka_unit_test(a_damaged_head_is_told),
+        cmocka_unit_test(an_empty_segment_is_listed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

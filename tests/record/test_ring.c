@@ -10,9 +10,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sonde/error.h>
@@ -215,6 +217,63 @@ static void a_sleeper_is_woken(void **state)
     sonde__record_ring_fini(&ring);
 }
 
+/* Whether the pages of so many bytes are mapped: a store to them finds nothing to do for
+ * the kernel (/proc/self/pagemap). */
+static bool are_mapped(int map, const unsigned char *start, size_t bytes)
+{
+    const off_t first = (off_t)((uintptr_t)start / SONDE__RING_PAGE);
+
+    for (off_t i = 0; i < (off_t)(bytes / SONDE__RING_PAGE); i++) {
+        uint64_t entry = 0;
+
+        assert_int_equal(
+            pread(map, &entry, sizeof entry, (first + i) * (off_t)sizeof entry),
+            sizeof entry);
+        if (entry >> 63 == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The pages of a file that the producer comes to next are there. */
+static void pages_are_made_ahead(void **state)
+{
+    enum { MANY = 64 * SMALLEST, PAGE = SONDE__RING_PAGE, LEAST_AHEAD = 1024 * 1024 };
+    static const char run[] = "0123456789abcdef0123456789abcdef";
+    const int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    char path[] = "/tmp/sonde-ring-XXXXXX";
+    const int fd = mkstemp(path);
+    sonde__record_ring ring;
+    sonde__record_ring_past past = {.put = 0};
+    uint64_t head = 0;
+
+    (void)state;
+    if (sysconf(_SC_PAGESIZE) != PAGE || map < 0) {
+        skip();
+    }
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(sonde__record_ring_init(&ring, MANY), SONDE_OK);
+    assert_int_equal(sonde__record_ring_keep(&ring, path, run, 0, &past), 0);
+    if (madvise(ring.base, PAGE, MADV_POPULATE_WRITE) != 0) { /* an old kernel */
+        sonde__record_ring_remove(&ring);
+        sonde__record_ring_fini(&ring);
+        skip();
+    }
+    for (uint64_t number = 0; head + LEAST_AHEAD < MANY; number++) {
+        sonde__record_ring_populate(&ring);
+        head = atomic_load(&ring.shared->head);
+        assert_true(are_mapped(map, ring.base, (size_t)head + LEAST_AHEAD));
+        for (int i = 0; i < 5; i++) {
+            assert_true(try_put(&ring, 5 * number + (uint64_t)i));
+        }
+    }
+    sonde__record_ring_remove(&ring);
+    sonde__record_ring_fini(&ring);
+    assert_int_equal(close(map), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +282,7 @@ int main(void)
         cmocka_unit_test(what_never_fits_is_refused),
         cmocka_unit_test(nothing_is_lost_between_threads),
         cmocka_unit_test(a_sleeper_is_woken),
+        cmocka_unit_test(pages_are_made_ahead),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

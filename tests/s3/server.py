@@ -5,7 +5,9 @@
 
 Buckets: "bucket", and "elsewhere" and "my.moved", which are in region eu-west-1 (the last
 answers with a redirection); the store is in us-east-1.
-Addresses are path style. The page of a list has 3 keys, so that every list has several.
+Addresses are path style, and of virtual hosts below localhost. The page of a list has 3 keys, so that
+every list has several; its token is opaque. The ETag of an upload in parts is no MD5. With PUT
+/_/habit?chunked=1 all answers are chunked.
 Key AKIATEST, secret "secret/of+test"; with session token "old" the token has expired.
 Temporary keys come from services.py.
 
@@ -16,6 +18,7 @@ the uploads in parts (DELETE drops them, PUT ?key= leaves one that nobody contin
 object without a signature.
 """
 
+import base64
 import hashlib
 import hmac
 import http.server
@@ -45,6 +48,7 @@ log = []
 
 
 etags = {}  # id of bytes, which objects keep: text
+chunked = [False]
 
 
 def etag(data):
@@ -73,6 +77,14 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
+        if chunked[0] and self.command != "HEAD" and status not in (204, 304):
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for at in range(0, len(body), 1000):
+                piece = body[at:at + 1000]
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.write(b"0\r\n\r\n")
+            return
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
@@ -84,7 +96,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     # --- signatures
 
-    def signature_fault(self, path, query, body, service="s3"):
+    def signature_fault(self, path, query, body, service="s3", signed=None):
         given = self.headers.get("authorization", "")
         found = re.fullmatch(
             rf"AWS4-HMAC-SHA256 Credential=(\w+)/(\d{{8}})/([\w-]+)/{service}/aws4_request, "
@@ -114,7 +126,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             return (403, "AccessDenied", "headers are not signed")
         pairs = sorted((encode(n), encode(v)) for n, v in query)
         canonical = "\n".join([
-            self.command, urllib.parse.quote(path, safe="/-._~"),
+            self.command, urllib.parse.quote(signed or path, safe="/-._~"),
             "&".join(f"{n}={v}" for n, v in pairs),
             "".join(f"{n}:{self.headers[n].strip()}\n" for n in names.split(";")), names, payload])
         scope = f"{day}/{region}/{service}/aws4_request"
@@ -174,15 +186,19 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             return None
         if path.startswith("/_/"):
             return self.control(path[3:], dict(query), body)
+        signed = path
+        host = re.fullmatch(r"([\w.-]+)\.localhost(:\d+)?", self.headers.get("host", ""))
+        if host:
+            path = f"/{host[1]}{path}"
         _, bucket, key = (path + "/").split("/", 2)
         key = key[:-1]
         what = self.find_fault(f"{self.command} {key}?{split.query}")
         with lock:
-            log.append(f"{self.command} {key} {split.query} {what or ''}".strip())
+            log.append(f"{'VIRTUAL ' if host else ''}{self.command} {key} {split.query} {what or ''}".strip())
         try:
             if what and self.injected(what):
                 return None
-            fault = self.signature_fault(path, query, body)
+            fault = self.signature_fault(path, query, body, signed=signed)
             if fault:
                 with lock:
                     log.append(f"REFUSED {fault[1]}")
@@ -202,7 +218,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     def list(self, bucket, query):
         prefix, after = query.get("prefix", ""), query.get("start-after", "")
-        after = query.get("continuation-token", after)
+        if "continuation-token" in query:
+            after = base64.b64decode(query["continuation-token"]).decode()
         rows, last, more, seen = [], "", False, set()
         with lock:
             keys = sorted(k for b, k in objects if b == bucket and k.startswith(prefix) and k > after)
@@ -227,7 +244,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             rows.append(f"<Contents><Key>{encode(key)}</Key><ETag>{escape(etag(data), {chr(34): '&quot;'})}"
                         f"</ETag><Size>{len(data)}</Size></Contents>")
             last = key
-        token = f"<NextContinuationToken>{escape(last)}</NextContinuationToken>" if more else ""
+        token = base64.b64encode(last.encode()).decode()
+        token = f"<NextContinuationToken>{escape(token)}</NextContinuationToken>" if more else ""
         self.answer(200, (f"<ListBucketResult><IsTruncated>{str(more).lower()}</IsTruncated>"
                           f"{''.join(rows)}{token}</ListBucketResult>").encode())
 
@@ -292,7 +310,9 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             if [int(n) for n, _ in wanted] != sorted(parts) or any(
                     etag(parts[int(n)]) != tag.replace("&quot;", '"') for n, tag in wanted):
                 return self.answer(200, b"<Error><Code>InvalidPart</Code></Error>")
-            objects[bucket, key] = b"".join(parts[n] for n in sorted(parts))
+            data = b"".join(parts[n] for n in sorted(parts))
+            objects[bucket, key] = data
+            etags[id(data)] = data, f'"{hashlib.md5(data).hexdigest()}-{len(parts)}"'
         return self.answer(200, b"<CompleteMultipartUploadResult/>")
 
     def on_DELETE(self, bucket, key, query, _body):
@@ -313,6 +333,8 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
                                "count": int(query.get("count", 1))})
             elif what == "clock":
                 clock[0] = int(query["seconds"])
+            elif what == "habit":
+                chunked[0] = query["chunked"] == "1"
             elif what == "life":
                 services.life[0] = float(query["seconds"])
             elif what == "log":

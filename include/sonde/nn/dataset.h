@@ -29,7 +29,7 @@ enum { SONDE_NN_SAMPLE_DIMS = 3, SONDE_NN_NO_LABEL = -1 };
 /* The properties of all samples; strings are borrowed until the set is destroyed. */
 typedef struct sonde_nn_dataset_traits {
     int64_t count;
-    sonde_dtype dtype; /* SONDE_U8 or SONDE_F32 */
+    sonde_dtype dtype; /* SONDE_U8 or SONDE_F32; of text SONDE_I64 */
     int rank;          /* 3 for images: (C, H, W), also for IDX (N, H, W) with C = 1 */
     int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* of one sample; the largest if they vary */
     bool varied_size; /* images differ in height or width: they need a resize or crop */
@@ -38,12 +38,14 @@ typedef struct sonde_nn_dataset_traits {
     int64_t classes;      /* labels are 0 ... classes - 1; 0 without labels */
     const char *const *class_names; /* classes entries, or NULL */
     const char *source;             /* its origin: a path, or "memory" */
+    int64_t label_length; /* labels of a sample: 0 for one, else one a position */
 } sonde_nn_dataset_traits;
 
 typedef struct sonde_nn_sample {
     const void *data; /* row-major; borrowed: from the set, or from scratch */
     int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* rank entries */
     int64_t label;
+    const int64_t *labels; /* traits.label_length entries; NULL: there is one */
 } sonde_nn_sample;
 
 /* --- opening ------------------------------------------------------------------------ */
@@ -100,6 +102,30 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_image(const char *path,
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_from_memory(
     const sonde_view *data, const sonde_view *labels,
     const sonde_nn_dataset_options *options, sonde_nn_dataset **out, sonde_diag *diag);
+
+/* Zero fields are defaults. */
+typedef struct sonde_nn_text_options {
+    size_t size;          /* sizeof(sonde_nn_text_options) */
+    int64_t length;       /* tokens a sample; at least 1 */
+    sonde_nn_split split; /* of a text that holds both */
+    double test_share;    /* of it, at its end; 0: a tenth */
+} sonde_nn_text_options;
+
+/*
+ * Text, plain or gzipped, as byte tokens: sample i holds length int64 tokens that follow
+ * those of sample i - 1, and as labels the token after each. path is a file that holds
+ * both splits, or a folder with train.txt and test.txt, or with input.txt, which holds
+ * both. The classes are the 256 bytes. SONDE_ERANGE: too short for one sample.
+ * SONDE_ENOTFOUND: the folder has no such file. Cost: 8 bytes of memory a byte of text.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_dataset_open_text(const char *path, const sonde_nn_text_options *options,
+                           sonde_nn_dataset **out, sonde_diag *diag);
+/* The same over so many bytes of sentences that a grammar draws from the seed: a stand-in
+ * for text, of about 4.1 bits a byte by frequencies alone. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw_text(
+    uint64_t seed, int64_t bytes, const sonde_nn_text_options *options,
+    sonde_nn_dataset **out, sonde_diag *diag);
 
 /*
  * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).

@@ -73,6 +73,9 @@ typedef struct sonde_nn_score {
     int64_t samples;
     bool classes; /* the model has classes: accuracy counts, else error */
     double error; /* mean absolute difference of output and target, else NaN */
+    bool
+        tokens; /* the target is a token at each position: accuracy and perplexity count */
+    double perplexity; /* exp(loss) */
 } sonde_nn_score;
 
 /* The last run's. */
@@ -80,6 +83,29 @@ SONDE_API sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *eval
 /* Borrowed until destroy; the next run changes it. NULL: the model has no classes. */
 SONDE_API const sonde_nn_confusion *
 sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator);
+
+/* --- continuing a text -------------------------------------------------------------- */
+
+typedef struct sonde_nn_generate_options {
+    size_t size;       /* sizeof(sonde_nn_generate_options) */
+    int64_t count;     /* of tokens to generate; at least 1 */
+    float temperature; /* divides the scores before they are probabilities; 0: always the
+                          likeliest token */
+    uint64_t seed;
+    /* Called with each token; false ends the generation. NULL: none. */
+    bool (*take)(void *user, int64_t token);
+    void *user;
+} sonde_nn_generate_options;
+
+/*
+ * Continues a prompt with a causal model whose first input is int64 tokens (N, T) and whose
+ * first output is their scores (N, T, tokens): each token is drawn from the scores at the
+ * last one, of which the model sees the last T. The same seed draws the same tokens.
+ * SONDE_ERANGE: a token of the prompt is out of range. SONDE_ESTATE: the scores are NaN.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_generate(sonde_nn_model *model, const int64_t *prompt, int64_t prompt_count,
+                  const sonde_nn_generate_options *options, sonde_diag *diag);
 
 #ifdef __cplusplus
 }

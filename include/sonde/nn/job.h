@@ -18,6 +18,10 @@
  *     record: {path: runs/first, every: 100}   # a hook's configuration
  *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
+ * A model of tokens says `dtype: int64` beside `input`, and `target: [64]` if its loss
+ * compares a class at each of 64 positions; cross_entropy then has `axis: -1` where the
+ * classes are the last dimension.
+ *
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of
  * the layer before it, or of the layer that `from` names; add and mul read the two
  * layers of `from: [a, b]`. Errors about unknown keys name the line and the nearest key.
@@ -73,10 +77,11 @@ typedef struct sonde_nn_job_record {
 
 /* What the loss compares the output with. */
 typedef enum sonde_nn_job_target {
-    SONDE_NN_TARGET_CLASS = 0,  /* the label, a class: nll and cross_entropy */
-    SONDE_NN_TARGET_INPUT = 1,  /* the sample: an autoencoder */
-    SONDE_NN_TARGET_NUMBER = 2, /* the label as a number, (N, 1) */
-    SONDE_NN_TARGET_ONE_HOT = 3 /* (N, classes): 1 at the label, otherwise 0 */
+    SONDE_NN_TARGET_CLASS = 0,   /* the label, a class: nll and cross_entropy */
+    SONDE_NN_TARGET_INPUT = 1,   /* the sample: an autoencoder */
+    SONDE_NN_TARGET_NUMBER = 2,  /* the label as a number, (N, 1) */
+    SONDE_NN_TARGET_ONE_HOT = 3, /* (N, classes): 1 at the label, otherwise 0 */
+    SONDE_NN_TARGET_TOKENS = 4   /* a class at each position: the model has `target` */
 } sonde_nn_job_target;
 
 /* The values of a job; strings belong to it. */
@@ -102,6 +107,10 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_target target;
     sonde_nn_rate rate; /* how the learning rate changes; a trainer sets its total */
     sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
+    sonde_dtype input_dtype;  /* of samples: SONDE_F32, or SONDE_I64 for tokens */
+    int class_axis;           /* dimension of the classes in the model's output */
+    int target_rank;          /* labels of a sample; 0: one */
+    int64_t target_shape[SONDE_MAX_DIMS];
 } sonde_nn_job_info;
 
 typedef struct sonde_nn_job sonde_nn_job;
@@ -114,8 +123,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_load(const char *path, sonde_nn_j
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t size,
                                                      const char *name, sonde_nn_job **out,
                                                      sonde_diag *diag);
-/* A job made of a built-in model and its usual data and options: fashion_cnn, mnist_mlp,
- * mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
+/* A job made of a built-in model and its usual data and options: fashion_cnn, gpt,
+ * mnist_mlp, mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
                                                        sonde_nn_job **out,
                                                        sonde_diag *diag);

@@ -52,10 +52,11 @@ typedef struct sonde_nn_loader_options {
 /* Borrowed until the following next, start_epoch or destroy. */
 typedef struct sonde_nn_batch {
     void *data;              /* (count, C, H, W) of loader dtype; may be written to */
-    const int64_t *labels;   /* (count) */
+    const int64_t *labels;   /* (count), or (count, label_length) */
     const uint32_t *indices; /* (count): indices into the data set */
-    int64_t count;  /* 0: the epoch is over; below the batch size: the last one */
-    int64_t number; /* of the batch in its epoch */
+    int64_t count;        /* 0: the epoch is over; below the batch size: the last one */
+    int64_t number;       /* of the batch in its epoch */
+    int64_t label_length; /* labels of a sample, one a position; 0: one of the sample */
 } sonde_nn_batch;
 
 /*

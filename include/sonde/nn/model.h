@@ -198,6 +198,7 @@ typedef struct sonde_nn_cross_entropy_options {
     float label_smoothing;     /* 0 to 1 */
     bool sum;                  /* over the samples, instead of the mean by weights */
     bool of_log_probabilities; /* as nll_loss: there is no log-softmax */
+    int axis; /* dimension of the classes, from the end if negative; 0: 1, PyTorch's */
 } sonde_nn_cross_entropy_options;
 
 /* PyTorch's cross_entropy with its parameters. Weights need a name. */

@@ -15,6 +15,9 @@
 #include "base/memory.h"
 
 #include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
 
 typedef struct block {
     size_t bytes, offset;
@@ -25,6 +28,24 @@ typedef struct block {
 static size_t aligned(size_t bytes)
 {
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+}
+
+/*
+ * Aligned memory, on huge pages if it is large and the system gives them: the planes of a
+ * convolution are pages apart, so that a tile meets another page with every channel. Its
+ * content is unspecified. A large arena is not cleared: nothing reads a number before it
+ * is written, but in lanes that hold no sample, and the first touch of every page would
+ * take most of the time of a compile.
+ */
+static void *take_pages(size_t bytes)
+{
+    void *memory =
+        sonde__malloc_aligned(bytes < HUGE_PAGE ? SONDE__ALIGN : HUGE_PAGE, bytes);
+
+    if (memory != NULL && bytes >= HUGE_PAGE) {
+        (void)madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    }
+    return memory;
 }
 
 /* --- lifetimes and places ----------------------------------------------------------- */
@@ -152,11 +173,13 @@ static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
     }
     plan->arena_bytes = place_blocks(blocks, count, order);
     plan->largest_live = most_alive(blocks, count, plan->step_count);
-    plan->arena = sonde__malloc_aligned(SONDE__ALIGN, plan->arena_bytes);
+    plan->arena = take_pages(plan->arena_bytes);
     if (plan->arena == NULL) {
         goto done;
     }
-    memset(plan->arena, 0, SONDE_MAX(plan->arena_bytes, (size_t)1));
+    if (plan->arena_bytes < HUGE_PAGE) {
+        memset(plan->arena, 0, plan->arena_bytes);
+    }
     for (size_t i = 0; i < plan->buffer_count; i++) {
         plan->buffers[i].offset = blocks[i].offset;
         if (plan->buffers[i].place == SONDE__IN_ARENA) {
@@ -234,7 +257,7 @@ static sonde_err make_states(const sonde__plan_program *program, const sonde__pl
         floats += owns_state(plan, i) ? floats_of(&plan->states[i]) : 0;
     }
     plan->state_bytes = floats * sizeof(float);
-    plan->state_block = sonde__malloc_aligned(SONDE__ALIGN, plan->state_bytes);
+    plan->state_block = take_pages(plan->state_bytes);
     if (plan->state_block == NULL) {
         return sonde__fail_nomem(diag, "the optimiser's state");
     }

@@ -309,6 +309,14 @@ static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scr
     return SONDE_OK;
 }
 
+/* The labels of a sample, of a set that has labels. */
+static const int64_t *labels_at(const sonde_nn_dataset *set, int64_t index)
+{
+    const int64_t length = set->traits.label_length;
+
+    return set->labels + index * (length > 0 ? length : 1);
+}
+
 sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void *scratch,
                                sonde_nn_sample *out, sonde_diag *diag)
 {
@@ -326,7 +334,8 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
     if (set->whole != NULL) {
         return sonde_nn_dataset_get(set->whole, set->chosen[index], scratch, out, diag);
     }
-    sample.label = set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
+    sample.label = set->labels != NULL ? *labels_at(set, index) : SONDE_NN_NO_LABEL;
+    sample.labels = set->traits.label_length > 0 ? labels_at(set, index) : NULL;
     if (set->files != NULL) {
         err = get_image(set, index, scratch, &sample, diag);
     } else {
@@ -348,7 +357,7 @@ int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
     if (set->whole != NULL) {
         return sonde_nn_dataset_label(set->whole, set->chosen[index]);
     }
-    return set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
+    return set->labels != NULL ? *labels_at(set, index) : SONDE_NN_NO_LABEL;
 }
 
 const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)

@@ -49,7 +49,7 @@
 typedef struct sonde__data_slot {
     _Atomic uint64_t filled; /* ticket + 1 of the chunk in it */
     unsigned char *data;     /* (chunk, batch, sample) */
-    int64_t *labels;         /* (chunk, batch) */
+    int64_t *labels;         /* (chunk, batch, labels of a sample) */
     uint32_t *indices;       /* (chunk, batch) */
     sonde_err err;           /* from batch failed_batch of the chunk */
     int64_t failed_batch;
@@ -76,6 +76,7 @@ struct sonde_nn_loader {
     uint64_t chunks; /* C */
     uint64_t slots;  /* S */
     size_t sample_bytes, batch_bytes;
+    int64_t label_length; /* labels of a sample, at least 1 */
     sonde__data_slot *ring;
     sonde__data_filler *fillers; /* workers, or one */
     uint32_t *orders[2];         /* NULL: not shuffled */
@@ -160,7 +161,7 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
     const int64_t first = number * loader->options.batch;
     const int64_t count = batch_samples(loader, number);
     unsigned char *data = slot->data + (size_t)place * loader->batch_bytes;
-    int64_t *labels = slot->labels + place * loader->options.batch;
+    int64_t *labels = slot->labels + place * loader->options.batch * loader->label_length;
     uint32_t *indices = slot->indices + place * loader->options.batch;
 
     for (int64_t i = 0; i < count; i++) {
@@ -182,7 +183,9 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
         if (err != SONDE_OK) {
             return name_sample(loader, index, err, diag);
         }
-        labels[i] = sample.label;
+        memcpy(labels + i * loader->label_length,
+               sample.labels != NULL ? sample.labels : &sample.label,
+               (size_t)loader->label_length * sizeof *labels);
         indices[i] = index;
     }
     return SONDE_OK;
@@ -402,8 +405,9 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
 
         part.data = sonde__arena_take(arena, SONDE__ALIGN,
                                       (size_t)loader->chunk * loader->batch_bytes);
-        part.labels =
-            sonde__arena_take(arena, SONDE__ALIGN, entries * sizeof *part.labels);
+        part.labels = sonde__arena_take(arena, SONDE__ALIGN,
+                                        entries * (size_t)loader->label_length *
+                                            sizeof *part.labels);
         part.indices =
             sonde__arena_take(arena, SONDE__ALIGN, entries * sizeof *part.indices);
         if (arena->base != NULL) {
@@ -438,7 +442,9 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
     choose_sizes(loader);
     if (!sonde__mul((size_t)loader->chunk * loader->slots, (size_t)loader->options.batch,
                     &entries) ||
-        !sonde__mul(entries, SONDE_MAX(loader->sample_bytes, (size_t)16), &ring) ||
+        !sonde__mul(entries,
+                    SONDE_MAX(loader->sample_bytes, (size_t)loader->label_length * 16),
+                    &ring) ||
         ring > SIZE_MAX / 4) {
         return sonde__fail_nomem(diag, "a ring of batches");
     }
@@ -507,6 +513,7 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
     }
     loader->options.transforms = NULL; /* the caller's */
     loader->sample_bytes = sonde_nn_pipeline_bytes(loader->pipeline);
+    loader->label_length = SONDE_MAX(traits->label_length, (int64_t)1);
     loader->fresh = true;
     err = take_memory(loader, diag);
     if (err != SONDE_OK) {
@@ -697,10 +704,11 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
     }
     *out = (sonde_nn_batch){
         .data = slot->data + (size_t)at * loader->batch_bytes,
-        .labels = slot->labels + at * loader->options.batch,
+        .labels = slot->labels + at * loader->options.batch * loader->label_length,
         .indices = slot->indices + at * loader->options.batch,
         .count = batch_samples(loader, loader->next),
         .number = loader->next,
+        .label_length = sonde_nn_dataset_get_traits(loader->set)->label_length,
     };
     loader->next++;
     loader->stats.batches++;

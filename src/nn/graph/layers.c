@@ -339,6 +339,7 @@ static bool check_entropy(sonde__graph_layer *layer, const sonde_nn_value *in,
 {
     sonde__op_graph *graph = &layer->model->graph;
     const sonde__op_shape *x = sonde__graph_shape(layer->model, in[0]);
+    int axis = options->axis == 0 ? 1 : options->axis;
 
     if (!(options->label_smoothing >= 0.0F && options->label_smoothing <= 1.0F)) {
         (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "0 to 1",
@@ -346,7 +347,9 @@ static bool check_entropy(sonde__graph_layer *layer, const sonde_nn_value *in,
                                 (double)options->label_smoothing);
         return false;
     }
-    if (options->weights > 0 && (x->rank != 2 || x->dim[1] != options->weights)) {
+    axis += axis < 0 ? x->rank : 0;
+    if (options->weights > 0 &&
+        (axis < 0 || axis >= x->rank || x->dim[axis] != options->weights)) {
         (void)sonde__graph_fail(graph, SONDE_ESHAPE, layer->path,
                                 "a weight for each class", "%lld weights",
                                 (long long)options->weights);
@@ -380,7 +383,7 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
 {
     sonde_nn_cross_entropy_options taken;
     sonde__graph_layer layer;
-    const sonde__op_attrs softmax = {.axis = 1};
+    sonde__op_attrs softmax = {.axis = 1};
     sonde__op_attrs nll = {.mean = true};
     sonde_nn_value in[3] = {logits, target, 0};
     int count = 2;
@@ -393,7 +396,9 @@ sonde_nn_value sonde_nn_cross_entropy_with(sonde_nn_model *model, const char *na
     if (!check_entropy(&layer, in, &taken)) {
         return 0;
     }
+    softmax.axis = taken.axis == 0 ? 1 : taken.axis;
     nll = (sonde__op_attrs){.mean = !taken.sum,
+                            .axis = softmax.axis,
                             .number = {taken.label_smoothing},
                             .choice = taken.ignores ? 1 : 0,
                             .groups = taken.ignore_index};

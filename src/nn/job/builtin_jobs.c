@@ -62,6 +62,24 @@ static const struct {
      "data: {name: mnist, mean: 0.0, std: 1.0}\n"
      "optimizer: {kind: sgd, learning_rate: 0.01}\n"
      "options: {epochs: 3, batch_size: 32, eval_batch_size: 32, seed: 0}\n"},
+    {"gpt",
+     "# A small GPT over bytes of text: two blocks of causal attention, 137 thousand parameters.\n"
+     "# Without a text of your own (--data FILE.txt) it learns sentences drawn by a grammar.\n"
+     "model:\n"
+     "  input: [64]\n"
+     "  dtype: int64\n"
+     "  target: [64]\n"
+     "  layers:\n"
+     "    - embedding: {name: wte, num_embeddings: 256, embedding_dim: 64, std: 0.02}\n"
+     "    - positional_embedding: {name: wpe, num_embeddings: 64, std: 0.02}\n"
+     "    - transformer_encoder_layer: {name: h0, nhead: 4, dim_feedforward: 256, activation: gelu, norm_first: true, is_causal: true}\n"
+     "    - transformer_encoder_layer: {name: h1, nhead: 4, dim_feedforward: 256, activation: gelu, norm_first: true, is_causal: true}\n"
+     "    - layer_norm: {name: ln_f, normalized_shape: 64}\n"
+     "    - linear: {name: head, out: 256, bias: false}\n"
+     "  loss: {cross_entropy: {name: loss, axis: -1}}\n"
+     "data: {name: text-synth}\n"
+     "optimizer: {kind: adamw, learning_rate: 0.003}\n"
+     "options: {epochs: 3, batch_size: 16, eval_batch_size: 16, seed: 0}\n"},
 };
 
 const char *sonde_nn_job_builtin_name(size_t i)

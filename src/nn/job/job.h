@@ -59,10 +59,11 @@ typedef struct sonde__job_compared {
 /* What the loss of the section `loss` compares the output with. */
 sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
                                  const sonde__yaml *section, sonde_nn_job_target *target);
-/* Builds that loss; errors of building stick in the model. */
+/* Builds that loss; errors of building stick in the model. *class_axis: the dimension of
+ * the classes that a loss of classes reads. */
 sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
                                 const sonde__yaml *section, sonde_nn_model *model,
-                                const sonde__job_compared *compared);
+                                const sonde__job_compared *compared, int *class_axis);
 
 /* The section `demo`. */
 sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,

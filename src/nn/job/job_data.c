@@ -5,6 +5,7 @@
 #include "base/fail.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Samples must have the model's shape, and no more classes than it has, if any. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
@@ -33,6 +34,33 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
     return SONDE_OK;
 }
 
+enum { DRAWN_BYTES = 400 * 1000 };
+static const char drawn_text[] = "text-synth";
+
+/* Text for a model of tokens: a file, a folder, or drawn. */
+static sonde_err open_text(const sonde_nn_job_info *info, sonde_nn_split split,
+                           sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_text_options options = {
+        .size = sizeof options, .length = info->sample_shape[0], .split = split};
+
+    if (info->sample_rank != 1 || info->target_rank != 1 ||
+        info->target_shape[0] != info->sample_shape[0]) {
+        return sonde__fail(diag, SONDE_ESHAPE, "data", "input: [T], target: [T]",
+                           "text needs a model of T tokens and T targets");
+    }
+    if (info->data_path[0] != '\0') {
+        return sonde_nn_dataset_open_text(info->data_path, &options, out, diag);
+    }
+    if (strcmp(info->data_name, drawn_text) == 0) {
+        return sonde_nn_dataset_draw_text(0, DRAWN_BYTES, &options, out, diag);
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, "data",
+                       "data: {path: FILE.txt} or {name: text-synth}",
+                       info->data_name[0] != '\0' ? "no text '%s'" : "%sno text is named",
+                       info->data_name);
+}
+
 /* Whether it has a folder train or test: if not, its sub-folders are the classes. */
 static bool is_split(const char *path)
 {
@@ -55,7 +83,8 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     }
     const sonde_nn_job_info *info = &job->info;
 
-    return info->data_name[0] != '\0' || info->data_path[0] == '\0' ||
+    return info->input_dtype == SONDE_I64 || info->data_name[0] != '\0' ||
+           info->data_path[0] == '\0' ||
            sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST);
 }
 
@@ -68,7 +97,9 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
-    if (info->data_name[0] != '\0') {
+    if (info->input_dtype == SONDE_I64) {
+        err = open_text(info, split, &set, diag);
+    } else if (info->data_name[0] != '\0') {
         err = sonde_nn_dataset_open_named(info->data_name, split, path, &set, diag);
     } else if (path != NULL) {
         err = open_folder(path, split, &set, diag);
@@ -98,6 +129,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
 {
     SONDE__NEEDS(diag, job, out, set);
     const sonde_nn_job_info *info = &job->info;
+    const bool tokens = info->input_dtype == SONDE_I64;
     const sonde_nn_transform transforms[] = {
         sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
     const sonde_nn_loader_options options = {.size = sizeof options,
@@ -107,7 +139,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
                                              .keep_last = !shuffle,
                                              .workers = 1,
                                              .transforms = transforms,
-                                             .transform_count = 2};
+                                             .transform_count = tokens ? 0 : 2};
 
     return sonde_nn_loader_create(set, &options, out, diag);
 }

@@ -31,6 +31,7 @@ typedef struct job_builder {
     const sonde__op_layer *row; /* of the layer at hand, or NULL */
     size_t given;               /* inputs of the layer at hand */
     bool one_sample;            /* of sonde_nn_job_info */
+    int class_axis;             /* of the loss */
 } job_builder;
 
 enum { MAX_LAYERS = 4096, MAX_KINDS = 256 };
@@ -635,11 +636,43 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 
 /* --- the model section -------------------------------------------------------------- */
 
+/* The keys dtype and target. */
+static sonde_err read_input_keys(const job_builder *b, const sonde__yaml *model,
+                                 sonde_nn_job_info *info)
+{
+    const char *dtype = "float32";
+    size_t rank = 0;
+    sonde_err err = sonde__yaml_text(&b->reader, model, "dtype", &dtype);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    info->input_dtype = strcmp(dtype, "int64") == 0 ? SONDE_I64 : SONDE_F32;
+    if (info->input_dtype == SONDE_F32 && strcmp(dtype, "float32") != 0) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "dtype"), SONDE_EINVAL,
+                                "float32, or int64 for tokens", "dtype '%s'", dtype);
+    }
+    err = sonde__yaml_ints(&b->reader, model, "target", info->target_shape,
+                           SONDE_MAX_DIMS - 1, &rank);
+    info->target_rank = (int)rank;
+    if (err != SONDE_OK || rank == 0) {
+        return err;
+    }
+    if (info->target != SONDE_NN_TARGET_CLASS) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "target"),
+                                SONDE_EINVAL, "nll or cross_entropy",
+                                "a target of several classes for another loss");
+    }
+    info->target = SONDE_NN_TARGET_TOKENS;
+    return SONDE_OK;
+}
+
 /* Samples and targets, one of each: compile instantiates the graph with the session's
  * batch size. */
-static sonde_err build_inputs(job_builder *b, const sonde__yaml *model, bool labels,
-                              sonde_nn_value *target)
+static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
+                              const sonde_nn_job_info *info, sonde_nn_value *target)
 {
+    const bool labels = info->target != SONDE_NN_TARGET_INPUT;
     int64_t shape[SONDE_MAX_DIMS] = {1};
     size_t rank = 0;
     sonde_err err = sonde__yaml_ints(&b->reader, model, "input", shape + 1,
@@ -655,8 +688,11 @@ static sonde_err build_inputs(job_builder *b, const sonde__yaml *model, bool lab
     if (err != SONDE_OK) {
         return err;
     }
-    err = remember(b, "input", sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
-    *target = labels ? sonde_nn_input(b->model, SONDE_I64, 1, shape) : 0;
+    err = remember(b, "input",
+                   sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape));
+    memcpy(shape + 1, info->target_shape, sizeof shape - sizeof *shape);
+    *target =
+        labels ? sonde_nn_input(b->model, SONDE_I64, info->target_rank + 1, shape) : 0;
     if (err != SONDE_OK) {
         return err;
     }
@@ -678,6 +714,12 @@ static sonde_err describe(const job_builder *b, sonde_nn_job_info *info,
     if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
         return SONDE_OK;
     }
+    if (info->target == SONDE_NN_TARGET_TOKENS) {
+        info->class_axis = b->class_axis < 0 ? b->class_axis + rank : b->class_axis;
+        info->classes = shape[info->class_axis];
+        return SONDE_OK;
+    }
+    info->class_axis = 1;
     if (rank != 2) {
         return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
                                 "the last layer's output has %d dimensions", rank);
@@ -689,7 +731,7 @@ static sonde_err describe(const job_builder *b, sonde_nn_job_info *info,
 static sonde_err build_model(job_builder *b, const sonde__yaml *model,
                              sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"input", "layers", "loss"};
+    static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
     const sonde__yaml *loss = NULL;
     sonde_nn_value target = 0;
     sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
@@ -704,7 +746,11 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
             return err;
         }
     }
-    err = build_inputs(b, model, info->target != SONDE_NN_TARGET_INPUT, &target);
+    err = read_input_keys(b, model, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = build_inputs(b, model, info, &target);
     if (err != SONDE_OK) {
         return err;
     }
@@ -722,7 +768,8 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
                                 &(sonde__job_compared){.output = b->current,
                                                        .sample = b->values[0].value,
                                                        .labels = target,
-                                                       .target = info->target});
+                                                       .target = info->target},
+                                &b->class_axis);
     if (err != SONDE_OK) {
         return err;
     }

@@ -208,6 +208,7 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
                                  const sonde__yaml *body,
                                  sonde_nn_cross_entropy_options *options, float **weights)
 {
+    int64_t axis = options->axis;
     sonde_err err = sonde__yaml_int(reader, body, "ignore_index", INT32_MIN, INT32_MAX,
                                     &options->ignore_index);
 
@@ -215,6 +216,12 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
         return err;
     }
     options->ignores = sonde__yaml_get(body, "ignore_index") != NULL;
+    err =
+        sonde__yaml_int(reader, body, "axis", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1, &axis);
+    options->axis = (int)axis;
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde__yaml_float(reader, body, "label_smoothing", &options->label_smoothing);
     if (err != SONDE_OK) {
         return err;
@@ -226,19 +233,38 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
     return read_weights(reader, body, weights, &options->weights);
 }
 
+/* The classes cannot be the batch, and the axis must be one of the output. */
+static sonde_err check_axis(const sonde__yaml_reader *reader, const loss_entry *entry,
+                            const sonde_nn_model *model,
+                            const sonde__job_compared *compared,
+                            const sonde_nn_cross_entropy_options *options)
+{
+    int rank = 0;
+    const int64_t *shape = sonde_nn_value_shape(model, compared->output, &rank);
+    const int axis = options->axis < 0 ? options->axis + rank : options->axis;
+
+    if (shape == NULL || (axis >= 1 && axis < rank)) {
+        return SONDE_OK;
+    }
+    return sonde__yaml_fail(reader, sonde__yaml_get(entry->body, "axis"), SONDE_EINVAL,
+                            "a dimension of the output after that of the batch",
+                            "axis %d of an output of %d dimensions", options->axis, rank);
+}
+
 static sonde_err build_class_loss(const sonde__yaml_reader *reader,
                                   const loss_entry *entry, const char *name,
                                   sonde_nn_model *model,
-                                  const sonde__job_compared *compared)
+                                  const sonde__job_compared *compared, int *class_axis)
 {
-    static const char *const keys[] = {"name", "weight", "ignore_index", "reduction",
-                                       "label_smoothing"};
+    static const char *const keys[] = {"name",      "weight", "ignore_index",
+                                       "reduction", "axis",   "label_smoothing"};
     const bool nll = strcmp(entry->name, "nll") == 0;
     const sonde__yaml *body = entry->body;
     const bool plain =
-        body->count == 0 || (body->count == 1 && sonde__yaml_get(body, "name") != NULL);
-    sonde_nn_cross_entropy_options options = {.size = sizeof options,
-                                              .of_log_probabilities = nll};
+        compared->target == SONDE_NN_TARGET_CLASS &&
+        (body->count == 0 || (body->count == 1 && sonde__yaml_get(body, "name") != NULL));
+    sonde_nn_cross_entropy_options options = {
+        .size = sizeof options, .of_log_probabilities = nll, .axis = 1};
     float *weights = NULL;
     sonde_err err =
         sonde__yaml_check_keys(reader, body, keys, SONDE_COUNT_OF(keys) - (nll ? 1 : 0));
@@ -257,6 +283,11 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         goto error;
     }
+    err = check_axis(reader, entry, model, compared, &options);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    *class_axis = options.axis;
     options.weight = weights;
     sonde_nn_loss(model, sonde_nn_cross_entropy_with(model, name, compared->output,
                                                      compared->labels, &options));
@@ -297,7 +328,7 @@ static sonde_err build_row_loss(const sonde__yaml_reader *reader, const loss_ent
 
 sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
                                 const sonde__yaml *section, sonde_nn_model *model,
-                                const sonde__job_compared *compared)
+                                const sonde__job_compared *compared, int *class_axis)
 {
     const char *name = "loss";
     loss_entry entry = {.name = "", .body = &nothing};
@@ -310,6 +341,7 @@ sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         return err;
     }
-    return entry.row != NULL ? build_row_loss(reader, &entry, name, model, compared)
-                             : build_class_loss(reader, &entry, name, model, compared);
+    return entry.row != NULL
+               ? build_row_loss(reader, &entry, name, model, compared)
+               : build_class_loss(reader, &entry, name, model, compared, class_axis);
 }

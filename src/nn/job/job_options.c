@@ -38,7 +38,7 @@
 /* clang-format off */
 static const sonde_nn_option rows[] = {
     {"data", "name", "data_set", TEXT("NAME"),
-     FIELD(data_name), .help = "fashion-mnist, mnist or fashion-synth"},
+     FIELD(data_name), .help = "fashion-mnist, mnist, fashion-synth; text-synth"},
     {"data", "path", "data", 'd', true, TEXT("FOLDER"), FIELD(data_path),
      .help = "its folder (default: SONDE_DATA, the cache, a download, a stand-in)"},
     {"data", "mean", "mean", REAL(-HUGE_VAL, HUGE_VAL, "0.5"),

@@ -7,7 +7,7 @@
  * is done by tiles.
  *
  * Omitted: reuse of the input across channel tiles beyond what caches give. Layers of
- * many channels are better served by a blocked matrix product.
+ * many channels have conv2d_wide_kernels.c, and are not fused with a max-pool.
  */
 #include "base/isa.h"
 #include "base/macros.h"

@@ -106,6 +106,14 @@ static inline bool conv2d_is_padded(const conv2d_geometry *g)
     return g->padding[0] > 0 || g->padding[1] > 0;
 }
 
+/* Channels from which a convolution is worth the kernels of many channels even where one
+ * of few could go on into a max-pool. */
+static inline bool conv2d_has_many_channels(const sonde__op_shape *w,
+                                            const sonde__op_attrs *attrs)
+{
+    return attrs->groups == 1 && w->dim[0] >= 16 && w->dim[1] >= 16;
+}
+
 /* --- runs --------------------------------------------------------------------------- */
 
 /* One tap: where its input lies, from the pixel's place, and its weight, in floats. */

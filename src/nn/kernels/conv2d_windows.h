@@ -403,7 +403,8 @@ static bool pool_accepts(const sonde__op_call *call)
     const sonde__op_shape *const y = &call->out[2].shape;
     conv2d_geometry g;
 
-    if (!conv2d_accepts(call)) {
+    if (!conv2d_accepts(call) ||
+        conv2d_has_many_channels(&call->in[1].shape, call->attrs)) {
         return false;
     }
     g = call_geometry(call);

@@ -12,6 +12,7 @@
 #define SETS(isa)                                                                        \
     {                                                                                    \
         &sonde__kernel_conv2d_##isa, &sonde__kernel_conv2d_grad_##isa,                   \
+            &sonde__kernel_conv2d_wide_##isa, &sonde__kernel_conv2d_wide_weight_##isa,   \
             &sonde__kernel_conv2d_weight_##isa, &sonde__kernel_pool_##isa,               \
             &sonde__kernel_group_norm_##isa, &sonde__kernel_softmax_##isa,               \
             &sonde__kernel_nll_##isa                                                     \
@@ -56,6 +57,31 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
+/* Kernels of many channels, then those of few. */
+#define WIDE_FIRST(wide, set, kernel, isa)                                               \
+    {                                                                                    \
+        &sonde__kernel_##wide##_##isa.kernel, &sonde__kernel_##set##_##isa.kernel, NULL  \
+    }
+#if defined(__x86_64__)
+#define WIDE_LISTS(wide, set, kernel)                                                    \
+    {                                                                                    \
+        WIDE_FIRST(wide, set, kernel, generic), WIDE_FIRST(wide, set, kernel, avx2),     \
+            WIDE_FIRST(wide, set, kernel, avx512)                                        \
+    }
+#else
+#define WIDE_LISTS(wide, set, kernel)                                                    \
+    {                                                                                    \
+        WIDE_FIRST(wide, set, kernel, generic)                                           \
+    }
+#endif
+#define FAST_WIDE(function, wide, set, kernel)                                           \
+    const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
+    {                                                                                    \
+        static const sonde__op_kernel *const lists[][3] = WIDE_LISTS(wide, set, kernel); \
+                                                                                         \
+        return lists[sonde__cpu_isa()];                                                  \
+    }
+
 /* Over LANES, along any axis but the first, and along the first; PLAIN along the last. */
 #if defined(__x86_64__)
 #define PAIRS(kernel)                                                                    \
@@ -91,11 +117,11 @@ const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
-FAST(conv2d, conv2d, forward)
-FAST(conv2d_relu, conv2d, relu)
+FAST_WIDE(conv2d, conv2d_wide, conv2d, forward)
+FAST_WIDE(conv2d_relu, conv2d_wide, conv2d, relu)
 FAST(conv2d_relu_pool, conv2d, relu_pool)
-FAST(conv2d_grad_input, conv2d_grad, input)
-FAST(conv2d_grad_weight, conv2d_weight, weight)
+FAST_WIDE(conv2d_grad_input, conv2d_wide, conv2d_grad, input)
+FAST_WIDE(conv2d_grad_weight, conv2d_wide_weight, conv2d_weight, weight)
 FAST(pool_relu_conv_grad, conv2d_weight, pool_relu)
 FAST(max_pool2d, pool, forward)
 FAST(max_pool2d_grad, pool, grad)

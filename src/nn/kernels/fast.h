@@ -41,6 +41,15 @@ typedef struct sonde__kernel_conv2d_grad_kernels {
     sonde__op_kernel input;
 } sonde__kernel_conv2d_grad_kernels;
 
+/* Of many channels. */
+typedef struct sonde__kernel_conv2d_wide_kernels {
+    sonde__op_kernel forward, relu, input;
+} sonde__kernel_conv2d_wide_kernels;
+
+typedef struct sonde__kernel_conv2d_wide_weight_kernels {
+    sonde__op_kernel weight;
+} sonde__kernel_conv2d_wide_weight_kernels;
+
 typedef struct sonde__kernel_conv2d_weight_kernels {
     sonde__op_kernel weight, channel_sum, pool_relu;
 } sonde__kernel_conv2d_weight_kernels;
@@ -77,6 +86,8 @@ typedef struct sonde__kernel_nll_kernels {
 typedef struct sonde__kernel_lane_kernels {
     const sonde__kernel_conv2d_kernels *conv2d;
     const sonde__kernel_conv2d_grad_kernels *conv2d_grad;
+    const sonde__kernel_conv2d_wide_kernels *conv2d_wide;
+    const sonde__kernel_conv2d_wide_weight_kernels *conv2d_wide_weight;
     const sonde__kernel_conv2d_weight_kernels *conv2d_weight;
     const sonde__kernel_pool_kernels *pool;
     const sonde__kernel_group_norm_kernels *group_norm;
@@ -113,6 +124,11 @@ extern const sonde__kernel_conv2d_kernels sonde__kernel_conv2d_generic,
     sonde__kernel_conv2d_avx2, sonde__kernel_conv2d_avx512;
 extern const sonde__kernel_conv2d_grad_kernels sonde__kernel_conv2d_grad_generic,
     sonde__kernel_conv2d_grad_avx2, sonde__kernel_conv2d_grad_avx512;
+extern const sonde__kernel_conv2d_wide_kernels sonde__kernel_conv2d_wide_generic,
+    sonde__kernel_conv2d_wide_avx2, sonde__kernel_conv2d_wide_avx512;
+extern const sonde__kernel_conv2d_wide_weight_kernels
+    sonde__kernel_conv2d_wide_weight_generic,
+    sonde__kernel_conv2d_wide_weight_avx2, sonde__kernel_conv2d_wide_weight_avx512;
 extern const sonde__kernel_conv2d_weight_kernels sonde__kernel_conv2d_weight_generic,
     sonde__kernel_conv2d_weight_avx2, sonde__kernel_conv2d_weight_avx512;
 extern const sonde__kernel_pool_kernels sonde__kernel_pool_generic,

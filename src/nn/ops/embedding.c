@@ -19,8 +19,9 @@
 #include <math.h>
 #include <string.h>
 
-extern const sonde__op_kind sonde__op_embedding, sonde__op_embedding_grad;
-extern const sonde__op_layer sonde__layer_embedding;
+extern const sonde__op_kind sonde__op_embedding, sonde__op_embedding_grad,
+    sonde__op_slice;
+extern const sonde__op_layer sonde__layer_embedding, sonde__layer_positional_embedding;
 
 /* --- forward -------------------------------------------------------------------------- */
 
@@ -279,4 +280,56 @@ const sonde__op_layer sonde__layer_embedding = {
             "spread std",
     .params = embedding_params,
     .build = embedding_build,
+};
+
+/* --- positions ------------------------------------------------------------------------ */
+
+static int positions_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                            sonde__op_param params[SONDE__MAX_PARAMS])
+{
+    if (x->rank != 3) {
+        return 0;
+    }
+    params[0] = (sonde__op_param){.suffix = "weight",
+                                  .role = SONDE_ROLE_WEIGHT,
+                                  .rank = 2,
+                                  .dim = {attrs->groups, x->dim[2]},
+                                  .spread = attrs->scale};
+    return 1;
+}
+
+static sonde__op_value positions_build(const sonde__op_builder *builder,
+                                       sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
+    sonde__op_value terms[2] = {in[0], in[1]};
+
+    if (sonde__op_expect_rank(x, 3, "input", "(N, T, E)", builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    if (x->dim[1] > attrs->groups) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL, "at most num_embeddings",
+                          "a sequence of %lld at %lld positions", (long long)x->dim[1],
+                          (long long)attrs->groups);
+        return 0;
+    }
+    if (x->dim[1] < attrs->groups) {
+        const sonde__op_attrs first = {.kernel = {0, x->dim[1]}, .stride = {1, 0}};
+
+        terms[1] = builder->emit(builder, &sonde__op_slice, &first, &in[1], 1);
+    }
+    return terms[1] == 0 ? 0 : builder->emit(builder, &sonde__op_add, NULL, terms, 2);
+}
+
+const sonde__op_layer sonde__layer_positional_embedding = {
+    .name = "positional_embedding",
+    .kind = &sonde__op_add,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("num_embeddings", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
+                            1e9),
+               SONDE__FIELD("std", SONDE__FIELD_NUMBER, scale, 1.0, 0, 1e3)},
+    .help = "x (N, T, E) plus row t of a table at position t; at most num_embeddings "
+            "positions",
+    .params = positions_params,
+    .build = positions_build,
 };

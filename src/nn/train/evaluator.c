@@ -17,7 +17,8 @@ void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batc
 
     inputs[0] =
         sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
-    inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
+    shape[1] = batch->label_length;
+    inputs[1] = sonde_view_of(SONDE_I64, shape[1] > 0 ? 2 : 1, shape, NULL);
     memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
 }
 
@@ -33,7 +34,8 @@ struct sonde_nn_evaluator {
     sonde_nn_session *whole, *rest; /* for whole batches, and for a smaller last one */
     sonde_nn_confusion *matrix;     /* NULL: the model has no classes */
     sonde_nn_job_target target;
-    sonde_nn_running_mean error; /* of elements, without classes */
+    int class_axis;              /* of tokens */
+    sonde_nn_running_mean error; /* of elements, without classes; of tokens: right ones */
     sonde_nn_running_mean loss;
     size_t loss_output; /* SIZE_MAX: none */
     int64_t batch;
@@ -192,6 +194,7 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
         return err;
     }
     evaluator->target = info->target;
+    evaluator->class_axis = info->class_axis;
     if (evaluator->options.session == NULL) {
         evaluator->session.threads = info->options.threads;
     }
@@ -238,6 +241,35 @@ static size_t count_inputs(const sonde_nn_evaluator *evaluator)
                : 2;
 }
 
+/* Whether the class with the largest score of position n is `label`. NaN is none. */
+static bool is_right(const float *scores, const int64_t *label, int64_t n,
+                     int64_t classes, int64_t step)
+{
+    const float *first = scores + (n / step * classes) * step + n % step;
+
+    return sonde_nn_argmax(SONDE_F32, first, classes, step) == label[n];
+}
+
+/* Counts the positions whose token is predicted. */
+static void measure_tokens(sonde_nn_evaluator *evaluator, const sonde_view *scores,
+                           const int64_t *label)
+{
+    const int axis = evaluator->class_axis;
+    const int64_t classes = scores->shape[axis];
+    const int64_t positions = sonde_view_count(scores) / classes;
+    int64_t step = 1, right = 0;
+
+    for (int i = axis + 1; i < scores->rank; i++) {
+        step *= scores->shape[i];
+    }
+    for (int64_t n = 0; n < positions; n++) {
+        right += is_right(scores->data, label, n, classes, step) ? 1 : 0;
+    }
+    sonde_nn_running_mean_add(&evaluator->error, (double)right / (double)positions,
+                              (double)positions);
+    evaluator->samples += scores->shape[0];
+}
+
 /* Adds a batch to the matrix, or to the mean absolute error. */
 static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores,
                          const sonde_view inputs[2], sonde_diag *diag)
@@ -249,6 +281,10 @@ static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores
 
     if (evaluator->matrix != NULL) {
         return sonde_nn_confusion_update(evaluator->matrix, scores, &inputs[1], diag);
+    }
+    if (evaluator->target == SONDE_NN_TARGET_TOKENS) {
+        measure_tokens(evaluator, scores, label);
+        return SONDE_OK;
     }
     for (int64_t i = 0; i < count; i++) {
         sum += fabs((double)have[i] - (evaluator->target == SONDE_NN_TARGET_INPUT
@@ -326,6 +362,16 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
 {
     if (evaluator == NULL) {
         return (sonde_nn_score){0};
+    }
+    if (evaluator->target == SONDE_NN_TARGET_TOKENS) {
+        const double loss = sonde_nn_running_mean_get(&evaluator->loss);
+
+        return (sonde_nn_score){.loss = loss,
+                                .tokens = true,
+                                .accuracy = sonde_nn_running_mean_get(&evaluator->error),
+                                .samples = evaluator->samples,
+                                .error = (double)NAN,
+                                .perplexity = exp(loss)};
     }
     if (evaluator->matrix == NULL) {
         return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),

@@ -240,7 +240,9 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
     if (err != SONDE_OK) {
         return err;
     }
-    return epoch->score.classes
+    return epoch->score.tokens
+               ? record_number(trainer, "eval_perplexity", epoch->score.perplexity, diag)
+           : epoch->score.classes
                ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
                : record_number(trainer, "eval_error", epoch->score.error, diag);
 }
@@ -406,8 +408,9 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
-                         : record_number(trainer, "error", result.error, diag);
+    err = result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
+          : result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
+                           : record_number(trainer, "error", result.error, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -177,6 +177,25 @@ class Engine:
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
 
+    def state(self) -> bytes:
+        """Parameters, buffers and the optimiser's state, as safetensors."""
+        with _file() as path:
+            self.session.save(path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    def set_state(self, state: bytes) -> None:
+        with _file() as path:
+            with open(path, "wb") as file:
+                file.write(state)
+            self.session.load(path)
+
+    def take_over(self, other: "Engine", anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
+        """Keeps anchors, and continues with the optimiser's state of another engine of the same
+        parameters."""
+        self.session = other.session
+        self.open(self.optimizer, anchors)
+
     def names(self) -> list[str]:
         """All tensors: activations, parameters and buffers, gradients, the update's."""
         groups: dict[int, list[str]] = {0: [], 1: [], 2: [], 3: []}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import datetime
 import inspect
 import logging
 from collections.abc import Iterator
@@ -26,18 +27,10 @@ from .engine import Engine
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .options import Options
+from .progress import Bar
 from .tracing import Missing, trace
 
 _log = logging.getLogger("poptorch")
-_LEVELS = {"TRACE_ALL": 10, "TRACE": 10, "DEBUG_IR": 10, "DEBUG": 10, "INFO": 20, "WARN": 30,
-           "ERR": 40, "OFF": 60}
-
-
-def setLogLevel(level: str) -> None:
-    """TRACE, DEBUG, INFO, WARN, ERR or OFF."""
-    if level not in _LEVELS:
-        raise ValueError(f"setLogLevel: {level!r} (expected one of {', '.join(_LEVELS)})")
-    _log.setLevel(_LEVELS[level])
 
 
 class PoplarExecutor:
@@ -75,6 +68,7 @@ class PoplarExecutor:
         self._anchored: dict[str, torch.Tensor] = {}
         self._attached = False
         self._engine: Engine | None = None
+        self._compile_seconds = 0.0
         self._kept = 0  # how many anchors the engine keeps
 
     # --- compiling ------------------------------------------------------------------------
@@ -87,6 +81,8 @@ class PoplarExecutor:
             return
         tree, leaves = self._leaves(args, kwargs)
         arguments = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        bar = Bar(self._options._value_show_compilation_progress_bar)
+        bar.show(0)
         try:
             self._engine = self._compile_engine(*arguments)
             self._names = self._shown_names(self._engine.names())
@@ -95,20 +91,24 @@ class PoplarExecutor:
             _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__,
                          lack)
             self._names = self._rehearse(*arguments)
+        bar.show(100)
+        self._compile_seconds = bar.seconds()
         self._spec = (tree, [_kind(leaf) for leaf in leaves])
         self._attached = True
         self._known = {plain(name) for name in self._names}
         self._check_anchors()
 
-    def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine:
-        """Missing: the engine lacks something."""
+    def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                        ignores: bool = False) -> Engine:
+        """Missing: the engine lacks something. ignores: labels may be the negative
+        ignore_index."""
         if any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
                or module._backward_pre_hooks for module in self._model.modules()):
             raise Missing([("hooks of modules", "")])
         trained = {id(weight) for group in self._optimizer.param_groups
                    for weight in group["params"]} if self._optimizer is not None else set()
         with _running_as(self._model, list(self._modes.values())):
-            network = trace(self._model, args, kwargs, self._training, trained)
+            network = trace(self._model, args, kwargs, self._training, trained, ignores)
         return Engine(self._model, network, self._options, self._optimizer,
                       self._options._resolved(self._training), ())
 
@@ -247,7 +247,7 @@ class PoplarExecutor:
         tree, leaves = self._leaves(args, kwargs)
         self._check_anchors()
         if self._engine is not None:
-            return self._on_engine(leaves)
+            return self._on_engine(tree, leaves)
         return self._on_pytorch(tree, leaves)
 
     def _anchor_key(self, long_name: str, own: OutputMode | None, period: int
@@ -256,14 +256,29 @@ class PoplarExecutor:
         _check_period(mode, period, self._counts[0])
         return plain(long_name), mode, period
 
-    def _on_engine(self, leaves: list[Any]) -> Any:
+    def _on_engine(self, tree: Any, leaves: list[Any]) -> Any:
         assert self._engine is not None
         if len(self._anchors) != self._kept:
             keys = dict.fromkeys(self._anchor_key(*anchor) for anchor in self._anchors.values())
             self._engine.open(self._optimizer, list(keys))
             self._kept = len(self._anchors)
-        inputs = [leaves[place].detach().contiguous() for place in self._engine.network.inputs]
-        return self._engine.call(tuple(inputs))
+        inputs = tuple([leaves[place].detach().contiguous()
+                        for place in self._engine.network.inputs])
+        try:
+            return self._engine.call(inputs)
+        except SondeError as problem:
+            if problem.code != "SONDE_ERANGE" or self._engine.network.ignores:
+                raise
+        return self._with_ignored_labels(tree, leaves, inputs)
+
+    def _with_ignored_labels(self, tree: Any, leaves: list[Any], inputs: Any) -> Any:
+        """Losses that can ignore labels cost more, so they are built when a label is negative."""
+        assert self._engine is not None
+        args, kwargs = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        engine = self._compile_engine(args, kwargs, ignores=True)
+        engine.take_over(self._engine, list(self._engine.anchors))
+        self._engine = engine
+        return engine.call(inputs)
 
     def _on_pytorch(self, tree: Any, leaves: list[Any]) -> Any:
         replicas = self._counts[2]
@@ -294,6 +309,59 @@ class PoplarExecutor:
                 if weight not in optimizer.state:
                     optimizer.state[weight] = state
         self._optimizer = optimizer
+
+    # --- files ----------------------------------------------------------------------------
+
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True
+             ) -> None:
+        """Writes what was compiled, the parameters and the optimiser's state, and with
+        export_model the module: poptorch.load reads them."""
+        from . import saving
+        if self._names is None:
+            raise Error("Model has not been compiled or has been destroyed.")
+        saving.save(self, filename, export_model, save_rng_state)
+
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True,
+                         save_rng_state: bool = True, **kwargs: Any) -> None:
+        """compile, then save."""
+        self.compile(*args, **kwargs)
+        self.save(filename, export_model, save_rng_state)
+
+    def loadExecutable(self, filename: str) -> None:
+        """What save wrote for a module of the same tensors: nothing is compiled again."""
+        from . import saving
+        content = saving.read(filename)
+        if content["training"] != self._training:
+            raise Error(f"{filename}: saved by the other of trainingModel and inferenceModel")
+        self._load_parts(content)
+
+    def _compiled_parts(self) -> dict[str, Any]:
+        parts = {"names": self._names, "spec": self._spec}
+        if self._engine is not None:
+            return {**parts, "network": self._engine.network, "state": self._engine.state()}
+        return {**parts, "network": None, "state": self._model.state_dict(), "optimizer":
+                self._optimizer.state_dict() if self._optimizer is not None else None}
+
+    def _load_parts(self, content: dict[str, Any]) -> None:
+        parts = content["compiled"]
+        self._names, self._spec = parts["names"], parts["spec"]
+        self._known = {plain(name) for name in self._names}
+        self._attached, self._kept, self._engine = True, 0, None
+        if parts["network"] is None:
+            self._model.load_state_dict(parts["state"])
+            if self._optimizer is not None and parts["optimizer"] is not None:
+                self._optimizer.load_state_dict(parts["optimizer"])
+        else:
+            self._engine = Engine(self._model, parts["network"], self._options, self._optimizer,
+                                  self._options._resolved(self._training), ())
+            self._engine.set_state(parts["state"])
+        if content["rng"] is not None:
+            torch.set_rng_state(content["rng"])
+
+    def compilationTime(self) -> datetime.timedelta:
+        if self._names is None:
+            raise Error("Please compile the model first.")
+        return datetime.timedelta(seconds=self._compile_seconds)
 
     # --- the device -----------------------------------------------------------------------
 

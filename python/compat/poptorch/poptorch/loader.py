@@ -10,13 +10,15 @@ import torch
 
 from .enums import DataLoaderMode
 from .options import Options
+from .tables import Table
 
 _log = logging.getLogger("poptorch")
 
 
 class DataLoader(torch.utils.data.DataLoader):
     """Batches of batch_size * device iterations * replicas * gradient accumulation samples.
-    The options freeze. Asynchronous modes load ahead in num_workers processes (at least one)."""
+    The options freeze. Asynchronous modes load ahead in num_workers processes (at least one).
+    Tables (tables.py) are read without processes, in any mode."""
 
     def __init__(self, options: Options, dataset: Any, batch_size: int | None = 1,
                  shuffle: bool = False, num_workers: int = 0, drop_last: bool = True,
@@ -49,6 +51,12 @@ class DataLoader(torch.utils.data.DataLoader):
         super().__init__(dataset, num_workers=num_workers,
                          persistent_workers=num_workers > 0 if persistent_workers is None
                          else persistent_workers, **kwargs)
+        self._table = Table(self)
+
+    def __iter__(self) -> Any:
+        if self._table.ready(self.dataset):
+            return self._table.batches(self)
+        return super().__iter__()
 
     @property
     def combinedBatchSize(self) -> int | None:

@@ -165,7 +165,7 @@ class Options(_Group):
               "setExecutionStrategy", "relaxOptimizerAttributesChecks", "logCycleCount",
               "enableStableNorm", "enableProfiling", "enableExecutableCaching", "modelName",
               "logDir", "maxRepeatLogs", "sourceLocationExcludes", "appendToLocationExcludes",
-              "showCompilationProgressBar", "updatableNamedBuffers", "disableModuleNamescope",
+              "updatableNamedBuffers", "disableModuleNamescope",
               "broadcastBuffers", "inputReplicaGrouping", "enableSyntheticData",
               "addCallback")
 
@@ -178,6 +178,7 @@ class Options(_Group):
         self._value_output_mode = OutputMode.Default
         self._value_output_return_period = 1
         self._value_random_seed: int | None = None
+        self._value_show_compilation_progress_bar = True
         self._value_anchored_tensors: dict[str, tuple[str, OutputMode | None, int]] = {}
         given = os.environ.get("POPTORCH_DEFAULT_OPTIONS")
         if given:
@@ -217,6 +218,11 @@ class Options(_Group):
     def randomSeed(self, random_seed: int) -> "Options":
         """Seeds torch when a model takes the options."""
         return self._set(_value_random_seed=_whole("randomSeed", random_seed, 0))
+
+    def showCompilationProgressBar(self, show: bool = True) -> "Options":
+        """A bar while a model is compiled, on a terminal and in a notebook."""
+        return self._set(_value_show_compilation_progress_bar=_flag(
+            "showCompilationProgressBar", show))
 
     def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None
                    ) -> "Options":

@@ -9,9 +9,13 @@ forward.
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import os
+import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,8 +23,8 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, ops
-from .aten import Lacks, Value
+from . import aten, aten_layers, ops  # noqa: F401 (they register their functions)
+from .builder import Builder, Lacks, Value, expect, find
 
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -41,6 +45,7 @@ class Network:
 
     def __init__(self, training: bool):
         self.training = training
+        self.ignores = False  # labels may be the negative ignore_index of a loss
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tensors: list[str] = []  # names of parameters and buffers, in the order of tensor()
         self.aliases: dict[str, str] = {}  # other names of a shared parameter
@@ -91,7 +96,7 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 # --- translating ----------------------------------------------------------------------------------
 
 
-class Translation(aten.Builder):
+class Translation(Builder):
     """Builds a graph, and writes down how."""
 
     def __init__(self, model: torch.nn.Module, network: Network, trained: set[int]):
@@ -130,6 +135,13 @@ class Translation(aten.Builder):
             raise Lacks(str(problem)) from problem
         return self.value(made, dtype, any(value.trained for value in values))
 
+    def constant(self, tensor: torch.Tensor) -> Value:
+        name = f"constant.{len(self.network.constants)}"
+        kept = tensor.detach().clone(memory_format=torch.contiguous_format)
+        self.source[name] = self.network.constants[name] = kept
+        self.names[id(kept)] = name
+        return self.tensor_named(name)
+
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         number = self.call("print", value.id, title, gradient and value.trained, layout)
         return value._replace(id=number)
@@ -162,7 +174,19 @@ class Translation(aten.Builder):
         return self.known[id(tensor)]
 
 
-_INPUTS = (torch.float32, torch.int64)
+_INPUTS = (torch.float32, torch.int64, torch.bool)
+
+
+class Name(str):
+    """A parameter or buffer, until an op reads it."""
+
+
+class Folded:
+    """A tensor that depends on no input and no tensor of the module."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+        self.value: Value | None = None  # once an op reads it
 
 
 class _Reader:
@@ -181,7 +205,7 @@ class _Reader:
         places = iter(range(len(leaves)))
         for node in self.program.graph.nodes:
             if node.op == "placeholder":
-                self.values[node] = named[node.name] if node.name in named else \
+                self.values[node] = Name(named[node.name]) if node.name in named else \
                     self.constant_or_input(node, leaves, places, signature)
             elif node.op == "call_function":
                 self.function(node)
@@ -195,10 +219,7 @@ class _Reader:
                           ) -> Any:
         if node.name in signature.inputs_to_lifted_tensor_constants:
             name = signature.inputs_to_lifted_tensor_constants[node.name]
-            kept = self.program.constants[name].detach().clone()
-            self.translation.source[name] = self.translation.network.constants[name] = kept
-            self.translation.names[id(kept)] = name
-            return name
+            return Folded(self.program.constants[name])
         place = next(places)
         leaf = leaves[place]
         if not isinstance(leaf, torch.Tensor):
@@ -214,8 +235,11 @@ class _Reader:
     def argument(self, given: Any) -> Any:
         if isinstance(given, torch.fx.Node):
             value = self.values[given]
-            if isinstance(value, str) and given.op == "placeholder":
+            if isinstance(value, Name):
                 return self.translation.tensor_named(value)
+            if isinstance(value, Folded):
+                value.value = value.value or self.translation.constant(value.tensor)
+                return value.value
             if isinstance(value, Constant):
                 raise Lacks("a tensor that is made in forward")
             return value
@@ -225,13 +249,17 @@ class _Reader:
 
     def function(self, node: Any) -> None:
         if counts_batches(node, self.values):
-            self.values[node] = None
+            self.values[node] = self.values[node.args[0]]
             return
         self.values[node] = Constant(None)
         for call in node.meta.get("nn_module_stack") or ():
             self.calls.setdefault(call, []).append(node)
         name = getattr(node.target, "__name__", str(node.target))
-        translate = aten.find(node.target)
+        folded = self.folded(node)
+        if folded is not None:
+            self.values[node] = folded
+            return
+        translate = find(node.target)
         if translate is None:
             self.missing.append((name, line_of(node)))
             return
@@ -243,6 +271,29 @@ class _Reader:
                 self.made[node] = made
         except Lacks as problem:
             self.missing.append((f"{name}: {problem}", line_of(node)))
+
+    def folded(self, node: Any) -> Folded | None:
+        """The result of an op that reads constants alone, or shapes."""
+        target, value = node.target, node.meta.get("val")
+        if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable or \
+                torch.Tag.nondeterministic_seeded in target.tags or \
+                not isinstance(value, torch.Tensor):
+            return None
+        if target._schema.name in _OF_SHAPES:
+            rest = [self.constant_of(one) for one in node.args[1:]]
+            keys = {**node.kwargs, "dtype": value.dtype}
+            return Folded(target(torch.empty(node.args[0].meta["val"].shape), *rest, **keys))
+        if any(not isinstance(self.values[one], Folded) for one in node.all_input_nodes):
+            return None
+        return Folded(target(*[self.constant_of(one) for one in node.args],
+                             **{key: self.constant_of(one) for key, one in node.kwargs.items()}))
+
+    def constant_of(self, given: Any) -> Any:
+        if isinstance(given, torch.fx.Node):
+            return self.values[given].tensor
+        if isinstance(given, (list, tuple)):
+            return [self.constant_of(one) for one in given]
+        return given
 
     def translated(self, node: Any, translate: Any) -> Any:
         translation = self.translation
@@ -256,6 +307,11 @@ class _Reader:
         if in_place:
             self.expect_own(node.args[0])
         made = translate(translation, *[self.argument(one) for one in node.args], **keys)
+        expected = node.meta.get("val")
+        if isinstance(made, Value) and isinstance(expected, torch.Tensor):
+            expect(made.shape == tuple(expected.shape) and made.dtype is expected.dtype,
+                        f"{tuple(expected.shape)} of {expected.dtype} becomes {made.shape} of "
+                        f"{made.dtype}")
         if in_place:
             self.values[node.args[0]] = made
         return made
@@ -263,7 +319,7 @@ class _Reader:
     def tracked(self, mean: Any) -> Value | None:
         name = self.values.get(mean)
         counter = name.rpartition("running_mean")[0] + "num_batches_tracked" \
-            if isinstance(name, str) else ""
+            if isinstance(name, Name) else ""
         return self.translation.tensor_named(counter) \
             if counter in self.translation.source else None
 
@@ -271,7 +327,7 @@ class _Reader:
         """An op in place is one that makes a new value if nothing else shares its memory."""
         shared = node.op != "call_function" or is_view(node.target) or any(
             user in self.values and is_view(user.target) for user in node.users)
-        aten.expect(not shared, "a change in place of a tensor that has views, or is the "
+        expect(not shared, "a change in place of a tensor that has views, or is the "
                     "caller's")
 
     # --- outputs ------------------------------------------------------------------------------
@@ -349,6 +405,10 @@ class _Reader:
         return found[-1]
 
 
+_OF_SHAPES = ("aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::new_zeros",
+              "aten::new_ones", "aten::new_full")
+
+
 def is_view(target: Any) -> bool:
     """Whether an op's result shares memory with its argument."""
     schema = getattr(target, "_schema", None)
@@ -361,7 +421,7 @@ def counts_batches(node: Any, values: dict[Any, Any]) -> bool:
     """A batch norm counts its batches; the engine's does so itself."""
     counter = values.get(node.args[0]) if node.args and \
         isinstance(node.args[0], torch.fx.Node) else None
-    return node.target is torch.ops.aten.add_.Tensor and isinstance(counter, str) and \
+    return node.target is torch.ops.aten.add_.Tensor and isinstance(counter, Name) and \
         counter.endswith("num_batches_tracked")
 
 
@@ -389,14 +449,14 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     optimiser updates. Missing: the engine lacks something."""
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
-        with warnings.catch_warnings(), ops.exporting():
+        with warnings.catch_warnings(), ops.exporting(), slow_path(), silence():
             warnings.simplefilter("ignore")
             program = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as problem:
         raise Missing([(f"torch.export: {reason(problem)}", line_of_error(problem))]) from problem
     network = Network(training)
     translation = Translation(model, network, trained)
-    translation.ignores = ignores
+    network.ignores = translation.ignores = ignores
     reader = _Reader(program, translation)
     reader.read(leaves)
     reader.name_modules()
@@ -405,6 +465,33 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     except Lacks as problem:
         raise Missing([(str(problem), "")]) from problem
     return network
+
+
+@contextlib.contextmanager
+def silence() -> Iterator[None]:
+    """Without what torch.export logs, and prints, of a module that it cannot export. What forward
+    prints comes afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    said, complained = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complained):
+            yield
+    finally:
+        logging.disable(before)
+    print(said.getvalue(), end="")
+    print(complained.getvalue(), end="", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def slow_path() -> Iterator[None]:
+    """Transformers as the ops that training has, in inference too."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def reason(problem: BaseException) -> str:

@@ -1,0 +1,423 @@
+"""PyTorch's ops as the engine's: layers, norms, activations and losses.
+
+The numbers of reductions of losses are PyTorch's: 0 none, 1 mean, 2 sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .aten import cat, expand, total, transpose
+from .builder import Builder, Function, Lacks, Value, expect, op, pair, plain_dtype, short
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+
+@op("linear")
+def linear(b: Builder, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    expect(len(weight.shape) == 2, "a weight without two dimensions")
+    flat = b.reshape(x, (-1, x.shape[-1]))
+    made = b.do("linear", flat, weight, *([] if bias is None else [bias]))
+    return b.reshape(made, (*x.shape[:-1], weight.shape[0]))
+
+
+@op("addmm")
+def addmm(b: Builder, bias: Value, x: Value, weight: Value, *, beta: float = 1,
+          alpha: float = 1) -> Value:
+    product = b.scaled(b.do("linear", x, b.permute(weight, (1, 0))), alpha)
+    return b.do("add", product, b.scaled(bias, beta))
+
+
+@op("mm", "matmul", "bmm")
+def matmul(b: Builder, x: Value, y: Value) -> Value:
+    expect(len(x.shape) >= 2 and len(y.shape) >= 2, f"a product of {x.shape} and {y.shape}")
+    return b.do("matmul", x, y)
+
+
+@op("baddbmm")
+def baddbmm(b: Builder, start: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
+            ) -> Value:
+    return b.do("add", b.scaled(b.do("matmul", x, y), alpha), b.scaled(start, beta))
+
+
+@op("embedding")
+def embedding(b: Builder, weight: Value, tokens: Value, padding: int = -1, scale: bool = False,
+              sparse: bool = False) -> Value:
+    expect(not scale and tokens.dtype is torch.int64, "scale_grad_by_freq, or tokens that are not "
+           "int64")
+    settings: dict[str, Any] = {"num_embeddings": weight.shape[0],
+                                "embedding_dim": weight.shape[1]}
+    if padding >= 0:
+        settings["padding_idx"] = padding
+    return b.add("embedding", [tokens, weight], settings)
+
+
+@op("scaled_dot_product_attention")
+def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+              enable_gqa: bool = False) -> Value:
+    expect(not enable_gqa, "enable_gqa")
+    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    scores = b.scaled(b.do("matmul", q, transpose(b, k, -2, -1)), factor)
+    if is_causal:
+        later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
+        scores = b.add("masked_fill", [scores, b.constant(later)], {"value": -math.inf})
+    if mask is not None and mask.dtype is torch.bool:
+        raise Lacks("attention with a mask of bool")
+    if mask is not None:
+        scores = b.do("add", scores, mask)
+    weights = dropout(b, b.do("softmax", scores, dim=-1), dropout_p, dropout_p > 0)
+    return b.do("matmul", weights, v)
+
+
+def string_padding(kind: str, weight: Value, dilation: tuple[int, int]) -> tuple[int, int]:
+    spans = [d * (n - 1) for d, n in zip(dilation, weight.shape[2:])]
+    expect(kind == "valid" or all(span % 2 == 0 for span in spans), f"padding={kind!r}")
+    return (0, 0) if kind == "valid" else (spans[0] // 2, spans[1] // 2)
+
+
+@op("conv2d")
+def conv2d(b: Builder, x: Value, weight: Value, bias: Value | None = None, stride: Any = 1,
+           padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value:
+    expect(len(x.shape) == 4, "an input without a batch")
+    if isinstance(padding, str):
+        padding = string_padding(padding, weight, pair(dilation))
+    return b.do("conv2d", x, weight, *([] if bias is None else [bias]), stride=pair(stride),
+                padding=pair(padding), dilation=pair(dilation), groups=groups)
+
+
+@op("conv1d")
+def conv1d(b: Builder, x: Value, weight: Value, bias: Value | None = None, stride: Any = 1,
+           padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Value:
+    expect(len(x.shape) == 3 and not isinstance(padding, str), "such a conv1d")
+    n, c, length = x.shape
+    made = conv2d(b, b.reshape(x, (n, c, 1, length)),
+                  b.reshape(weight, (*weight.shape[:2], 1, weight.shape[2])), bias,
+                  (1, pair(stride)[0]), (0, pair(padding)[0]), (1, pair(dilation)[0]), groups)
+    return b.reshape(made, (*made.shape[:2], made.shape[3]))
+
+
+@op("max_pool2d")
+def max_pool2d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+               dilation: Any = 1, ceil_mode: bool = False) -> Value:
+    expect(len(x.shape) == 4 and not ceil_mode, "ceil_mode, or an input without a batch")
+    return b.do("max_pool2d", x, kernel_size=pair(kernel), stride=pair(stride or kernel),
+                padding=pair(padding), dilation=pair(dilation))
+
+
+@op("avg_pool2d")
+def avg_pool2d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True,
+               divisor_override: int | None = None) -> Value:
+    expect(len(x.shape) == 4 and not ceil_mode and divisor_override is None,
+           "ceil_mode, divisor_override, or an input without a batch")
+    return b.do("avg_pool2d", x, kernel_size=pair(kernel), stride=pair(stride or kernel),
+                padding=pair(padding), count_include_pad=int(count_include_pad))
+
+
+def over_width(b: Builder, x: Value, pool: Function, kernel: Any, stride: Any, padding: Any,
+               *rest: Any) -> Value:
+    """A pool of one dimension as one of two."""
+    expect(len(x.shape) == 3, "an input without a batch")
+    n, c, length = x.shape
+    made = pool(b, b.reshape(x, (n, c, 1, length)), (1, pair(kernel)[0]),
+                (1, pair(stride or kernel)[0]), (0, pair(padding)[0]), *rest)
+    return b.reshape(made, (n, c, made.shape[3]))
+
+
+@op("max_pool1d")
+def max_pool1d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+               dilation: Any = 1, ceil_mode: bool = False) -> Value:
+    return over_width(b, x, max_pool2d, kernel, stride, padding, (1, pair(dilation)[0]),
+                      ceil_mode)
+
+
+@op("avg_pool1d")
+def avg_pool1d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
+               ceil_mode: bool = False, count_include_pad: bool = True) -> Value:
+    return over_width(b, x, avg_pool2d, kernel, stride, padding, ceil_mode, count_include_pad)
+
+
+@op("adaptive_avg_pool2d")
+def adaptive_avg_pool2d(b: Builder, x: Value, size: Any) -> Value:
+    expect(len(x.shape) == 4, "an input without a batch")
+    return b.do("adaptive_avg_pool2d", x, output_size=pair(size))
+
+
+@op("adaptive_max_pool2d")
+def adaptive_max_pool2d(b: Builder, x: Value, size: Any) -> list[Value | None]:
+    sizes = pair(size)
+    expect(len(x.shape) == 4 and all(n % m == 0 for n, m in zip(x.shape[2:], sizes)),
+           "windows of different sizes")
+    kernel = (x.shape[2] // sizes[0], x.shape[3] // sizes[1])
+    return [max_pool2d(b, x, kernel), None]
+
+
+@op("upsample_nearest2d")
+def upsample_nearest2d(b: Builder, x: Value, size: Any = None, *factors: Any) -> Value:
+    n, c, h, w = x.shape
+    if size is None:
+        given = factors[0] if isinstance(factors[0], (list, tuple)) else factors
+        size = [int(h * given[0]), int(w * given[1])]
+    expect(size[0] % h == 0 and size[1] % w == 0, "a factor that is not whole")
+    made = expand(b, b.reshape(x, (n, c, h, 1, w, 1)), (n, c, h, size[0] // h, w, size[1] // w))
+    return b.reshape(made, (n, c, *size))
+
+
+@op("pixel_shuffle")
+def pixel_shuffle(b: Builder, x: Value, r: int) -> Value:
+    n, c, h, w = x.shape
+    made = b.permute(b.reshape(x, (n, c // r ** 2, r, r, h, w)), (0, 1, 4, 2, 5, 3))
+    return b.reshape(made, (n, c // r ** 2, h * r, w * r))
+
+
+@op("constant_pad_nd", "pad")
+def constant_pad(b: Builder, x: Value, padding: Sequence[int], *rest: Any) -> Value:
+    words = [one for one in rest if isinstance(one, str)]
+    value = next((one for one in rest if isinstance(one, (int, float))), 0.0)
+    expect(words in ([], ["constant"]) and min(padding) >= 0, f"such a padding: {padding} {words}")
+    for i in range(len(padding) // 2):
+        dim = len(x.shape) - 1 - i
+        for count, before in ((padding[2 * i], True), (padding[2 * i + 1], False)):
+            if count:
+                edge = b.full((*x.shape[:dim], count, *x.shape[dim + 1:]), value)
+                x = cat(b, [edge, x] if before else [x, edge], dim)
+    return x
+
+
+@op("dropout", "dropout_")
+def dropout(b: Builder, x: Value, p: float, train: bool) -> Value:
+    if not train or p == 0:
+        return x
+    expect(b.training, "dropout in training mode in a model for inference")
+    return b.do("dropout", x, p=float(p))
+
+
+# --- norms ----------------------------------------------------------------------------------------
+
+
+def both(weight: Value | None, bias: Value | None) -> list[Value]:
+    expect((weight is None) == (bias is None), "a norm with a weight or a bias alone")
+    return [] if weight is None or bias is None else [weight, bias]
+
+
+@op("group_norm")
+def group_norm(b: Builder, x: Value, groups: int, weight: Value | None = None,
+               bias: Value | None = None, eps: float = 1e-5, cudnn: bool = True) -> Value:
+    return b.do("group_norm", x, *both(weight, bias), groups=groups, eps=eps)
+
+
+@op("layer_norm")
+def layer_norm(b: Builder, x: Value, shape: Sequence[int], weight: Value | None = None,
+               bias: Value | None = None, eps: float = 1e-5, cudnn: bool = True) -> Value:
+    expect(weight is not None or bias is None, "a norm with a bias alone")
+    values = [value for value in (weight, bias) if value is not None]
+    return b.do("layer_norm", x, *values, normalized_shape=tuple(shape), eps=eps,
+                elementwise_affine=int(weight is not None), bias=int(bias is not None))
+
+
+@op("rms_norm")
+def rms_norm(b: Builder, x: Value, shape: Sequence[int], weight: Value | None = None,
+             eps: float | None = None) -> Value:
+    return b.do("rms_norm", x, *([] if weight is None else [weight]),
+                normalized_shape=tuple(shape), elementwise_affine=int(weight is not None),
+                eps=torch.finfo(torch.float32).eps if eps is None else eps)
+
+
+@op("instance_norm")
+def instance_norm(b: Builder, x: Value, weight: Value | None, bias: Value | None,
+                  mean: Value | None, variance: Value | None, use_input: bool, momentum: float,
+                  eps: float, cudnn: bool) -> Value:
+    expect(mean is None and use_input, "instance_norm with running statistics")
+    values = both(weight, bias)
+    return b.do("instance_norm", x, *values, eps=eps, affine=int(bool(values)))
+
+
+@op("batch_norm")
+def batch_norm(b: Builder, x: Value, weight: Value | None, bias: Value | None,
+               mean: Value | None, variance: Value | None, train: bool,
+               momentum: float | None, eps: float, cudnn: bool,
+               tracked: Value | None = None) -> Value:
+    values = both(weight, bias)
+    if train != b.training:
+        expect(not train and mean is not None, "batch_norm of the batch in a model for inference")
+        return frozen_norm(b, x, values, mean, variance, eps)
+    track = mean is not None
+    if track:
+        expect(tracked is not None, "batch_norm without num_batches_tracked")
+    kept = [value for value in (mean, variance, tracked) if value is not None and track]
+    return b.add("batch_norm", [x, *values, *kept],
+                 {"eps": eps, "momentum": momentum, "affine": int(bool(values)),
+                  "track_running_stats": int(track)})
+
+
+def frozen_norm(b: Builder, x: Value, values: list[Value], mean: Any, variance: Any,
+                eps: float) -> Value:
+    """Running statistics in training."""
+    shape = (1, -1, *[1] * (len(x.shape) - 2))
+    spread = b.do("rsqrt", b.do("add", variance, b.full((), eps)))
+    made = b.do("mul", b.do("sub", x, b.reshape(mean, shape)), b.reshape(spread, shape))
+    if values:
+        made = b.do("mul", made, b.reshape(values[0], shape))
+        made = b.do("add", made, b.reshape(values[1], shape))
+    return made
+
+
+# --- activations ----------------------------------------------------------------------------------
+
+for _name in ("relu", "sigmoid", "tanh", "silu", "mish", "selu", "hardsigmoid", "hardswish", "neg",
+              "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "square", "reciprocal",
+              "sin", "cos", "erf", "relu6", "tanhshrink", "softsign"):
+    def _simple(b: Builder, x: Value, _kind: str = _name) -> Value:
+        return b.do(_kind, x)
+
+    op(_name, _name + "_")(_simple)
+
+
+@op("log_sigmoid")
+def log_sigmoid(b: Builder, x: Value) -> Value:
+    return b.do("logsigmoid", x)
+
+
+@op("gelu", "gelu_")
+def gelu(b: Builder, x: Value, *, approximate: str = "none") -> Value:
+    return b.do("gelu", x, approximate=approximate)
+
+
+@op("leaky_relu", "leaky_relu_")
+def leaky_relu(b: Builder, x: Value, slope: float = 0.01) -> Value:
+    return b.do("leaky_relu", x, negative_slope=slope)
+
+
+@op("elu", "elu_")
+def elu(b: Builder, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    expect(scale == 1 and input_scale == 1, "elu with scales")
+    return b.do("elu", x, alpha=alpha)
+
+
+@op("celu", "celu_")
+def celu(b: Builder, x: Value, alpha: float = 1) -> Value:
+    return b.do("celu", x, alpha=alpha)
+
+
+@op("hardtanh", "hardtanh_")
+def hardtanh(b: Builder, x: Value, low: float = -1, high: float = 1) -> Value:
+    return b.do("hardtanh", x, min_val=low, max_val=high)
+
+
+@op("hardshrink")
+def hardshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
+    return b.do("hardshrink", x, lambd=lambd)
+
+
+@op("softshrink")
+def softshrink(b: Builder, x: Value, lambd: float = 0.5) -> Value:
+    return b.do("softshrink", x, lambd=lambd)
+
+
+@op("softplus")
+def softplus(b: Builder, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    return b.do("softplus", x, beta=beta, threshold=threshold)
+
+
+@op("threshold", "threshold_")
+def threshold(b: Builder, x: Value, limit: float, value: float) -> Value:
+    return b.do("threshold", x, threshold=limit, value=value)
+
+
+@op("prelu")
+def prelu(b: Builder, x: Value, weight: Value) -> Value:
+    return b.do("prelu", x, weight, num_parameters=math.prod(weight.shape))
+
+
+@op("softmax.int", "_softmax")
+def softmax(b: Builder, x: Value, dim: int, dtype: Any = None) -> Value:
+    plain_dtype(dtype or None)
+    return b.do("softmax", x, dim=dim)
+
+
+@op("log_softmax.int", "_log_softmax")
+def log_softmax(b: Builder, x: Value, dim: int, dtype: Any = None) -> Value:
+    plain_dtype(dtype or None)
+    return b.do("log_softmax", x, dim=dim)
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+_REDUCTION = ("none", "mean", "sum")
+
+
+@op("nll_loss_nd", "nll_loss")
+def nll_loss(b: Builder, x: Value, target: Value, weight: Value | None = None,
+             reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0) -> Value:
+    expect(len(x.shape) >= 2, "a loss of one sample")
+    expect(reduction != 0, "reduction='none'")
+    expect(target.dtype is torch.int64, f"labels of {short(target.dtype)} (expected int64)")
+    expect(x.dtype is torch.float32, f"{short(x.dtype)} (expected float32)")
+    if len(x.shape) > 2:
+        x = b.permute(x, (0, *range(2, len(x.shape)), 1))
+        x = b.reshape(x, (-1, x.shape[-1]))
+        target = b.reshape(target, (-1,))
+    mean = int(reduction == 1)
+    if weight is None and smoothing == 0 and ignore_index < 0 and not b.ignores:
+        return b.add("nll", [x, target], {"mean": mean})
+    return b.add("nll_weighted", [x, target, *([] if weight is None else [weight])],
+                 {"mean": mean, "label_smoothing": smoothing, "ignores": 1,
+                  "ignore_index": ignore_index})
+
+
+@op("cross_entropy_loss")
+def cross_entropy(b: Builder, x: Value, target: Value, weight: Value | None = None,
+                  reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0) -> Value:
+    expect(target.dtype is torch.int64, "targets that are probabilities")
+    return nll_loss(b, b.do("log_softmax", x, dim=1), target, weight, reduction, ignore_index,
+                    smoothing)
+
+
+def same_shape(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
+    expect(x.shape == y.shape, f"a loss of {x.shape} and {y.shape}")
+    return x, y
+
+
+for _name in ("mse_loss", "l1_loss", "soft_margin_loss"):
+    def _loss(b: Builder, x: Value, y: Value, reduction: int = 1, _kind: str = _name) -> Value:
+        return b.do(_kind, *same_shape(b, x, y), reduction=_REDUCTION[reduction])
+
+    op(_name)(_loss)
+
+
+@op("smooth_l1_loss")
+def smooth_l1_loss(b: Builder, x: Value, y: Value, reduction: int = 1, beta: float = 1.0) -> Value:
+    return b.do("smooth_l1_loss", *same_shape(b, x, y), reduction=_REDUCTION[reduction], beta=beta)
+
+
+@op("huber_loss")
+def huber_loss(b: Builder, x: Value, y: Value, reduction: int = 1, delta: float = 1.0) -> Value:
+    return b.do("huber_loss", *same_shape(b, x, y), reduction=_REDUCTION[reduction], delta=delta)
+
+
+@op("binary_cross_entropy")
+def binary_cross_entropy(b: Builder, x: Value, y: Value, weight: Any = None,
+                         reduction: int = 1) -> Value:
+    expect(weight is None, "a loss with weights")
+    return b.do("binary_cross_entropy", *same_shape(b, x, y), reduction=_REDUCTION[reduction])
+
+
+@op("binary_cross_entropy_with_logits")
+def bce_with_logits(b: Builder, x: Value, y: Value, weight: Any = None, pos_weight: Any = None,
+                    reduction: int = 1) -> Value:
+    expect(weight is None and pos_weight is None, "a loss with weights")
+    return b.do("binary_cross_entropy_with_logits", *same_shape(b, x, y),
+                reduction=_REDUCTION[reduction])
+
+
+@op("kl_div")
+def kl_div(b: Builder, x: Value, y: Value, reduction: int = 1, *, log_target: bool = False
+           ) -> Value:
+    expect(not log_target, "log_target=True")
+    return b.do("kl_div", *same_shape(b, x, y), reduction=_REDUCTION[reduction])

@@ -1,0 +1,310 @@
+/*
+ * dataset_text.c - text as a data set of byte tokens: from a file, or drawn by a grammar.
+ *
+ * A text of n bytes is (n - 1) / length samples that follow one another: sample i holds
+ * the tokens i length ... (i + 1) length - 1, and its labels are the tokens after each.
+ *
+ * The drawn text has sentences of four kinds over some two hundred words. Subject and verb
+ * agree, and a second sentence takes up the subject of the first as it or they, so a
+ * model gains by looking back. It depends on the seed alone.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "nn/data/dataset.h"
+#include "nn/data/input.h"
+#include "base/given.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { VOCABULARY = 256, PATH_SIZE = 4096 };
+
+/* Bytes that grow. */
+typedef struct text {
+    char *bytes;
+    size_t size, capacity;
+} text;
+
+static sonde_err append(text *t, const void *bytes, size_t size, sonde_diag *diag)
+{
+    if (!sonde__reserve(&t->bytes, &t->capacity, t->size + size, 1)) {
+        return sonde__fail_nomem(diag, "a text");
+    }
+    memcpy(t->bytes + t->size, bytes, size);
+    t->size += size;
+    return SONDE_OK;
+}
+
+/* --- tokens --------------------------------------------------------------------------- */
+
+/* The part of a text that is the split. */
+static void cut_split(const sonde_nn_text_options *options, size_t *first, size_t *size)
+{
+    const double share = options->test_share > 0.0 ? options->test_share : 0.1;
+    const size_t train = (size_t)((double)*size * (1.0 - share));
+
+    *first = options->split == SONDE_NN_TEST ? train : 0;
+    *size = options->split == SONDE_NN_TEST ? *size - train : train;
+}
+
+static sonde_err check_options(const sonde_nn_text_options *options, sonde_diag *diag)
+{
+    if (options->length < 1 || options->length > (1 << 20)) {
+        return sonde__fail(diag, SONDE_EINVAL, "length", "1 to 1048576",
+                           "%" PRId64 " tokens a sample", options->length);
+    }
+    if (!(options->test_share >= 0.0 && options->test_share < 1.0)) {
+        return sonde__fail(diag, SONDE_EINVAL, "test_share", "0 to below 1", "it is %g",
+                           options->test_share);
+    }
+    return SONDE_OK;
+}
+
+/* A set over size bytes of text. */
+static sonde_err make_set(const char *bytes, size_t size,
+                          const sonde_nn_text_options *options, const char *source,
+                          sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const int64_t count = ((int64_t)size - 1) / options->length;
+    sonde_nn_dataset *set = NULL;
+    int64_t *tokens = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (size < 2 || count < 1) {
+        return sonde__fail(diag, SONDE_ERANGE, source, NULL,
+                           "%zu bytes of text for samples of %" PRId64
+                           " tokens and the one after",
+                           size, options->length);
+    }
+    set = sonde__calloc(1, sizeof *set);
+    tokens = sonde__calloc(size, sizeof *tokens);
+    if (set == NULL || tokens == NULL) {
+        sonde__free(tokens);
+        sonde__free(set);
+        return sonde__fail_nomem(diag, "a text");
+    }
+    for (size_t i = 0; i < size; i++) {
+        tokens[i] = (unsigned char)bytes[i];
+    }
+    set->owned_data = tokens;
+    set->data = (const unsigned char *)tokens;
+    set->labels = tokens + 1;
+    set->sample_bytes = (size_t)options->length * sizeof *tokens;
+    set->traits = (sonde_nn_dataset_traits){.count = count,
+                                            .dtype = SONDE_I64,
+                                            .rank = 1,
+                                            .shape = {options->length},
+                                            .has_labels = true,
+                                            .classes = VOCABULARY,
+                                            .label_length = options->length};
+    err = sonde__dataset_set_source(set, source, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+/* --- files ---------------------------------------------------------------------------- */
+
+static sonde_err read_file(const char *path, text *t, sonde_diag *diag)
+{
+    sonde__data_input input;
+    unsigned char block[16 * 1024];
+    size_t got = 0;
+    sonde_err err = sonde__data_input_open(&input, path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    do {
+        err = sonde__data_input_read_some(&input, block, sizeof block, &got, diag);
+        if (err == SONDE_OK && got > 0) {
+            err = append(t, block, got, diag);
+        }
+    } while (err == SONDE_OK && got > 0);
+    sonde__data_input_close(&input);
+    return err;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* The file of a split in a folder; *whole: it holds both splits. */
+static sonde_err find_file(const char *folder, sonde_nn_split split, char path[PATH_SIZE],
+                           bool *whole, sonde_diag *diag)
+{
+    static const char *const names[] = {"train.txt", "test.txt", "input.txt"};
+
+    for (int i = 0; i < 2; i++) {
+        const int length =
+            snprintf(path, PATH_SIZE, "%s/%s", folder, names[i == 0 ? (int)split : 2]);
+
+        *whole = i == 1;
+        if (length > 0 && length < PATH_SIZE && is_file(path)) {
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(
+        diag, SONDE_ENOTFOUND, folder,
+        "a text file, or a folder with train.txt and test.txt, or input.txt", "no %s",
+        names[split]);
+}
+
+sonde_err sonde_nn_dataset_open_text(const char *path,
+                                     const sonde_nn_text_options *options,
+                                     sonde_nn_dataset **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, path, options, out);
+    sonde_nn_text_options taken;
+    SONDE__TAKE(sonde_nn_text_options, &taken, options, diag);
+    char file[PATH_SIZE];
+    struct stat status;
+    bool whole = true;
+    text t = {0};
+    size_t first = 0;
+    sonde_err err = check_options(&taken, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)snprintf(file, sizeof file, "%s", path);
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        err = find_file(path, taken.split, file, &whole, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_file(file, &t, diag);
+    if (err == SONDE_OK) {
+        size_t size = t.size;
+
+        if (whole) {
+            cut_split(&taken, &first, &size);
+        }
+        err = make_set(t.bytes + first, size, &taken, file, out, diag);
+    }
+    sonde__free(t.bytes);
+    return err;
+}
+
+/* --- drawing -------------------------------------------------------------------------- */
+
+static const char *const nouns[] = {
+    "dog",   "cat",    "river", "house",  "teacher", "farmer", "stone", "garden",
+    "ship",  "cloud",  "road",  "letter", "window",  "bird",   "child", "king",
+    "horse", "bridge", "tree",  "lamp",   "book",    "market", "song",  "winter"};
+static const char *const plurals[] = {
+    "dogs",    "cats",    "rivers",   "houses",  "teachers", "farmers",
+    "stones",  "gardens", "ships",    "clouds",  "roads",    "letters",
+    "windows", "birds",   "children", "kings",   "horses",   "bridges",
+    "trees",   "lamps",   "books",    "markets", "songs",    "winters"};
+static const char *const adjectives[] = {"small",  "old",   "red",   "quiet", "heavy",
+                                         "bright", "young", "brown", "slow",  "empty",
+                                         "green",  "warm",  "long",  "cold",  "broken"};
+static const char *const verbs[] = {"see",   "find",     "follow", "leave", "want",
+                                    "know",  "remember", "need",   "move",  "cover",
+                                    "paint", "answer",   "open",   "hide"};
+static const char *const places[] = {"near", "behind",  "under",  "above",
+                                     "with", "without", "before", "after"};
+
+typedef struct writer {
+    text *text;
+    uint64_t seed, drawn;
+    sonde_err err;
+    sonde_diag *diag;
+} writer;
+
+static uint64_t draw(writer *w, uint64_t bound)
+{
+    return sonde__below(w->seed, 0x7e87, w->drawn++, bound);
+}
+
+static void say(writer *w, const char *word)
+{
+    if (w->err == SONDE_OK) {
+        w->err = append(w->text, word, strlen(word), w->diag);
+    }
+}
+
+#define ANY(w, words) ((words)[draw((w), SONDE_COUNT_OF(words))])
+
+static void say_thing(writer *w, bool many)
+{
+    say(w,
+        many ? (draw(w, 2) == 0 ? "the " : "some ") : (draw(w, 2) == 0 ? "the " : "a "));
+    if (draw(w, 5) < 2) {
+        say(w, ANY(w, adjectives));
+        say(w, " ");
+    }
+    say(w, many ? ANY(w, plurals) : ANY(w, nouns));
+}
+
+static void say_rest(writer *w, bool many)
+{
+    say(w, " ");
+    say(w, ANY(w, verbs));
+    say(w, many ? " " : "s ");
+    say_thing(w, draw(w, 3) == 0);
+    if (draw(w, 3) == 0) {
+        say(w, " ");
+        say(w, ANY(w, places));
+        say(w, " ");
+        say_thing(w, draw(w, 4) == 0);
+    }
+}
+
+static void say_sentence(writer *w)
+{
+    const bool many = draw(w, 3) == 0;
+
+    say_thing(w, many);
+    say_rest(w, many);
+    if (draw(w, 3) == 0) {
+        say(w, ", and ");
+        say(w, many ? "they" : "it");
+        say_rest(w, many);
+    }
+    say(w, draw(w, 6) == 0 ? ".\n" : ". ");
+}
+
+sonde_err sonde_nn_dataset_draw_text(uint64_t seed, int64_t bytes,
+                                     const sonde_nn_text_options *options,
+                                     sonde_nn_dataset **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, options, out);
+    sonde_nn_text_options taken;
+    SONDE__TAKE(sonde_nn_text_options, &taken, options, diag);
+    text t = {0};
+    writer w = {.text = &t, .seed = seed, .diag = diag};
+    size_t first = 0, size = 0;
+    sonde_err err = check_options(&taken, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (bytes < 1 || bytes > (1 << 28)) {
+        return sonde__fail(diag, SONDE_EINVAL, "bytes", "1 to 268435456",
+                           "a text of %" PRId64 " bytes", bytes);
+    }
+    while (w.err == SONDE_OK && t.size < (size_t)bytes) {
+        say_sentence(&w);
+    }
+    err = w.err;
+    if (err == SONDE_OK) {
+        size = (size_t)bytes;
+        cut_split(&taken, &first, &size);
+        err = make_set(t.bytes + first, size, &taken, "drawn text", out, diag);
+    }
+    sonde__free(t.bytes);
+    return err;
+}

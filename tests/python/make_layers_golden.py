@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/layers.safetensors: layers of several ops, as PyTorch has them.
+
+Of each case: its inputs x0, x1 ..., its parameters, the output y, a target t, and the
+gradient of the sum of (y - t)^2 by every parameter, under grad.NAME.
+"""
+import pathlib
+
+import torch
+from safetensors.torch import save_file
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "layers.safetensors"
+tensors: dict[str, torch.Tensor] = {}
+
+
+def put(case, layer, run, *inputs):
+    """Every parameter is drawn anew: biases of 0 and weights of 1 hide mistakes."""
+    for p in layer.parameters():
+        torch.nn.init.uniform_(p, -0.4, 0.4)
+    y = run(layer, *inputs)
+    t = torch.randn_like(y)
+    ((y - t) ** 2).sum().backward()
+    kept = {f"x{i}": x for i, x in enumerate(inputs)} | {"y": y, "t": t}
+    for name, p in layer.named_parameters():
+        kept[name], kept["grad." + name] = p, p.grad
+    tensors.update((f"{case}/{k}", v.detach().clone().contiguous()) for k, v in kept.items())
+
+
+def causal(size):
+    return torch.nn.Transformer.generate_square_subsequent_mask(size)
+
+
+def main():
+    torch.manual_seed(41)
+    torch.set_num_threads(1)
+    x = torch.randn(2, 5, 12)
+    put("attention", torch.nn.MultiheadAttention(12, 3, batch_first=True),
+        lambda m, x: m(x, x, x, need_weights=False)[0], x)
+    put("attention_causal", torch.nn.MultiheadAttention(12, 2, bias=False, batch_first=True),
+        lambda m, x: m(x, x, x, attn_mask=causal(5), need_weights=False)[0], x)
+    put("attention_cross", torch.nn.MultiheadAttention(12, 3, batch_first=True),
+        lambda m, q, k, v: m(q, k, v, need_weights=False)[0], x, torch.randn(2, 7, 12),
+        torch.randn(2, 7, 12))
+    for name, keys, mask in (("encoder", dict(), None),
+                             ("encoder_first", dict(norm_first=True, activation="gelu"), causal(5)),
+                             ("encoder_plain", dict(bias=False, layer_norm_eps=1e-2), None)):
+        layer = torch.nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True, **keys)
+        put(name, layer, lambda m, x, mask=mask: m(x, src_mask=mask), x)
+    save_file(tensors, OUT, {"torch": torch.__version__.split("+")[0]})
+    print(f"{len(tensors)} tensors")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Ops of PyTorch on the engine: outputs, losses and gradients of each against PyTorch's own.
+
+Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
+"""
+import os
+import sys
+
+from harness import check, main, program
+
+BUILD = os.path.abspath(os.environ.get("SONDE_BUILD", "build/release"))
+PACKAGE = os.path.join(BUILD, "python")
+sys.path[0:0] = [os.path.join(PACKAGE, "sonde", "compat", "poptorch"), PACKAGE]
+try:
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+    import poptorch
+except ImportError as problem:
+    print(problem)
+    sys.exit(77)
+
+
+class Of(nn.Module):
+    """A function of a trained tensor w of the input's shape times the input; its loss weighs the
+    elements of the result differently."""
+
+    def __init__(self, shape, function):
+        super().__init__()
+        torch.manual_seed(7)
+        self.w = nn.Parameter(torch.rand(shape[1:]) + 0.5)
+        self.function = function
+
+    def forward(self, x):
+        y = self.function(x * self.w)
+        flat = y.reshape(-1)
+        return y, (flat * torch.linspace(0.5, 1.5, flat.numel())).sum()
+
+
+def gradients(model, *arguments):
+    """Of PyTorch: outputs, and parameters after a step of SGD."""
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    output = model(*arguments)
+    loss = output[-1] if isinstance(output, tuple) else output["loss"]
+    loss.backward()
+    optimizer.step()
+    return output
+
+
+def same(what, model, *arguments, tolerance=1e-5):
+    """A step of training on the engine is PyTorch's."""
+    torch.manual_seed(3)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    expected = gradients(model, *arguments)
+    after = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(state)
+    for weight in model.parameters():
+        weight.grad = None
+    wrapped = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), 0.1))
+    found = wrapped(*arguments)
+    check(f"{what}: on the engine", wrapped._engine is not None)
+    pairs = list(zip(torch.utils._pytree.tree_leaves(found),
+                     torch.utils._pytree.tree_leaves(expected)))
+    pairs += [(model.state_dict()[name], value) for name, value in after.items()]
+    worst = max(((a.double() - b.detach().double()).abs() /
+                 (1 + b.detach().double().abs())).max().item() for a, b in pairs)
+    check(f"{what}: {worst:.2e} from PyTorch", worst < tolerance and
+          all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs))
+
+
+def data(*shape, seed=1):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+FUNCTIONS = {
+    "relu": F.relu, "relu in place": lambda x: F.relu(x * 1.5, inplace=True),
+    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": F.gelu,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "mish": F.mish,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2), "elu": lambda x: F.elu(x, 0.7),
+    "celu": lambda x: F.celu(x, 0.7), "selu": F.selu, "relu6": F.relu6,
+    "hardtanh": lambda x: F.hardtanh(x, -0.5, 0.5), "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish, "hardshrink": F.hardshrink, "softshrink": F.softshrink,
+    "tanhshrink": F.tanhshrink, "softplus": lambda x: F.softplus(x, 2.0),
+    "softsign": F.softsign, "logsigmoid": F.logsigmoid,
+    "threshold": lambda x: F.threshold(x, 0.1, 2.0), "neg": lambda x: -x, "abs": torch.abs,
+    "exp": torch.exp, "expm1": torch.expm1, "log": lambda x: torch.log(x.abs() + 1),
+    "log1p": lambda x: torch.log1p(x * x), "sqrt": lambda x: torch.sqrt(x * x + 1),
+    "rsqrt": lambda x: torch.rsqrt(x * x + 1), "square": torch.square, "sin": torch.sin,
+    "reciprocal": lambda x: 1 / (x * x + 1), "cos": torch.cos, "erf": torch.erf,
+    "power": lambda x: (x.abs() + 1) ** 1.5, "power of 2": lambda x: x ** 2,
+    "clamp": lambda x: x.clamp(-0.5, 0.7), "clamp below": lambda x: torch.clamp(x, min=0.1),
+    "add a number": lambda x: x + 3, "alpha": lambda x: torch.add(x, x * x, alpha=0.3),
+    "subtract": lambda x: 2 - x - 0.5 * x, "divide": lambda x: x / (x * x + 2) / 3,
+    "maximum": lambda x: torch.maximum(x, x * x), "minimum": lambda x: torch.minimum(x, x * x),
+    "softmax": lambda x: F.softmax(x, -1), "log_softmax": lambda x: F.log_softmax(x, 0),
+    "mean": lambda x: x.mean(), "mean of dims": lambda x: x.mean((1, -1), keepdim=True),
+    "sum": lambda x: x.sum(1), "sum of all": torch.sum, "amax": lambda x: x.amax(1),
+    "variance": lambda x: x.var(2), "deviation": lambda x: x.std((1, 2), unbiased=False),
+    "norm": lambda x: F.normalize(x, dim=1), "view": lambda x: x.view(x.size(0), -1),
+    "flatten": lambda x: torch.flatten(x, 1), "unflatten": lambda x: x.unflatten(2, (2, 3)),
+    "squeeze": lambda x: x.unsqueeze(1).squeeze(1), "permute": lambda x: x.permute(2, 0, 1) * 2,
+    "transpose": lambda x: x.transpose(1, 2).contiguous(), "mT": lambda x: x.mT,
+    "expand": lambda x: x[:, :, :1].expand(-1, -1, 3), "cat": lambda x: torch.cat([x, x * 2, x], 1),
+    "stack": lambda x: torch.stack([x, -x], 1), "slice": lambda x: x[:, 1:, ::2],
+    "select": lambda x: x[:, 0] * x[:, -1], "chunk": lambda x: torch.mul(*x.chunk(2, -1)),
+    "split": lambda x: sum(part.sum(2) for part in x.split(2, 2)),
+    "unbind": lambda x: torch.add(*x.unbind(2)[:2]), "glu": F.glu,
+    "where": lambda x: torch.where(x > 0.2, x, x * x), "masked_fill": lambda x: x.masked_fill(
+        torch.ones(4, 6).triu().bool(), 2.0), "constants": lambda x: x + torch.arange(6) * 0.5,
+    "zeros_like": lambda x: torch.maximum(x, torch.zeros_like(x)),
+    "matmul": lambda x: x @ x.mT, "product": lambda x: x[0] @ x[1].T, "bmm": lambda x: torch.bmm(
+        x, x.transpose(1, 2)), "pad": lambda x: F.pad(x, (1, 2, 0, 1), value=0.5),
+    "layer_norm": lambda x: F.layer_norm(x, (6,)), "rms_norm": lambda x: F.rms_norm(x, (6,)),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x * 2, x, is_causal=True),
+    "max_pool1d": lambda x: F.max_pool1d(x, 2), "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 1, 1),
+    "in place": lambda x: (x * 2).add_(1).mul_(x), "clone": lambda x: x.clone().float(),
+    "instance_norm": lambda x: F.instance_norm(x),
+}
+IMAGES = {
+    "max_pool2d": lambda x: F.max_pool2d(x, 3, 2, 1), "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, (3, 2)),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 2),
+    "upsample": lambda x: F.interpolate(x, scale_factor=2),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2), "batch_norm": lambda x: F.batch_norm(
+        x, None, None, training=True), "group_norm": lambda x: F.group_norm(x, 2),
+}
+LOSSES = {
+    "mse": F.mse_loss, "mse sum": lambda a, b: F.mse_loss(a, b, reduction="sum"),
+    "l1": F.l1_loss, "smooth_l1": lambda a, b: F.smooth_l1_loss(a, b, beta=0.5),
+    "huber": lambda a, b: F.huber_loss(a, b, delta=0.5), "bce": lambda a, b: F.binary_cross_entropy(
+        a.sigmoid(), b.sigmoid()), "bce with logits": lambda a, b:
+    F.binary_cross_entropy_with_logits(a, b.sigmoid()), "soft margin": lambda a, b:
+    F.soft_margin_loss(a, b.sign()), "kl_div": lambda a, b: F.kl_div(
+        F.log_softmax(a, 1), F.softmax(b, 1), reduction="batchmean"),
+    "none, then mean": lambda a, b: F.mse_loss(a, b, reduction="none").mean(),
+}
+
+
+@program
+def functions():
+    for name, function in FUNCTIONS.items():
+        same(name, Of((3, 4, 6), function), data(3, 4, 6))
+    for name, function in IMAGES.items():
+        same(name, Of((2, 4, 6, 6), function), data(2, 4, 6, 6))
+
+
+@program
+def losses():
+    class Compared(nn.Module):
+        def __init__(self, loss):
+            super().__init__()
+            torch.manual_seed(7)
+            self.fc, self.loss = nn.Linear(6, 4), loss
+
+        def forward(self, x, y):
+            z = self.fc(x)
+            return z, self.loss(z, y)
+
+    for name, loss in LOSSES.items():
+        if name == "soft margin":
+            continue  # sign() of the target is no op of the engine
+        same(name, Compared(loss), data(5, 6), data(5, 4, seed=2))
+    labels = torch.tensor([0, 3, 1, 1, 2])
+    weight = torch.tensor([0.5, 1.0, 2.0, 0.1])
+    for name, keys in (("plain", {}), ("weights", {"weight": weight}), ("sum", {"reduction": "sum"}),
+                       ("smoothing", {"label_smoothing": 0.1}), ("ignored", {"ignore_index": 1})):
+        same(f"cross_entropy, {name}", Compared(lambda z, y, keys=keys: F.cross_entropy(
+            z, y, **keys)), data(5, 6), labels)
+    same("nll_loss", Compared(lambda z, y: F.nll_loss(F.log_softmax(z, 1), y)), data(5, 6), labels)
+    same("labels that are ignored", Compared(F.cross_entropy), data(5, 6),
+         torch.tensor([0, -100, 1, -100, 2]))
+    same("labels of pixels", Compared(lambda z, y: F.cross_entropy(z.mT, y)), data(5, 3, 6),
+         torch.tensor([[0, 1, 2], [3, 3, 0], [1, 1, 1], [2, 0, 2], [0, 1, 3]]))
+
+
+class Net(nn.Module):
+    """Layers, and a loss over their result."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        torch.manual_seed(5)
+        self.layers = nn.Sequential(*[layer() for layer in layers])
+
+    def forward(self, x):
+        y = self.layers(x)
+        return y, (y * y).mean()
+
+
+@program
+def layers():
+    for name, shape, *parts in (
+            ("linear", (4, 6), lambda: nn.Linear(6, 3)),
+            ("linear without a bias", (4, 6), lambda: nn.Linear(6, 3, bias=False)),
+            ("linear of rows", (4, 5, 6), lambda: nn.Linear(6, 3)),
+            ("conv2d", (2, 4, 7, 7), lambda: nn.Conv2d(4, 6, 3, 2, 1, groups=2)),
+            ("conv2d same", (2, 4, 7, 7), lambda: nn.Conv2d(4, 3, 3, padding="same")),
+            ("conv1d", (2, 4, 9), lambda: nn.Conv1d(4, 3, 3, 2, 1)),
+            ("batch norm", (6, 4, 3, 3), lambda: nn.BatchNorm2d(4)),
+            ("batch norm of rows", (6, 4), lambda: nn.BatchNorm1d(4)),
+            ("batch norm without statistics", (6, 4, 3, 3),
+             lambda: nn.BatchNorm2d(4, track_running_stats=False)),
+            ("group norm", (3, 4, 3, 3), lambda: nn.GroupNorm(2, 4)),
+            ("instance norm", (3, 4, 3, 3), lambda: nn.InstanceNorm2d(4, affine=True)),
+            ("layer norm", (3, 4, 6), lambda: nn.LayerNorm((4, 6))),
+            ("prelu", (3, 4, 6), lambda: nn.PReLU(4)),
+            ("convolutions", (2, 1, 12, 12), lambda: nn.Conv2d(1, 4, 3), nn.ReLU,
+             lambda: nn.MaxPool2d(2), nn.Flatten, lambda: nn.Linear(100, 10), nn.GELU)):
+        same(name, Net(*parts), data(*shape), tolerance=3e-5)
+
+
+# --- whole networks -------------------------------------------------------------------------------
+
+
+@program
+def transformer():
+    class Language(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(2)
+            self.tokens, self.places = nn.Embedding(11, 8), nn.Embedding(5, 8)
+            self.block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+            self.head = nn.Linear(8, 11, bias=False)
+            self.head.weight = self.tokens.weight
+
+        def forward(self, x, y=None):
+            h = self.tokens(x) + self.places(torch.arange(5))
+            mask = nn.Transformer.generate_square_subsequent_mask(5)
+            z = self.head(self.block(h, src_mask=mask, is_causal=True))
+            if y is None:
+                return z
+            return z, F.cross_entropy(z.view(-1, 11), y.view(-1))
+
+    tokens = torch.randint(11, (3, 5), generator=torch.Generator().manual_seed(4))
+    model = Language()
+    same("a language model", model, tokens, tokens.roll(-1, 1), tolerance=3e-5)
+    model.eval()
+    inference = poptorch.inferenceModel(model)
+    with torch.no_grad():
+        expected = model(tokens)
+    check("inference", torch.allclose(inference(tokens), expected, atol=1e-5) and
+          inference._engine is not None)
+
+
+@program
+def residual():
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.path = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3),
+                                      nn.ReLU(inplace=True))
+            self.last = nn.ReLU(inplace=True)
+
+        def forward(self, x):
+            y = self.path(self.path(x))
+            y = y * 1.0
+            y += x
+            return self.last(y)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(2)
+            self.block, self.fc = Block(), nn.Linear(3, 2)
+
+        def forward(self, pair, scale=1.0):
+            y = self.fc(self.block(pair["left"] * scale + pair["right"]).mean((2, 3)))
+            return {"logits": y, "loss": y.pow(2).mean(), "kind": "test", "none": None}
+
+    pair = {"left": data(4, 3, 5, 5), "right": data(4, 3, 5, 5, seed=2)}
+    model, plain = Net(), Net()
+    expected = gradients(plain, pair)
+    wrapped = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), 0.1))
+    found = wrapped(pair)
+    check("nested arguments and results", wrapped._engine is not None and
+          found["kind"] == "test" and found["none"] is None and
+          torch.allclose(found["logits"], expected["logits"], atol=1e-5))
+    check("parameters and statistics", all(
+        torch.allclose(a, b, atol=1e-5) for a, b in zip(model.state_dict().values(),
+                                                        plain.state_dict().values())))
+    names = wrapped.getTensorNames()
+    for name in ("block.path.0_output_1", "block.path.1_output_0", "block.last_output_0",
+                 "Gradient___model.block.path.0.weight", "model.block.path.1.running_mean"):
+        check(f"{name} in {names}", name in names)
+    model.eval(), plain.eval()
+    inference = poptorch.inferenceModel(model)
+    with torch.no_grad():
+        check("the running statistics in inference", torch.allclose(
+            inference(pair)["logits"], plain(pair)["logits"], atol=1e-5))
+
+
+@program
+def modes():
+    """Dropout draws in training alone; a frozen layer stays; a frozen norm uses its statistics."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(2)
+            self.norm, self.fc, self.drop = nn.BatchNorm1d(6), nn.Linear(6, 40), nn.Dropout(0.5)
+            self.norm.running_mean.fill_(0.3)
+
+        def forward(self, x):
+            y = self.drop(self.fc(self.norm(x)))
+            return y, y.sum()
+
+    model = Net()
+    model.norm.eval()
+    model.fc.bias.requires_grad_(False)
+    x, bias = data(50, 6), model.fc.bias.clone()
+    wrapped = poptorch.trainingModel(model, None, torch.optim.SGD(model.parameters(), 0.0))
+    y = wrapped(x)[0]
+    share = (y == 0).float().mean().item()
+    # 2000 draws: 4 standard deviations are 4 sqrt(0.25 / 2000) = 0.045
+    check(f"dropout: {share}", abs(share - 0.5) < 0.045 and wrapped._engine is not None)
+    check("drawn anew", not torch.equal(y, wrapped(x)[0]))
+    expected = model.fc(F.batch_norm(x, model.norm.running_mean, model.norm.running_var,
+                                     model.norm.weight, model.norm.bias))
+    kept = y != 0
+    check("what is kept is doubled", torch.allclose(y[kept], 2 * expected[kept], atol=1e-5))
+    check("frozen", torch.equal(bias, model.fc.bias) and
+          "Gradient___model.fc.bias" not in wrapped.getTensorNames())
+    model.eval()
+    inference = poptorch.inferenceModel(model)
+    check("nothing is dropped", torch.allclose(inference(x)[0], expected, atol=1e-5))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
