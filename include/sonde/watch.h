@@ -176,7 +176,10 @@ SONDE_API inline bool sonde_watch_checks(const sonde_watch *watch, uint32_t slot
 {
     return watch->checks[slot] != 0;
 }
-/* The same of any slot of a role. Cost: one test. */
+/* Whether that check finds NaN or an infinity in a value: for a program that can put the
+ * check off, and needs no call of see where it finds none. */
+SONDE_API bool sonde_watch_is_bad(const sonde_view *view);
+/* Whether see checks values of any slot of a role. Cost: one test. */
 SONDE_API bool sonde_watch_checks_role(const sonde_watch *watch, sonde_role role);
 /*
  * What is due at this step of any tensor of the role: SONDE_HOW_ bits of the slots that it

@@ -11,8 +11,8 @@ them cleared too early: from then on its gradients are seen after each backward 
 
 The hooks themselves are C (src/python/python_step.c); this file installs them and declares
 what they see first. Modules, parameters and tensors are not kept alive: modules are known by
-weak references, parameters are read where their module has them. A hook that is copied or
-pickled with its module turns into one that does nothing.
+weak references, parameters are read where their module has them. No module has a hook: C is
+called in place of Module._call_impl (src/python/python_call.c).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.compiler import is_compiling
-from torch.nn.modules import module as torch_module
 
 from . import _sonde
 
@@ -36,54 +35,22 @@ _watched: "weakref.WeakSet[torch.nn.Module]" = weakref.WeakSet()
 _plain_backward = torch.autograd.backward
 _cores: list[_sonde.Watch] = []  # that are shown losses
 _backward = _sonde.Backward(_plain_backward, torch.Tensor.backward.__code__, _cores)
-
-
-def _nothing(*arguments: Any, **options: Any) -> None:
-    """What a hook is in a copy of its module."""
-
-
-class _ModuleHook:
-    """A hook of a module, which can be copied and pickled with it and compiled into it: a
-    compiled region is not observed inside."""
-
-    def __init__(self, call: Any):
-        self.call = call
-
-    def __call__(self, *arguments: Any) -> None:
-        if not is_compiling():
-            self.call(*arguments)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_no_hook, ())
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return _nothing
-
-
-class _FirstCall(_ModuleHook):
-    """Removes hooks, its own too, at its first call."""
-
-    def __init__(self) -> None:
-        self.handles: list[Any] = []
-        super().__init__(self.remove)
-
-    def remove(self, *arguments: Any) -> None:
-        for handle in self.handles:
-            handle.remove()
-        self.handles = []
-
-
-def _no_hook() -> Any:
-    return _nothing
+_calls = _sonde.Calls(_cores, is_compiling)
 
 
 _ACTIVATIONS = ("ReLU", "LeakyReLU", "GELU", "SiLU", "ELU", "SELU", "Tanh", "Sigmoid", "Softplus",
                 "ReLU6", "Hardtanh", "Hardsigmoid", "Hardswish", "PReLU", "Mish", "CELU")
 
 
+# What they make of an infinity is finite.
+_HIDE_INFINITE = frozenset(("Tanh", "Sigmoid", "ReLU6", "Hardtanh", "Hardsigmoid"))
 # Modules of torch.nn that return one tensor, without NaN and infinities if what they get has none.
 _KEEP_FINITE = frozenset(_ACTIVATIONS) - {"PReLU"} | {
     "Identity", "Flatten", "Unflatten", "MaxPool1d", "MaxPool2d", "MaxPool3d"}
+
+
+_AGAIN = frozenset(getattr(torch.nn, name) for name in (
+    "Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "GroupNorm"))
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -141,9 +108,6 @@ class Hooks:
         self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
-        self.module_hook = _ModuleHook(self.core.hook("after_module"))
-        self.last_hook = _ModuleHook(self.core.hook("after_module", 1))  # of one module
-        self.module_handle: Any = None
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
         roots = _named_roots(model)
@@ -175,9 +139,11 @@ class Hooks:
     def declare_module(self, name: str, module: torch.nn.Module) -> None:
         kind = _kind(module)
         self.modules.append((name, kind))
+        hides = kind in _HIDE_INFINITE
         self.core.add_module(module, kind in _ACTIVATIONS and
                              not getattr(module, "inplace", False),
-                             kind in _KEEP_FINITE and type(module) is getattr(torch.nn, kind))
+                             kind in _KEEP_FINITE and not hides and
+                             type(module) is getattr(torch.nn, kind), hides)
 
     def declare_tensors(self, name: str, module: torch.nn.Module, known: set[int]) -> None:
         add, op = self.watch._declare, _kind(module)
@@ -227,8 +193,7 @@ class Hooks:
         for root in roots.values():
             _watched.add(root)
             for part in _called(root):
-                self.handles += self.hook_root(part)
-                self.hook_parts(part)
+                self.add_parts(part, self.core.add_root(part, _is_compiled(part)))
         self.roots = [weakref.ref(root) for root in roots.values()]
         for i, optimizer in enumerate(optimizers, 1):
             self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
@@ -236,27 +201,19 @@ class Hooks:
         self.core.attach(self, len(optimizers), torch.Tensor)
         _cores.append(self.core)
         torch.autograd.backward = _backward
+        torch.nn.Module._compiled_call_impl = _calls
         if scaler is not None:
             self.wrap_scaler(scaler)
 
-    def hook_root(self, root: torch.nn.Module) -> list[Any]:
-        hook = self.core.hook
-        return [root.register_forward_pre_hook(_ModuleHook(hook("before_root"))),
-                root.register_forward_hook(_ModuleHook(hook("after_root")), always_call=True)]
-
-    def hook_parts(self, root: torch.nn.Module) -> None:
-        """Hooks the parts of a root too, since a program may call these alone; the first call
-        of the root takes the hooks off."""
+    def add_parts(self, root: torch.nn.Module, number: int) -> None:
+        """A program may call the parts of a root alone: they are roots too, until the first
+        call of the root."""
         if _is_compiled(root) or isinstance(root, torch.nn.parallel.DistributedDataParallel):
             return
-        first = _FirstCall()
         for child in root.children():
             if not isinstance(child, torch.jit.ScriptModule):
                 for part in _called(child):
-                    first.handles += self.hook_root(part)
-        self.handles += first.handles
-        first.handles.append(root.register_forward_pre_hook(first))
-        self.handles.append(first.handles[-1])
+                    self.core.add_root(part, _is_compiled(part), number)
 
     def wrap_scaler(self, scaler: Any) -> None:
         """A GradScaler does not call the optimiser at a step that overflows; its update ends
@@ -275,7 +232,6 @@ class Hooks:
         self.handles.append(_Attribute(scaler, "update"))
 
     def remove(self) -> None:
-        self.show_modules(None)
         for handle in self.handles:
             handle.remove()
         self.handles = []
@@ -286,40 +242,25 @@ class Hooks:
         _cores.remove(self.core)
         if not _cores and torch.autograd.backward is _backward:
             torch.autograd.backward = _plain_backward
+        if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:
+            torch.nn.Module._compiled_call_impl = None
         self.core.detach()
 
     # --- called by C ----------------------------------------------------------------------
 
-    def show_modules(self, root: torch.nn.Module | None) -> bool:
-        """Whether the modules in a root's forward pass are shown; None: the pass is over. One
-        entry in PyTorch's table of global hooks sees all modules; it is there only while a
-        step at which modules are shown runs forward."""
-        if root is None or _is_compiled(root):
-            if self.module_handle is not None:
-                self.module_handle.remove()
-            return False
-        if self.module_handle is None:
-            self.module_handle = torch_module.register_module_forward_hook(self.module_hook)
-        else:  # registered again: a handle costs as much as the hooks of several modules
-            torch_module._global_forward_hooks[self.module_handle.id] = self.module_hook
-        return True
-
-    def hook_last(self, module: torch.nn.Module) -> bool:
-        """Whether a module has forward hooks of the program, which may change its output.
-        PyTorch calls them after the global hooks: one of our own comes after them, and after
-        it those that end a forward pass."""
-        hooks = module._forward_hooks
-        if all(isinstance(hook, _ModuleHook) for hook in hooks.values()):
-            return False
-        if not any(hook is self.last_hook for hook in hooks.values()):
-            self.handles.append(module.register_forward_hook(self.last_hook))
-        for key, hook in list(hooks.items()):
-            if hook is self.last_hook:
-                hooks.move_to_end(key)
-        for key, hook in list(hooks.items()):
-            if isinstance(hook, _ModuleHook) and hook is not self.last_hook:
-                hooks.move_to_end(key)
-        return True
+    @staticmethod
+    def again(module: torch.nn.Module, value: torch.Tensor, really: bool) -> Any:
+        """What a module makes of a value again, if it is one of torch.nn's that has no effect
+        and no part of the program's own; None: it is not. Not really: True."""
+        weight = module._parameters.get("weight")
+        if type(module) not in _AGAIN or module._forward_hooks or module._forward_pre_hooks or \
+                weight is None or weight.dtype != value.dtype or \
+                getattr(module, "max_norm", None) is not None:
+            return None
+        if not really:
+            return True
+        with torch.no_grad():
+            return module.forward(value)
 
     def declare_input(self, module: int, number: int, tensor: torch.Tensor) -> int:
         """The slot of an input of a module; of module 0, the model."""
@@ -409,4 +350,4 @@ def _forget(ref: "weakref.ref[Hooks]") -> None:
 
 def _is_compiled(module: torch.nn.Module) -> bool:
     return "_orig_mod" in module._modules or \
-        getattr(module, "_compiled_call_impl", None) is not None
+        module.__dict__.get("_compiled_call_impl") is not None

@@ -106,6 +106,7 @@ bool sonde__python_add_sketch(PyObject *module);
 bool sonde__python_add_watch(PyObject *module);
 bool sonde__python_add_hook(PyObject *module);
 bool sonde__python_add_backward(PyObject *module);
+bool sonde__python_add_calls(PyObject *module);
 bool sonde__python_add_trial(PyObject *module);
 bool sonde__python_add_graph(PyObject *module);
 bool sonde__python_add_session(PyObject *module);

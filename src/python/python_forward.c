@@ -12,132 +12,21 @@
 
 #include <string.h>
 
-typedef enum direction { INPUT, OUTPUT, DIRECTIONS } direction;
-
-/* A tensor of a module. */
-typedef struct shown {
-    bool known, gradient_known; /* declared, or found impossible to observe */
-    uint32_t slot, gradient_slot;
-    PyObject *hook; /* of its gradient; or NULL */
-    sonde__python_hook *called;
-} shown;
-
-struct sonde__python_module {
-    PyObject *ref;         /* weak; NULL: the program */
-    bool shows_input;      /* an activation that does not work in place */
-    bool keeps_finite;     /* it returns one tensor, finite if the first it gets is */
-    Py_ssize_t hook_count; /* of its own forward hooks, when they were last looked at */
-    bool shows_itself; /* they may change what it returns: a hook after them shows it */
-    shown *tensors[DIRECTIONS];
-    size_t capacity[DIRECTIONS], next[DIRECTIONS];
-};
-
-/* --- modules ------------------------------------------------------------------------ */
-
-PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments)
-{
-    sonde__python_watch *self = (sonde__python_watch *)watch;
-    PyObject *module = NULL, *address = NULL, *place = NULL;
-    sonde__python_module added = {0};
-    int shows_input = 0, keeps_finite = 0;
-
-    if (!PyArg_ParseTuple(arguments, "Op|p", &module, &shows_input, &keeps_finite)) {
-        return NULL;
-    }
-    if (self->module_count == self->module_capacity) {
-        const size_t capacity =
-            self->module_capacity == 0 ? 16 : 2 * self->module_capacity;
-        sonde__python_module *modules =
-            PyMem_Realloc(self->modules, capacity * sizeof *modules);
-
-        if (modules == NULL) {
-            return PyErr_NoMemory();
-        }
-        self->modules = modules;
-        self->module_capacity = capacity;
-    }
-    if (self->module_index == NULL) {
-        self->module_index = PyDict_New();
-    }
-    address = PyLong_FromVoidPtr(module);
-    place = PyLong_FromSize_t(self->module_count);
-    added.shows_input = shows_input != 0;
-    added.keeps_finite = keeps_finite != 0;
-    added.ref = module != Py_None ? PyWeakref_NewRef(module, NULL) : NULL;
-    if (self->module_index == NULL || address == NULL || place == NULL ||
-        (module != Py_None && added.ref == NULL) ||
-        PyDict_SetItem(self->module_index, address, place) != 0) {
-        Py_XDECREF(address);
-        Py_XDECREF(place);
-        Py_XDECREF(added.ref);
-        return NULL;
-    }
-    Py_DECREF(address);
-    self->modules[self->module_count++] = added;
-    return place;
-}
-
-void sonde__python_free_modules(sonde__python_watch *self)
-{
-    const size_t count = self->module_count;
-
-    self->module_count = 0;
-    for (size_t i = 0; i < count; i++) {
-        sonde__python_module *module = &self->modules[i];
-
-        Py_CLEAR(module->ref);
-        for (int way = 0; way < DIRECTIONS; way++) {
-            for (size_t k = 0; k < module->capacity[way]; k++) {
-                Py_CLEAR(module->tensors[way][k].hook);
-            }
-            PyMem_Free(module->tensors[way]);
-        }
-    }
-    Py_CLEAR(self->module_index);
-    Py_CLEAR(self->last_output);
-    Py_CLEAR(self->last_checked);
-    PyMem_Free(self->modules);
-    self->modules = NULL;
-    self->module_capacity = 0;
-}
-
-void sonde__python_restart_modules(sonde__python_watch *self)
-{
-    for (size_t i = 0; i < self->module_count; i++) {
-        memset(self->modules[i].next, 0, sizeof self->modules[i].next);
-    }
-}
-
-/* The number of a module; module_count if it is not watched. */
-static size_t find_module(const sonde__python_watch *self, PyObject *module)
-{
-    PyObject *address = PyLong_FromVoidPtr(module);
-    PyObject *place = address != NULL && self->module_index != NULL
-                          ? PyDict_GetItemWithError(self->module_index, address)
-                          : NULL;
-    const size_t index = place != NULL ? PyLong_AsSize_t(place) : self->module_count;
-
-    Py_XDECREF(address);
-    return index < self->module_count && self->modules[index].ref != NULL &&
-                   PyWeakref_GetObject(self->modules[index].ref) == module
-               ? index
-               : self->module_count;
-}
-
 /* --- tensors ------------------------------------------------------------------------ */
 
-static shown *find_tensor(sonde__python_watch *self, size_t index, direction way,
-                          size_t number)
+static sonde__python_shown *find_tensor(sonde__python_watch *self, size_t index,
+                                        sonde__python_way way, size_t number)
 {
     sonde__python_module *module = &self->modules[index];
     const size_t capacity = module->capacity[way];
 
     if (number >= capacity) {
         const size_t grown = capacity == 0 ? 1 : 2 * capacity;
-        shown *tensors = PyMem_Realloc(module->tensors[way], grown * sizeof *tensors);
+        sonde__python_shown *tensors =
+            PyMem_Realloc(module->tensors[way], grown * sizeof *tensors);
 
         if (tensors == NULL) {
-            return (shown *)(void *)PyErr_NoMemory();
+            return (sonde__python_shown *)(void *)PyErr_NoMemory();
         }
         memset(tensors + capacity, 0, (grown - capacity) * sizeof *tensors);
         module->tensors[way] = tensors;
@@ -163,16 +52,16 @@ static long declare(sonde__python_watch *self, const char *method, size_t index,
 static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
                          PyObject *gradient)
 {
-    shown *seen = NULL;
+    sonde__python_shown *seen = NULL;
     PyObject *held = NULL;
     sonde_view view;
     int found = 0;
 
     if (self->hooks == NULL || self->mode < 0 || index >= self->module_count ||
-        number >= self->modules[index].capacity[OUTPUT]) {
+        number >= self->modules[index].capacity[SONDE__PYTHON_OUTPUT]) {
         return true;
     }
-    seen = &self->modules[index].tensors[OUTPUT][number];
+    seen = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
     if (!seen->gradient_known) {
         long slot = -1;
 
@@ -182,7 +71,7 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
         if (PyErr_Occurred() != NULL) {
             return false;
         }
-        seen = &self->modules[index].tensors[OUTPUT][number];
+        seen = &self->modules[index].tensors[SONDE__PYTHON_OUTPUT][number];
         seen->gradient_slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->gradient_slot)) {
@@ -218,7 +107,7 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
 {
     static PyObject *function_name, *place_name, *register_name;
     PyObject *function = sonde__python_attribute(tensor, &function_name, "grad_fn");
-    shown *seen = find_tensor(self, index, OUTPUT, number);
+    sonde__python_shown *seen = find_tensor(self, index, SONDE__PYTHON_OUTPUT, number);
     PyObject *place = NULL, *add = NULL, *handle = NULL;
     bool good = false;
 
@@ -257,11 +146,39 @@ static void keep(PyObject **kept, PyObject *tensor)
     Py_XDECREF(before);
 }
 
-/* Declares a tensor at its first time, and shows it. */
-static bool show(sonde__python_watch *self, size_t index, direction way, size_t number,
-                 PyObject *tensor)
+/* Checks a tensor that is not due. */
+static void check(sonde__python_watch *self, size_t index, sonde__python_way way,
+                  size_t number, PyObject *tensor)
 {
-    shown *seen = find_tensor(self, index, way, number);
+    const uint32_t slot = self->modules[index].tensors[way][number].slot;
+    const bool at_once =
+        way == SONDE__PYTHON_INPUT && self->modules[index].hides_infinite;
+    sonde_view view;
+
+    if (slot == SONDE__PYTHON_NO_SLOT || !sonde_watch_checks(self->watch, slot)) {
+        return;
+    }
+    if (!sonde__python_view(tensor, &view)) {
+        self->unreadable = true;
+        return;
+    }
+    if (!at_once && sonde__python_check_late(self, index, way, number, tensor, &view)) {
+        return;
+    }
+    if (self->late_count > 0) { /* what was seen before it comes first */
+        if (!sonde__python_is_bad(&view)) {
+            return;
+        }
+        sonde__python_look_late(self);
+    }
+    sonde__python_check_view(self, slot, &view);
+}
+
+/* Declares a tensor at its first time, and shows it. */
+static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
+                 size_t number, PyObject *tensor)
+{
+    sonde__python_shown *seen = find_tensor(self, index, way, number);
     PyObject *held = NULL;
     sonde_view view;
     int found = 0;
@@ -274,8 +191,9 @@ static bool show(sonde__python_watch *self, size_t index, direction way, size_t 
 
         seen->known = true; /* not declared again if that fails */
         seen->slot = SONDE__PYTHON_NO_SLOT;
-        slot = declare(self, way == INPUT ? "declare_input" : "declare_output", index,
-                       number, tensor);
+        slot =
+            declare(self, way == SONDE__PYTHON_INPUT ? "declare_input" : "declare_output",
+                    index, number, tensor);
         if (PyErr_Occurred() != NULL) {
             return sonde__python_count_fault(self);
         }
@@ -283,7 +201,7 @@ static bool show(sonde__python_watch *self, size_t index, direction way, size_t 
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
-        sonde__python_check(self, seen->slot, tensor);
+        check(self, index, way, number, tensor);
         keep(&self->last_checked, tensor);
         return true;
     }
@@ -295,26 +213,26 @@ static bool show(sonde__python_watch *self, size_t index, direction way, size_t 
     return found >= 0 || sonde__python_count_fault(self);
 }
 
-static bool show_tensor(sonde__python_watch *self, size_t index, direction way,
+static bool show_tensor(sonde__python_watch *self, size_t index, sonde__python_way way,
                         PyObject *tensor)
 {
     size_t number = 0;
 
     if (!sonde__python_is_float(tensor) ||
-        (way == OUTPUT && tensor == self->last_output)) {
+        (way == SONDE__PYTHON_OUTPUT && tensor == self->last_output)) {
         return true;
     }
-    if (way == OUTPUT) {
+    if (way == SONDE__PYTHON_OUTPUT) {
         keep(&self->last_output, tensor);
     }
     number = self->modules[index].next[way]++;
     return show(self, index, way, number, tensor) &&
-           (way == INPUT || self->only_checks ||
+           (way == SONDE__PYTHON_INPUT || self->only_checks ||
             hook_gradient(self, index, number, tensor));
 }
 
 /* The tensors of what a module gets or returns, in order. */
-static bool show_all(sonde__python_watch *self, size_t index, direction way,
+static bool show_all(sonde__python_watch *self, size_t index, sonde__python_way way,
                      PyObject *value)
 {
     PyObject *list = NULL;
@@ -344,8 +262,8 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
     if (self->module_count == 0 || self->hooks == NULL) {
         return true;
     }
-    self->modules[0].next[INPUT] = 0;
-    return show_all(self, 0, INPUT, inputs);
+    self->modules[0].next[SONDE__PYTHON_INPUT] = 0;
+    return show_all(self, 0, SONDE__PYTHON_INPUT, inputs);
 }
 
 /* Whether an output need not be checked, because the input was and the module keeps it
@@ -355,72 +273,35 @@ static bool follows_checked(sonde__python_watch *self, size_t index, PyObject *i
 {
     sonde__python_module *module = &self->modules[index];
 
-    if (!module->keeps_finite || module->shows_itself || !PyTuple_Check(inputs) ||
-        PyTuple_Size(inputs) == 0 || PyTuple_GetItem(inputs, 0) != self->last_checked ||
+    if (!module->keeps_finite || PyTuple_Size(inputs) == 0 ||
+        PyTuple_GetItem(inputs, 0) != self->last_checked ||
         !sonde__python_is_tensor(output)) {
         return false;
     }
-    module->next[INPUT] += module->shows_input;
+    module->next[SONDE__PYTHON_INPUT] += module->shows_input;
     if (output != self->last_output) {
-        module->next[OUTPUT]++;
+        module->next[SONDE__PYTHON_OUTPUT]++;
         keep(&self->last_output, output);
     }
     keep(&self->last_checked, output);
     return true;
 }
 
-/* Whether the hook of all modules leaves a call to a hook of the module itself, which runs
- * after the program's hooks of it: they may change the output. -1: an exception is set. */
-static int is_left(sonde__python_watch *self, size_t index, PyObject *object)
+bool sonde__python_see_module(sonde__python_watch *self, size_t index, PyObject *inputs,
+                              PyObject *output)
 {
-    static PyObject *name;
-    PyObject *own = sonde__python_attribute(object, &name, "_forward_hooks");
-    PyObject *result = NULL;
-    const bool left = self->modules[index].shows_itself;
-    int shows = -1;
+    bool good = true;
 
-    if (own == NULL) {
-        return -1;
-    }
-    if (!PyDict_Check(own) || PyDict_Size(own) == self->modules[index].hook_count) {
-        Py_DECREF(own);
-        return left;
-    }
-    result = PyObject_CallMethod(self->hooks, "hook_last", "(O)", object);
-    shows = result != NULL ? PyObject_IsTrue(result) : -1;
-    if (shows >= 0 && index < self->module_count) {
-        self->modules[index].shows_itself = shows != 0;
-        self->modules[index].hook_count = PyDict_Size(own);
-    }
-    Py_XDECREF(result);
-    Py_DECREF(own);
-    return shows < 0 ? -1 : left; /* a hook that is new does not run in this call */
-}
-
-bool sonde__python_see_module(sonde__python_watch *self, const sonde__python_hook *hook,
-                              PyObject *arguments)
-{
-    PyObject *module = NULL, *inputs = NULL, *output = NULL;
-    size_t index = 0;
-    int left = 0;
-
-    if (PyArg_UnpackTuple(arguments, "after_module", 3, 3, &module, &inputs, &output) ==
-        0) {
-        return false;
-    }
-    index = find_module(self, module);
-    if (index == self->module_count || self->inside == 0 || self->hooks == NULL) {
-        return PyErr_Occurred() == NULL;
-    }
-    if (hook->number == 0) {
-        left = is_left(self, index, module);
-    }
-    if (left != 0 || !self->module_hook) {
-        return left >= 0;
-    }
     if (self->only_checks && follows_checked(self, index, inputs, output)) {
         return true;
     }
-    return (!self->modules[index].shows_input || show_all(self, index, INPUT, inputs)) &&
-           show_all(self, index, OUTPUT, output);
+    self->first_input =
+        PyTuple_Size(inputs) > 0 && sonde__python_is_tensor(PyTuple_GetItem(inputs, 0))
+            ? PyTuple_GetItem(inputs, 0)
+            : NULL;
+    good = (!self->modules[index].shows_input ||
+            show_all(self, index, SONDE__PYTHON_INPUT, inputs)) &&
+           show_all(self, index, SONDE__PYTHON_OUTPUT, output);
+    self->first_input = NULL;
+    return good;
 }

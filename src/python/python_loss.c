@@ -148,6 +148,7 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
     if (viewed <= 0) {
         return viewed == 0;
     }
+    sonde__python_settle_late(watch, !sonde_watch_is_bad(&view));
     if (find_caller(self, &frame, &code, &instruction)) {
         good = find_loss(watch, code, instruction, frame, held, &slot);
         if (good) {

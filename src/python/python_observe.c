@@ -163,6 +163,24 @@ void sonde__python_check(python_watch *self, uint32_t slot, PyObject *tensor)
     }
 }
 
+bool sonde__python_is_bad(const sonde_view *view)
+{
+    bool bad = false;
+
+    if (sonde_view_count(view) < LARGE) {
+        return sonde_watch_is_bad(view);
+    }
+    Py_BEGIN_ALLOW_THREADS bad = sonde_watch_is_bad(view);
+    Py_END_ALLOW_THREADS return bad;
+}
+
+void sonde__python_check_view(python_watch *self, uint32_t slot, const sonde_view *view)
+{
+    if (self->watch != NULL) {
+        see(self, slot, view);
+    }
+}
+
 void sonde__python_keep(python_watch *self, uint32_t slot, const sonde_view *view)
 {
     sonde__python_number *number = NULL;

@@ -73,22 +73,13 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
     return true;
 }
 
-/* Asks the hooks whether modules are to be shown in the forward pass of a root (on), or
- * ends that. */
-static bool switch_modules(sonde__python_watch *self, PyObject *root)
+/* The forward pass is over. */
+static void hide_modules(sonde__python_watch *self)
 {
-    PyObject *result = NULL;
-    int shown = 0;
-
-    if (self->hooks == NULL || (root == NULL && !self->module_hook)) {
-        return true;
-    }
-    result = PyObject_CallMethod(self->hooks, "show_modules", "(O)",
-                                 root != NULL ? root : Py_None);
-    shown = result != NULL ? PyObject_IsTrue(result) : -1;
-    Py_XDECREF(result);
-    self->module_hook = shown > 0;
-    return shown >= 0;
+    self->shows_modules = false;
+    self->inside = 0;
+    Py_CLEAR(self->last_output);
+    Py_CLEAR(self->last_checked);
 }
 
 /* Ends the step for the rules and the recorder. */
@@ -118,14 +109,14 @@ bool sonde__python_end(sonde__python_watch *self)
     if (self->mode < 0 || !sonde__python_is_live(self)) {
         return true;
     }
-    good = switch_modules(self, NULL);
-    self->inside = 0;
-    Py_CLEAR(self->last_output);
-    Py_CLEAR(self->last_checked);
+    hide_modules(self);
+    if (self->late_count > 0) {
+        sonde__python_finish_late(self);
+    }
     if (self->mode == SONDE_MODE_TRAIN) {
         kinds |= SONDE__PYTHON_UPDATES;
     }
-    if (good && !judged) {
+    if (!judged) {
         good = sonde__python_see_parameters(self, kinds);
     }
     forget_players(self);
@@ -163,18 +154,14 @@ static int mode_of(const sonde__python_watch *self, PyObject *root)
     return yes < 0 ? -2 : yes > 0 ? SONDE_MODE_TRAIN : -1;
 }
 
-bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_hook *hook,
-                               PyObject *arguments)
+bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
+                              PyObject *inputs)
 {
-    PyObject *root = NULL, *inputs = NULL;
-    int mode = -1;
+    const int mode = mode_of(self, root);
 
-    (void)hook;
-    if (self->hooks == NULL ||
-        PyArg_UnpackTuple(arguments, "before_root", 2, 2, &root, &inputs) == 0) {
-        return self->hooks == NULL;
+    if (index < self->module_count) {
+        self->modules[index].was_called = true;
     }
-    mode = mode_of(self, root);
     if (mode < 0 || (mode != SONDE_MODE_TRAIN && self->mode == SONDE_MODE_TRAIN)) {
         return mode > -2; /* an evaluation between backward and step is not observed */
     }
@@ -194,29 +181,43 @@ bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_ho
     if (self->only_checks && !are_checked(self)) {
         return true;
     }
-    if (!switch_modules(self, root)) {
-        return false;
-    }
     if (self->inside == 1) {
         sonde__python_restart_modules(self);
     }
-    return !self->module_hook || sonde__python_see_inputs(self, inputs);
+    self->shows_modules =
+        index >= self->module_count || !self->modules[index].is_compiled;
+    return !self->shows_modules || sonde__python_see_inputs(self, inputs);
+}
+
+bool sonde__python_end_root(sonde__python_watch *self)
+{
+    if (self->inside == 0 || --self->inside > 0) {
+        return true;
+    }
+    hide_modules(self);
+    return self->mode == SONDE_MODE_TRAIN || sonde__python_end(self);
+}
+
+bool sonde__python_before_root(sonde__python_watch *self, const sonde__python_hook *hook,
+                               PyObject *arguments)
+{
+    PyObject *root = NULL, *inputs = NULL;
+
+    (void)hook;
+    if (self->hooks == NULL ||
+        PyArg_UnpackTuple(arguments, "before_root", 2, 2, &root, &inputs) == 0) {
+        return self->hooks == NULL;
+    }
+    return sonde__python_begin_root(self, sonde__python_find_module(self, root), root,
+                                    inputs);
 }
 
 bool sonde__python_after_root(sonde__python_watch *self, const sonde__python_hook *hook,
                               PyObject *arguments)
 {
-    bool good = true;
-
     (void)hook;
     (void)arguments;
-    if (self->inside == 0 || --self->inside > 0) {
-        return true;
-    }
-    good = switch_modules(self, NULL);
-    Py_CLEAR(self->last_output);
-    Py_CLEAR(self->last_checked);
-    return good && (self->mode == SONDE_MODE_TRAIN || sonde__python_end(self));
+    return sonde__python_end_root(self);
 }
 
 /* --- the optimiser ------------------------------------------------------------------ */
@@ -242,6 +243,9 @@ static bool see_before_step(sonde__python_watch *self, size_t player, bool closu
          !sonde__python_see_parameters(self, SONDE__PYTHON_UPDATES)) ||
         (!closure && !sonde__python_see_gradients(self, player))) {
         return false;
+    }
+    if (!closure && self->optimizer_count == 1 && self->late_count > 0) {
+        sonde__python_finish_late(self);
     }
     if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
         !sonde__python_are_due(self, AFTER)) {

@@ -308,8 +308,14 @@ PyDoc_STRVAR(add_parameter_doc,
              "owner[key] and its .grad are read for these slots; -1: none. optimizer: "
              "the number of the one that holds it, from 1; 0: none.");
 PyDoc_STRVAR(add_module_doc,
-             "add_module(module, shows_input, keeps_finite=False)\n--\n\n"
+             "add_module(module, shows_input, keeps_finite=False, hides_infinite=False)\n"
+             "--\n\n"
              "Adds a module; returns its number. The first is None: the program.");
+
+PyDoc_STRVAR(add_root_doc,
+             "add_root(module, is_compiled, part_of=0)\n--\n\n"
+             "Its calls are forward passes of the program; returns its number. part_of: "
+             "only until the root of this number is called.");
 
 PyDoc_STRVAR(forget_doc, "forget_parameters()\n--\n\nDrops what add_parameter added.");
 
@@ -358,9 +364,8 @@ static PyObject *watch_detach(PyObject *object, PyObject *unused)
 PyDoc_STRVAR(
     hook_doc,
     "hook(name, optimizer=0)\n--\n\n"
-    "An object to call: before_root, after_root, after_module, before_step or "
-    "after_step, with the arguments of PyTorch's hooks. optimizer: the number of "
-    "the one that steps, from 1.");
+    "An object to call: before_root, after_root, before_step or after_step, with the "
+    "arguments of PyTorch's hooks. optimizer: the number of the one that steps, from 1.");
 
 static PyObject *watch_hook(PyObject *object, PyObject *arguments)
 {
@@ -370,7 +375,6 @@ static PyObject *watch_hook(PyObject *object, PyObject *arguments)
     } actions[] = {
         {"before_root", sonde__python_before_root},
         {"after_root", sonde__python_after_root},
-        {"after_module", sonde__python_see_module},
         {"before_step", sonde__python_before_step},
         {"after_step", sonde__python_after_step},
     };
@@ -622,6 +626,7 @@ static PyMethodDef methods[] = {
     {"add_update", watch_add_update, METH_O, add_update_doc},
     {"add_parameter", sonde__python_add_parameter, METH_VARARGS, add_parameter_doc},
     {"add_module", sonde__python_add_module, METH_VARARGS, add_module_doc},
+    {"add_root", sonde__python_add_root, METH_VARARGS, add_root_doc},
     {"forget_parameters", watch_forget, METH_NOARGS, forget_doc},
     {"attach", watch_attach, METH_VARARGS, attach_doc},
     {"detach", watch_detach, METH_NOARGS, detach_doc},

@@ -4,7 +4,10 @@
  *     python_watch.c      the type: life, slots, what was seen
  *     python_step.c       when a step begins and ends
  *     python_parameter.c  parameters, their gradients, updates and optimiser state
+ *     python_call.c       calls of modules, in place of torch.nn.Module._compiled_call_impl
+ *     python_modules.c    which modules are watched
  *     python_forward.c    inputs and outputs of modules, and their gradients
+ *     python_late.c       checks of these that wait for the loss
  *     python_loss.c       losses, in place of torch.autograd.backward
  *     python_hook.c       the objects that PyTorch calls
  *     python_observe.c    what all of these do: lock, show a value, count a fault
@@ -32,6 +35,7 @@ enum {
 typedef struct sonde__python_parameter sonde__python_parameter;
 typedef struct sonde__python_module sonde__python_module;
 typedef struct sonde__python_loss sonde__python_loss;
+typedef struct sonde__python_late sonde__python_late;
 
 /* A copy of a loss, which is shown with the gradients of its step: between the two, the
  * backward pass takes the caches. */
@@ -87,12 +91,18 @@ typedef struct sonde__python_watch {
     /* python_forward.c */
     sonde__python_module *modules;
     size_t module_count, module_capacity;
-    PyObject *module_index; /* {address: place in modules} */
+    uint32_t *module_table; /* places in modules, plus 1, by the hash of their address */
+    size_t table_capacity;  /* a power of 2, or 0 */
     PyObject *last_output;  /* while a root's forward is on, or NULL */
     PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
     bool only_checks;       /* nothing of modules is due at this step */
-    bool module_hook;       /* modules are being shown */
+    bool shows_modules;     /* modules are being shown */
     bool unreadable;        /* a module's tensor is on another device: none is checked */
+
+    /* python_late.c */
+    sonde__python_late *late;
+    size_t late_count, late_capacity;
+    PyObject *first_input; /* borrowed: of the module that is being shown; or NULL */
 
     /* python_loss.c */
     sonde__python_loss *losses;
@@ -112,7 +122,7 @@ struct sonde__python_hook {
     sonde__python_action *act;
     /* of the gradient of a module's output */
     size_t module;
-    size_t number;    /* of the output; of an optimiser: from 1; 1: of one module */
+    size_t number;    /* of the output; of an optimiser: from 1 */
     Py_ssize_t place; /* among the gradients of its function */
 };
 
@@ -155,6 +165,11 @@ bool sonde__python_is_due(const sonde__python_watch *self, uint32_t slot);
 bool sonde__python_are_due(const sonde__python_watch *self, unsigned roles);
 /* Checks a value that is not due for NaN and infinities, if it is in readable memory. */
 void sonde__python_check(sonde__python_watch *self, uint32_t slot, PyObject *tensor);
+/* Whether a value has NaN or infinities. */
+bool sonde__python_is_bad(const sonde_view *view);
+/* The same check, of a view. */
+void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
+                              const sonde_view *view);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 /* Keeps a value of one element until sonde__python_show_kept; shows any other. */
@@ -180,14 +195,73 @@ void sonde__python_free_parameters(sonde__python_watch *self);
 
 /* --- modules ------------------------------------------------------------------------ */
 
+typedef enum sonde__python_way {
+    SONDE__PYTHON_INPUT,
+    SONDE__PYTHON_OUTPUT,
+    SONDE__PYTHON_WAYS
+} sonde__python_way;
+
+/* When a large tensor is checked that is not due (python_late.c). */
+typedef enum sonde__python_when {
+    SONDE__PYTHON_UNKNOWN, /* at once, until it is known */
+    SONDE__PYTHON_NOW,
+    SONDE__PYTHON_KEPT,
+    SONDE__PYTHON_AGAIN
+} sonde__python_when;
+
+/* A tensor of a module. */
+typedef struct sonde__python_shown {
+    bool known, gradient_known; /* declared, or found impossible to observe */
+    uint32_t slot, gradient_slot;
+    sonde__python_when when;
+    PyObject *hook; /* of its gradient; or NULL */
+    sonde__python_hook *called;
+} sonde__python_shown;
+
+struct sonde__python_module {
+    PyObject *ref;       /* weak; NULL: the program */
+    bool declared;       /* its tensors are shown; else it is a root alone */
+    bool is_root;        /* its forward pass is one of the program */
+    bool is_compiled;    /* a root in which no module is seen */
+    bool was_called;     /* a root */
+    size_t part_of;      /* it is a root until this root is called; 0: of none */
+    bool shows_input;    /* an activation that does not work in place */
+    bool keeps_finite;   /* it returns one tensor, finite if the first it gets is */
+    bool hides_infinite; /* what it makes of infinities is finite */
+    sonde__python_shown *tensors[SONDE__PYTHON_WAYS];
+    size_t capacity[SONDE__PYTHON_WAYS], next[SONDE__PYTHON_WAYS];
+};
+
 PyObject *sonde__python_add_module(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_add_root(PyObject *watch, PyObject *arguments);
+/* The number of a module; module_count if it is not watched. Cost: some 10 ns. */
+size_t sonde__python_find_module(const sonde__python_watch *self, PyObject *module);
+/* Whether a call of it is a forward pass of the program. */
+bool sonde__python_is_root(const sonde__python_watch *self, size_t index);
 /* The modules' tensors are counted from 0 again. */
 void sonde__python_restart_modules(sonde__python_watch *self);
 /* Shows the inputs of a root. */
 bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs);
-/* Shows what a module got and returned: (module, inputs, output). */
-sonde__python_action sonde__python_see_module;
+/* Shows what a module got and returned; inputs: a tuple. */
+bool sonde__python_see_module(sonde__python_watch *self, size_t index, PyObject *inputs,
+                              PyObject *output);
 void sonde__python_free_modules(sonde__python_watch *self);
+
+/* --- checks that wait ---------------------------------------------------------------- */
+
+/* Whether a check, of a tensor not due, waits until backward() is called. */
+bool sonde__python_check_late(sonde__python_watch *self, size_t module,
+                              sonde__python_way way, size_t number, PyObject *tensor,
+                              const sonde_view *view);
+/* backward() is called on a loss: checks what waits, unless the loss is finite. */
+void sonde__python_settle_late(sonde__python_watch *self, bool finite);
+/* Checks what waits, now. */
+void sonde__python_look_late(sonde__python_watch *self);
+/* The step ends: checks what waits if there are tensors among it on which backward() was
+ * not called. */
+void sonde__python_finish_late(sonde__python_watch *self);
+void sonde__python_forget_late(sonde__python_watch *self);
+void sonde__python_free_late(sonde__python_watch *self);
 
 /* --- steps -------------------------------------------------------------------------- */
 
@@ -195,8 +269,12 @@ bool sonde__python_begin(sonde__python_watch *self, int mode);
 /* Shows what is seen at the end of a step, and ends it, if one is on; rules judge it, and
  * findings are delivered. */
 bool sonde__python_end(sonde__python_watch *self);
-/* Around the forward pass of a root, (module, inputs[, output]), and around the step of an
- * optimiser, (optimizer, arguments, options). */
+/* Around the forward pass of a root. */
+bool sonde__python_begin_root(sonde__python_watch *self, size_t index, PyObject *root,
+                              PyObject *inputs);
+bool sonde__python_end_root(sonde__python_watch *self);
+/* The same as hooks, (module, inputs[, output]), and around the step of an optimiser,
+ * (optimizer, arguments, options). */
 sonde__python_action sonde__python_before_root, sonde__python_after_root,
     sonde__python_before_step, sonde__python_after_step;
 

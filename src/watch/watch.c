@@ -571,6 +571,12 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
     return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
 }
 
+bool sonde_watch_is_bad(const sonde_view *view)
+{
+    return sonde__tensor_view_fault(view, true) == NULL &&
+           !sonde__vitals_all_finite(view);
+}
+
 bool sonde_watch_checks_role(const sonde_watch *face, sonde_role role)
 {
     const watch *on = self_const(face);

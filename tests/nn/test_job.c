@@ -83,8 +83,9 @@ static void the_language_model_builds(void **state)
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
     assert_string_equal(sonde_nn_job_builtin_name(3), "gpt");
-    assert_null(sonde_nn_job_builtin_name(4));
-    assert_null(sonde_nn_job_builtin_text(4));
+    assert_string_equal(sonde_nn_job_builtin_name(4), "lstm");
+    assert_null(sonde_nn_job_builtin_name(5));
+    assert_null(sonde_nn_job_builtin_text(5));
 }
 
 static void an_unknown_built_in_job_lists_the_known(void **state)
@@ -93,8 +94,9 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
 
     (void)state;
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_builtin("fashion_cmm", &job, &engine_diag));
-    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, gpt, mnist_mlp or "
-                "mnist_mlp_small)");
+    expect_line(
+        "fashion_cmm: no built-in model (expected fashion_cnn, gpt, lstm, mnist_mlp or "
+        "mnist_mlp_small)");
     must(sonde_nn_job_builtin("fashion-cnn", &job, &engine_diag)); /* - for _ */
     sonde_nn_job_destroy(job);
     sonde_nn_job_destroy(NULL);
@@ -395,9 +397,10 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "job:1: unknown loss 'mse' (expected cross_entropy, nll, mse_loss, l1_loss, "
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
             "binary_cross_entropy_with_logits, soft_margin_loss, kl_div)");
-    refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
-            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, mnist_mlp or "
-            "mnist_mlp_small)");
+    refused(
+        "model: fashion_cmm\n", SONDE_ENOTFOUND,
+        "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, lstm, mnist_mlp or "
+        "mnist_mlp_small)");
 }
 
 static void values_that_cannot_be_are_refused(void **state)

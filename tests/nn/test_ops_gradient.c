@@ -16,7 +16,7 @@
  * float32 scale, 6e-8. 1e-6 of 1 + |gradient| leaves room for all three. */
 static const double step = 1e-5, tolerance = 1e-6;
 
-enum { MOST_INPUTS = 4 };
+enum { MOST_INPUTS = 5 };
 
 typedef struct gradient_case {
     const sonde__op_kind *kind;
@@ -144,6 +144,17 @@ static struct {
     {"scaled_dot_product_attention",
      {NULL, 4, {D(2, 3, 4), D(2, 5, 4), D(2, 5, 2), D(3, 5)}, {.rank = 0}}},
     {"multihead_attention", {NULL, 1, {D(2, 3, 12)}, {.groups = 2, .causal = true}}},
+    {"rnn", {NULL, 3, {D(2, 4, 3), D(3, 3), D(3, 3)}, {.groups = 3}}},
+    {"rnn", {NULL, 3, {D(2, 3, 2), D(3, 2), D(3, 3)}, {.groups = 3, .choice = 1}}},
+    {"lstm",
+     {NULL, 5, {D(2, 4, 3), D(8, 3), D(8, 2), D(8), D(8)}, {.groups = 2, .choice = 2}}},
+    {"lstm",
+     {NULL,
+      3,
+      {D(2, 3, 2), D(12, 2), D(12, 3)},
+      {.groups = 3, .choice = 2, .affine = true}}},
+    {"gru",
+     {NULL, 5, {D(2, 4, 3), D(6, 3), D(6, 2), D(6), D(6)}, {.groups = 2, .choice = 3}}},
     {"amax", {NULL, 1, {D(3, 4, 2)}, {.axes = 5}}},
     {"amin", {NULL, 1, {D(3, 4, 2)}, {.axes = 2, .keep_dims = true, .choice = 1}}},
     {"sum", {NULL, 1, {D(3, 4, 2)}, {.rank = 2, .dims = {0, -1}}}},

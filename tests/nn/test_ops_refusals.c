@@ -193,7 +193,54 @@ static const refusal of_the_rest[] = {
      SONDE_ESHAPE, "step is float32 (1)", "float32 ()"},
 };
 
+
+/* Of networks over sequences; kinds are found by name. */
+static struct {
+    const char *kind;
+    refusal with;
+} of_sequences[] = {
+    {"Embedding", {NULL, 2, {F(2, 3), F(5, 4)}, {.rank = 0},
+     SONDE_EDTYPE, "ids has dtype float32", "int64"}},
+    {"MatMul", {NULL, 2, {F(2, 3), F(4, 5)}, {.rank = 0},
+     SONDE_ESHAPE, "float32 (2, 3) times float32 (4, 5)",
+     "as many columns in the first as rows in the second"}},
+    {"MatMul", {NULL, 2, {F(2, 2, 3), F(5, 3, 4)}, {.rank = 0},
+     SONDE_ESHAPE, "float32 (2) with float32 (5)",
+     "dims of 1 or alike, aligned at the end"}},
+    {"Where", {NULL, 3, {F(2), F(2), F(2)}, {.rank = 0},
+     SONDE_EDTYPE, "condition has dtype float32", "bool, uint8 or int64"}},
+    {"Compare", {NULL, 2, {F(2), T(I64, 2)}, {.rank = 0},
+     SONDE_EDTYPE, "second operand has dtype int64", "float32"}},
+    {"Slice", {NULL, 1, {F(2, 5)}, {.axis = 1, .kernel = {3, 2}},
+     SONDE_ESHAPE, "no element from 3 to 2 of dimension 1, of 5", "start before end"}},
+    {"Extreme", {NULL, 1, {F(2, 0)}, {.axes = 2},
+     SONDE_ESHAPE, "dimension 1 has none", "at least one element"}},
+    {"Attention", {NULL, 3, {F(2, 3, 4), F(2, 5, 4), F(2, 6, 4)}, {.rank = 0},
+     SONDE_ESHAPE,
+     "query float32 (2, 3, 4), key float32 (2, 5, 4), value float32 (2, 6, 4)",
+     "(..., T, D), (..., S, D), (..., S, E)"}},
+    {"Attention", {NULL, 4, {F(2, 3, 4), F(2, 5, 4), F(2, 5, 4), F(3, 4)}, {.rank = 0},
+     SONDE_ESHAPE, "mask float32 (3, 4) does not broadcast", "float32 (2, 3, 5)"}},
+    {"SelfAttention", {NULL, 1, {F(2, 3, 12)}, {.groups = 3},
+     SONDE_ESHAPE, "3 heads over a width of 4", "heads that divide the width"}},
+    {"Recurrent", {NULL, 3, {F(2, 3, 4), F(8, 5), F(8, 2)}, {.groups = 2, .choice = 2},
+     SONDE_ESHAPE, "weight_ih is float32 (8, 5)", "float32 (8, 4)"}},
+    {"Recurrent", {NULL, 3, {F(2, 4), F(8, 5), F(8, 2)}, {.groups = 2, .choice = 2},
+     SONDE_ESHAPE, "input is float32 (2, 4)", "(N, T, I)"}},
+};
+
 /* clang-format on */
+static const sonde__op_kind *kind_named(const char *name)
+{
+    for (size_t i = 0; sonde__op_kinds[i] != NULL; i++) {
+        if (strcmp(sonde__op_kinds[i]->name, name) == 0) {
+            return sonde__op_kinds[i];
+        }
+    }
+    fail_msg("no kind %s", name);
+    return NULL;
+}
+
 static void expect_refusals(const refusal *refusals, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -220,6 +267,10 @@ static void bad_operands_are_told_with_their_shapes(void **state)
     expect_refusals(of_windows, SONDE_COUNT_OF(of_windows));
     expect_refusals(of_matrices, SONDE_COUNT_OF(of_matrices));
     expect_refusals(of_the_rest, SONDE_COUNT_OF(of_the_rest));
+    for (size_t i = 0; i < SONDE_COUNT_OF(of_sequences); i++) {
+        of_sequences[i].with.kind = kind_named(of_sequences[i].kind);
+        expect_refusals(&of_sequences[i].with, 1);
+    }
 }
 
 int main(void)

@@ -119,25 +119,31 @@ static void a_text_is_drawn_from_its_seed(void **state)
 
 /* --- a language model ------------------------------------------------------------------- */
 
-static void the_example_is_the_built_in_model(void **state)
+static void expect_example(const char *name)
 {
     char path[512], text[8192] = "";
     FILE *file = NULL;
 
-    (void)state;
-    (void)snprintf(path, sizeof path, "%s/../examples/gpt.yaml",
-                   getenv("SONDE_TEST_DIR"));
+    (void)snprintf(path, sizeof path, "%s/../examples/%s.yaml", getenv("SONDE_TEST_DIR"),
+                   name);
     file = fopen(path, "r");
     assert_non_null(file);
     assert_true(fread(text, 1, sizeof text - 1, file) > 0);
     (void)fclose(file);
     for (size_t i = 0; sonde_nn_job_builtin_name(i) != NULL; i++) {
-        if (strcmp(sonde_nn_job_builtin_name(i), "gpt") == 0) {
+        if (strcmp(sonde_nn_job_builtin_name(i), name) == 0) {
             assert_string_equal(sonde_nn_job_builtin_text(i), text);
             return;
         }
     }
-    fail_msg("no built-in gpt");
+    fail_msg("no built-in %s", name);
+}
+
+static void examples_are_the_built_in_models(void **state)
+{
+    (void)state;
+    expect_example("gpt");
+    expect_example("lstm");
 }
 
 /* The pattern abcdefg repeats, at each place of a sample of 8 tokens. */
@@ -267,7 +273,7 @@ int main(void)
         cmocka_unit_test(samples_follow_one_another),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(a_text_is_drawn_from_its_seed),
-        cmocka_unit_test(the_example_is_the_built_in_model),
+        cmocka_unit_test(examples_are_the_built_in_models),
         cmocka_unit_test(a_model_learns_a_pattern),
         cmocka_unit_test(jobs_that_cannot_be),
     };

@@ -46,6 +46,11 @@ def main():
                              ("encoder_plain", dict(bias=False, layer_norm_eps=1e-2), None)):
         layer = torch.nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, batch_first=True, **keys)
         put(name, layer, lambda m, x, mask=mask: m(x, src_mask=mask), x)
+    for name, made, keys in (("rnn", torch.nn.RNN, dict(nonlinearity="relu")),
+                             ("lstm", torch.nn.LSTM, dict(num_layers=2, bidirectional=True)),
+                             ("gru", torch.nn.GRU, dict(num_layers=2)),
+                             ("lstm_plain", torch.nn.LSTM, dict(bias=False))):
+        put(name, made(6, 5, batch_first=True, **keys), lambda m, x: m(x)[0], torch.randn(3, 7, 6))
     save_file(tensors, OUT, {"torch": torch.__version__.split("+")[0]})
     print(f"{len(tensors)} tensors")
 

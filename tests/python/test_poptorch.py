@@ -226,7 +226,11 @@ def like_pytorch():
               ("Adam", poptorch.optim.Adam, torch.optim.Adam, {"lr": 0.01}),
               ("AdamW", poptorch.optim.AdamW, torch.optim.AdamW, {"lr": 0.01}),
               ("RMSprop", poptorch.optim.RMSprop, torch.optim.RMSprop,
-               {"lr": 0.01, "momentum": 0.5, "centered": True}))
+               {"lr": 0.01, "momentum": 0.5, "centered": True}),
+              ("Adagrad", torch.optim.Adagrad, torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1}),
+              ("LAMB", poptorch.optim.LAMB, poptorch.optim.LAMB, {"lr": 0.01}),
+              ("TensorFlow's RMSprop", poptorch.optim.RMSprop, poptorch.optim.RMSprop,
+               {"lr": 0.01, "momentum": 0.5, "use_tf_variant": True}))
     for name, ours, theirs, keys in makers:
         for g, r in ((1, 1), (3, 1), (2, 3)):
             model, plain = Small(), Small()
@@ -290,6 +294,61 @@ def new_rate():
     wrapped(x, y)
     wrapped(x, y)
     check("the momentum stays", close(model.parameters(), plain.parameters()))
+
+
+@program
+def scheduled_rate():
+    model, plain = Small(), Small()
+    x, y = data(4)
+    ours = torch.optim.SGD(model.parameters(), 0.4)
+    theirs = torch.optim.SGD(plain.parameters(), 0.4)
+    wrapped = poptorch.trainingModel(model, None, ours)
+    schedules = [torch.optim.lr_scheduler.StepLR(one, 1, 0.5) for one in (ours, theirs)]
+    for _ in range(4):
+        wrapped(x, y)
+        theirs.zero_grad()
+        plain(x, y)[1].backward()
+        theirs.step()
+        ours.step()  # has no gradients: silences the schedule
+        for schedule in schedules:
+            schedule.step()
+    check("a schedule", close(model.parameters(), plain.parameters()) and
+          wrapped._engine is not None)
+
+
+@program
+def state_of_optimisers():
+    """Goes to PyTorch's optimiser when the model is detached, and comes from it."""
+    x, y = data(4)
+    for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+                 lambda p: torch.optim.Adam(p, 0.01),
+                 lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.5, centered=True),
+                 lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.5),
+                 lambda p: torch.optim.Adagrad(p, 0.1), lambda p: poptorch.optim.LAMB(p, 0.01)):
+        model, plain = Small(), Small()
+        ours, theirs = make(model.parameters()), make(plain.parameters())
+        wrapped = poptorch.trainingModel(model, None, ours)
+        for part in range(4):  # on the engine, in PyTorch, and again
+            for _ in range(2):
+                if part % 2 == 0:
+                    wrapped(x, y)
+                else:
+                    ours.zero_grad()
+                    model(x, y)[1].backward()
+                    ours.step()
+                theirs.zero_grad()
+                plain(x, y)[1].backward()
+                theirs.step()
+            if part % 2 == 0:
+                check("on the engine", wrapped._engine is not None)
+                wrapped.destroy()
+        name = type(ours).__name__
+        check(f"{name}: parameters", close(model.parameters(), plain.parameters(), 1e-4, 1e-5))
+        check(f"{name}: {sorted(ours.state[model.fc1.weight])}", all(torch.allclose(
+            torch.as_tensor(ours.state[model.fc1.weight][key]).float(),
+            torch.as_tensor(value).float(), rtol=1e-3, atol=1e-5)
+            for key, value in theirs.state[plain.fc1.weight].items()
+            if key in ours.state[model.fc1.weight]))
 
 
 # --- compiled models in files ---------------------------------------------------------------------

@@ -222,8 +222,10 @@ static void a_check_observes_what_is_bad_alone(void **state)
     assert_true(sonde_watch_checks_role(watch, SONDE_ROLE_ACTIVATION));
     assert_false(sonde_watch_checks_role(watch, SONDE_ROLE_UPDATE));
     sonde_watch_see(watch, 0, &view);
+    assert_false(sonde_watch_is_bad(&view));
     assert_false(sonde_watch_vitals(watch, 0, &vitals));
     numbers[3] = -INFINITY;
+    assert_true(sonde_watch_is_bad(&view));
     sonde_watch_see(watch, 0, &view);
     assert_true(sonde_watch_vitals(watch, 0, &vitals));
     assert_int_equal(vitals.neg_inf, 1);

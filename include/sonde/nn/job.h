@@ -124,7 +124,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t si
                                                      const char *name, sonde_nn_job **out,
                                                      sonde_diag *diag);
 /* A job made of a built-in model and its usual data and options: fashion_cnn, gpt,
- * mnist_mlp, mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
+ * lstm, mnist_mlp, mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
                                                        sonde_nn_job **out,
                                                        sonde_diag *diag);

@@ -80,6 +80,20 @@ static const struct {
      "data: {name: text-synth}\n"
      "optimizer: {kind: adamw, learning_rate: 0.003}\n"
      "options: {epochs: 3, batch_size: 16, eval_batch_size: 16, seed: 0}\n"},
+    {"lstm",
+     "# A classifier that reads an image row by row: an LSTM over 28 rows of 28 pixels.\n"
+     "model:\n"
+     "  input: [1, 28, 28]\n"
+     "  layers:\n"
+     "    - reshape: {shape: [0, 28, 28]}\n"
+     "    - lstm: {name: lstm, hidden_size: 64}\n"
+     "    - slice: {dim: 1, start: -1}\n"
+     "    - flatten: {axis: 1}\n"
+     "    - linear: {name: fc, out: 10}\n"
+     "  loss: {cross_entropy: {name: loss}}\n"
+     "data: {name: fashion-mnist, mean: 0.5, std: 0.5}\n"
+     "optimizer: {kind: adam, learning_rate: 0.002}\n"
+     "options: {epochs: 2, batch_size: 32, eval_batch_size: 100, seed: 0}\n"},
 };
 
 const char *sonde_nn_job_builtin_name(size_t i)

@@ -254,7 +254,7 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     text = sonde__job_builtin_text(model->text);
     if (text == NULL) {
         return sonde__yaml_fail(reader, model, SONDE_ENOTFOUND,
-                                "fashion_cnn, gpt, mnist_mlp or mnist_mlp_small",
+                                "fashion_cnn, gpt, lstm, mnist_mlp or mnist_mlp_small",
                                 "unknown model '%s'", model->text);
     }
     job->info.model_name = model->text;
@@ -394,7 +394,7 @@ sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out, sonde_diag 
 
     if (text == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, name,
-                           "fashion_cnn, gpt, mnist_mlp or mnist_mlp_small",
+                           "fashion_cnn, gpt, lstm, mnist_mlp or mnist_mlp_small",
                            "no built-in model");
     }
     return sonde_nn_job_parse(text, strlen(text), name, out, diag);

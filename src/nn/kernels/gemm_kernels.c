@@ -27,6 +27,63 @@ enum {
 
 /* --- copies ------------------------------------------------------------------------- */
 
+/* A strip of rows that lie side by side in memory at every p. */
+static void pack_columns(const float *from, int64_t col, int64_t depth, int width,
+                         int filled, float *strip)
+{
+    for (int64_t p = 0; p < depth; p++) {
+        for (int w = 0; w < filled; w++) {
+            strip[p * width + w] = from[p * col + w];
+        }
+    }
+}
+
+/* The same of rows whose own numbers lie side by side: squares, transposed. */
+static void pack_rows(const float *from, int64_t row, int64_t depth, int width,
+                      int filled, float *strip)
+{
+    for (int w = 0; w < filled; w += VF_WIDTH) {
+        const int rows = SONDE_MIN(filled - w, VF_WIDTH);
+
+        for (int64_t p = 0; p < depth; p += VF_WIDTH) {
+            const int terms = (int)SONDE_MIN(depth - p, (int64_t)VF_WIDTH);
+            vf square[VF_WIDTH];
+
+            VEC_UNROLL
+            for (int i = 0; i < VF_WIDTH; i++) {
+                square[i] = (vf){0};
+                if (i < rows) {
+                    const float *const at = from + (w + i) * row + p;
+
+                    square[i] = terms == VF_WIDTH ? vf_load(at) : vf_load_n(at, terms);
+                }
+            }
+            vf_transpose(square);
+            VEC_UNROLL
+            for (int i = 0; i < VF_WIDTH; i++) {
+                float *const to = strip + (p + i) * width + w;
+
+                if (i < terms && rows == VF_WIDTH) {
+                    vf_store(to, square[i]);
+                } else if (i < terms) {
+                    vf_store_n(to, square[i], rows);
+                }
+            }
+        }
+    }
+}
+
+/* A strip of rows that lie anywhere. */
+static void pack_any(const sonde__kernel_gemm_matrix *x, const float *from, int64_t depth,
+                     int width, int filled, float *strip)
+{
+    for (int w = 0; w < filled; w++) {
+        for (int64_t p = 0; p < depth; p++) {
+            strip[p * width + w] = from[w * x->row + p * x->col];
+        }
+    }
+}
+
 /* strips[s][p][width] = (row s * width + w, p) of a matrix of count rows and `depth`
  * columns; 0 beyond the last row. */
 static void pack(const sonde__kernel_gemm_matrix *x, int64_t count, int64_t depth,
@@ -36,18 +93,12 @@ static void pack(const sonde__kernel_gemm_matrix *x, int64_t count, int64_t dept
         const int filled = (int)SONDE_MIN(count - first, (int64_t)width);
         const float *const from = x->data + first * x->row;
 
-        if (x->row == 1) { /* neighbours in memory are neighbours in the strip */
-            for (int64_t p = 0; p < depth; p++) {
-                for (int w = 0; w < filled; w++) {
-                    strips[p * width + w] = from[p * x->col + w];
-                }
-            }
+        if (x->row == 1) {
+            pack_columns(from, x->col, depth, width, filled, strips);
+        } else if (x->col == 1) {
+            pack_rows(from, x->row, depth, width, filled, strips);
         } else {
-            for (int w = 0; w < filled; w++) {
-                for (int64_t p = 0; p < depth; p++) {
-                    strips[p * width + w] = from[w * x->row + p * x->col];
-                }
-            }
+            pack_any(x, from, depth, width, filled, strips);
         }
         for (int64_t p = 0; p < depth && filled < width; p++) {
             for (int w = filled; w < width; w++) {

@@ -63,6 +63,11 @@ def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None = Non
               enable_gqa: bool = False) -> Value:
     expect(not enable_gqa, "enable_gqa")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    if dropout_p == 0 and factor > 0 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        for value in (q, k, v):
+            expect(value.dtype is torch.float32, f"{short(value.dtype)} (expected float32)")
+        return b.add("scaled_dot_product_attention", [q, k, v, *([] if mask is None else [mask])],
+                     {"is_causal": int(is_causal), "scale": factor})
     scores = b.scaled(b.do("matmul", q, transpose(b, k, -2, -1)), factor)
     if is_causal:
         later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)

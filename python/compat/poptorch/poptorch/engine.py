@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from . import optim
+from . import optim, state
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .tracing import Constant, Missing, Network
@@ -34,8 +34,6 @@ def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, dict[str, float]
     group = dict(groups[0])
     if group.get("amsgrad") or group.get("maximize"):
         raise Missing([("amsgrad, or maximize", "")])
-    if optimizer.state:
-        raise Missing([("an optimiser that has taken steps before", "")])
     numbers = {ours: float(group[theirs]) for theirs, ours in _NUMBERS.items() if theirs in group}
     if "betas" in group:
         numbers["beta1"], numbers["beta2"] = map(float, group["betas"])
@@ -169,11 +167,14 @@ class Engine:
         requests = tuple(anchor.request(str(i))
                          for i, anchor in enumerate(self.anchors.values()))
         session = self.graph.session(self.training, options, settings, requests)
-        if self.session is not None:
+        before, self.session = self.session, session
+        if before is not None:
             with _file() as path:
-                self.session.save(path)
+                before.save(path)
                 session.load(path)
-        self.session = session
+        elif settings is not None and state.taken(optimizer):
+            self.set_state(state.give(self.state(), settings[0], optimizer, {
+                id(weight): name for name, weight in self.weights().items()}))
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
 
@@ -184,11 +185,20 @@ class Engine:
             with open(path, "rb") as file:
                 return file.read()
 
-    def set_state(self, state: bytes) -> None:
+    def set_state(self, content: bytes) -> None:
         with _file() as path:
             with open(path, "wb") as file:
-                file.write(state)
+                file.write(content)
             self.session.load(path)
+
+    def weights(self) -> dict[str, Any]:
+        """The module's tensors that the engine reads, by name."""
+        return {name: owner[key] for name, (owner, key) in zip(self.network.tensors, self.slots)}
+
+    def give_back(self) -> None:
+        """Writes the optimiser's state to PyTorch's optimiser."""
+        if self.settings is not None and self.ran:
+            state.take(self.state(), self.settings[0], self.optimizer, self.weights())
 
     def take_over(self, other: "Engine", anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
         """Keeps anchors, and continues with the optimiser's state of another engine of the same

@@ -369,9 +369,10 @@ class PoplarExecutor:
         return self._attached
 
     def detachFromDevice(self) -> None:
-        """Weights and optimiser state stay with the module and the optimiser."""
+        """The optimiser's state goes to the optimiser; weights are the module's own."""
         if not self._attached:
             raise Error("Device is not attached")
+        self.copyWeightsToHost()
         self._attached = False
 
     def attachToDevice(self) -> None:
@@ -382,13 +383,16 @@ class PoplarExecutor:
         self._attached = True
 
     def destroy(self) -> None:
-        """Forgets what was compiled."""
+        """Forgets what was compiled; the optimiser's state goes to the optimiser."""
+        self.copyWeightsToHost()
         self._names, self._spec, self._attached = None, None, False
         self._engine, self._kept = None, 0
         self._anchored = {}
 
     def copyWeightsToHost(self) -> None:
-        """The weights are the module's own: nothing to do."""
+        """The weights are the module's own; the optimiser's state goes to the optimiser."""
+        if self._engine is not None:
+            self._engine.give_back()
 
     def copyWeightsToDevice(self) -> None:
         """The weights are the module's own: nothing to do."""
