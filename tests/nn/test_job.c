@@ -363,7 +363,7 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
     refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"
             "  loss: nll\n",
-            SONDE_EINVAL, "job:4: a block without name (expected block: {name: NAME})");
+            SONDE_EINVAL, "job:4: block: a block without name (expected a name)");
     refused(MLP "options: {replicas: 2,\n  replicationFactor: 2}\n", SONDE_EINVAL,
             "job:3: replicationFactor is replicas, which is given too (expected one of "
             "them)");
