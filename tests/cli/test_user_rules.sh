@@ -58,6 +58,22 @@ check "--rule-seconds: '0' (expected more than 0)" run --rule-seconds 0
 check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expected rule interface 2)" \
     run --plugin "$SONDE_TEST_PLUGINS/bad_1.so"
 
+# --- the memory of a rule in Lua
+cat >hungry.lua <<'END'
+local rule = {name = "Hungry", summary = "it takes 40 MB", condition = "Always.", advice = "None.",
+              needs = {{what = "losses"}}}
+function rule.wants(ctx, tensor)
+    return tensor.role == "loss"
+end
+function rule.step(ctx)
+    ctx.memory = string.rep("x", 40 * 1024 * 1024)
+end
+return rule
+END
+run 0 "$sonde" rules run --rule ./hungry.lua
+run 1 "$sonde" rules run --rule ./hungry.lua --rule-memory 24
+grep -q 'Hungry: The rule was switched off because of an error: it exceeds its memory limit' "$out" || fail "$(cat "$out")"
+
 # --- a rule that goes wrong, and one that never ends, live --------------------------------
 run 1 "$sonde" rules run --rule "$SONDE_TEST_PLUGINS/faulty.so:at=10" --rule ./loss_jump.lua --json
 grep -q '"rule":"Faulty".*"step":10.*it crashed with signal 11 (Segmentation fault) at step 10' \

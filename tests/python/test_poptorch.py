@@ -468,6 +468,16 @@ def on_pytorch():
         check(f"{expected}: {lines}", len(lines) == 1 and expected in lines[0] and
               wrapped._engine is None and loss.numel() == 1)
         check("the line of a branch", kind is not Branches or __file__ in lines[0])
+    class Many(nn.Module):
+        def forward(self, x):
+            return [x * i for i in range(65)]
+
+    with Said() as lines:
+        many = poptorch.inferenceModel(Many())(x)
+    check(f"65 outputs: {lines}", len(many) == 65 and "more than 64 inputs or outputs" in lines[0])
+    with Said() as lines:
+        poptorch.inferenceModel(Identity())(torch.ones(1, 1, 1, 1, 1, 1, 1, 1, 1))
+    check(f"9 dimensions: {lines}", "lacks input" in lines[0])
     double = poptorch.inferenceModel(Identity())
     with Said() as lines:
         check("float64", double(torch.ones(4, dtype=torch.float64)).dtype is torch.float64)

@@ -87,7 +87,8 @@ class PoplarExecutor:
             self._engine = self._compile_engine(*arguments)
             self._names = self._shown_names(self._engine.names())
             _log.info("%s runs on the engine", type(self._model).__name__)
-        except Missing as lack:
+        except (Missing, SondeError) as lack:
+            self._engine = None
             _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__,
                          lack)
             self._names = self._rehearse(*arguments)

@@ -26,6 +26,7 @@ from sonde import _sonde
 from . import aten, aten_layers, ops  # noqa: F401 (they register their functions)
 from .builder import Builder, Lacks, Value, expect, find
 
+_MOST = 64  # inputs, or outputs, of a session
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(__file__) + os.sep
@@ -118,7 +119,10 @@ class Translation(Builder):
         elif method == "input":
             given = (torch.empty(arguments[0], dtype=arguments[1]),)
         self.network.calls.append((method, arguments))
-        made = getattr(self.graph, method)(*given)
+        try:
+            made = getattr(self.graph, method)(*given)
+        except _sonde.SondeError as problem:
+            raise Lacks(str(problem)) from problem
         if method in ("function", "print", "input"):
             self.made.append((method, arguments, made))
         return made
@@ -128,11 +132,8 @@ class Translation(Builder):
 
     def add(self, kind: str, values: Sequence[Value], settings: dict[str, Any],
             dtype: torch.dtype = torch.float32) -> Value:
-        try:
-            made = self.call("function", self.module, kind, tuple(value.id for value in values),
-                             settings)
-        except _sonde.SondeError as problem:
-            raise Lacks(str(problem)) from problem
+        made = self.call("function", self.module, kind, tuple(value.id for value in values),
+                         settings)
         return self.value(made, dtype, any(value.trained for value in values))
 
     def constant(self, tensor: torch.Tensor) -> Value:
@@ -153,8 +154,8 @@ class Translation(Builder):
     def input(self, leaf: torch.Tensor, place: int) -> Value:
         if leaf.dtype not in _INPUTS:
             raise Lacks(f"an input of {leaf.dtype} (expected float32 or int64)")
-        if leaf.dim() == 0 or leaf.numel() == 0:
-            raise Lacks("an input without dimensions or elements")
+        if leaf.dim() == 0 or leaf.numel() == 0 or leaf.device.type != "cpu":
+            raise Lacks("an input without dimensions or elements, or on a device")
         self.network.inputs.append(place)
         return self.value(self.call("input", tuple(leaf.shape), leaf.dtype), leaf.dtype, False)
 
@@ -459,11 +460,13 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     network.ignores = translation.ignores = ignores
     reader = _Reader(program, translation)
     reader.read(leaves)
-    reader.name_modules()
     try:
+        reader.name_modules()
         reader.outputs()
     except Lacks as problem:
         raise Missing([(str(problem), "")]) from problem
+    if max(len(network.inputs), len(network.values)) > _MOST:
+        raise Missing([(f"more than {_MOST} inputs or outputs", "")])
     return network
 
 
