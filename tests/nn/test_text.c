@@ -8,6 +8,7 @@
 #include <sonde/nn/trainer.h>
 
 #include <math.h>
+#include <sys/stat.h>
 
 static void write_text(const char *path, const char *text)
 {
@@ -115,6 +116,60 @@ static void a_text_is_drawn_from_its_seed(void **state)
     for (int i = 0; i < 3; i++) {
         sonde_nn_dataset_destroy(sets[i]);
     }
+}
+
+static sonde_err open_text(void *user)
+{
+    const sonde_nn_text_options options = {.size = sizeof options, .length = 2};
+    sonde_nn_dataset *set = NULL;
+    const sonde_err err = sonde_nn_dataset_open_text(user, &options, &set, NULL);
+
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static sonde_err draw_text(void *user)
+{
+    const sonde_nn_text_options options = {.size = sizeof options, .length = 2};
+    sonde_nn_dataset *set = NULL;
+    const sonde_err err = sonde_nn_dataset_draw_text(1, 200, &options, &set, NULL);
+
+    (void)user;
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    write_text(data_path("c.txt"), "abcdefghijkl");
+    assert_true(data_fail_allocations(open_text, data_path("c.txt")) > 3);
+    assert_true(data_fail_allocations(draw_text, NULL) > 3);
+}
+
+/* A folder with a file for each split, and a folder with one for both. */
+static void folders_hold_texts(void **state)
+{
+    sonde_nn_text_options options = {.size = sizeof options, .length = 2};
+    sonde_nn_dataset *set = NULL;
+
+    (void)state;
+    assert_int_equal(mkdir(data_path("split"), 0700), 0);
+    assert_int_equal(mkdir(data_path("whole"), 0700), 0);
+    write_text(data_path("split/train.txt"), "abcdefgh");
+    write_text(data_path("whole/input.txt"), "abcdefghijklmnopqrstuvwxyzabcd");
+    must(sonde_nn_dataset_open_text(data_path("split"), &options, &set, &engine_diag));
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 3); /* all of it */
+    sonde_nn_dataset_destroy(set);
+    must(sonde_nn_dataset_open_text(data_path("whole"), &options, &set, &engine_diag));
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 13); /* 27 bytes */
+    sonde_nn_dataset_destroy(set);
+    options.split = SONDE_NN_TEST;
+    must(sonde_nn_dataset_open_text(data_path("whole"), &options, &set, &engine_diag));
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 1); /* 3 bytes */
+    sonde_nn_dataset_destroy(set);
+    expect_err(SONDE_ENOTFOUND, sonde_nn_dataset_open_text(data_path("split"), &options,
+                                                           &set, &engine_diag));
 }
 
 /* --- a language model ------------------------------------------------------------------- */
@@ -273,6 +328,8 @@ int main(void)
         cmocka_unit_test(samples_follow_one_another),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(a_text_is_drawn_from_its_seed),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(folders_hold_texts),
         cmocka_unit_test(examples_are_the_built_in_models),
         cmocka_unit_test(a_model_learns_a_pattern),
         cmocka_unit_test(jobs_that_cannot_be),

@@ -562,29 +562,119 @@ static size_t reference_scratch(const sonde__op_call *call, int parts)
     return carried_bytes(&n);
 }
 
+/* --- gradient over the shared product -------------------------------------------------- */
+
+/* A step of a sample in float32: the same equations as unit_grad's, over all units. */
+typedef struct grad_step {
+    int64_t units;
+    const float *y, *cell, *last, *dy; /* last NULL: zeros, before the first step */
+    float *dh, *direct;                /* from the next step; direct: to the one before */
+    float *da, *dr;
+    float *turned; /* (H): tanh(c) */
+} grad_step;
+
+static void step_of_lstm(const grad_step *s)
+{
+    const int64_t u = s->units;
+
+    sonde__kernel_rows()->tanh(s->cell, s->turned, u);
+    for (int64_t j = 0; j < u; j++) {
+        const float i = s->y[j], f = s->y[u + j], g = s->y[2 * u + j],
+                    o = s->y[3 * u + j];
+        const float t = s->turned[j], dh = s->dy[j] + s->dh[j];
+        const float dc = s->direct[j] + dh * o * (1.0F - t * t);
+
+        s->da[j] = dc * g * i * (1.0F - i);
+        s->da[u + j] = dc * (s->last != NULL ? s->last[j] : 0.0F) * f * (1.0F - f);
+        s->da[2 * u + j] = dc * i * (1.0F - g * g);
+        s->da[3 * u + j] = dh * t * o * (1.0F - o);
+        s->direct[j] = dc * f;
+    }
+    memcpy(s->dr, s->da, (size_t)(4 * u) * sizeof *s->dr);
+}
+
+static void step_of_gru(const grad_step *s)
+{
+    const int64_t u = s->units;
+
+    for (int64_t j = 0; j < u; j++) {
+        const float r = s->y[j], z = s->y[u + j], n = s->y[2 * u + j],
+                    rn = s->y[3 * u + j];
+        const float last = s->last != NULL ? s->last[j] : 0.0F;
+        const float dh = s->dy[j] + s->dh[j] + s->direct[j];
+        const float dn = dh * (1.0F - z) * (1.0F - n * n);
+
+        s->da[j] = s->dr[j] = dn * rn * r * (1.0F - r);
+        s->da[u + j] = s->dr[u + j] = dh * (last - n) * z * (1.0F - z);
+        s->da[2 * u + j] = dn;
+        s->dr[2 * u + j] = dn * r;
+        s->direct[j] = dh * z;
+    }
+}
+
+static void step_of_rnn(const grad_step *s, bool relu)
+{
+    for (int64_t j = 0; j < s->units; j++) {
+        const float y = s->y[j], dh = s->dy[j] + s->dh[j];
+
+        s->da[j] = s->dr[j] = !relu ? dh * (1.0F - y * y) : y <= 0.0F ? 0.0F : dh;
+    }
+}
+
 static size_t grad_part_bytes(const sizes *n)
 {
     return sonde__kernel_gemm_scratch() +
-           rounded((size_t)(n->samples * n->units) * sizeof(float));
+           rounded((size_t)((2 * n->samples + 1) * n->units) * sizeof(float));
 }
 
 static size_t recurrent_grad_scratch(const sonde__op_call *call, int parts)
 {
     const sizes n = sizes_of(&call->in[0].shape, call->attrs);
 
-    return carried_bytes(&n) + grad_part_bytes(&n) * (size_t)parts;
+    return grad_part_bytes(&n) * (size_t)parts;
 }
 
-/* The same, with the product of all samples of a step at once. */
+/* One sample; state holds dh and what goes back directly, of all samples, and turned. */
+static void grad_sample(const sonde__op_call *call, const sizes *n, int64_t sample,
+                        int64_t step, int64_t before, float *state)
+{
+    const int64_t at = sample * n->steps + step, past = sample * n->steps + before;
+    const bool is_lstm = call->attrs->choice == LSTM;
+    const float *source = call->in[is_lstm ? 3 : 1].data, *h = call->in[1].data;
+    float *previous = (float *)call->out[2].data + at * n->units;
+    const grad_step s = {.units = n->units,
+                         .y = (const float *)call->in[2].data + at * n->width,
+                         .cell = (const float *)call->in[3].data + at * n->units,
+                         .last = before < 0 ? NULL : source + past * n->units,
+                         .dy = (const float *)call->in[0].data + at * n->units,
+                         .dh = state + sample * n->units,
+                         .direct = state + (n->samples + sample) * n->units,
+                         .da = (float *)call->out[0].data + at * n->gates,
+                         .dr = (float *)call->out[1].data + at * n->gates,
+                         .turned = state + 2 * n->samples * n->units};
+
+    if (is_lstm) {
+        step_of_lstm(&s);
+    } else if (call->attrs->choice == GRU) {
+        step_of_gru(&s);
+    } else {
+        step_of_rnn(&s, call->attrs->choice == RNN_RELU);
+    }
+    if (before < 0) {
+        memset(previous, 0, (size_t)n->units * sizeof *previous);
+    } else {
+        memcpy(previous, h + past * n->units, (size_t)n->units * sizeof *previous);
+    }
+}
+
 static void recurrent_grad_products(const sonde__op_call *call, int part, int parts)
 {
     const sizes n = sizes_of(&call->in[0].shape, call->attrs);
     const int64_t first = n.samples * part / parts, end = n.samples * (part + 1) / parts;
-    const carried carry = clear_carried(call, &n, first, end);
-    char *scratch =
-        (char *)call->scratch + carried_bytes(&n) + grad_part_bytes(&n) * (size_t)part;
-    float *back = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
+    char *scratch = (char *)call->scratch + grad_part_bytes(&n) * (size_t)part;
+    float *state = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
 
+    memset(state, 0, (size_t)(2 * n.samples * n.units) * sizeof *state);
     for (int64_t i = n.steps; i-- > 0;) {
         const int64_t step = step_at(call->attrs, n.steps, i);
         const int64_t before = step_at(call->attrs, n.steps, i - 1);
@@ -595,17 +685,14 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
             .a = {(const float *)call->out[1].data + (first * n.steps + step) * n.gates,
                   n.steps * n.gates, 1},
             .b = {call->in[4].data, n.units, 1},
-            .c = back,
+            .c = state + first * n.units,
             .c_row = n.units};
 
         for (int64_t s = first; s < end; s++) {
-            for (int64_t j = 0; j < n.units; j++) {
-                grad_unit(call, &n, &carry, s, step, before, j);
-            }
+            grad_sample(call, &n, s, step, before, state);
         }
-        sonde__kernel_gemm_run(&product, scratch);
-        for (int64_t k = 0; k < (end - first) * n.units; k++) {
-            carry.dh[first * n.units + k] = (double)back[k];
+        if (before >= 0) {
+            sonde__kernel_gemm_run(&product, scratch);
         }
     }
 }
