@@ -57,6 +57,7 @@ typedef struct sonde_tensor_info {
     int64_t shape[SONDE_MAX_DIMS]; /* of one micro-batch */
     uint32_t same_as; /* the tensor an alias shares its value with, else its own id */
     const char *note; /* what the value means where its name does not say it, or "" */
+    bool shared;      /* one value for all replicas, observed as replica 0's */
 } sonde_tensor_info;
 
 #define SONDE_NO_TENSOR UINT32_MAX

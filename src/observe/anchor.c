@@ -188,12 +188,11 @@ static void keep(anchor_slot *slot, int64_t place, bool add, const sonde_view *v
     }
 }
 
-static void take(anchor_slot *slot, const sonde_observation *seen)
+static void take_replica(anchor_slot *slot, const sonde_observation *seen, int r)
 {
     const sonde_call_shape *run = &slot->run;
     const int64_t g = slot->once ? 0 : seen->at.micro_batch;
     const int64_t k = (int64_t)seen->at.iteration * run->micro_batches + g;
-    const int r = seen->at.replica;
 
     if (seen->view->dtype != slot->value.dtype ||
         !sonde_view_same_shape(seen->view, &slot->value) || seen->at.iteration < 0 ||
@@ -220,6 +219,17 @@ static void take(anchor_slot *slot, const sonde_observation *seen)
             keep(slot, r, false, seen->view);
         }
         break;
+    }
+}
+
+/* What replicas share is the value of each. */
+static void take(anchor_slot *slot, const sonde_observation *seen)
+{
+    if (!seen->info->shared) {
+        take_replica(slot, seen, seen->at.replica);
+    }
+    for (int r = 0; seen->info->shared && r < slot->run.replicas; r++) {
+        take_replica(slot, seen, r);
     }
 }
 

@@ -312,11 +312,10 @@ static void turn_to(sonde_outfeed *queue, const sonde_coordinate *place)
     }
 }
 
-static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
-                 const sonde_observation *seen)
+static void take_replica(sonde_outfeed *queue, sonde__outfeed_column *column,
+                         const sonde_observation *seen, int r)
 {
     const sonde__outfeed_row *row = &queue->row;
-    const int r = seen->at.replica;
     sonde_view room = column->value;
 
     if (r < 0 || r >= queue->shape.replicas || !column->prepared) {
@@ -330,6 +329,18 @@ static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
     if (column->arrived[r] != row->number) {
         column->arrived[r] = row->number;
         queue->row.arrived++;
+    }
+}
+
+/* What replicas share is the value of each. */
+static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
+                 const sonde_observation *seen)
+{
+    if (!seen->info->shared) {
+        take_replica(queue, column, seen, seen->at.replica);
+    }
+    for (int r = 0; seen->info->shared && r < queue->shape.replicas; r++) {
+        take_replica(queue, column, seen, r);
     }
 }
 

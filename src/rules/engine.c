@@ -73,6 +73,7 @@ void sonde_rules_destroy(sonde_rules *rules)
         rules->free_attached(rules);
     }
     sonde__rules_free_found(rules);
+    sonde__rules_progress_fini(&rules->progress);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
     sonde__free(rules->now);
@@ -327,6 +328,9 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
     }
     memset(rules->slots + first, 0, (end - first) * sizeof *rules->slots);
     rules->slot_count = end;
+    if (!sonde__rules_add_losses(rules, first, end)) {
+        return sonde__fail_nomem(diag, "the losses of rules");
+    }
     for (size_t id = first; id < end; id++) {
         rules->slots[id].late = rules->ended > 0;
     }
@@ -598,6 +602,9 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
         sonde__rules_report_new(rules);
         return;
     }
+    if (rules->at.mode == SONDE_MODE_TRAIN) {
+        sonde__rules_take_losses(rules);
+    }
     show_step(rules);
     fetch(rules);
     for (size_t i = 0; i < rules->count; i++) {
@@ -611,6 +618,9 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
             }
         }
         run->any = false;
+    }
+    if (rules->at.mode == SONDE_MODE_TRAIN) {
+        sonde__rules_decide(rules, false);
     }
     rules->steps += judged;
     rules->any = false;
@@ -650,6 +660,7 @@ void sonde_rules_finish(sonde_rules *rules)
             run->rule->finish(run);
         }
     }
+    sonde__rules_decide(rules, true);
     sonde__rules_report_new(rules);
     sonde__rules_report_again(rules);
 }

@@ -17,6 +17,9 @@
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
 
+#include "rules/progress.h"
+#include "rules/suspicion.h"
+
 #include <sonde/error.h>
 #include <sonde/rules.h>
 
@@ -34,6 +37,13 @@ typedef struct sonde__rule_found {
     sonde_finding finding;
     char *tensor;
     char message[SONDE__MESSAGE];
+    const sonde__rule_terms *terms; /* of a suspicion that waits; else NULL */
+    sonde_rule_run *run;            /* ... and its rule, its tensor there */
+    size_t index;
+    int64_t held;   /* looks at which its condition held */
+    bool dismissed; /* training goes well in spite of it: it waits only to be cleared */
+    int64_t missed; /* the last looks in a row at which it did not */
+    sonde__rules_progress_mark mark;
 } sonde__rule_found;
 
 /* The first fields are those of a step. */
@@ -115,6 +125,9 @@ struct sonde_rules {
     bool any, finished;            /* evidence at this step */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
+    sonde__rule_found **waiting; /* suspicions */
+    size_t waiting_count, waiting_capacity;
+    sonde__rules_progress progress;
     size_t reported; /* of these, passed to the callback and the files */
     sonde_finding *copies;
     size_t copy_capacity;
@@ -200,6 +213,21 @@ const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
  * none). */
 void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause);
 void sonde__rules_free_found(sonde_rules *rules);
+/* findings.c: makes a finding at its place, which is empty, among the findings or, waits,
+ * among the suspicions; false if memory runs out. sonde_rule_say must follow. */
+bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                            const char *statistic, double value, double threshold,
+                            bool waits);
+/* findings.c: adds a suspicion to the findings; false if memory runs out. */
+bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found);
+/* findings.c: the condition of a finding holds at this step, too. */
+void sonde__rules_hold_again(const sonde_rules *rules, sonde__rule_found *found);
+/* suspicions.c: the losses among new tensors; false if memory runs out. */
+bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end);
+/* suspicions.c: takes the losses of a training step. */
+void sonde__rules_take_losses(sonde_rules *rules);
+/* suspicions.c: decides the suspicions that can be decided; ended: all of them. */
+void sonde__rules_decide(sonde_rules *rules, bool ended);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

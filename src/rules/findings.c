@@ -57,58 +57,74 @@ static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
     return id;
 }
 
-static void hold_again(const sonde_rules *rules, sonde_finding *finding)
+void sonde__rules_hold_again(const sonde_rules *rules, sonde__rule_found *found)
 {
     const int64_t step = rules->at.global_step;
 
-    if (finding->last_step != step) {
-        finding->last_step = step;
-        finding->steps++;
+    if (found->finding.last_step != step) {
+        found->finding.last_step = step;
+        found->finding.steps++;
     }
 }
 
-static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor)
+static void free_found(sonde__rule_found *found)
+{
+    if (found != NULL) {
+        sonde__free(found->tensor);
+        sonde__free(found);
+    }
+}
+
+bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found)
+{
+    if (!sonde__reserve(&rules->found, &rules->found_capacity, rules->found_count + 1,
+                        sizeof(void *))) {
+        return false;
+    }
+    rules->found[rules->found_count++] = found;
+    found->run->findings++;
+    return true;
+}
+
+/* A finding among the findings or, waits, among the suspicions. */
+static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, bool waits)
 {
     sonde_rules *rules = run->rules;
     sonde__rule_found *found = sonde__calloc(1, sizeof *found);
+    bool kept = false;
 
     if (found != NULL) {
+        found->run = run;
         found->tensor = sonde__strdup(tensor);
     }
-    if (found == NULL || found->tensor == NULL ||
-        !sonde__reserve(&rules->found, &rules->found_capacity, rules->found_count + 1,
-                        sizeof(void *))) {
-        if (found != NULL) {
-            sonde__free(found->tensor);
-            sonde__free(found);
-        }
+    if (found != NULL && found->tensor != NULL) {
+        kept = waits ? sonde__reserve(&rules->waiting, &rules->waiting_capacity,
+                                      rules->waiting_count + 1, sizeof(void *))
+                     : sonde__rule_keep_found(rules, found);
+    }
+    if (!kept) {
+        free_found(found);
         sonde_log(SONDE_LOG_ERROR, "rules", "%s found something at '%s': out of memory",
                   run->rule->name, tensor);
         return NULL;
     }
-    rules->found[rules->found_count++] = found;
-    run->findings++;
+    if (waits) {
+        rules->waiting[rules->waiting_count++] = found;
+    }
     return found;
 }
 
-bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
-                      const char *statistic, double value, double threshold)
+bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                            const char *statistic, double value, double threshold,
+                            bool waits)
 {
-    if (run == NULL || statistic == NULL) {
-        return false;
-    }
     sonde__rule_found **place =
         i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
     const char *tensor =
         i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
     const sonde_coordinate *at = &run->rules->at;
-    sonde__rule_found *found = NULL;
+    sonde__rule_found *found = new_found(run, tensor, waits);
 
-    if (*place != NULL) {
-        hold_again(run->rules, &(*place)->finding);
-        return false;
-    }
-    found = new_found(run, tensor);
     if (found == NULL) {
         return false;
     }
@@ -151,30 +167,6 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
     run->speaking = NULL;
 }
 
-void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
-{
-    if (run == NULL || fmt == NULL) {
-        return;
-    }
-    char text[SONDE__MESSAGE - 64];
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (run->failed) {
-        return;
-    }
-    run->failed = true;
-    (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
-    run->run_finding = NULL;
-    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
-                         0.0)) {
-        sonde_rule_say(run, "Fix the rule, or do not use it.",
-                       "The rule was switched off because of an error: %s.", text);
-    }
-}
-
 void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
 {
     if (run == NULL) {
@@ -190,10 +182,13 @@ void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
 void sonde__rules_free_found(sonde_rules *rules)
 {
     for (size_t i = 0; i < rules->found_count; i++) {
-        sonde__free(rules->found[i]->tensor);
-        sonde__free(rules->found[i]);
+        free_found(rules->found[i]);
+    }
+    for (size_t i = 0; i < rules->waiting_count; i++) {
+        free_found(rules->waiting[i]);
     }
     sonde__free(rules->found);
+    sonde__free(rules->waiting);
 }
 
 const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count)

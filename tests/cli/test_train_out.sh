@@ -8,13 +8,24 @@ train=("$sonde" train --data data --no-eval --no-pictures --rules none)
 # --- a checkpoint of other settings ---------------------------------------------------
 run 0 "${train[@]}" --out full --epochs 1
 same <(tail -1 "$out") <(echo "Saved to full: model.safetensors, checkpoint.safetensors")
-for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-accumulation 2"; do
+for other in "--batch-size 32" "--seed 3" "--device-iterations 2" "--gradient-accumulation 2" "--replicas 2"; do
     # shellcheck disable=SC2086
     run 2 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors $other
     name=$(echo "${other% *}" | sed 's/^--//; s/-/_/g')
     grep -qE "^sonde: error: full/checkpoint.safetensors: made with another $name than [0-9]+ \(expected $name [0-9]+\)$" "$err" ||
         fail "$(cat "$err")"
 done
+# replicas in a run: what a step gives does not depend on the threads, and is recorded by replica
+run 0 "${train[@]}" --out one --epochs 1 --replicas 2 --threads 1 --batch-size 8 --record one/run --save-every 10
+run 0 env SONDE_REPLICAS=2 "${train[@]}" --out two --epochs 1 --threads 2 --batch-size 8 --record two/run --save-every 10
+cmp one/model.safetensors two/model.safetensors || fail "the weights differ"
+for replica in 0 1; do
+    run 0 "$sonde" show one/run Gradient___conv1.weight --step 10 --replica $replica --digits 0
+    tail -n +2 "$out" >"gradient$replica" # the first line has the time
+    run 0 "$sonde" show two/run Gradient___conv1.weight --step 10 --replica $replica --digits 0
+    same <(tail -n +2 "$out") "gradient$replica"
+done
+if cmp -s gradient0 gradient1; then fail "the replicas have one gradient"; fi
 # a data set is not drawn over
 cp data/train-images-idx3-ubyte.gz before
 run 2 "$sonde" data synth --folder data --train 480 --test 40

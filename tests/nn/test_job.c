@@ -153,7 +153,7 @@ static const char whole[] =
     "            eps: 0.5}\n"
     "options: {epochs: 3, batch_size: 7, eval_batch_size: 11, eval_every: 2,\n"
     "          eval_samples: 12, seed: 5, device_iterations: 2,\n"
-    "          gradient_accumulation: 3, threads: 1, reduction: sum}\n"
+    "          gradientAccumulation: 3, replicas: 2, threads: 1, reduction: sum}\n"
     "observe:\n"
     "  - {tensors: 'Gradient___fc.weight', every: 5, start: 10, end: 100, print: true}\n"
     "  - tensors: '@loss'\n";
@@ -184,6 +184,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(info->seed, 5);
     assert_int_equal(info->options.device_iterations, 2);
     assert_int_equal(info->options.gradient_accumulation, 3);
+    assert_int_equal(info->options.replication_factor, 2);
     assert_int_equal(info->options.threads, 1);
     assert_int_equal(info->options.reduction, SONDE_NN_REDUCTION_SUM);
     assert_int_equal(info->classes, 6);
@@ -357,7 +358,10 @@ static void misspelt_keys_are_told_the_nearest(void **state)
     refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
             "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
             "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-            "gradient_accumulation, reduction, threads)");
+            "gradient_accumulation, replicas, reduction, threads)");
+    refused(MLP "options: {replicas: 2,\n  replicationFactor: 2}\n", SONDE_EINVAL,
+            "job:3: replicationFactor is replicas, which is given too (expected one of "
+            "them)");
     refused(MLP "observe:\n  - {tensors: a, evry: 5}\n", SONDE_EINVAL,
             "job:3: unknown key 'evry' (expected every)");
     refused("model:\n  inputs: [4]\n  layers: [relu]\n  loss: nll\n", SONDE_EINVAL,

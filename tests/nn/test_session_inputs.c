@@ -80,7 +80,8 @@ static void a_wrong_shape_is_refused(void **state)
 
     f->batch.views[0].shape[0] = 11;
     refused(f, 2, SONDE_ESHAPE,
-            "input: shape mismatch: got (11, 1, 12, 12) (expected (12, 1, 12, 12))");
+            "input: shape mismatch: got (11, 1, 12, 12) (expected (12, 1, 12, 12): "
+            "batch_size 3 of device_iterations 2, gradient_accumulation 2, replicas 1)");
     f->batch.views[0].shape[0] = 12;
     f->batch.views[0] =
         sonde_view_of(SONDE_F32, 3, (const int64_t[]){12, 12, 12}, f->batch.samples);
@@ -90,7 +91,9 @@ static void a_wrong_shape_is_refused(void **state)
         sonde_view_of(SONDE_F32, 4, (const int64_t[]){12, 1, 12, 12}, f->batch.samples);
     f->batch.views[1] =
         sonde_view_of(SONDE_I64, 1, (const int64_t[]){3}, f->batch.targets);
-    refused(f, 2, SONDE_ESHAPE, "input/1: shape mismatch: got (3) (expected (12))");
+    refused(f, 2, SONDE_ESHAPE,
+            "input/1: shape mismatch: got (3) (expected (12): batch_size 3 of "
+            "device_iterations 2, gradient_accumulation 2, replicas 1)");
     f->batch.views[1] = sonde_view_of(SONDE_I64, 0, NULL, f->batch.targets);
     refused(f, 2, SONDE_ESHAPE, "input/1: shape mismatch: got () (expected (12))");
 }
@@ -240,10 +243,6 @@ static void options_out_of_range_are_named(void **state)
                     SONDE_EINVAL,
                     "gradient_accumulation: 2 (expected 1 for an inference session)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_options_set_replication_factor(&options, 2),
-                    SONDE_EUNSUPPORTED,
-                    "replication_factor: 2 (expected 1: this version runs one replica)");
-    sonde_nn_options_init(&options);
     options_refused(true, sonde_nn_options_set_batch_size(&options, -3), SONDE_EINVAL,
                     "batch_size: -3 (expected 1 to 2147483647)");
     sonde_nn_options_init(&options);
@@ -298,23 +297,26 @@ static void the_environment_has_the_last_word(void **state)
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     assert_int_equal(setenv("SONDE_DEVICE_ITERATIONS", "3", 1), 0);
     assert_int_equal(setenv("SONDE_GRADIENT_ACCUMULATION", "2", 1), 0);
+    assert_int_equal(setenv("SONDE_REPLICAS", "2", 1), 0);
     assert_int_equal(setenv("SONDE_BATCH_SIZE", "5", 1), 0);
     assert_int_equal(setenv("SONDE_THREADS", "1", 1), 0);
     assert_int_equal(setenv("SONDE_OUTPUT_MODE", "All", 1), 0);
     must(sonde_nn_session_compile(session, &engine_diag));
     (void)unsetenv("SONDE_DEVICE_ITERATIONS");
     (void)unsetenv("SONDE_GRADIENT_ACCUMULATION");
+    (void)unsetenv("SONDE_REPLICAS");
     (void)unsetenv("SONDE_BATCH_SIZE");
     (void)unsetenv("SONDE_THREADS");
     (void)unsetenv("SONDE_OUTPUT_MODE");
     must(sonde_nn_session_describe(session, &info, &engine_diag));
     assert_int_equal(info.device_iterations, 3);
     assert_int_equal(info.gradient_accumulation, 2);
+    assert_int_equal(info.replication_factor, 2);
     assert_int_equal(info.batch_size, 5);
-    assert_int_equal(info.combined_batch, 30);
+    assert_int_equal(info.combined_batch, 60);
     engine_train(&net, session, 0);
     must(sonde_nn_session_output(session, 1, &view, &engine_diag));
-    assert_int_equal(sonde_view_count(&view), 6);
+    assert_int_equal(sonde_view_count(&view), 12);
     sonde_nn_session_destroy(session);
     engine_net_fini(&net);
     variable_refused("SONDE_DEVICE_ITERATIONS", "two",

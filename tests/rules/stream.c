@@ -14,6 +14,13 @@ void stream_open(stream *s, const char *text)
     }
 }
 
+void stream_open_losing(stream *s, const char *text)
+{
+    stream_open(s, text);
+    s->loses = true;
+    s->loss = stream_declare(s, "loss", SONDE_ROLE_LOSS, 0, 0);
+}
+
 void stream_close(stream *s)
 {
     sonde_rules_destroy(s->rules);
@@ -99,6 +106,9 @@ void stream_put_all(stream *s, uint32_t id, float value)
 
 void stream_end(stream *s)
 {
+    if (s->loses) {
+        stream_put_all(s, s->loss, powf(1.2F, (float)s->at.mode_step));
+    }
     sonde_rules_end_step(s->rules, &s->at);
     s->at.global_step++;
     s->at.mode_step++;

@@ -12,6 +12,7 @@
 #include <sonde/error.h>
 #include <sonde/rules.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
@@ -27,10 +28,14 @@ typedef struct stream {
     sonde_coordinate at;
     uint64_t draws;          /* of random numbers */
     const char *module, *op; /* of what is declared next; NULL: none */
+    bool loses;              /* training goes badly: stream_open_losing */
+    uint32_t loss;           /* ... and its loss rises */
 } stream;
 
 /* text: a rule with parameters. */
 void stream_open(stream *s, const char *text);
+/* With a loss that rises at each step, and so confirms what a rule suspects. */
+void stream_open_losing(stream *s, const char *text);
 
 void stream_close(stream *s);
 

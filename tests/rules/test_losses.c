@@ -351,7 +351,7 @@ static void spikes_of_gradients_are_found(void **state)
         stream s;
         uint32_t gradient = 0;
 
-        stream_open(&s, "GradientSpike");
+        stream_open_losing(&s, "GradientSpike");
         gradient = stream_declare(&s, "Gradient___w", SONDE_ROLE_GRADIENT, 8, 8);
         stream_begin(&s);
         for (int step = 0; step < 60; step++) {

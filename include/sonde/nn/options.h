@@ -11,8 +11,8 @@
  * changing the session's copy fails with SONDE_ESTATE.
  *
  * When a session compiles, environment variables that are set and not empty override its
- * options: SONDE_DEVICE_ITERATIONS, SONDE_GRADIENT_ACCUMULATION, SONDE_BATCH_SIZE,
- * SONDE_THREADS, SONDE_RANDOM_SEED and SONDE_OUTPUT_MODE ("final", "all", "sum", "mean",
+ * options: SONDE_DEVICE_ITERATIONS, SONDE_GRADIENT_ACCUMULATION, SONDE_REPLICAS,
+ * SONDE_BATCH_SIZE, SONDE_THREADS, SONDE_RANDOM_SEED and SONDE_OUTPUT_MODE ("final", "all", "sum", "mean",
  * "everyn").
  *
  * Plain values: any number of threads may read one.
@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 typedef enum sonde_nn_reduction {
-    SONDE_NN_REDUCTION_MEAN = 0, /* over micro-batches, equal to one large batch */
+    SONDE_NN_REDUCTION_MEAN = 0, /* over micro-batches and replicas: as one large batch */
     SONDE_NN_REDUCTION_SUM = 1
 } sonde_nn_reduction;
 
@@ -37,7 +37,8 @@ typedef struct sonde_nn_options {
     size_t size;               /* sizeof(sonde_nn_options) */
     int device_iterations;     /* D: steps a call; 1 */
     int gradient_accumulation; /* G: micro-batches a step; 1, and only 1 for inference */
-    int replication_factor;    /* R: 1; this version refuses more */
+    int replication_factor; /* R: copies of the network, each with threads of its own and
+                                  a micro-batch of its own at a time; 1 */
     sonde_nn_reduction reduction;
     uint64_t random_seed;          /* of all random numbers drawn while running */
     sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */

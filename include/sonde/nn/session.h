@@ -9,7 +9,8 @@
  * of run. After compile nothing is allocated.
  *
  * One call of a training session is D steps; a step is one weight update and takes G
- * micro-batches. One call of an inference session is D steps of one micro-batch each.
+ * micro-batches on each of R replicas. One call of an inference session is D steps of one
+ * micro-batch on each replica.
  *
  * One thread at a time for a session and its model.
  */
@@ -115,15 +116,16 @@ SONDE_API const sonde_catalogue *
 sonde_nn_session_catalogue(const sonde_nn_session *session);
 
 typedef struct sonde_nn_session_info {
-    size_t arena_bytes;  /* of all values, reused over their lives */
+    size_t arena_bytes;  /* of all values of all replicas, reused over their lives */
     size_t largest_live; /* the most bytes alive at once: a floor for the arena */
     size_t state_bytes;  /* of the optimiser and of accumulated gradients */
     size_t op_count;     /* executed a step */
-    int threads;         /* of the plan */
+    int threads;         /* of all replicas */
     double compile_seconds;
     int64_t batch_size;    /* of a micro-batch */
-    int device_iterations; /* D and G, after the environment's overrides */
+    int device_iterations; /* D, G and R, after the environment's overrides */
     int gradient_accumulation;
+    int replication_factor;
     sonde_anchor_mode output_mode; /* after them, too */
     int64_t combined_batch;        /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
@@ -191,7 +193,7 @@ SONDE_API void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64
 typedef struct sonde_nn_checkpoint_info {
     int64_t step;
     bool settings; /* false: the file lacks those below */
-    int64_t batch_size, device_iterations, gradient_accumulation;
+    int64_t batch_size, device_iterations, gradient_accumulation, replication_factor;
     uint64_t random_seed;
     float learning_rate;
     int64_t epoch_calls; /* 0: not known */

@@ -1,8 +1,35 @@
 /*
- * accumulate_gradients.c - gradient accumulation: with G > 1, Accum___W holds the running
- * sum of the micro-batches' gradients; it is zero when a step begins.
+ * accumulate_gradients.c - sums of gradients over the micro-batches of a step.
+ *
+ * With G > 1, Accum___W holds the running sum of the micro-batches' gradients of a
+ * replica; it is zero when a step begins. With R > 1, FinalReducedGradient___W is the sum
+ * of the replicas' gradients, in their order.
  */
 #include "nn/compile/compile.h"
+
+/* After the micro-batches: the replicas' sums become one. */
+static void reduce(sonde__plan_program *program, sonde__plan_trained *trained)
+{
+    const sonde__op_attrs attrs = {.groups = program->options->replication_factor};
+    sonde__op_graph *graph = &program->graph;
+    sonde__graph_node_value *value = NULL;
+
+    if (trained->gradient == 0) {
+        return;
+    }
+    graph->module = graph->values[trained->param].module;
+    trained->summed =
+        sonde__op_emit(graph, &sonde__op_replica_sum, &attrs, &trained->summed, 1);
+    if (trained->summed == 0) {
+        return;
+    }
+    value = &graph->values[trained->summed];
+    value->role = SONDE_ROLE_GRADIENT;
+    value->pass = SONDE_PASS_UPDATE; /* one a step */
+    value->note = "sum over the replicas and micro-batches of a step";
+    value->name = sonde__graph_string(graph, "FinalReducedGradient___%s",
+                                      graph->values[trained->param].name);
+}
 
 void sonde__pass_accumulate(sonde__plan_program *program)
 {
@@ -32,4 +59,9 @@ void sonde__pass_accumulate(sonde__plan_program *program)
             "running sum over the micro-batches of a step";
     }
     program->micro_ops = graph->op_count;
+    for (size_t i = 0; i < program->model->param_count &&
+                       program->options->replication_factor > 1 && graph->err == SONDE_OK;
+         i++) {
+        reduce(program, &program->trained[i]);
+    }
 }

@@ -2,11 +2,11 @@
  * bind.c - which tensors are shown to the observer, and after which step.
  *
  * A value is shown when the step that makes it is done. Exceptions:
- *   - the gradient of a parameter, with G = 1, is shown at its update, where it streams
- *     through registers and its vital signs cost next to nothing;
- *   - a parameter is shown once it has its new value: at its update with G = 1, else, and if
- *     it has no update, at the end of every micro-batch (where it still has the value the
- *     micro-batch used);
+ *   - the gradient of a parameter, with G = 1 and R = 1, is shown at its update, where it
+ *     streams through registers and its vital signs cost next to nothing;
+ *   - a parameter is shown once it has its new value: at its update with G = 1 and R = 1,
+ *     else, and if it has no update, at the end of every micro-batch (where it still has the
+ *     value the micro-batch used), by the first replica;
  *   - a buffer of the model is shown at the end of every micro-batch;
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
@@ -128,7 +128,7 @@ static void show_update(bind_work *work, const sonde__plan_step *step)
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
              fused ? -1 : shown_in(step, 1), fused ? shown_out(step, 1) : -1);
     }
-    if (work->program->options->gradient_accumulation == 1) {
+    if (!sonde__plan_splits(work->program->options)) {
         show(work, step->in_value[0], step->in_buffer[0], -1, shown_out(step, 0));
     }
     show(work, step->out_value[0], step->out_buffer[0], -1, shown_out(step, 0));
@@ -189,7 +189,7 @@ static bool waits(const sonde__plan_program *program, sonde__op_value param)
         updated =
             updated || (program->trained[i].param == param && is_updated(program, i));
     }
-    return !updated || program->options->gradient_accumulation > 1;
+    return !updated || sonde__plan_splits(program->options);
 }
 
 /* And buffers, which have their new values then. */
@@ -200,7 +200,7 @@ static void show_waiting_parameters(bind_work *work)
     plan->first_end = (int)plan->showing_count;
     for (size_t i = 0; i < plan->buffer_count; i++) {
         if (plan->buffers[i].place == SONDE__IN_BUFFER ||
-            (plan->buffers[i].place == SONDE__IN_PARAM &&
+            (plan->buffers[i].place == SONDE__IN_PARAM && plan->replica == 0 &&
              waits(work->program, plan->buffers[i].value))) {
             show(work, plan->buffers[i].value, (int)i, -1, -1);
         }
@@ -232,16 +232,16 @@ static bool list_watched(sonde__plan *plan)
 static bool watch_gradients(const bind_work *work)
 {
     sonde__plan *plan = work->plan;
-    const size_t threads = (size_t)plan->threads;
+    const size_t parts = (size_t)plan->most_parts;
 
-    plan->bad = sonde__calloc(plan->step_count, threads);
+    plan->bad = sonde__calloc(plan->step_count, parts);
     for (size_t i = 0; plan->bad != NULL && i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
         step->gradient = step->update ? work->id_of[gradient_of(step)] : SONDE_NO_TENSOR;
         if (step->gradient != SONDE_NO_TENSOR &&
             sonde_observer_when_bad(work->observer, step->gradient)) {
-            step->call.bad = plan->bad + i * threads;
+            step->call.bad = plan->bad + i * parts;
         }
     }
     return plan->bad != NULL;

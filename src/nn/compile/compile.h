@@ -5,6 +5,7 @@
  *     autodiff      gradients as values              (training)
  *     track         buffers brought up to date       (training)
  *     accumulate    their sums over micro-batches    (G > 1)
+ *                   and over replicas                (R > 1)
  *     optimise      updates as values                (training)
  *     prune         removes unused ops
  *     fuse          neighbours become one op, same bits
@@ -34,8 +35,12 @@
  *     steps   [ micro-batch: forward, backward, accumulate | update ]
  *              0                                micro_steps   step_count
  *
- * With G = 1 everything is in the first part, updates included, as early as their weights
- * are free.
+ * With G = 1 and R = 1 everything is in the first part, updates included, as early as
+ * their weights are free.
+ *
+ * With R > 1 every replica has a plan of its own, with the same steps over an arena,
+ * accumulators and buffers of its own; parameters and the optimiser's state are those of
+ * the first replica, whose plan alone runs the second part.
  */
 
 typedef enum sonde__plan_place {
@@ -157,7 +162,11 @@ typedef struct sonde__plan {
     size_t arena_bytes, largest_live, state_bytes;
     float *state_block;
     void *show_scratch; /* a value reordered to PLAIN before it is shown */
-    int threads;
+    int replica;
+    void *buffer_block;         /* the model's buffers, of replicas after the first */
+    const void **replica_block; /* where the replicas have what is summed over them */
+    int threads;                /* that pay for the steps of a micro-batch */
+    int most_parts;             /* of any step */
 } sonde__plan;
 
 void sonde__plan_fini(sonde__plan *plan);
@@ -207,16 +216,36 @@ sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *
 sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t *id_of,
                              const sonde_observer *observer, sonde__plan *plan,
                              sonde_diag *diag);
+/* Where a plan runs. */
+typedef struct sonde__plan_device {
+    const sonde__plan *first; /* the first replica's plan; NULL: this is it */
+    int replica;
+    int replicas;
+    int threads; /* at most, for all replicas */
+} sonde__plan_device;
+
 /* Places buffers, allocates the block, binds taps. */
 sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *id_of,
-                           const sonde_observer *observer, int max_threads,
-                           sonde__plan *plan, sonde_diag *diag);
+                           const sonde_observer *observer,
+                           const sonde__plan_device *device, sonde__plan *plan,
+                           sonde_diag *diag);
+/* Once all replicas have plans: the first one's sums over replicas read them. */
+sonde_err sonde__plan_join_replicas(sonde__plan *const *plans, int count,
+                                    sonde_diag *diag);
+/* Brings a later replica's buffers of the model to the first one's values. */
+void sonde__plan_take_buffers(const sonde__plan *plan, const sonde_nn_model *model);
 /* The last part of it: which tensor is shown after which step. */
 sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32_t *id_of,
                                 const sonde_observer *observer, sonde__plan *plan,
                                 sonde_diag *diag);
 
 /* --- helpers of the passes ---------------------------------------------------------- */
+
+/* Whether updates have a part of their own, after all micro-batches. */
+static inline bool sonde__plan_splits(const sonde_nn_options *options)
+{
+    return options->gradient_accumulation > 1 || options->replication_factor > 1;
+}
 
 /* How many live ops read a value. */
 size_t sonde__plan_use_count(const sonde__op_graph *graph, sonde__op_value value);

@@ -26,6 +26,9 @@ static sonde_err declare(sonde_catalogue *catalogue, const sonde__op_graph *grap
                               .dtype = node->shape.dtype,
                               .rank = node->shape.rank,
                               .same_as = same_as,
+                              .shared = node->source == SONDE__FROM_PARAM ||
+                                        node->source == SONDE__FROM_STATE ||
+                                        node->pass == SONDE_PASS_UPDATE,
                               .note = node->note};
 
     for (int i = 0; i < node->shape.rank; i++) {

@@ -112,6 +112,9 @@ static void clip(sonde__plan_program *program, sonde__plan_trained *trained,
 
     graph->module = param.module;
     trained->summed = sonde__op_emit(graph, kind, NULL, in, norm != 0 ? 2 : 1);
+    if (trained->summed != 0 && sonde__plan_splits(program->options)) {
+        graph->values[trained->summed].pass = SONDE_PASS_UPDATE; /* one a step */
+    }
     if (trained->summed != 0 && last) {
         graph->values[trained->summed].name =
             sonde__graph_string(graph, "Clipped___%s", param.name);
@@ -136,6 +139,9 @@ static sonde__op_value emit_norm(sonde__plan_program *program)
     if (norm != 0) {
         graph->values[norm].name = sonde__graph_string(graph, "GlobalNorm___default");
         graph->values[norm].role = SONDE_ROLE_OPTIMIZER;
+    }
+    if (norm != 0 && sonde__plan_splits(program->options)) {
+        graph->values[norm].pass = SONDE_PASS_UPDATE;
     }
     return norm;
 }
@@ -171,7 +177,7 @@ void sonde__pass_optimise(sonde__plan_program *program)
             emit_update(program, &program->trained[i]);
         }
     }
-    if (program->options->gradient_accumulation == 1) {
+    if (!sonde__plan_splits(program->options)) {
         program->micro_ops = graph->op_count;
     }
 }

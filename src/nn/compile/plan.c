@@ -220,8 +220,21 @@ static void describe_state(sonde__plan *plan, const sonde__op_graph *graph,
     }
 }
 
-static sonde_err make_states(const sonde__plan_program *program, sonde__plan *plan,
-                             sonde_diag *diag)
+/* Whether a state lies in the plan's own memory: all do in the first replica's, else the
+ * accumulators. */
+static bool owns_state(const sonde__plan *plan, size_t i)
+{
+    return plan->replica == 0 || plan->states[i].accumulator;
+}
+
+static size_t floats_of(const sonde__plan_state *state)
+{
+    return aligned((size_t)sonde__op_shape_count(&state->shape) * sizeof(float)) /
+           sizeof(float);
+}
+
+static sonde_err make_states(const sonde__plan_program *program, const sonde__plan *first,
+                             sonde__plan *plan, sonde_diag *diag)
 {
     const sonde__op_graph *graph = &program->graph;
     size_t floats = 0;
@@ -241,9 +254,7 @@ static sonde_err make_states(const sonde__plan_program *program, sonde__plan *pl
         }
     }
     for (size_t i = 0; i < plan->state_count; i++) {
-        floats += aligned((size_t)sonde__op_shape_count(&plan->states[i].shape) *
-                          sizeof(float)) /
-                  sizeof(float);
+        floats += owns_state(plan, i) ? floats_of(&plan->states[i]) : 0;
     }
     plan->state_bytes = floats * sizeof(float);
     plan->state_block = take_pages(plan->state_bytes);
@@ -253,12 +264,47 @@ static sonde_err make_states(const sonde__plan_program *program, sonde__plan *pl
     memset(plan->state_block, 0, plan->state_bytes);
     floats = 0;
     for (size_t i = 0; i < plan->state_count; i++) {
-        plan->states[i].data = plan->state_block + floats;
-        floats += aligned((size_t)sonde__op_shape_count(&plan->states[i].shape) *
-                          sizeof(float)) /
-                  sizeof(float);
+        if (owns_state(plan, i)) {
+            plan->states[i].data = plan->state_block + floats;
+            floats += floats_of(&plan->states[i]);
+        } else {
+            plan->states[i].data = first->states[i].data;
+        }
     }
     return SONDE_OK;
+}
+
+/* Memory for the buffers of a replica after the first. */
+static bool make_buffers(sonde__plan *plan)
+{
+    unsigned char *data = NULL;
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        bytes += plan->buffers[i].place == SONDE__IN_BUFFER
+                     ? aligned(plan->buffers[i].bytes)
+                     : 0;
+    }
+    plan->buffer_block = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    data = plan->buffer_block;
+    for (size_t i = 0; data != NULL && i < plan->buffer_count; i++) {
+        if (plan->buffers[i].place == SONDE__IN_BUFFER) {
+            plan->buffers[i].data = data;
+            data += aligned(plan->buffers[i].bytes);
+        }
+    }
+    return plan->buffer_block != NULL;
+}
+
+void sonde__plan_take_buffers(const sonde__plan *plan, const sonde_nn_model *model)
+{
+    for (size_t i = 0; plan->buffer_block != NULL && i < plan->buffer_count; i++) {
+        const sonde__plan_buffer *buffer = &plan->buffers[i];
+
+        if (buffer->place == SONDE__IN_BUFFER) {
+            memcpy(buffer->data, model->buffers[buffer->index].data, buffer->bytes);
+        }
+    }
 }
 
 static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
@@ -270,7 +316,7 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
             buffer->data = program->model->params[buffer->index].data;
         } else if (buffer->place == SONDE__IN_STATE) {
             buffer->data = plan->states[buffer->index].data;
-        } else if (buffer->place == SONDE__IN_BUFFER) {
+        } else if (buffer->place == SONDE__IN_BUFFER && plan->replica == 0) {
             buffer->data = program->model->buffers[buffer->index].data;
         }
     }
@@ -278,10 +324,23 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
 
 /* --- calls -------------------------------------------------------------------------- */
 
-static void choose_parts(sonde__plan *plan, int max_threads)
+/* How many threads may share a step: in a micro-batch those of a replica, in the part of
+ * the updates those of all replicas. */
+static int most_threads(const sonde__plan *plan, const sonde__plan_device *device,
+                        size_t step)
 {
-    plan->threads = 1;
+    const int each = SONDE_MAX(1, device->threads / device->replicas);
+
+    return step < plan->micro_steps ? each
+                                    : SONDE_MIN(device->replicas, device->threads) *
+                                          (device->replicas > 1 ? plan->threads : each);
+}
+
+static void choose_parts(sonde__plan *plan, const sonde__plan_device *device)
+{
+    plan->threads = plan->most_parts = 1;
     for (size_t i = 0; i < plan->step_count; i++) {
+        const int max_threads = most_threads(plan, device, i);
         sonde__plan_step *step = &plan->steps[i];
 
         step->call.attrs = &step->attrs; /* steps no longer move */
@@ -290,7 +349,10 @@ static void choose_parts(sonde__plan *plan, int max_threads)
             step->parts = step->kernel->parts(&step->call, max_threads);
             step->parts = SONDE_MAX(1, SONDE_MIN(step->parts, max_threads));
         }
-        plan->threads = SONDE_MAX(plan->threads, step->parts);
+        plan->most_parts = SONDE_MAX(plan->most_parts, step->parts);
+        if (i < plan->micro_steps || device->replicas == 1) {
+            plan->threads = SONDE_MAX(plan->threads, step->parts);
+        }
         if (step->kernel->scratch != NULL) {
             step->scratch_bytes =
                 SONDE_MAX(step->kernel->scratch(&step->call, 1),
@@ -355,20 +417,25 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
 }
 
 sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *id_of,
-                           const sonde_observer *observer, int max_threads,
-                           sonde__plan *plan, sonde_diag *diag)
+                           const sonde_observer *observer,
+                           const sonde__plan_device *device, sonde__plan *plan,
+                           sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    choose_parts(plan, max_threads);
+    plan->replica = device->replica;
+    choose_parts(plan, device);
     find_lifetimes(plan);
     err = place_arena(plan, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    err = make_states(program, plan, diag);
+    err = make_states(program, device->first, plan, diag);
     if (err != SONDE_OK) {
         return err;
+    }
+    if (plan->replica > 0 && !make_buffers(plan)) {
+        return sonde__fail_nomem(diag, "the buffers of a replica");
     }
     point_leaves(program, plan);
     err = make_calls(plan, diag);
@@ -376,6 +443,37 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
         return err;
     }
     return sonde__plan_bind_taps(program, id_of, observer, plan, diag);
+}
+
+sonde_err sonde__plan_join_replicas(sonde__plan *const *plans, int count,
+                                    sonde_diag *diag)
+{
+    sonde__plan *first = plans[0];
+    const size_t replicas = (size_t)count;
+    size_t sums = 0;
+
+    for (size_t i = first->micro_steps; i < first->step_count; i++) {
+        sums += first->steps[i].kind == &sonde__op_replica_sum;
+    }
+    first->replica_block = sonde__calloc(sums * replicas, sizeof *first->replica_block);
+    if (first->replica_block == NULL) {
+        return sonde__fail_nomem(diag, "the replicas");
+    }
+    sums = 0;
+    for (size_t i = first->micro_steps; i < first->step_count; i++) {
+        sonde__plan_step *step = &first->steps[i];
+
+        if (step->kind != &sonde__op_replica_sum) {
+            continue;
+        }
+        step->call.replicas = first->replica_block + replicas * sums;
+        for (size_t r = 0; r < replicas; r++) {
+            first->replica_block[replicas * sums + r] =
+                plans[r]->buffers[step->in_buffer[0]].data;
+        }
+        sums++;
+    }
+    return SONDE_OK;
 }
 
 void sonde__plan_fini(sonde__plan *plan)
@@ -394,5 +492,7 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->arena);
     sonde__free(plan->state_block);
     sonde__free(plan->show_scratch);
+    sonde__free(plan->buffer_block);
+    sonde__free(plan->replica_block);
     *plan = (sonde__plan){0};
 }

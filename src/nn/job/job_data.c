@@ -72,6 +72,9 @@ static bool is_split(const char *path)
 static sonde_err open_folder(const char *path, sonde_nn_split split,
                              sonde_nn_dataset **out, sonde_diag *diag)
 {
+    if (sonde_nn_dataset_is_cifar10(path, split)) {
+        return sonde_nn_dataset_open_cifar10(path, split, out, diag);
+    }
     return is_split(path) ? sonde_nn_dataset_open_split(path, split, out, diag)
                           : sonde_nn_dataset_open_folder(path, out, diag);
 }
@@ -85,7 +88,8 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
 
     return info->input_dtype == SONDE_I64 || info->data_name[0] != '\0' ||
            info->data_path[0] == '\0' ||
-           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST);
+           sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
+           sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
 }
 
 sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,

@@ -6,6 +6,7 @@
 #include "nn/job/job.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/nn/option.h>
 
@@ -116,6 +117,8 @@ static const sonde_nn_option rows[] = {
      FIELD(options.device_iterations), .help = "steps of each call"},
     {"options", "gradient_accumulation", "gradient_accumulation", COUNT(1, 1 << 20, "1"),
      FIELD(options.gradient_accumulation), .help = "micro-batches of each step"},
+    {"options", "replicas", "replicas", COUNT(1, 1024, "1"),
+     FIELD(options.replication_factor), .help = "copies of the network that share each step"},
     {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"),
      FIELD(options.reduction), .help = "over the micro-batches of a step"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
@@ -362,13 +365,51 @@ static sonde_err read_row(const sonde__yaml_reader *reader, const sonde__yaml *s
     return SONDE_OK;
 }
 
+/* PopTorch's names of options become ours. */
+static sonde_err take_poptorch_names(const sonde__yaml_reader *reader,
+                                     const sonde__yaml *section)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } names[] = {{"deviceIterations", "device_iterations"},
+                 {"gradientAccumulation", "gradient_accumulation"},
+                 {"replicationFactor", "replicas"}};
+
+    for (size_t i = 0; i < section->count; i++) {
+        sonde__yaml *child = section->children[i];
+
+        for (size_t k = 0; k < SONDE_COUNT_OF(names) && child->key != NULL; k++) {
+            char *ours = NULL;
+
+            if (strcmp(child->key, names[k].theirs) != 0) {
+                continue;
+            }
+            if (sonde__yaml_get(section, names[k].ours) != NULL) {
+                return sonde__yaml_fail(reader, child, SONDE_EINVAL, "one of them",
+                                        "%s is %s, which is given too", names[k].theirs,
+                                        names[k].ours);
+            }
+            ours = sonde__strdup(names[k].ours);
+            if (ours == NULL) {
+                return sonde__fail_nomem(reader->diag, "an option");
+            }
+            sonde__free(child->key);
+            child->key = ours;
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info)
 {
     const char *keys[SONDE_COUNT_OF(rows)];
     size_t count = 0;
-    sonde_err err = SONDE_OK;
+    sonde_err err = take_poptorch_names(reader, section);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         if (strcmp(rows[i].section, section->key) == 0 && rows[i].key != NULL) {
             keys[count++] = rows[i].key;

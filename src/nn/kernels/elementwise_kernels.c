@@ -50,6 +50,36 @@ STREAM_OP(add, 1, false, v16_add(a, b))
 STREAM_OP(scale, 0, true, v16_mul(s, a))
 STREAM_OP(accumulate, 1, true, v16_fma(s, b, a))
 
+/* Replica by replica, a few lines at a time, so that the sum stays in cache. */
+static void replica_sum_run(const sonde__op_call *call, int part, int parts)
+{
+    enum { BLOCK = 1024 };
+    const stream_span mine = my_elements(call, part, parts);
+    const int64_t replicas = call->replicas != NULL ? call->attrs->groups : 1;
+    float *const target = call->out[0].data;
+
+    for (int64_t begin = mine.begin; begin < mine.end; begin += BLOCK) {
+        const int64_t end = begin + BLOCK < mine.end ? begin + BLOCK : mine.end;
+
+        for (int64_t r = 0; r < replicas; r++) {
+            const float *const source =
+                call->replicas != NULL ? call->replicas[r] : call->in[0].data;
+
+            int64_t i = begin;
+
+            for (; i + 16 <= end; i += 16) {
+                const v16 more = v16_load(source + i);
+
+                v16_store(target + i,
+                          r == 0 ? more : v16_add(v16_load(target + i), more));
+            }
+            for (; i < end; i++) {
+                target[i] = r == 0 ? source[i] : target[i] + source[i];
+            }
+        }
+    }
+}
+
 static bool accepts_same_shapes(const sonde__op_call *call)
 {
     const sonde__op_shape *a = &call->in[0].shape, *b = &call->in[1].shape;
@@ -79,6 +109,7 @@ STREAM_KERNEL(relu_grad, stream_f32)
 STREAM_KERNEL(add, accepts_same_shapes)
 STREAM_KERNEL(scale, stream_f32)
 STREAM_KERNEL(accumulate, stream_f32)
+STREAM_KERNEL(replica_sum, stream_f32)
 
 const sonde__op_kernel *const *const ISA(sonde__kernel_elementwise_lists)[] = {
     (const sonde__op_kernel *const[]){&relu_any, NULL},
@@ -86,4 +117,5 @@ const sonde__op_kernel *const *const ISA(sonde__kernel_elementwise_lists)[] = {
     (const sonde__op_kernel *const[]){&add_any, NULL},
     (const sonde__op_kernel *const[]){&scale_any, NULL},
     (const sonde__op_kernel *const[]){&accumulate_any, NULL},
+    (const sonde__op_kernel *const[]){&replica_sum_any, NULL},
 };

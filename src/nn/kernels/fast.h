@@ -157,6 +157,7 @@ const sonde__op_kernel *const *sonde__kernel_relu_grad_fast(void);
 SONDE_API const sonde__op_kernel *const *sonde__kernel_add_fast(void);
 const sonde__op_kernel *const *sonde__kernel_scale_fast(void);
 const sonde__op_kernel *const *sonde__kernel_accumulate_fast(void);
+const sonde__op_kernel *const *sonde__kernel_replica_sum_fast(void);
 const sonde__op_kernel *const *sonde__kernel_sgd_fast(void);
 const sonde__op_kernel *const *sonde__kernel_adam_fast(void);
 const sonde__op_kernel *const *sonde__kernel_reorder_fast(void);
@@ -174,11 +175,12 @@ typedef enum sonde__kernel_fast_op {
     SONDE__FAST_ADD = 8,
     SONDE__FAST_SCALE = 9,
     SONDE__FAST_ACCUMULATE = 10,
-    SONDE__FAST_SGD = 11,
-    SONDE__FAST_ADAM = 12,
-    SONDE__FAST_REORDER = 13
+    SONDE__FAST_REPLICA_SUM = 11,
+    SONDE__FAST_SGD = 12,
+    SONDE__FAST_ADAM = 13,
+    SONDE__FAST_REORDER = 14
 } sonde__kernel_fast_op;
-enum { SONDE__FAST_OPS = 14 };
+enum { SONDE__FAST_OPS = 15 };
 
 SONDE_API const sonde__op_kernel *const *
 sonde__kernel_fast_kernels_of(sonde__isa isa, sonde__kernel_fast_op op);

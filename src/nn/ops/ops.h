@@ -124,6 +124,8 @@ typedef struct sonde__op_call {
     /* Updates: each part reports 1 if its share of the gradient has NaN or infinities,
      * else 0; NULL: not wanted. */
     uint8_t *bad;
+    /* replica_sum: where each replica has in[0]; NULL: there is one replica. */
+    const void *const *replicas;
 } sonde__op_call;
 
 /* The report of a part, cleared; NULL: not wanted. */
@@ -287,7 +289,8 @@ extern const sonde__op_kind sonde__op_scale;     /* x → scale * x */
 extern const sonde__op_kind sonde__op_fill;      /* → a tensor of dims full of scale */
 /* Update. in[0] is updated in place and is out[0]; state likewise. `live` is documented
  * at each op. Equations: PyTorch's, see optimizer.h. */
-extern const sonde__op_kind sonde__op_accumulate; /* acc, g → acc + g */
+extern const sonde__op_kind sonde__op_accumulate;  /* acc, g → acc + g */
+extern const sonde__op_kind sonde__op_replica_sum; /* g → its sum over the replicas */
 extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, momentum,
                                                      dampening, weight decay, nesterov (0, 1),
                                                      gradient scale, first step (0, 1) */

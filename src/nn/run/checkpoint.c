@@ -76,16 +76,18 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
 {
     const sonde_nn_options *options = NULL;
     char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
-    char calls[32];
-    const sonde_metadata metadata[] = {{"format", "pt"},
-                                       {"sonde.step", step},
-                                       {"sonde.optimizer", optimizer_name(session)},
-                                       {"sonde.batch_size", batch},
-                                       {"sonde.device_iterations", iterations},
-                                       {"sonde.gradient_accumulation", accumulation},
-                                       {"sonde.random_seed", seed},
-                                       {"sonde.learning_rate", rate},
-                                       {"sonde.epoch_calls", calls}};
+    char calls[32], replicas[32];
+    sonde_metadata metadata[] = {{"format", "pt"},
+                                 {"sonde.step", step},
+                                 {"sonde.optimizer", optimizer_name(session)},
+                                 {"sonde.batch_size", batch},
+                                 {"sonde.device_iterations", iterations},
+                                 {"sonde.gradient_accumulation", accumulation},
+                                 {"sonde.random_seed", seed},
+                                 {"sonde.learning_rate", rate},
+                                 {NULL, NULL},
+                                 {NULL, NULL}};
+    size_t metadata_count = SONDE_COUNT_OF(metadata) - 2;
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = sonde__graph_expect(path, "path", diag);
@@ -106,9 +108,15 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     (void)snprintf(seed, sizeof seed, "%" PRIu64, options->random_seed);
     (void)snprintf(rate, sizeof rate, "%.9g", (double)session->optimizer.learning_rate);
     (void)snprintf(calls, sizeof calls, "%" PRId64, session->epoch_calls);
-    err = sonde_safetensors_write(
-        path, named, count, metadata,
-        SONDE_COUNT_OF(metadata) - (session->epoch_calls > 0 ? 0U : 1U), diag);
+    (void)snprintf(replicas, sizeof replicas, "%d", options->replication_factor);
+    if (session->epoch_calls > 0) {
+        metadata[metadata_count++] = (sonde_metadata){"sonde.epoch_calls", calls};
+    }
+    if (options->replication_factor > 1) {
+        metadata[metadata_count++] =
+            (sonde_metadata){"sonde.replication_factor", replicas};
+    }
+    err = sonde_safetensors_write(path, named, count, metadata, metadata_count, diag);
     sonde__free(named);
     return err;
 }
@@ -167,6 +175,9 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     }
     if (!read_count(file, "sonde.epoch_calls", &read.epoch_calls)) {
         read.epoch_calls = 0;
+    }
+    if (!read_count(file, "sonde.replication_factor", &read.replication_factor)) {
+        read.replication_factor = 1;
     }
     *info = read;
     return SONDE_OK;

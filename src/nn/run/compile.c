@@ -161,9 +161,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
 static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
 {
     const sonde__op_graph *graph = &session->program.graph;
-    const int64_t repeats = (int64_t)session->options.device_iterations *
-                            session->options.gradient_accumulation *
-                            session->options.replication_factor;
+    const int64_t repeats = sonde__session_flat_count(&session->options);
     sonde__plan *plan = &session->plan;
     const size_t most = graph->input_count;
 
@@ -200,9 +198,20 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
 
 /* --- compile ------------------------------------------------------------------------ */
 
+static void release_replicas(sonde_nn_session *session)
+{
+    for (int r = 1; r < session->replica_count; r++) {
+        sonde__plan_fini(&session->replicas[r].own);
+    }
+    sonde__free(session->replicas);
+    session->replicas = NULL;
+    session->replica_count = 0;
+}
+
 void sonde__session_release(sonde_nn_session *session)
 {
     sonde__session_team_destroy(session->team);
+    release_replicas(session);
     sonde__plan_fini(&session->plan);
     sonde_observer_destroy(session->observer);
     sonde__session_release_sinks(session);
@@ -219,16 +228,12 @@ void sonde__session_release(sonde_nn_session *session)
     session->compiled = false;
 }
 
-static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
-                           sonde_diag *diag)
+static sonde_err make_first_plan(sonde_nn_session *session, const uint32_t *id_of,
+                                 const sonde__plan_device *device, sonde_diag *diag)
 {
     const sonde__plan_program *program = &session->program;
-    const int processors = sonde__cpu_count();
-    const int threads = session->options.threads > 0
-                            ? SONDE_MIN(session->options.threads, processors)
-                            : processors;
-    sonde__plan *plan = &session->plan;
-    sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
+    sonde_err err =
+        sonde__pass_layout(program, id_of, session->observer, &session->plan, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -238,18 +243,109 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__pass_plan(program, id_of, session->observer, threads, plan, diag);
+    return sonde__pass_plan(program, id_of, session->observer, device, &session->plan,
+                            diag);
+}
+
+/* The plan of a replica after the first: the same steps and buffers in memory of its
+ * own. */
+static sonde_err make_own_plan(const sonde_nn_session *session, const uint32_t *id_of,
+                               const sonde__plan_device *device, sonde__plan *plan,
+                               sonde_diag *diag)
+{
+    sonde_err err =
+        sonde__pass_layout(&session->program, id_of, session->observer, plan, diag);
+
     if (err != SONDE_OK) {
         return err;
     }
-    if (plan->threads > 1) {
-        err = sonde__session_team_create(plan->threads, &session->team);
-        if (err != SONDE_OK) {
-            return sonde__fail(diag, err, "threads", "fewer threads", "cannot start %d",
-                               plan->threads);
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        plan->buffers[i].index = session->plan.buffers[i].index;
+    }
+    return sonde__pass_plan(&session->program, id_of, session->observer, device, plan,
+                            diag);
+}
+
+static sonde_err make_replicas(sonde_nn_session *session, const uint32_t *id_of,
+                               sonde__plan_device *device, sonde_diag *diag)
+{
+    const size_t count = (size_t)device->replicas;
+    sonde__plan **plans = sonde__calloc(count, sizeof(sonde__plan *));
+    sonde_err err = SONDE_OK;
+
+    session->replicas = sonde__malloc_aligned(64, count * sizeof *session->replicas);
+    if (session->replicas == NULL || plans == NULL) {
+        sonde__free(plans);
+        return sonde__fail_nomem(diag, "the replicas");
+    }
+    device->first = &session->plan;
+    for (int r = 0; err == SONDE_OK && r < device->replicas; r++) {
+        sonde__session_replica *replica = &session->replicas[r];
+
+        memset(&replica->own, 0, sizeof replica->own);
+        plans[r] = r == 0 ? &session->plan : &replica->own;
+        replica->run = (execution){
+            .plan = plans[r], .turns = count > 1 ? &session->replicas[0].turns : NULL};
+        session->replica_count = r + 1;
+        device->replica = r;
+        if (r > 0) {
+            err = make_own_plan(session, id_of, device, &replica->own, diag);
         }
     }
+    session->updating = (execution){.plan = &session->plan};
+    if (err == SONDE_OK && count > 1) {
+        err = sonde__plan_join_replicas(plans, device->replicas, diag);
+    }
+    sonde__free(plans);
+    return err;
+}
+
+/* Each replica has threads of its own if there are as many. */
+static sonde_err make_team(sonde_nn_session *session, const sonde__plan_device *device,
+                           sonde_diag *diag)
+{
+    int threads = 1;
+
+    session->lanes = SONDE_MIN(device->replicas, device->threads);
+    session->width = session->plan.threads;
+    threads = session->lanes * session->width;
+    for (int r = 0; r < device->replicas; r++) {
+        sonde__session_meeting_init(&session->replicas[r].meeting, session->width,
+                                    threads);
+    }
+    sonde__session_turns_init(&session->replicas[0].turns, threads);
     sonde__session_pace_init(&session->pace);
+    if (threads == 1) {
+        return SONDE_OK;
+    }
+    return sonde__session_team_create(threads, &session->team) == SONDE_OK
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EIO, "threads", "fewer threads",
+                             "cannot start %d", threads);
+}
+
+static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
+                           sonde_diag *diag)
+{
+    const int processors = sonde__cpu_count();
+    const int threads = session->options.threads > 0
+                            ? SONDE_MIN(session->options.threads, processors)
+                            : processors;
+    sonde__plan_device device = {.replicas = session->options.replication_factor,
+                                 .threads = threads};
+    sonde_err err = make_first_plan(session, id_of, &device, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = make_replicas(session, id_of, &device, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = make_team(session, &device, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     return sonde__session_make_outputs(session, diag);
 }
 
@@ -328,7 +424,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     session->compile_seconds = sonde__now() - started;
     sonde_log(SONDE_LOG_DEBUG, "compile",
               "%zu steps, arena %zu bytes, %d threads, %.2f ms", session->plan.step_count,
-              session->plan.arena_bytes, session->plan.threads,
+              session->plan.arena_bytes, session->lanes * session->width,
               1e3 * session->compile_seconds);
     log_names(session);
     return SONDE_OK;

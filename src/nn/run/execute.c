@@ -1,11 +1,19 @@
 /*
- * execute.c - the device loop: D steps of G micro-batches over the plan's list.
+ * execute.c - the device loop: D steps of G micro-batches over the plan's list, on R
+ * replicas.
  *
- * Members of the team walk the same list. A step of one part is member 0's; members meet
- * where a step of several parts begins or ends. Member 0 also observes, before any member
- * starts a step that might overwrite the value. With one thread there is no barrier, and
- * with nothing due no observer: the loop runs kernels and nothing else. Which of team or
- * member 0 alone is faster is found by trying (team.h); bits do not differ.
+ * Threads of a team form lanes of `width` members. A lane runs every lanes-th replica:
+ * its members walk the same list; a step of one part is member 0's; members meet where a
+ * step of several parts begins or ends. Member 0 of the lane also observes, before any
+ * member starts a step that might overwrite the value. With one thread there is no
+ * barrier, and with nothing due no observer: the loop runs kernels and nothing else. Which
+ * of team or one thread alone is faster is found by trying (team.h); bits do not differ.
+ *
+ * Replicas run a step's micro-batches without waiting for each other, unless something is
+ * observed: then they take turns, so that a value of replica 0 is always observed before
+ * the same value of replica 1, and after the one before it. A lane of several replicas
+ * runs them one after the other, or, if something is observed, step by step side by side.
+ * Then all threads share the updates, in the plan of replica 0.
  */
 #include "nn/run/session_state.h"
 #include "base/clock.h"
@@ -13,13 +21,41 @@
 #include <math.h>
 #include <string.h>
 
+static int count_replicas(const device_call *call)
+{
+    return call->session->options.replication_factor;
+}
+
+static execution *replica(const device_call *call, int r)
+{
+    return &call->session->replicas[r].run;
+}
+
+static int lane_of(const device_call *call, int member)
+{
+    return member / call->width;
+}
+
+/* The member's number within its lane. */
+static int rank_of(const device_call *call, int member)
+{
+    return member % call->width;
+}
+
+static void meet_all(const device_call *call)
+{
+    if (call->all != NULL) {
+        sonde__session_meet(call->all);
+    }
+}
+
 /* --- running ------------------------------------------------------------------------ */
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has
  * several parts. Returns the parts. */
 static int run_parts(execution *run, sonde__plan_step *step, int member)
 {
-    sonde__session_team *team = run->team;
+    sonde__session_meeting *team = run->team;
     const bool alone = team == NULL || (step->fuses && step->kernel->finish == NULL);
     const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
@@ -27,13 +63,13 @@ static int run_parts(execution *run, sonde__plan_step *step, int member)
         sonde__session_ask_vitals(run, step, true);
     }
     if (step->fuses && parts > 1) { /* ask before the work */
-        sonde__session_team_barrier(team);
+        sonde__session_meet(team);
     }
     if (member < parts) {
         step->kernel->run(&step->call, member, parts);
     }
     if (parts > 1) {
-        sonde__session_team_barrier(team);
+        sonde__session_meet(team);
     }
     if (step->fuses && parts > 1 && member == 0) {
         step->kernel->finish(&step->call, parts);
@@ -41,52 +77,47 @@ static int run_parts(execution *run, sonde__plan_step *step, int member)
     return parts;
 }
 
-/* A list with something due. Member 0 shows what it ran alone without a barrier; what
- * several members ran is shown before any of them continues. */
-static void run_observed(execution *run, size_t first, size_t end, int member)
+/* Step i of a list with something due. Member 0 shows what it ran alone without a barrier;
+ * what several members ran is shown before any of them continues. */
+static void run_observed(execution *run, size_t i, size_t end, int member)
 {
-    sonde__plan *plan = &run->session->plan;
+    sonde__plan *plan = run->plan;
+    sonde__plan_step *step = &plan->steps[i];
+    const int parts = run_parts(run, step, member);
+    const bool several = i + 1 < end && plan->steps[i + 1].parts > 1;
+    const bool bad = sonde__session_is_bad(step, parts, member);
+
+    if (member == 0 && step->showing_count > 0) {
+        sonde__session_show(run, step->first_showing, step->showing_count);
+    }
+    if (member == 0 && step->fuses) {
+        sonde__session_ask_vitals(run, step, false);
+    }
+    if (member == 0 && bad) {
+        sonde__session_tell_bad(run, step);
+    }
+    if (run->team != NULL &&
+        (several || i + 1 == end || (parts > 1 && (step->showing_count > 0 || bad)))) {
+        sonde__session_meet(run->team);
+    }
+}
+
+static void run_alone(execution *run, size_t first, size_t end)
+{
+    sonde__plan *plan = run->plan;
 
     for (size_t i = first; i < end; i++) {
-        sonde__plan_step *step = &plan->steps[i];
-        const int parts = run_parts(run, step, member);
-        const bool several = i + 1 < end && plan->steps[i + 1].parts > 1;
-        const bool bad = sonde__session_is_bad(step, parts, member);
-
-        if (member == 0 && step->showing_count > 0) {
-            sonde__session_show(run, step->first_showing, step->showing_count);
-        }
-        if (member == 0 && step->fuses) {
-            sonde__session_ask_vitals(run, step, false);
-        }
-        if (member == 0 && bad) {
-            sonde__session_tell_bad(run, step);
-        }
-        if (run->team != NULL && (several || i + 1 == end ||
-                                  (parts > 1 && (step->showing_count > 0 || bad)))) {
-            sonde__session_team_barrier(run->team);
+        plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
+        if (sonde__session_is_bad(&plan->steps[i], 1, 0)) {
+            sonde__session_tell_bad(run, &plan->steps[i]);
         }
     }
 }
 
-static void run_list(execution *run, size_t first, size_t end, int member)
+static void run_together(execution *run, size_t first, size_t end, int member)
 {
-    sonde__plan *plan = &run->session->plan;
-    sonde__session_team *team = run->team;
+    sonde__plan *plan = run->plan;
 
-    if (run->due) {
-        run_observed(run, first, end, member);
-        return;
-    }
-    if (team == NULL) {
-        for (size_t i = first; i < end; i++) {
-            plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
-            if (sonde__session_is_bad(&plan->steps[i], 1, 0)) {
-                sonde__session_tell_bad(run, &plan->steps[i]);
-            }
-        }
-        return;
-    }
     for (size_t i = first; i < end; i++) {
         sonde__plan_step *step = &plan->steps[i];
         bool bad = false;
@@ -95,25 +126,56 @@ static void run_list(execution *run, size_t first, size_t end, int member)
             step->kernel->run(&step->call, member, step->parts);
         }
         if (step->parts > 1) {
-            sonde__session_team_barrier(team);
+            sonde__session_meet(run->team);
         }
         bad = sonde__session_is_bad(step, step->parts, member);
         if (bad && member == 0) {
             sonde__session_tell_bad(run, step);
         }
         if (step->parts > 1 ? bad : i + 1 == end || plan->steps[i + 1].parts > 1) {
-            sonde__session_team_barrier(team);
+            sonde__session_meet(run->team);
         }
     }
 }
 
+static void run_list(execution *run, size_t first, size_t end, int member)
+{
+    for (size_t i = first; i < end && run->call->due; i++) {
+        run_observed(run, i, end, member);
+    }
+    if (!run->call->due && run->team == NULL) {
+        run_alone(run, first, end);
+    } else if (!run->call->due) {
+        run_together(run, first, end, member);
+    }
+}
+
+/* A list in the replicas of the member's lane. */
+static void run_replicas(const device_call *call, size_t first, size_t end, int member)
+{
+    const int count = count_replicas(call), lane = lane_of(call, member);
+    const int rank = rank_of(call, member);
+
+    if (!call->due || lane + call->lanes >= count) {
+        for (int r = lane; r < count; r += call->lanes) {
+            run_list(replica(call, r), first, end, rank);
+        }
+        return;
+    }
+    for (size_t i = first; i < end; i++) {
+        for (int r = lane; r < count; r += call->lanes) {
+            run_observed(replica(call, r), i, end, rank);
+        }
+    }
+}
+
+/* --- the start of a step ------------------------------------------------------------ */
+
 /* Points the plan at the micro-batch's share of the caller's inputs. */
 static void point_inputs(const execution *run)
 {
-    sonde__plan *plan = &run->session->plan;
-    const size_t k =
-        (size_t)(run->at.iteration * run->session->options.gradient_accumulation +
-                 run->at.micro_batch);
+    sonde__plan *plan = run->plan;
+    const size_t k = sonde__session_flat(run->call->session, &run->at);
 
     for (size_t i = 0; i < plan->patch_count; i++) {
         const sonde__plan_patch *patch = &plan->patches[i];
@@ -121,59 +183,114 @@ static void point_inputs(const execution *run)
         const size_t bytes = plan->buffers[step->in_buffer[patch->operand]].bytes;
 
         step->call.in[patch->operand].data =
-            (unsigned char *)run->inputs[patch->input].data + k * bytes;
+            (unsigned char *)run->call->inputs[patch->input].data + k * bytes;
     }
 }
 
-static void begin_step(execution *run)
+/* The numbers of the optimiser; only the plan of replica 0 updates. */
+static void set_live(sonde_nn_session *session)
 {
-    sonde_nn_session *session = run->session;
-    sonde__plan *plan = &session->plan;
-    const int micro_batches = session->options.gradient_accumulation;
+    const int summed =
+        session->options.gradient_accumulation * session->options.replication_factor;
     const float scale = session->options.reduction == SONDE_NN_REDUCTION_MEAN
-                            ? 1.0F / (float)micro_batches
+                            ? 1.0F / (float)summed
                             : 1.0F;
+    sonde_nn_optimizer bare = session->optimizer;
 
-    run->bad = false;
-    run->at.mode_step = session->step;
-    run->at.global_step = session->step;
+    sonde__session_optimizer_live(&session->optimizer, scale, session->step == 0,
+                                  session->plan.live);
+    if (session->optimizer.no_bias_decay) {
+        bare.weight_decay = 0.0F;
+        sonde__session_optimizer_live(&bare, scale, session->step == 0,
+                                      session->plan.bare);
+    }
+}
+
+/* Every replica begins a step with the buffers of replica 0. */
+static void place_replicas(const device_call *call, const sonde_coordinate *at)
+{
+    for (int r = 0; r < count_replicas(call); r++) {
+        execution *run = replica(call, r);
+
+        run->at = *at;
+        run->at.replica = r;
+        run->ticket =
+            sonde__session_turn_now(&call->session->replicas[0].turns) + (unsigned)r;
+        sonde__plan_take_buffers(run->plan, call->session->model);
+    }
+    call->session->updating.at = *at;
+    call->session->updating.at.micro_batch =
+        call->session->options.gradient_accumulation - 1;
+}
+
+static void set_watched(const device_call *call)
+{
+    for (int r = 0; r < count_replicas(call); r++) {
+        sonde__session_set_watched(replica(call, r));
+    }
+}
+
+static void begin_step(device_call *call)
+{
+    sonde_nn_session *session = call->session;
+    sonde_coordinate at = {.mode = session->mode,
+                           .iteration = call->iteration,
+                           .mode_step = session->step,
+                           .global_step = session->step};
+
+    call->bad = false;
     if (session->hook != NULL) {
-        sonde_hook_next_step(session->hook, session->step, &run->at);
+        sonde_hook_next_step(session->hook, session->step, &at);
     }
     if (session->training) {
-        sonde__session_optimizer_live(&session->optimizer, scale, session->step == 0,
-                                      plan->live);
-        if (session->optimizer.no_bias_decay) {
-            sonde_nn_optimizer bare = session->optimizer;
-
-            bare.weight_decay = 0.0F;
-            sonde__session_optimizer_live(&bare, scale, session->step == 0, plan->bare);
-        }
+        set_live(session);
     }
+    place_replicas(call, &at);
+    sonde__session_outputs_begin_step(session, &at);
+#ifndef SONDE_UNOBSERVED /* defined only where the cost of these calls is measured */
+    call->due = session->observer != NULL &&
+                sonde_observer_begin_step(session->observer, session->gate, &at);
+    if (call->due || session->plan.watching) {
+        set_watched(call);
+    }
+#endif
+}
+
+/* Random numbers depend on the step, so a resumed run draws those of an uninterrupted
+ * one, and on the place of the micro-batch within it, so replicas draw what the same
+ * micro-batches draw one after the other. */
+static void set_draw(const execution *run)
+{
+    const sonde_nn_session *session = run->call->session;
+    const uint64_t replicas = (uint64_t)session->options.replication_factor;
+    const uint64_t micro_batches =
+        (uint64_t)session->options.gradient_accumulation * replicas;
+
+    run->plan->draw =
+        (sonde__op_draw){.seed = session->options.random_seed,
+                         .micro_batch = (uint64_t)session->step * micro_batches +
+                                        (uint64_t)run->at.micro_batch * replicas +
+                                        (uint64_t)run->at.replica,
+                         .training = session->training};
+}
+
+static void clear_accumulators(const sonde__plan *plan)
+{
     for (size_t i = 0; i < plan->state_count; i++) {
         if (plan->states[i].accumulator) {
             memset(plan->states[i].data, 0,
                    (size_t)sonde__op_shape_count(&plan->states[i].shape) * sizeof(float));
         }
     }
-    sonde__session_outputs_begin_step(session, &run->at);
-#ifndef SONDE_UNOBSERVED /* defined only where the cost of these calls is measured */
-    run->due = session->observer != NULL &&
-               sonde_observer_begin_step(session->observer, session->gate, &run->at);
-    if (run->due || plan->watching) {
-        sonde__session_set_watched(run);
-    }
-#endif
 }
 
 /* --- looking again ------------------------------------------------------------------ */
 
 static bool is_bad_loss(const execution *run)
 {
-    const sonde__plan *plan = &run->session->plan;
+    const sonde__plan *plan = run->plan;
     const sonde__plan_returned *loss = &plan->outputs[plan->output_count - 1];
-    const float *value = sonde__session_buffer_data(
-        run->session, &plan->buffers[loss->buffer], &run->at, run->inputs);
+    const float *value = sonde__session_buffer_data(run, &plan->buffers[loss->buffer]);
 
     return loss->shape.dtype == SONDE_F32 && !isfinite(*value);
 }
@@ -190,121 +307,136 @@ static size_t count_to_loss(const sonde_nn_session *session)
                : 0;
 }
 
-/*
- * The loss has been computed and no state has changed yet. If it is not finite and a tap
- * has when_bad, the steps up to it run once more, with the same bits, observed.
- */
-static void look_again(execution *run, size_t end, int member)
+static bool decide_to_look(device_call *call)
 {
-    const sonde__plan *plan = &run->session->plan;
-    sonde_observer *observer = run->session->observer;
+    bool bad = false;
 
+    for (int r = 0; r < count_replicas(call); r++) {
+        bad = bad || is_bad_loss(replica(call, r));
+    }
+    if (!bad ||
+        !sonde_observer_look_again(call->session->observer, &replica(call, 0)->at)) {
+        return false;
+    }
+    call->due = true;
+    set_watched(call);
+    for (int r = 0; r < count_replicas(call); r++) {
+        const execution *run = replica(call, r);
+
+        sonde__session_show(replica(call, r), run->plan->first_start,
+                            run->plan->start_count);
+    }
+    return true;
+}
+
+/*
+ * The loss has been computed and no state has changed yet. If it is not finite in any
+ * replica and a tap has when_bad, the steps up to it run once more in all of them, with
+ * the same bits, observed.
+ */
+static void look_again(device_call *call, size_t end, int member)
+{
+    const bool several = count_replicas(call) > 1;
+
+    if (several) {
+        meet_all(call);
+    }
     if (member == 0) {
-        run->again = is_bad_loss(run) && sonde_observer_look_again(observer, &run->at);
-        if (run->again) {
-            run->due = true;
-            sonde__session_set_watched(run);
-            sonde__session_show(run, plan->first_start, plan->start_count);
-        }
+        call->again = decide_to_look(call);
     }
-    if (run->team != NULL) {
-        sonde__session_team_barrier(run->team);
-    }
-    if (!run->again) {
+    meet_all(call);
+    if (!call->again) {
         return;
     }
-    run_list(run, 0, end, member);
+    run_replicas(call, 0, end, member);
+    if (several) {
+        meet_all(call);
+    }
     if (member == 0) {
-        sonde_observer_look_on(observer);
-        sonde__session_set_watched(run);
+        sonde_observer_look_on(call->session->observer);
+        set_watched(call);
     }
-    if (run->team != NULL) {
-        sonde__session_team_barrier(run->team);
-    }
+    meet_all(call);
 }
 
 /* --- the loops ---------------------------------------------------------------------- */
 
-static void run_micro_batch(execution *run, int member)
+static void start_micro_batch(const device_call *call, int g, int member)
 {
-    const size_t to_loss = count_to_loss(run->session);
+    for (int r = lane_of(call, member); r < count_replicas(call); r += call->lanes) {
+        execution *run = replica(call, r);
 
-    const sonde__plan *plan = &run->session->plan;
-    const size_t end =
-        run->at.micro_batch + 1 == run->session->options.gradient_accumulation
-            ? plan->step_count
-            : plan->micro_steps;
-    sonde__session_team *team = run->team;
-
-    if (member == 0) {
-        point_inputs(run);
-        if (run->due) {
-            sonde__session_show(run, plan->first_start, plan->start_count);
-        }
-    }
-    if (team != NULL) {
-        sonde__session_team_barrier(team);
-    }
-    run_list(run, 0, to_loss, member);
-    if (to_loss > 0) {
-        look_again(run, to_loss, member);
-    }
-    run_list(run, to_loss, plan->micro_steps, member);
-    if (member == 0) {
-        if (run->due) {
-            sonde__session_show(run, plan->first_end, plan->end_count);
-        }
-        sonde__session_outputs_put(run->session, &run->at, run->inputs);
-    }
-    if (end > plan->micro_steps) {
-        if (team != NULL) {
-            sonde__session_team_barrier(team);
-        }
-        run_list(run, plan->micro_steps, end, member);
-    }
-}
-
-/* Random numbers depend on the step, so a resumed run draws those of an uninterrupted
- * one. */
-static void set_draw(const execution *run)
-{
-    sonde_nn_session *session = run->session;
-
-    session->plan.draw = (sonde__op_draw){
-        .seed = session->options.random_seed,
-        .micro_batch =
-            (uint64_t)session->step * (uint64_t)session->options.gradient_accumulation +
-            (uint64_t)run->at.micro_batch,
-        .training = session->training};
-}
-
-/* One step of the device loop, of iteration run->at.iteration. */
-static void run_step(void *user, int member)
-{
-    execution *run = user;
-    const sonde_nn_session *session = run->session;
-
-    if (member == 0) {
-        run->at.micro_batch = 0;
-        begin_step(run);
-    }
-    for (int g = 0; g < session->options.gradient_accumulation; g++) {
-        if (member == 0) {
+        if (rank_of(call, member) == 0) {
             run->at.micro_batch = g;
+            if (g == 0) {
+                clear_accumulators(run->plan);
+            }
             set_draw(run);
+            point_inputs(run);
+            if (call->due) {
+                sonde__session_show(run, run->plan->first_start, run->plan->start_count);
+            }
         }
         if (run->team != NULL) {
-            sonde__session_team_barrier(run->team);
+            sonde__session_meet(run->team);
         }
-        run_micro_batch(run, member);
     }
 }
 
-static void end_step(const execution *run)
+static void end_micro_batch(const device_call *call, int member)
 {
-    sonde_nn_session *session = run->session;
+    for (int r = lane_of(call, member);
+         rank_of(call, member) == 0 && r < count_replicas(call); r += call->lanes) {
+        execution *run = replica(call, r);
 
-    if (run->due || run->bad) {
+        if (call->due) {
+            sonde__session_show(run, run->plan->first_end, run->plan->end_count);
+        }
+        sonde__session_outputs_put(run);
+    }
+}
+
+static void run_micro_batch(device_call *call, int g, int member)
+{
+    const sonde__plan *plan = &call->session->plan;
+    const size_t to_loss = count_to_loss(call->session);
+
+    start_micro_batch(call, g, member);
+    run_replicas(call, 0, to_loss, member);
+    if (to_loss > 0) {
+        look_again(call, to_loss, member);
+    }
+    run_replicas(call, to_loss, plan->micro_steps, member);
+    end_micro_batch(call, member);
+}
+
+/* One step of the device loop, of iteration call->iteration. */
+static void run_step(void *user, int member)
+{
+    device_call *call = user;
+    sonde_nn_session *session = call->session;
+
+    if (member == 0) {
+        begin_step(call);
+    }
+    if (count_replicas(call) > 1 || session->options.gradient_accumulation > 1) {
+        meet_all(call);
+    }
+    for (int g = 0; g < session->options.gradient_accumulation; g++) {
+        run_micro_batch(call, g, member);
+    }
+    if (session->plan.step_count > session->plan.micro_steps) {
+        meet_all(call);
+        run_list(&session->updating, session->plan.micro_steps, session->plan.step_count,
+                 member);
+    }
+}
+
+static void end_step(const device_call *call)
+{
+    sonde_nn_session *session = call->session;
+
+    if (call->due || call->bad) {
         sonde_observer_end_step(session->observer);
     }
     sonde__session_outputs_end_step(session);
@@ -314,36 +446,60 @@ static void end_step(const execution *run)
     session->step++;
 }
 
-/* By the team or by the caller alone, whichever is faster at present. */
-static void run_paced(execution *run)
+/* Who runs the coming step: the team, or the caller alone. */
+static void assign(device_call *call, bool together)
 {
-    sonde_nn_session *session = run->session;
-    const double started = sonde__now();
+    sonde_nn_session *session = call->session;
+    const int count = count_replicas(call);
 
-    run->team = sonde__session_pace_together(&session->pace) ? session->team : NULL;
-    if (run->team != NULL) {
-        sonde__session_team_run(run->team, run_step, run);
+    call->all = together ? sonde__session_team_meeting(session->team) : NULL;
+    call->lanes = together ? session->lanes : 1;
+    call->width = together ? session->width : 1;
+    session->updating.call = call;
+    session->updating.team = call->all;
+    for (int r = 0; r < count; r++) {
+        execution *run = replica(call, r);
+
+        run->call = call;
+        run->team = call->width == 1 ? NULL
+                    : count == 1     ? call->all
+                                     : &session->replicas[r].meeting;
+    }
+}
+
+/* By the team or by the caller alone, whichever is faster at present. */
+static void run_paced(device_call *call)
+{
+    sonde_nn_session *session = call->session;
+    const double started = sonde__now();
+    const bool together = sonde__session_pace_together(&session->pace);
+
+    assign(call, together);
+    if (together) {
+        sonde__session_team_run(session->team, run_step, call);
     } else {
-        run_step(run, 0);
+        run_step(call, 0);
     }
     sonde__session_pace_took(&session->pace, sonde__now() - started);
 }
 
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
 {
-    execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
+    device_call call = {.session = session, .inputs = inputs};
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
     sonde__session_outputs_begin_call(session);
+    assign(&call, false);
     for (int d = 0; d < session->options.device_iterations; d++) {
-        run.at.iteration = d;
+        call.iteration = d;
         if (session->team != NULL) {
-            run_paced(&run);
+            run_paced(&call);
         } else {
-            run_step(&run, 0);
+            run_step(&call, 0);
         }
-        end_step(&run);
+        end_step(&call);
     }
+    sonde__session_outputs_end_call(session);
 }

@@ -22,8 +22,8 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 /* --- anchors ------------------------------------------------------------------------ */
 
 /*
- * With G > 1 a parameter is observed at every micro-batch, before the update. Its final
- * value is the one after the update, which has a name of its own.
+ * With G > 1 or R > 1 a parameter is observed at every micro-batch, before the update. Its
+ * final value is the one after the update, which has a name of its own.
  */
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
@@ -31,7 +31,7 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
     const sonde_tensor_info *info = NULL;
     uint32_t id = 0;
 
-    if (!session->training || session->options.gradient_accumulation == 1 ||
+    if (!session->training || !sonde__plan_splits(&session->options) ||
         mode != SONDE_ANCHOR_FINAL ||
         sonde_catalogue_find(session->catalogue, tensor, &id, NULL) != SONDE_OK) {
         return tensor;
@@ -163,6 +163,9 @@ void sonde__session_outputs_begin_call(sonde_nn_session *session)
 {
     session->loss_sum = 0.0;
     session->loss_count = 0;
+    for (int r = 0; r < session->options.replication_factor; r++) {
+        session->replicas[r].run.loss_sum = 0.0;
+    }
     sonde_observer_begin_call(session->output_observer);
 }
 
@@ -172,29 +175,47 @@ void sonde__session_outputs_begin_step(sonde_nn_session *session,
     (void)sonde_observer_begin_due(session->output_observer, place);
 }
 
-void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *place,
-                                const sonde_view *inputs)
+void sonde__session_outputs_put(execution *run)
 {
-    const sonde__plan *plan = &session->plan;
+    sonde_nn_session *session = run->call->session;
+    const sonde__plan *plan = run->plan;
+    const bool several = session->options.replication_factor > 1;
 
+    if (several) {
+        (void)pthread_mutex_lock(&session->output_lock);
+    }
     for (size_t i = 0; i < plan->output_count; i++) {
         const sonde__op_shape *shape = &plan->outputs[i].shape;
         const sonde__plan_buffer *buffer = &plan->buffers[plan->outputs[i].buffer];
-        const sonde_view view =
-            sonde_view_of(shape->dtype, shape->rank, shape->dim,
-                          sonde__session_buffer_data(session, buffer, place, inputs));
+        const sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim,
+                                              sonde__session_buffer_data(run, buffer));
 
         sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
-                               place->micro_batch, place->replica);
+                               run->at.micro_batch, run->at.replica);
+    }
+    if (several) {
+        (void)pthread_mutex_unlock(&session->output_lock);
     }
     if (session->training) { /* the loss is the last output */
         const sonde__plan_returned *loss = &plan->outputs[plan->output_count - 1];
-        const float *value = sonde__session_buffer_data(
-            session, &plan->buffers[loss->buffer], place, inputs);
+        const float *value =
+            sonde__session_buffer_data(run, &plan->buffers[loss->buffer]);
 
-        session->loss_sum += (double)*value;
-        session->loss_count++;
+        run->loss_sum += (double)*value;
     }
+}
+
+void sonde__session_outputs_end_call(sonde_nn_session *session)
+{
+    const sonde_nn_options *options = &session->options;
+
+    for (int r = 0; r < options->replication_factor; r++) {
+        session->loss_sum += session->replicas[r].run.loss_sum;
+    }
+    session->loss_count = session->training ? (int64_t)options->device_iterations *
+                                                  options->gradient_accumulation *
+                                                  options->replication_factor
+                                            : 0;
 }
 
 void sonde__session_outputs_end_step(sonde_nn_session *session)

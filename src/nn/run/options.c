@@ -109,17 +109,19 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
 {
     int64_t iterations = options->device_iterations;
     int64_t accumulation = options->gradient_accumulation;
+    int64_t replicas = options->replication_factor;
     int64_t threads = options->threads, seed = (int64_t)options->random_seed;
     const struct {
         const char *variable;
         int64_t *value;
     } numbers[] = {{"SONDE_DEVICE_ITERATIONS", &iterations},
                    {"SONDE_GRADIENT_ACCUMULATION", &accumulation},
+                   {"SONDE_REPLICAS", &replicas},
                    {"SONDE_BATCH_SIZE", &options->batch_size},
                    {"SONDE_THREADS", &threads},
                    {"SONDE_RANDOM_SEED", &seed}};
     const char *mode = options->fixed_batch ? NULL : getenv("SONDE_OUTPUT_MODE");
-    enum { FIRST_FREE = 3 }; /* of numbers: those before it make the batch */
+    enum { FIRST_FREE = 4 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
     for (size_t i = options->fixed_batch ? FIRST_FREE : 0; i < SONDE_COUNT_OF(numbers);
@@ -142,6 +144,7 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
     }
     options->device_iterations = (int)iterations;
     options->gradient_accumulation = (int)accumulation;
+    options->replication_factor = (int)replicas;
     options->threads = (int)threads;
     options->random_seed = (uint64_t)seed;
     return SONDE_OK;
@@ -153,9 +156,13 @@ static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t valu
     return sonde__fail(diag, SONDE_EINVAL, option, expected, "%lld", (long long)value);
 }
 
+enum { MOST_REPLICAS = 1024 };
+
 sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
                                        sonde_diag *diag)
 {
+    int64_t micro_batches = 0;
+
     if (options->device_iterations < 1) {
         return out_of_range(diag, "device_iterations", options->device_iterations,
                             "at least 1");
@@ -164,11 +171,11 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "at least 1");
     }
-    if ((int64_t)options->device_iterations * options->gradient_accumulation >
-        INT32_MAX) {
-        return out_of_range(diag, "device_iterations",
-                            (int64_t)options->device_iterations *
-                                options->gradient_accumulation,
+    if (__builtin_mul_overflow((int64_t)options->device_iterations *
+                                   options->gradient_accumulation,
+                               options->replication_factor, &micro_batches) ||
+        micro_batches > INT32_MAX) {
+        return out_of_range(diag, "device_iterations", micro_batches,
                             "at most 2147483647 micro-batches a call");
     }
     if (options->reduction != SONDE_NN_REDUCTION_MEAN &&
@@ -179,10 +186,9 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "1 for an inference session");
     }
-    if (options->replication_factor != 1) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, "replication_factor",
-                           "1: this version runs one replica", "%d",
-                           options->replication_factor);
+    if (options->replication_factor < 1 || options->replication_factor > MOST_REPLICAS) {
+        return out_of_range(diag, "replication_factor", options->replication_factor,
+                            "1 to 1024");
     }
     if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
         return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");

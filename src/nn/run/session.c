@@ -18,10 +18,31 @@
 
 /* === inputs ========================================================================= */
 
-static sonde_err check_shape(const char *name, const sonde__op_shape *want,
-                             const sonde_view *have, sonde_diag *diag)
+/* Of what the leading dimension of an input is the product, if it is of several and it
+ * alone is wrong. */
+static void explain_batch(const sonde_nn_session *session, const sonde__op_shape *want,
+                          const sonde_view *have, char *text, size_t size)
 {
-    char expected[96], found[96];
+    const sonde_nn_options *options = &session->options;
+    bool others = want->rank == have->rank;
+
+    for (int i = 1; others && i < want->rank; i++) {
+        others = want->dim[i] == have->shape[i];
+    }
+    if (others && sonde__session_flat_count(options) > 1) {
+        (void)snprintf(text, size,
+                       ": batch_size %" PRId64
+                       " of device_iterations %d, gradient_accumulation %d, replicas %d",
+                       session->program.batch_size, options->device_iterations,
+                       options->gradient_accumulation, options->replication_factor);
+    }
+}
+
+static sonde_err check_shape(const sonde_nn_session *session, const char *name,
+                             const sonde__op_shape *want, const sonde_view *have,
+                             sonde_diag *diag)
+{
+    char expected[256], found[96];
     bool same = want->rank == have->rank;
 
     for (int i = 0; same && i < want->rank; i++) {
@@ -32,6 +53,8 @@ static sonde_err check_shape(const char *name, const sonde__op_shape *want,
     }
     (void)sonde_shape_text(want->rank, want->dim, expected, sizeof expected);
     (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
+    explain_batch(session, want, have, expected + strlen(expected),
+                  sizeof expected - strlen(expected));
     return sonde__fail(diag, SONDE_ESHAPE, name, expected, "shape mismatch: got %s",
                        found);
 }
@@ -57,7 +80,7 @@ static sonde_err check_view(const sonde_nn_session *session, size_t i,
         return sonde__fail(diag, SONDE_EINVAL, name, "a contiguous tensor",
                            "the view has gaps or another order");
     }
-    return check_shape(name, want, view, diag);
+    return check_shape(session, name, want, view, diag);
 }
 
 static sonde_err check_targets(const sonde_nn_session *session,
@@ -161,6 +184,7 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
         session->optimizer = *optimizer;
     }
     session->options = taken;
+    (void)pthread_mutex_init(&session->output_lock, NULL);
     *out = session;
     return SONDE_OK;
 }
@@ -200,6 +224,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     sonde__free(session->tap_requests);
     sonde__free(session->attach_requests);
     sonde__free(session->checkpoints);
+    (void)pthread_mutex_destroy(&session->output_lock);
     sonde__free(session);
 }
 
@@ -417,6 +442,16 @@ int64_t sonde_nn_session_step(const sonde_nn_session *session)
     return session != NULL ? session->step : 0;
 }
 
+static size_t count_state_bytes(const sonde_nn_session *session)
+{
+    size_t bytes = session->plan.state_bytes;
+
+    for (int r = 1; r < session->replica_count; r++) {
+        bytes += session->replicas[r].own.state_bytes;
+    }
+    return bytes;
+}
+
 sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
                                     sonde_nn_session_info *info, sonde_diag *diag)
 {
@@ -432,15 +467,16 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
     }
     options = &session->options;
     *info = (sonde_nn_session_info){
-        .arena_bytes = session->plan.arena_bytes,
-        .largest_live = session->plan.largest_live,
-        .state_bytes = session->plan.state_bytes,
+        .arena_bytes = session->plan.arena_bytes * (size_t)options->replication_factor,
+        .largest_live = session->plan.largest_live * (size_t)options->replication_factor,
+        .state_bytes = count_state_bytes(session),
         .op_count = session->plan.step_count,
-        .threads = session->plan.threads,
+        .threads = session->lanes * session->width,
         .compile_seconds = session->compile_seconds,
         .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
+        .replication_factor = options->replication_factor,
         .output_mode = options->output_mode,
         .combined_batch = session->program.batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};

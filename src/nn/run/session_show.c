@@ -7,17 +7,22 @@
 
 #include <string.h>
 
-void *sonde__session_buffer_data(const sonde_nn_session *session,
-                                 const sonde__plan_buffer *buffer,
-                                 const sonde_coordinate *coordinate,
-                                 const sonde_view *inputs)
+size_t sonde__session_flat(const sonde_nn_session *session, const sonde_coordinate *place)
 {
-    const size_t k =
-        (size_t)(coordinate->iteration * session->options.gradient_accumulation +
-                 coordinate->micro_batch);
+    const int k =
+        place->iteration * session->options.gradient_accumulation + place->micro_batch;
+
+    return (size_t)k * (size_t)session->options.replication_factor +
+           (size_t)place->replica;
+}
+
+void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer *buffer)
+{
+    const device_call *call = run->call;
 
     return buffer->place == SONDE__IN_INPUT
-               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
+               ? (unsigned char *)call->inputs[buffer->index].data +
+                     sonde__session_flat(call->session, &run->at) * buffer->bytes
                : buffer->data;
 }
 
@@ -25,7 +30,7 @@ void *sonde__session_buffer_data(const sonde_nn_session *session,
  * or reordered into scratch. NULL where only its vital signs exist. */
 static void *find_data(const execution *run, const sonde__plan_showing *showing)
 {
-    sonde__plan *plan = &run->session->plan;
+    sonde__plan *plan = run->plan;
     const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__op_call call = {.in_count = 1, .out_count = 1};
     const sonde__plan_buffer *buffer = NULL;
@@ -35,7 +40,7 @@ static void *find_data(const execution *run, const sonde__plan_showing *showing)
     }
     buffer = &plan->buffers[showing->buffer];
     if (buffer->layout == SONDE__PLAIN) {
-        return sonde__session_buffer_data(run->session, buffer, &run->at, run->inputs);
+        return sonde__session_buffer_data(run, buffer);
     }
     call.in[0].shape.dtype = showing->view.dtype;
     call.in[0].shape.rank = showing->view.rank;
@@ -55,10 +60,9 @@ static void *find_data(const execution *run, const sonde__plan_showing *showing)
 static void take_vitals(const execution *run, const sonde__plan_showing *showing,
                         sonde_vitals *vitals)
 {
-    const sonde__plan_buffer *buffer = &run->session->plan.buffers[showing->buffer];
-    const sonde__operand operand = {
-        buffer->shape, buffer->layout,
-        sonde__session_buffer_data(run->session, buffer, &run->at, run->inputs)};
+    const sonde__plan_buffer *buffer = &run->plan->buffers[showing->buffer];
+    const sonde__operand operand = {buffer->shape, buffer->layout,
+                                    sonde__session_buffer_data(run, buffer)};
 
     if (sonde__kernel_has_operand_vitals(operand.shape.dtype, operand.layout)) {
         sonde__kernel_operand_vitals(&operand, vitals);
@@ -70,50 +74,76 @@ static void take_vitals(const execution *run, const sonde__plan_showing *showing
     }
 }
 
-void sonde__session_show(const execution *run, int first, int count)
+static bool is_fused(const sonde__plan_showing *showing)
 {
-    const sonde_nn_session *session = run->session;
-    const sonde__plan *plan = &session->plan;
-    int taken = -1; /* the slot that take_vitals filled last */
+    return showing->vitals_in >= 0 || showing->vitals_out >= 0;
+}
+
+/* The vital signs that are wanted and that no kernel provides: before the replica's turn,
+ * so that replicas take theirs at once. */
+static void take_all_vitals(const execution *run, int first, int count)
+{
+    const sonde__plan *plan = run->plan;
+    int taken = -1; /* the slot that was filled last */
 
     for (int i = first; i < first + count; i++) {
         const sonde__plan_showing *showing = &plan->showings[i];
-        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants =
+            sonde_observer_wants(run->call->session->gate, showing->id);
+
+        if ((wants & SONDE_HOW_VITALS) != 0 && !is_fused(showing) &&
+            taken != showing->slot) {
+            take_vitals(run, showing, &plan->vitals[showing->slot]);
+            taken = showing->slot;
+        }
+    }
+}
+
+void sonde__session_show(execution *run, int first, int count)
+{
+    const sonde_nn_session *session = run->call->session;
+    const sonde__plan *plan = run->plan;
+
+    take_all_vitals(run, first, count);
+    if (run->turns != NULL) {
+        sonde__session_turn_await(run->turns, run->ticket);
+    }
+    for (int i = first; i < first + count; i++) {
+        const sonde__plan_showing *showing = &plan->showings[i];
         const unsigned wants = sonde_observer_wants(session->gate, showing->id);
-        sonde_vitals *vitals = fused ? &plan->vitals[showing->slot] : NULL;
         sonde_view found;
         const sonde_view *view = &showing->view;
 
         if (wants == 0) {
             continue;
         }
-        if ((wants & SONDE_HOW_VITALS) != 0 && !fused) {
-            vitals = &plan->vitals[showing->slot];
-            if (taken != showing->slot) {
-                take_vitals(run, showing, vitals);
-                taken = showing->slot;
-            }
-        }
         if (view->data == NULL && wants != SONDE_HOW_VITALS) {
             found = *view;
             found.data = find_data(run, showing);
             view = &found;
         }
-        sonde_observer_observe(session->observer, showing->id, view, vitals,
+        sonde_observer_observe(session->observer, showing->id, view,
+                               is_fused(showing) || (wants & SONDE_HOW_VITALS) != 0
+                                   ? &plan->vitals[showing->slot]
+                                   : NULL,
                                run->at.micro_batch, run->at.replica);
+    }
+    if (run->turns != NULL) {
+        run->ticket += (unsigned)session->options.replication_factor;
+        sonde__session_turn_pass(run->turns);
     }
 }
 
 void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask)
 {
-    sonde__plan *plan = &run->session->plan;
+    sonde__plan *plan = run->plan;
 
     for (int i = step->first_showing; i < step->first_showing + step->showing_count;
          i++) {
         const sonde__plan_showing *showing = &plan->showings[i];
         sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool wanted =
-            ask && (sonde_observer_wants(run->session->gate, showing->id) &
+            ask && (sonde_observer_wants(run->call->session->gate, showing->id) &
                     SONDE_HOW_VITALS) != 0;
 
         if (showing->vitals_in >= 0) {
@@ -138,7 +168,7 @@ bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member)
     return bad;
 }
 
-void sonde__session_tell_bad(execution *run, sonde__plan_step *step)
+void sonde__session_tell_bad(const execution *run, sonde__plan_step *step)
 {
     const int operand = step->kernel->again != NULL ? -1 : 1;
     const sonde__op_shape *shape =
@@ -154,9 +184,9 @@ void sonde__session_tell_bad(execution *run, sonde__plan_step *step)
         view.data = step->call.in[operand].data;
         sonde_vitals_of(&view, &vitals);
     }
-    sonde_observer_observe_bad(run->session->observer, &run->at, step->gradient, &view,
-                               &vitals);
-    run->bad = true;
+    sonde_observer_observe_bad(run->call->session->observer, &run->at, step->gradient,
+                               &view, &vitals);
+    run->call->bad = true;
 }
 
 /* --- outputs that exist only to be shown -------------------------------------------- */
@@ -170,9 +200,10 @@ static bool is_wanted(const execution *run, const sonde__plan_step *step, int op
 
     for (int i = step->first_showing; i < step->first_showing + step->showing_count;
          i++) {
-        const sonde__plan_showing *showing = &run->session->plan.showings[i];
+        const sonde__plan_showing *showing = &run->plan->showings[i];
         const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
-        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
+        const unsigned wants =
+            sonde_observer_wants(run->call->session->gate, showing->id);
 
         if (showing->buffer == buffer &&
             (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
@@ -184,15 +215,16 @@ static bool is_wanted(const execution *run, const sonde__plan_step *step, int op
 
 void sonde__session_set_watched(const execution *run)
 {
-    sonde__plan *plan = &run->session->plan;
+    sonde__plan *plan = run->plan;
 
     for (size_t i = 0; i < plan->watched_count; i++) {
         sonde__plan_step *step = &plan->steps[plan->watched[i].step];
         const int operand = plan->watched[i].operand;
         const int buffer = step->out_buffer[operand];
 
-        step->call.out[operand].data =
-            run->due && is_wanted(run, step, operand) ? plan->buffers[buffer].data : NULL;
+        step->call.out[operand].data = run->call->due && is_wanted(run, step, operand)
+                                           ? plan->buffers[buffer].data
+                                           : NULL;
     }
-    plan->watching = run->due;
+    plan->watching = run->call->due;
 }

@@ -9,6 +9,8 @@
 
 #include <sonde/nn/session.h>
 
+#include <pthread.h>
+
 /* Requests made before compile, which resolves them. */
 typedef struct sonde__session_anchor_request {
     char *user_name, *tensor_name;
@@ -28,6 +30,37 @@ typedef struct sonde__session_attach_request {
     sonde_nn_attach attach;
     void *user;
 } sonde__session_attach_request;
+
+/* A call of the device loop, which all threads share. Member 0 writes it, between
+ * meetings of all. */
+typedef struct device_call {
+    sonde_nn_session *session;
+    const sonde_view *inputs;
+    sonde__session_meeting *all; /* NULL: the caller runs everything alone */
+    int lanes, width;            /* groups of threads, and threads of each */
+    int iteration;
+    bool due;   /* something is observed at this step */
+    bool again; /* the forward pass is computed once more */
+    bool bad;   /* a value that is not finite was reported */
+} device_call;
+
+/* A plan being run: a replica's micro-batches, or the updates. */
+typedef struct execution {
+    device_call *call;
+    sonde__plan *plan;
+    sonde__session_meeting *team; /* NULL: one thread runs it */
+    sonde_coordinate at;
+    sonde__session_word *turns; /* of observing; NULL: there is one replica */
+    unsigned ticket;            /* the replica's next turn */
+    double loss_sum;            /* of the call's micro-batches */
+} execution;
+
+typedef struct sonde__session_replica {
+    execution run;
+    sonde__session_meeting meeting; /* of the threads of its lane */
+    sonde__session_word turns;      /* in the first: of all that observe */
+    sonde__plan own;                /* empty in the first, which runs the session's */
+} sonde__session_replica;
 
 struct sonde_nn_session {
     sonde_nn_model *model; /* borrowed */
@@ -61,10 +94,15 @@ struct sonde_nn_session {
     sonde_printer **printers;
     size_t printer_count;
     sonde__plan plan;
-    sonde__session_team *team;     /* NULL: one thread */
-    sonde__session_pace pace;      /* whether the team is faster at present */
-    sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
-    const char **input_names;      /* borrowed from the model */
+    sonde__session_replica *replicas; /* of options.replication_factor */
+    int replica_count;                /* of them that are made */
+    execution updating;               /* the part of the updates */
+    pthread_mutex_t output_lock;      /* with several replicas: of output_observer */
+    int lanes, width;                 /* of the team */
+    sonde__session_team *team;        /* NULL: one thread */
+    sonde__session_pace pace;         /* whether the team is faster at present */
+    sonde__op_shape *input_shapes;    /* of a whole call, in the order of run's inputs */
+    const char **input_names;         /* borrowed from the model */
     size_t input_count;
     double compile_seconds;
 
@@ -94,12 +132,6 @@ sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag);
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 
-/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's
- * input. */
-void *sonde__session_buffer_data(const sonde_nn_session *session,
-                                 const sonde__plan_buffer *buffer,
-                                 const sonde_coordinate *place, const sonde_view *inputs);
-
 /* observe.c: the faces on taps that a session offers. */
 sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag);
 sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,
@@ -108,36 +140,37 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
 void sonde__session_outputs_begin_call(sonde_nn_session *session);
 void sonde__session_outputs_begin_step(sonde_nn_session *session,
                                        const sonde_coordinate *place);
-void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *place,
-                                const sonde_view *inputs);
+void sonde__session_outputs_put(execution *run);
 void sonde__session_outputs_end_step(sonde_nn_session *session);
+/* The mean loss of the call, summed in the order of replicas. */
+void sonde__session_outputs_end_call(sonde_nn_session *session);
 void sonde__session_release_sinks(sonde_nn_session *session);
 
 /* All steps of one call. */
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs);
 
-/* --- a call of the device loop ------------------------------------------------------ */
-
-typedef struct execution {
-    sonde_nn_session *session;
-    const sonde_view *inputs;
-    sonde__session_team *team; /* NULL: member 0 runs everything alone */
-    sonde_coordinate at;
-    bool due;   /* something is observed at this step */
-    bool again; /* the forward pass is computed once more */
-    bool bad;   /* a value that is not finite was reported */
-} execution;
+/* Where a PLAIN buffer's value lies at the micro-batch: in the plan, or in the caller's
+ * input. */
+void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer *buffer);
+/* Micro-batches of a call. */
+static inline int64_t sonde__session_flat_count(const sonde_nn_options *options)
+{
+    return (int64_t)options->device_iterations * options->gradient_accumulation *
+           options->replication_factor;
+}
+/* The micro-batch's place in the flat order of a call. */
+size_t sonde__session_flat(const sonde_nn_session *session,
+                           const sonde_coordinate *place);
 
 /* session_show.c. Member 0 calls them; sonde__session_is_bad any member. */
-void sonde__session_show(const execution *run, int first,
-                         int count); /* showings of the plan */
+void sonde__session_show(execution *run, int first, int count); /* of the plan */
 /* Asks a kernel for the wanted vital signs of its operands. */
 void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask);
 /* Whether an update that several parts have run, or member 0 alone, found its gradient
  * bad: then all members come to the same answer, else only member 0 may ask. */
 bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member);
 /* Reports the vital signs of the gradient before it is overwritten. */
-void sonde__session_tell_bad(execution *run, sonde__plan_step *step);
+void sonde__session_tell_bad(const execution *run, sonde__plan_step *step);
 /* Has the outputs computed that exist only to be shown, or leaves them out. */
 void sonde__session_set_watched(const execution *run);
 

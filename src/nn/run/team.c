@@ -1,8 +1,8 @@
 /*
- * team.c - see team.h. A member waits for a word to change: for `run` between jobs, for
- * `generation` at a barrier. It spins, then sleeps in the kernel (futex(2)) until another
- * member wakes it. The pair of `sleeping` and the word is ordered by seq_cst: either the
- * waker sees the sleeper or the sleeper sees the new word.
+ * team.c - see team.h. A thread waits for a word to change: for `run` between jobs, for
+ * that of a meeting, for a turn. It spins, then sleeps in the kernel (futex(2)) until
+ * another thread wakes it. The pair of `sleeping` and the word is ordered by seq_cst:
+ * either the waker sees the sleeper or the sleeper sees the new word.
  */
 #include "nn/run/team.h"
 #include "base/cpu.h"
@@ -12,7 +12,6 @@
 #include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,16 +25,16 @@ typedef struct member {
 } member;
 
 struct sonde__session_team {
-    int threads, started, spins;
+    int threads, started;
     member *members; /* entry 0 is the caller, without thread */
     void (*job)(void *user, int member);
     void *user;
     atomic_bool leaving;
-    _Alignas(64) atomic_int arrived;
-    _Alignas(64) atomic_uint generation; /* counts barriers */
-    _Alignas(64) atomic_uint run;        /* counts runs */
-    _Alignas(64) atomic_int sleeping;    /* members in the kernel, for either word */
+    sonde__session_meeting all;
+    sonde__session_word run; /* counts runs */
 };
+
+/* === words ========================================================================== */
 
 static void relax(void)
 {
@@ -44,43 +43,106 @@ static void relax(void)
 #endif
 }
 
-/* Returns when the word is no longer old. What the writer wrote before is seen. */
-static void await_change(sonde__session_team *team, atomic_uint *word, unsigned old)
+static void init_word(sonde__session_word *word, int spins)
 {
-    for (int spins = 0; spins < team->spins; spins++) {
-        if (atomic_load_explicit(word, memory_order_acquire) != old) {
+    atomic_init(&word->value, 0);
+    atomic_init(&word->sleeping, 0);
+    word->spins = spins;
+}
+
+/* Returns when the word is no longer old. What the writer wrote before is seen. */
+static void await_change(sonde__session_word *word, unsigned old)
+{
+    for (int spins = 0; spins < word->spins; spins++) {
+        if (atomic_load_explicit(&word->value, memory_order_acquire) != old) {
             return;
         }
         relax();
     }
-    (void)atomic_fetch_add(&team->sleeping, 1);
-    while (atomic_load(word) == old) {
+    (void)atomic_fetch_add(&word->sleeping, 1);
+    while (atomic_load(&word->value) == old) {
         /* Returns at once if the word has changed meanwhile. */
-        (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+        (void)syscall(SYS_futex, &word->value, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
     }
-    (void)atomic_fetch_sub(&team->sleeping, 1);
+    (void)atomic_fetch_sub(&word->sleeping, 1);
 }
 
-static void change(sonde__session_team *team, atomic_uint *word)
+static void change(sonde__session_word *word)
 {
-    (void)atomic_fetch_add(word, 1);
-    if (atomic_load(&team->sleeping) > 0) {
-        (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    (void)atomic_fetch_add(&word->value, 1);
+    if (atomic_load(&word->sleeping) > 0) {
+        (void)syscall(SYS_futex, &word->value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL,
+                      0);
     }
 }
+
+/* Threads spin only while each may have a processor. */
+static int spins_of(int threads)
+{
+    return threads <= sonde__cpu_count() ? SPINS_BEFORE_SLEEP : 0;
+}
+
+/* === meetings and turns ============================================================= */
+
+void sonde__session_meeting_init(sonde__session_meeting *meeting, int threads, int all)
+{
+    meeting->threads = threads;
+    atomic_init(&meeting->arrived, 0);
+    init_word(&meeting->generation, spins_of(all));
+}
+
+void sonde__session_meet(sonde__session_meeting *meeting)
+{
+    const unsigned generation =
+        atomic_load_explicit(&meeting->generation.value, memory_order_relaxed);
+    const int before =
+        atomic_fetch_add_explicit(&meeting->arrived, 1, memory_order_acq_rel);
+
+    if (before + 1 < meeting->threads) {
+        await_change(&meeting->generation, generation);
+        return;
+    }
+    atomic_store_explicit(&meeting->arrived, 0, memory_order_relaxed);
+    change(&meeting->generation);
+}
+
+void sonde__session_turns_init(sonde__session_word *turns, int all)
+{
+    init_word(turns, spins_of(all));
+}
+
+unsigned sonde__session_turn_now(const sonde__session_word *turns)
+{
+    return atomic_load_explicit(&turns->value, memory_order_acquire);
+}
+
+void sonde__session_turn_await(sonde__session_word *turns, unsigned ticket)
+{
+    for (;;) {
+        const unsigned now = atomic_load_explicit(&turns->value, memory_order_acquire);
+
+        if (now == ticket) {
+            return;
+        }
+        await_change(turns, now);
+    }
+}
+
+void sonde__session_turn_pass(sonde__session_word *turns)
+{
+    change(turns);
+}
+
+/* === the team ======================================================================= */
 
 void sonde__session_team_barrier(sonde__session_team *team)
 {
-    const unsigned generation =
-        atomic_load_explicit(&team->generation, memory_order_relaxed);
-    const int before = atomic_fetch_add_explicit(&team->arrived, 1, memory_order_acq_rel);
+    sonde__session_meet(&team->all);
+}
 
-    if (before + 1 < team->threads) {
-        await_change(team, &team->generation, generation);
-        return;
-    }
-    atomic_store_explicit(&team->arrived, 0, memory_order_relaxed);
-    change(team, &team->generation);
+sonde__session_meeting *sonde__session_team_meeting(sonde__session_team *team)
+{
+    return &team->all;
 }
 
 static void *member_main(void *argument)
@@ -89,7 +151,7 @@ static void *member_main(void *argument)
     sonde__session_team *team = self->team;
 
     for (unsigned done = 0;; done++) {
-        await_change(team, &team->run, done);
+        await_change(&team->run, done);
         if (atomic_load_explicit(&team->leaving, memory_order_relaxed)) {
             return NULL;
         }
@@ -106,15 +168,13 @@ sonde_err sonde__session_team_create(int threads, sonde__session_team **out)
     if (team == NULL) {
         return SONDE_ENOMEM;
     }
-    *team = (sonde__session_team){
-        .threads = threads,
-        .started = 1,
-        .spins = threads <= sonde__cpu_count() ? SPINS_BEFORE_SLEEP : 0};
+    team->threads = threads;
+    team->started = 1;
+    team->job = NULL;
+    team->user = NULL;
     atomic_init(&team->leaving, false);
-    atomic_init(&team->arrived, 0);
-    atomic_init(&team->generation, 0);
-    atomic_init(&team->run, 0);
-    atomic_init(&team->sleeping, 0);
+    sonde__session_meeting_init(&team->all, threads, threads);
+    init_word(&team->run, spins_of(threads));
     team->members = sonde__calloc((size_t)threads, sizeof *team->members);
     if (team->members == NULL) {
         goto error;
@@ -142,7 +202,7 @@ void sonde__session_team_destroy(sonde__session_team *team)
         return;
     }
     atomic_store_explicit(&team->leaving, true, memory_order_relaxed);
-    change(team, &team->run);
+    change(&team->run);
     for (int i = 1; i < team->started; i++) {
         (void)pthread_join(team->members[i].thread, NULL);
     }
@@ -155,7 +215,7 @@ void sonde__session_team_run(sonde__session_team *team,
 {
     team->job = job;
     team->user = user;
-    change(team, &team->run);
+    change(&team->run);
     job(user, 0);
     sonde__session_team_barrier(team);
 }

@@ -11,9 +11,24 @@
 
 #include <sonde/error.h>
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 typedef struct sonde__session_team sonde__session_team;
+
+/* A number that threads wait for. */
+typedef struct sonde__session_word {
+    _Alignas(64) atomic_uint value;
+    _Alignas(64) atomic_int sleeping; /* threads in the kernel */
+    int spins;
+} sonde__session_word;
+
+/* Where so many threads wait for each other: a barrier. */
+typedef struct sonde__session_meeting {
+    sonde__session_word generation; /* counts meetings */
+    _Alignas(64) atomic_int arrived;
+    int threads;
+} sonde__session_meeting;
 
 /* SONDE_API here and below: for tests, which link the shared library. */
 
@@ -29,6 +44,24 @@ SONDE_API void sonde__session_team_run(sonde__session_team *team,
 /* Within a job: no member passes before all have arrived. Memory written before it is
  * seen after it. */
 SONDE_API void sonde__session_team_barrier(sonde__session_team *team);
+
+/* The same barrier, for code that does not have the team. */
+sonde__session_meeting *sonde__session_team_meeting(sonde__session_team *team);
+
+/* A meeting of some members of a team that has `all`. Its memory is the caller's, aligned
+ * to 64 bytes. */
+void sonde__session_meeting_init(sonde__session_meeting *meeting, int threads, int all);
+/* No thread returns before all of the meeting have called. Memory written before it is
+ * seen after it. */
+void sonde__session_meet(sonde__session_meeting *meeting);
+
+/* Turns, numbered from 0: a thread waits for its own, and passes it on. Memory written in
+ * a turn is seen in the next. */
+void sonde__session_turns_init(sonde__session_word *turns, int all);
+/* The turn at hand. */
+unsigned sonde__session_turn_now(const sonde__session_word *turns);
+void sonde__session_turn_await(sonde__session_word *turns, unsigned ticket);
+void sonde__session_turn_pass(sonde__session_word *turns);
 
 /* --- pace --------------------------------------------------------------------------- */
 

@@ -147,6 +147,7 @@ static sonde_nn_evaluator *make(sonde_nn_model *model,
     evaluator->session.on_progress = NULL;
     evaluator->session.device_iterations = 1;
     evaluator->session.gradient_accumulation = 1;
+    evaluator->session.replication_factor = 1;
     evaluator->session.output_mode = SONDE_ANCHOR_ALL;
     evaluator->session.fixed_batch = true;
     return evaluator;

@@ -319,6 +319,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
         {"device_iterations", saved->device_iterations, trainer->plan.device_iterations},
         {"gradient_accumulation", saved->gradient_accumulation,
          trainer->plan.gradient_accumulation},
+        {"replicas", saved->replication_factor, trainer->plan.replication_factor},
         {"seed", (int64_t)saved->random_seed,
          (int64_t)trainer->session_options.random_seed}};
 

@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
+#include "rules/suspicion.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,7 +124,21 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
     return NULL;
 }
 
-bool sonde__builtin_was_skipped(sonde_rule_run *run)
+bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
+                             bool started, uint64_t *infinite)
+{
+    const uint64_t now = v->pos_inf + v->neg_inf;
+
+    if (!started && info->role == SONDE_ROLE_BUFFER) {
+        *infinite = now;
+    }
+    if (v->nan > 0 || now != *infinite) {
+        *infinite = 0; /* for good */
+    }
+    return *infinite > 0;
+}
+
+sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
 {
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
@@ -133,7 +148,7 @@ bool sonde__builtin_was_skipped(sonde_rule_run *run)
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (v == NULL) {
+        if (v == NULL || (info->role == SONDE_ROLE_BUFFER && v->nan == 0)) {
             continue;
         }
         if (info->role == SONDE_ROLE_GRADIENT ||
@@ -141,12 +156,31 @@ bool sonde__builtin_was_skipped(sonde_rule_run *run)
             gradients = gradients || v->nan + v->pos_inf + v->neg_inf > 0;
         } else if (v->nan + v->pos_inf > 0 ||
                    (v->neg_inf > 0 && !sonde__builtin_may_be_masked(info))) {
-            return false;
+            return SONDE__SKIP_NO;
         } else {
             parameters = parameters || sonde__builtin_is_parameter(info);
         }
     }
-    return gradients && parameters;
+    return !gradients ? SONDE__SKIP_NO : parameters ? SONDE__SKIP_YES : SONDE__SKIP_MAYBE;
+}
+
+bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
+                              double bad)
+{
+    /* An update with such gradients spoils the parameters, and the next loss. */
+    static const sonde__rule_terms perhaps = {.event = true,
+                                              .well = SONDE_SEVERITY_NOTE,
+                                              .ill = SONDE_SEVERITY_ERROR,
+                                              .still = SONDE_SEVERITY_ERROR,
+                                              .untold = SONDE_SEVERITY_ERROR,
+                                              .alone = SONDE_SEVERITY_ERROR};
+
+    return skip == SONDE__SKIP_MAYBE
+               ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)
+               : sonde_rule_found(run, i,
+                                  skip == SONDE__SKIP_YES ? SONDE_SEVERITY_NOTE
+                                                          : SONDE_SEVERITY_ERROR,
+                                  "nonfinite", bad, 0.0);
 }
 
 static bool has_word(const char *text, const char *const *words, size_t count)

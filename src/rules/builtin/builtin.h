@@ -131,6 +131,13 @@ static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
            info->role == SONDE_ROLE_OTHER;
 }
 
+/* A buffer that is infinite by construction, such as the bound of a constraint: it holds
+ * infinities, and no NaN, from the first step on, and always as many. *infinite: of the
+ * tensor, 0 at first; started: an earlier step was judged. Call it whenever the tensor
+ * holds such a value. */
+bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *v,
+                             bool started, uint64_t *infinite);
+
 /* True if the last word of the name, after dots and underscores, begins with "bias". */
 bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 /* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)
@@ -148,8 +155,18 @@ bool sonde__builtin_is_scale(const sonde_rule_run *run, const sonde_tensor_info 
 bool sonde__builtin_is_statistic(const sonde_tensor_info *info);
 
 /* Whether gradients of this step are not finite, and everything else is, parameters
- * included: the update was skipped, as a scaler of mixed precision does on purpose. */
-bool sonde__builtin_was_skipped(sonde_rule_run *run);
+ * included: the update was skipped, as a scaler of mixed precision does on purpose. MAYBE:
+ * no parameter is seen at this step. */
+typedef enum sonde__builtin_skip {
+    SONDE__SKIP_NO,
+    SONDE__SKIP_MAYBE,
+    SONDE__SKIP_YES
+} sonde__builtin_skip;
+sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run);
+/* sonde_rule_found of values that are not finite: a note where the update was skipped, a
+ * suspicion where it may have been, else an error. */
+bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip skip,
+                              double bad);
 
 /* The parameter that a gradient, an update or an optimiser's value belongs to, by the
  * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,

@@ -14,6 +14,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/units.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 
@@ -34,8 +35,20 @@ typedef struct tensor_memory {
     int64_t all_zero; /* steps in a row */
 } tensor_memory;
 
-enum { REGEX = 0 };
+enum { REGEX = 0, OUTPUTS = 0, LOSSES = 1, LASTING = 10 };
 #define MOST_DEAD 90.0
+static const sonde__rule_terms most_dead = {.looks = LASTING,
+                                            .well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_ERROR,
+                                            .still = SONDE_SEVERITY_ERROR,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms half_dead = {.looks = LASTING,
+                                            .well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_NOTE,
+                                            .still = SONDE_SEVERITY_NOTE,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_NOTE};
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(dead, tensor_regex, DEFAULT_REGEX,
@@ -46,9 +59,10 @@ static const sonde_rule_param params[] = {
                 "largest acceptable percentage of inactive units in a layer"),
     SONDE__COUNT(dead, patience, "3", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {{"outputs of ReLUs",
-                                         SONDE_HOW_VITALS | SONDE_HOW_RAW, false,
-                                         SONDE__ACTIVATIONS, SONDE__SELDOM}};
+static const sonde_rule_need needs[] = {
+    {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__ACTIVATIONS,
+     SONDE__SELDOM},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -59,7 +73,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (info->pass == SONDE_PASS_BACKWARD || !sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return by_op || sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
+    return by_op || sonde_rule_matches(run, REGEX, id) ? OUTPUTS
+           : info->role == SONDE_ROLE_LOSS             ? LOSSES
+                                                       : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
@@ -68,8 +84,9 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
-    return sonde__builtin_units_make(&((tensor_memory *)tensors[i].memory)->units,
-                                     info->rank, info->shape)
+    return tensors[i].need != OUTPUTS ||
+                   sonde__builtin_units_make(&((tensor_memory *)tensors[i].memory)->units,
+                                             info->rank, info->shape)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "DeadRelu");
 }
@@ -79,7 +96,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     tensor_memory *memory = tensor->memory;
 
-    if (seen->view != NULL &&
+    if (seen->view != NULL && tensor->need == OUTPUTS &&
         !sonde__builtin_units_take(&memory->units, seen->view, DBL_TRUE_MIN, DBL_MAX)) {
         sonde_rule_fail(run, "out of memory");
     }
@@ -94,19 +111,25 @@ static void step(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        double share =
+        double share = 0.0;
+
+        if (tensors[i].need != OUTPUTS) {
+            continue;
+        }
+        share =
             sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
-
         if (v != NULL) {
             memory->all_zero =
                 v->count > 0 && v->zero == v->count ? memory->all_zero + 1 : 0;
             share = memory->all_zero >= state->patience ? 100.0 : share;
         }
-        if (share > state->threshold_layer &&
-            sonde_rule_found(
-                run, i, share >= MOST_DEAD ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
-                "percent_inactive", share, state->threshold_layer)) {
+        if (share >= 0.0 && share <= state->threshold_layer) {
+            sonde__rule_clear(run, i);
+        } else if (share > state->threshold_layer &&
+                   sonde__rule_suspect(
+                       run, i, share >= MOST_DEAD ? &most_dead : &half_dead,
+                       "percent_inactive", share, state->threshold_layer)) {
             sonde_rule_say(
                 run, NULL,
                 "%.3g %% of its units gave 0 for (nearly) every sample at %lld observed "
@@ -130,8 +153,7 @@ const sonde_rule sonde__builtin_dead_relu = {
     SONDE__RULE("DeadRelu", dead),
     .summary = "most ReLUs of a layer give 0 for every input",
     .condition =
-        "At `patience` observed steps in a row, more than `threshold_layer` % of a "
-        "layer's units are active for less than `threshold_inactivity` % of the samples.",
+        "At `patience` observed steps in a row, more than `threshold_layer` % of a layer's units are active for less than `threshold_inactivity` % of the samples. It waits for training: a note where training goes well or less than 90 % are inactive, nothing where they wake.",
     .advice =
         "Lower the learning rate, check for biases far below 0, or use a leaky ReLU.",
     .tensor_size = sizeof(tensor_memory),

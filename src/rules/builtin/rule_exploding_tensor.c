@@ -8,7 +8,8 @@
  * attention and the scores that it masks). Gradients that are not finite at a step whose
  * other tensors are, the parameters after the update included, are a note: the update was
  * skipped, and the scale of the loss is too high. Tensors that the user selects are all
- * judged.
+ * judged. So are buffers, but for those that are infinite from their first look on and
+ * never change: they are so by construction.
  * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
@@ -16,7 +17,14 @@
 typedef struct exploding {
     const char *collection_names, *tensor_regex;
     bool only_nan;
+    bool started; /* a step was judged */
 } exploding;
+
+typedef struct tensor_memory {
+    bool masks;     /* it held -Inf while no tensor was bad */
+    bool intended;  /* at this step: infinite by construction */
+    uint64_t given; /* see sonde__builtin_is_given */
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(exploding),
@@ -37,13 +45,24 @@ static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 /* Whether a tensor of the step is bad in a way that is never intended. */
 static bool any_sure(sonde_rule_run *run)
 {
+    const exploding *state = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (v != NULL && v->nan + v->pos_inf + v->neg_inf > 0 &&
+        tensor_memory *memory = tensors[i].memory;
+
+        memory->intended = v != NULL && v->nan + v->pos_inf + v->neg_inf > 0 &&
+                           sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
+                                                   state->started, &memory->given);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const tensor_memory *memory = tensors[i].memory;
+
+        if (v != NULL && v->nan + v->pos_inf + v->neg_inf > 0 && !memory->intended &&
             !is_masked(run, &tensors[i])) {
             return true;
         }
@@ -51,15 +70,14 @@ static bool any_sure(sonde_rule_run *run)
     return false;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v, bool skipped)
+static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v,
+                  sonde__builtin_skip skip)
 {
     const exploding *state = sonde_rule_state(run);
     const uint64_t inf = state->only_nan ? 0 : v->pos_inf + v->neg_inf;
     const uint64_t bad = v->nan + inf;
 
-    if (bad > 0 &&
-        sonde_rule_found(run, i, skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "nonfinite", (double)bad, 0.0)) {
+    if (bad > 0 && sonde__builtin_found_bad(run, i, skip, (double)bad)) {
         sonde_rule_say(run, NULL, "%llu of %llu values are %s: %llu NaN, %llu infinite.",
                        (unsigned long long)bad, (unsigned long long)v->count,
                        inf == 0      ? "NaN"
@@ -71,41 +89,40 @@ static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v, bool ski
 
 static void step(sonde_rule_run *run)
 {
-    const exploding *state = sonde_rule_state(run);
+    exploding *state = sonde_rule_state(run);
     const bool chosen = state->collection_names != NULL || state->tensor_regex != NULL;
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const bool any = sonde_rule_any_bad(run);
     const bool sure = any && any_sure(run);
-    const bool skipped = any && !chosen && sonde__builtin_was_skipped(run);
+    const sonde__builtin_skip skip =
+        any && !chosen ? sonde__builtin_was_skipped(run) : SONDE__SKIP_NO;
 
     for (size_t i = 0; i < count && any; i++) {
-        bool *masks = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
-        if (tensors[i].vitals == NULL) {
+        if (tensors[i].vitals == NULL || (!chosen && memory->intended)) {
             continue;
         }
         if (!chosen && is_masked(run, &tensors[i])) {
-            *masks = *masks || !sure;
-            if (*masks) {
+            memory->masks = memory->masks || !sure;
+            if (memory->masks) {
                 continue;
             }
         }
-        judge(run, i, tensors[i].vitals, skipped);
+        judge(run, i, tensors[i].vitals, skip);
     }
+    state->started = true;
 }
 
 const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition =
-        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf "
-        "in activations, inputs and buffers (masks of attention) is accepted "
-        "while no tensor is bad otherwise. A note for gradients of an update that was "
-        "skipped.",
+        "A tensor contains a NaN or, unless `only_nan` is set, an infinity. -Inf in activations, inputs and buffers (masks of attention) is accepted while no tensor is bad otherwise. So are buffers that hold as many infinities from the first step on. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do.",
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
-    .tensor_size = sizeof(bool),
+    .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_any,
     .step = step,
 };

@@ -27,12 +27,14 @@
  * least two or half of them. A weight that is cut off is a warning if trained weights
  * precede and follow it, few weights are like it, and none of them is of another module
  * (layers that adapters train around are frozen on purpose) or the table of an embedding
- * (of sines, or trained elsewhere); else all of them are one note.
+ * (of sines, or trained elsewhere), and its module has an output where those of others are
+ * seen (a head may not be used); else all of them are one note.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/engine.h"
 
 #include <math.h>
 #include <string.h>
@@ -373,9 +375,35 @@ static bool is_one_module(sonde_rule_run *run)
     return true;
 }
 
+/* Whether the module of a weight computes something, as far as outputs are seen. */
+static bool is_used(const sonde_rule_run *run, const sonde_tensor_info *info)
+{
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const char *dot = strrchr(info->name, '.');
+    const size_t length = dot != NULL ? (size_t)(dot - info->name) : 0;
+    bool any = false;
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *other = sonde_catalogue_info(catalogue, id);
+
+        if (other->role == SONDE_ROLE_OUTPUT || other->role == SONDE_ROLE_ACTIVATION) {
+            any = true;
+            if (strncmp(other->name, info->name, length) == 0 &&
+                strncmp(other->name + length, "_output", 7) == 0) {
+                return true;
+            }
+        }
+    }
+    return !any;
+}
+
 static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, bool between)
 {
     const frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    between = between && is_used(run, sonde_rule_info(run, tensors[i].id));
 
     if (sonde_rule_found(run, i, between ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
                          "steps_without_gradient", (double)state->compared,
@@ -483,12 +511,7 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although "
-        "its gradient is not 0, while other parameters or the optimiser's state change; "
-        "or over `idle` observed steps (10 after changes at every step) no parameter "
-        "changes although there are gradients; or after `idle` observed steps a weight "
-        "has had neither a gradient nor a change while others are trained. A note where "
-        "layers may be frozen on purpose.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained. A note where layers may be frozen on purpose. So is a weight whose module has no output where those of others are seen.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

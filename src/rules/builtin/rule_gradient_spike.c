@@ -14,20 +14,25 @@
  * diverging loss). If not, it is a note: training has recovered. Values of the optimiser
  * remember a spike for long and are not judged by what follows; they hold squares, of
  * which one element is easily the most, and so have to be MOMENT times above the limit.
- * A gradient that was nearly 0 and wakes (a branch that begins at 0) is not a spike while
- * it is below the largest norm of any gradient so far. Evidence: vital signs of gradients
- * and optimiser values.
+ * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
+ * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
+ * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
+ * nor is a moment below that of any moment. Evidence: vital signs of gradients and
+ * optimiser values; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 
 typedef struct spike {
     double factor;
     int64_t least;
-    double level; /* the largest norm of any gradient so far, decaying */
+    double level[2]; /* the largest norm of any so far, decaying; by need */
+    bool begun;
+    int64_t since; /* steps after many tensors jumped at once */
 } spike;
 
 typedef struct tensor_memory {
@@ -35,6 +40,7 @@ typedef struct tensor_memory {
     double largest;             /* so far, decaying */
     double norm, limit, median; /* of the last spike; limit 0: there is none */
     int64_t since;              /* observed steps after it */
+    double over;                /* the limit that is exceeded at this step; 0: none */
 } tensor_memory;
 
 #define KEPT 0.99864711 /* 2^(-1/512) */
@@ -42,6 +48,15 @@ typedef struct tensor_memory {
 #define ALONE 0.7       /* share of one element */
 #define FAR 1e3
 #define MOMENT 10.0
+/* A spike that is no chance: of one element, far above the limit, or one that lasts. */
+static const sonde__rule_terms sure_spike = {.event = true,
+                                             .well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_NOTE};
+enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
+enum { AT_ONCE = 3, AFTER = 10 };
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
 
 static const sonde_rule_param params[] = {
@@ -51,7 +66,8 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN}};
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -59,8 +75,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return sonde__builtin_is_gradient(info)     ? 0
-           : info->role == SONDE_ROLE_OPTIMIZER ? 1
+    return sonde__builtin_is_gradient(info)     ? GRADIENTS
+           : info->role == SONDE_ROLE_OPTIMIZER ? STATES
+           : info->role == SONDE_ROLE_LOSS      ? LOSSES
                                                 : SONDE_RULE_IGNORE;
 }
 
@@ -77,7 +94,9 @@ static double largest_usual(const sonde__builtin_recent *recent, double factor)
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                    sonde_severity severity)
 {
-    if (sonde_rule_found(run, i, severity, "l2", memory->norm, memory->limit)) {
+    if (severity != SONDE_SEVERITY_NOTE
+            ? sonde__rule_suspect(run, i, &sure_spike, "l2", memory->norm, memory->limit)
+            : sonde_rule_found(run, i, severity, "l2", memory->norm, memory->limit)) {
         sonde_rule_say(run, NULL,
                        "Its norm is %.3g, which is %.3g times the median of the "
                        "previous steps (%.3g)%s.",
@@ -92,7 +111,7 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
 {
     const bool bad = sonde__builtin_bad(v) > 0;
     size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
     const bool lasts = bad || (!moment && sqrt(v->sumsq) > memory->limit / 3.0);
 
     if (memory->limit > 0.0 && (bad || !lasts || ++memory->since >= LASTING)) {
@@ -108,11 +127,11 @@ static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
     const spike *state = sonde_rule_state(run);
     const double norm = sqrt(v->sumsq);
     size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == 1;
+    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
     const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
                        (!moment || norm > MOMENT * limit);
 
-    if (memory->limit > 0.0 || (!moment && norm < state->level)) {
+    if (memory->limit > 0.0 || norm < state->level[moment ? STATES : GRADIENTS]) {
         return;
     }
     memory->norm = norm;
@@ -139,53 +158,100 @@ static void finish(sonde_rule_run *run)
     }
 }
 
+/* The limit that the norm of this step exceeds; 0: it exceeds none. */
+static double exceeded(const spike *state, const tensor_memory *memory, double norm)
+{
+    const sonde__builtin_recent *recent = &memory->recent;
+    double limit = 0.0;
+
+    if (recent->count < state->least || memory->largest <= 0.0 ||
+        norm <= state->factor / 10.0 * memory->largest) {
+        return 0.0;
+    }
+    limit = largest_usual(recent, state->factor);
+    return norm > limit && sonde__builtin_recent_median(recent) > 0.0 ? limit : 0.0;
+}
+
+/* Takes the spikes of a step. Where many tensors jump at once, the batch or the weights did
+ * it: one stands for all, a gradient if there is one, and for those of the next steps. */
+static void take_spikes(sonde_rule_run *run)
+{
+    spike *state = sonde_rule_state(run);
+    size_t count = 0, spikes = 0, worst = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    double most = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
+        tensor_memory *memory = tensors[i].memory;
+
+        memory->over = v != NULL && sonde__builtin_bad(v) == 0
+                           ? exceeded(state, memory, sqrt(v->sumsq))
+                           : 0.0;
+        if (v != NULL && memory->over > 0.0) {
+            const double ratio = sqrt(v->sumsq) / memory->over *
+                                 (tensors[i].need == GRADIENTS ? 1e100 : 1.0);
+
+            worst = ratio > most ? i : worst;
+            most = fmax(most, ratio);
+            spikes++;
+        }
+    }
+    state->since++;
+    if (spikes > AT_ONCE) {
+        if (state->since > AFTER && tensors[worst].vitals != NULL) {
+            take_spike(run, worst, tensors[worst].memory, tensors[worst].vitals,
+                       ((tensor_memory *)tensors[worst].memory)->over);
+        }
+        state->since = 0;
+        return;
+    }
+    for (size_t i = 0; i < count && state->since > AFTER; i++) {
+        tensor_memory *memory = tensors[i].memory;
+
+        if (memory->over > 0.0 && tensors[i].vitals != NULL) {
+            take_spike(run, i, memory, tensors[i].vitals, memory->over);
+        }
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     spike *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    double level = KEPT * state->level;
 
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].vitals;
-        tensor_memory *memory = tensors[i].memory;
-        sonde__builtin_recent *recent = &memory->recent;
-        double norm = 0.0;
-
-        if (v != NULL) {
-            judge_last(run, i, memory, v);
-        }
-        if (v == NULL || sonde__builtin_bad(v) > 0) {
-            continue;
-        }
-        norm = sqrt(v->sumsq);
-        if (recent->count >= state->least && memory->largest > 0.0 &&
-            norm > state->factor / 10.0 * memory->largest) {
-            const double median = sonde__builtin_recent_median(recent);
-            const double limit = largest_usual(recent, state->factor);
-
-            if (norm > limit && median > 0.0) {
-                take_spike(run, i, memory, v, limit);
-            }
-        }
-        sonde__builtin_recent_take(recent, norm);
-        memory->largest = fmax(norm, KEPT * memory->largest);
-        level = tensors[i].need == 0 ? fmax(level, norm) : level;
+    state->level[GRADIENTS] *= KEPT;
+    state->level[STATES] *= KEPT;
+    if (!state->begun) {
+        state->begun = true;
+        state->since = AFTER;
     }
-    state->level = level;
+    for (size_t i = 0; i < count; i++) {
+        if (tensors[i].need != LOSSES && tensors[i].vitals != NULL) {
+            judge_last(run, i, tensors[i].memory, tensors[i].vitals);
+        }
+    }
+    take_spikes(run);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
+        tensor_memory *memory = tensors[i].memory;
+
+        if (v != NULL && sonde__builtin_bad(v) == 0) {
+            const double norm = sqrt(v->sumsq);
+
+            sonde__builtin_recent_take(&memory->recent, norm);
+            memory->largest = fmax(norm, KEPT * memory->largest);
+            state->level[tensors[i].need] = fmax(state->level[tensors[i].need], norm);
+        }
+    }
 }
 
 const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition =
-        "The norm of a gradient or of an optimiser value is above `factor` "
-        "times the median of the last 32 observed steps, more than about six "
-        "standard deviations of their logarithms above it, and above `factor` / "
-        "10 times the largest so far (which decays by half in 512 steps). A note where it "
-        "has recovered within three observed steps, unless one element caused it "
-        "or it is far above these limits. Silent where a gradient stays below the "
-        "largest of any so far.",
+        "The norm of a gradient or of an optimiser value is above `factor` times the median of the last 32 observed steps, more than about six standard deviations of their logarithms above it, and above `factor` / 10 times the largest so far (which decays by half in 512 steps). A note where it has recovered within three observed steps, where the loss stays as it was, or where no loss is seen. Silent where a gradient (a moment) stays below the largest of any so far. Of many at one step, one is reported.",
     .advice =
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,

@@ -10,6 +10,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
@@ -29,14 +30,23 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"inputs", SONDE_HOW_VITALS, false, SONDE__INPUTS, SONDE__OFTEN},
-    {"outputs of layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM}};
-enum { INPUTS = 0, OUTPUTS = 1 };
+    {"outputs of layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
+enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2 };
+static const sonde__rule_terms large = {.well = SONDE_SEVERITY_NOTE,
+                                        .ill = SONDE_SEVERITY_WARNING,
+                                        .still = SONDE_SEVERITY_WARNING,
+                                        .untold = SONDE_SEVERITY_NOTE,
+                                        .alone = SONDE_SEVERITY_NOTE};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     if (info->role == SONDE_ROLE_OUTPUT && info->pass != SONDE_PASS_BACKWARD &&
         sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype)) {
         return OUTPUTS;
+    }
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
     }
     return sonde__builtin_wants_chosen(
         run, id,
@@ -70,16 +80,18 @@ static void step(sonde_rule_run *run)
     const bool quiet = is_quiet(state, tensors, count);
 
     for (size_t i = 0; i < count; i++) {
-        int64_t *large = tensors[i].memory;
+        int64_t *streak = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
 
         if (tensors[i].need != INPUTS || v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
-        *large = sonde__builtin_rms(v) > state->threshold ? *large + 1 : 0;
-        if (*large >= state->patience &&
-            sonde_rule_found(run, i, quiet ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
-                             "rms", sonde__builtin_rms(v), state->threshold)) {
+        *streak = sonde__builtin_rms(v) > state->threshold ? *streak + 1 : 0;
+        if (*streak >= state->patience &&
+            (quiet ? sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "rms",
+                                      sonde__builtin_rms(v), state->threshold)
+                   : sonde__rule_suspect(run, i, &large, "rms", sonde__builtin_rms(v),
+                                         state->threshold))) {
             sonde_rule_say(run, NULL,
                            "Its values range from %.4g to %.4g, with a mean of %.4g and "
                            "a standard deviation of %.4g.",
@@ -91,8 +103,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
     .summary = "an input does not look normalised",
-    .condition = "The root mean square of an input is above `threshold` at `patience` "
-                 "observed steps in a row. A note where all outputs of layers are small.",
+    .condition =
+        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a note where training goes well or no loss is seen.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
               "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),

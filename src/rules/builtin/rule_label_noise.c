@@ -38,6 +38,8 @@
  * with labels of rank 2 or more the finding is a note. So is that about one of several
  * losses: that of a player against another one stays where neither wins.
  *
+ * Where the loss only is near H, for two windows, it is a note about the run: see is_near.
+ *
  * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
  * gradients.
  */
@@ -59,8 +61,10 @@ enum {
     NUMBERS = 3,
     LABELS_REGEX = 0,
     SAMPLE = 512,
-    ENOUGH = 10
+    ENOUGH = 10,
+    NEARS = 2
 };
+#define NEAR 0.02
 #define AGREE 0.1
 #define SURE 0.02
 #define CLEARLY 2.33
@@ -85,6 +89,7 @@ typedef struct tensor_memory {
     double sum, sumsq;           /* of this window */
     double before, error_before; /* mean and standard error of the previous window */
     int64_t stays;               /* windows in a row */
+    int64_t nears;               /* windows in a row near the level */
     int64_t agreements;          /* steps with gradients since the last check */
     double agreement, agreement_sq;
     float *gradient; /* of a gradient: SAMPLE elements of the last one */
@@ -241,7 +246,17 @@ static bool knows_nothing(const noise *state, double mean, double error, double 
            mean < h * (1.0 + state->tolerance);
 }
 
-static void report(sonde_rule_run *run, size_t i, double mean, double error, double level)
+/* Whether the loss is at the entropy as far as can be seen. */
+static bool is_near(double mean, double error, double entropy)
+{
+    return entropy > 0.1 && error < NEAR * entropy &&
+           mean > entropy - fmax(2.0 * error, NEAR * entropy) &&
+           mean < (1.0 + 1.5 * NEAR) * entropy + error;
+}
+
+/* near: as is_near has it. */
+static void report(sonde_rule_run *run, size_t i, double mean, double error, double level,
+                   bool near)
 {
     const noise *state = sonde_rule_state(run);
     size_t count = 0;
@@ -250,9 +265,9 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
-    if (sonde_rule_found(run, i,
-                         state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
-                                                        : SONDE_SEVERITY_WARNING,
+    if (sonde_rule_found(run, near ? SONDE_RULE_WHOLE_RUN : i,
+                         near || state->tokens || !sure || part ? SONDE_SEVERITY_NOTE
+                                                                : SONDE_SEVERITY_WARNING,
                          "mean", mean, level)) {
         sonde_rule_say(run, NULL,
                        state->seen > 0
@@ -272,6 +287,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     double h = 0.0;
     const bool there = knows_nothing(state, mean, error, &h);
+    const bool near = state->seen > 0 && is_near(mean, error, h);
     const double least = h - (state->seen > 0 ? 1.0 : 2.0) * error;
     const bool falls =
         memory->windows == 0 ||
@@ -286,6 +302,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 
     memory->stays =
         there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
+    memory->nears = near && (!falls || from_above) ? memory->nears + 1 : 0;
     if (memory->agreements >= ENOUGH) {
         memory->agreement = memory->agreement_sq = 0.0;
         memory->agreements = 0;
@@ -296,7 +313,9 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->before = mean;
     memory->error_before = error;
     if (memory->stays >= 2 && mean > least && noise_only && enough) {
-        report(run, i, mean, error, h);
+        report(run, i, mean, error, h, false);
+    } else if (memory->nears >= NEARS && memory->stays == 0 && noise_only && enough) {
+        report(run, i, mean, error, h, true);
     }
 }
 
@@ -356,9 +375,7 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "In two windows of `window` steps in a row, the mean loss equals the "
-        "entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different "
-        "batches have nothing in common.",
+        "In two windows of `window` steps in a row, the mean loss equals the entropy of the labels, or the variance of targets that are numbers, and does not fall, while gradients of different batches have nothing in common. A note about the run: the loss stays near the entropy of labels.",
     .advice = "Check that labels still belong to their inputs. If they do, raise the "
               "learning rate or check the initialisation.",
     .modes = SONDE__TRAIN,

@@ -21,7 +21,8 @@
  * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
  * below its first values: samples may get harder, or terms be added.
  *
- * A loss that never falls below its first window is flat: see judge_flat.
+ * A loss that never falls below its first window is flat: see judge_flat. One that has
+ * hardly fallen over the first two windows of a run is a note: see judge_start.
  *
  * Judges the loss tensors of the steps of `mode` or, if use_losses_collection is false,
  * the tensors that collection_names and tensor_regex select. Evidence: vital signs.
@@ -29,6 +30,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -47,7 +49,10 @@ typedef struct not_decreasing {
 } not_decreasing;
 
 enum { KEPT = 64 }; /* saved steps looked back over, at most */
-enum { STARTS = 5 };
+enum { STARTS = 5, EARLY = 10 };
+#define HARDLY 0.05 /* of the first losses */
+#define LITTLE 0.1
+#define SEEN 0.075      /* the largest standard error with which a fall can be seen */
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
@@ -64,9 +69,12 @@ typedef struct tensor_memory {
     double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
+    bool skipped;              /* the first steps of the run were not seen */
     double first, first_error; /* mean of the first window and its standard error */
     double least, most;        /* of all losses */
     double start;              /* mean of the first STARTS */
+    double early, early_sq;    /* sums over the first EARLY */
+    double late;               /* sum over the last EARLY of two windows */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -166,6 +174,11 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
     memory->saved++;
 }
 
+static bool is_constant(const tensor_memory *memory)
+{
+    return memory->most - memory->least <= CONSTANT * fmax(fabs(memory->first), 1e-30);
+}
+
 /*
  * A loss that has never been below its first window, by more than chance, is flat. One
  * that is the same number at every step is an error of the program; one that fluctuates
@@ -175,8 +188,7 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
 static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const bool constant =
-        memory->most - memory->least <= CONSTANT * fmax(fabs(memory->first), 1e-30);
+    const bool constant = is_constant(memory);
     const double both = sqrt(memory->first_error * memory->first_error +
                              memory->best_error * memory->best_error);
     const double fell = memory->first - memory->best;
@@ -198,6 +210,43 @@ static void judge_flat(sonde_rule_run *run, size_t i, const tensor_memory *memor
     }
 }
 
+/*
+ * The loss, seen from the first step on, has fallen by less than HARDLY of its first EARLY
+ * values, or by less than LITTLE and chance, in two windows, and is not falling at their
+ * end. Only of a loss that is meant to fall, and whose noise would not hide a fall.
+ */
+static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                        double error)
+{
+    const not_decreasing *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double mean = memory->early / EARLY;
+    const double variance = fmax(memory->early_sq / EARLY - mean * mean, 0.0);
+    const double both = sqrt(variance / (EARLY - 1) + error * error) / fabs(mean);
+    const double fell = (mean - memory->mean) / fabs(mean);
+
+    const double now = (mean - memory->late / EARLY) / fabs(mean);
+
+    if (state->flat == 0 || memory->windows != 2 || now > HARDLY + 2.0 * both ||
+        memory->skipped || memory->least < 0.0 || is_constant(memory) || both > SEEN ||
+        fabs(fell) > fmax(HARDLY, fmin(2.0 * both, LITTLE)) ||
+        sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
+        sonde__rule_loss_is_free(run)) {
+        return;
+    }
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE, "percent_fallen",
+                         100.0 * fell, 100.0 * HARDLY)) {
+        sonde_rule_say(run,
+                       "Check that targets belong to their inputs, that gradients reach "
+                       "the parameters, and the learning rate.",
+                       "'%s' has hardly fallen: from %.5g over the first %d steps to "
+                       "%.5g after %lld.",
+                       sonde_rule_info(run, tensors[i].id)->name, mean, EARLY,
+                       memory->mean, (long long)memory->saved);
+    }
+}
+
 /* Of a loss that has risen. */
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
@@ -206,7 +255,8 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
     const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
                       sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
 
-    return part || memory->least < 0.0 || memory->mean < BACK * memory->start
+    return part || sonde__rule_loss_is_free(run) || memory->least < 0.0 ||
+                   memory->mean < BACK * memory->start
                ? SONDE_SEVERITY_NOTE
                : SONDE_SEVERITY_WARNING;
 }
@@ -254,6 +304,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
                        "and stays there.",
                        (long long)state->window, memory->best, mean);
     }
+    judge_start(run, i, memory, error);
     judge_flat(run, i, memory);
 }
 
@@ -288,6 +339,16 @@ static void step(sonde_rule_run *run)
         }
         memory->least = memory->saved > 0 ? fmin(memory->least, v->mean) : v->mean;
         memory->most = memory->saved > 0 ? fmax(memory->most, v->mean) : v->mean;
+        memory->skipped =
+            memory->skipped || (memory->saved == 0 && sonde_rule_at(run)->mode_step > 0);
+        if (memory->saved < EARLY) {
+            memory->early += v->mean;
+            memory->early_sq += v->mean * v->mean;
+        }
+        if (memory->saved >= 2 * state->window - EARLY &&
+            memory->saved < 2 * state->window) {
+            memory->late += v->mean;
+        }
         if (memory->saved < STARTS) {
             memory->start += (v->mean - memory->start) / (double)(memory->saved + 1);
         }
@@ -304,7 +365,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition =
-        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
+        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

@@ -21,6 +21,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
@@ -124,7 +125,7 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
     const bool moved = isnan(usual) || isnan(at) || at > MOVED * usual;
 
     if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
-        median <= 0.0) {
+        sonde__rule_loss_is_free(run) || median <= 0.0) {
         return SONDE_SEVERITY_NOTE;
     }
     return moved || later > FAR * memory->first ? SONDE_SEVERITY_ERROR

@@ -9,7 +9,8 @@
  * intended, and the finding names the tensor that went wrong because of it (for example
  * a row that is entirely masked). There is one finding for each tensor that was the
  * first of a step; bad steps that follow without a good one in between belong to it.
- * It is a note if only gradients are bad and the parameters are not, after the update: a
+ * A buffer that is infinite from its first look on, and never changes, is so by
+ * construction. It is a note if only gradients are bad and the parameters are not, after the update: a
  * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
@@ -18,11 +19,14 @@
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
-    bool skipped; /* at these steps only gradients were bad */
+    bool started; /* a step was judged */
+    bool skipped; /* at these steps only gradients were bad, as far as is seen */
 } non_finite;
 
 typedef struct tensor_memory {
-    bool masks; /* it had -Inf at a good step */
+    bool masks;     /* it had -Inf at a good step */
+    uint64_t given; /* see sonde__builtin_is_given */
+    bool bad;       /* at this step, and not by construction */
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {
@@ -98,8 +102,9 @@ static bool is_sure(sonde_rule_run *run, bool *masked)
     *masked = false;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
+        const tensor_memory *memory = tensors[i].memory;
 
-        if (v != NULL && sonde__builtin_bad(v) > 0) {
+        if (v != NULL && memory->bad) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
             sure = sure || !only_minus_infinite(info, v);
@@ -120,13 +125,23 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
     int64_t first = -1;
     int first_rank = 0;
     bool masked = false;
-    const bool sure = is_sure(run, &masked);
+    const bool started = ((const non_finite *)sonde_rule_state(run))->started;
+    bool sure = false;
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
-        if (v != NULL && sonde__builtin_bad(v) > 0) {
+        memory->bad = v != NULL && sonde__builtin_bad(v) > 0 &&
+                      !sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
+                                               started, &memory->given);
+    }
+    sure = is_sure(run, &masked);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        tensor_memory *memory = tensors[i].memory;
+
+        if (v != NULL && memory->bad) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
             const int rank = rank_of(info);
 
@@ -154,22 +169,21 @@ static void step(sonde_rule_run *run)
     const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_vitals *v = NULL;
-    bool skipped = false;
+    sonde__builtin_skip skip = SONDE__SKIP_NO;
 
+    state->started = true;
     if (first < 0) {
         state->open = -1;
         return;
     }
-    skipped = sonde__builtin_was_skipped(run);
-    if (state->open < 0 || (state->skipped && !skipped)) {
+    skip = sonde__builtin_was_skipped(run);
+    if (state->open < 0 || (state->skipped && skip == SONDE__SKIP_NO)) {
         state->open = first;
-        state->skipped = skipped;
+        state->skipped = skip == SONDE__SKIP_YES;
     }
     v = tensors[state->open].vitals;
-    if (sonde_rule_found(run, (size_t)state->open,
-                         skipped ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "nonfinite", v != NULL ? (double)sonde__builtin_bad(v) : 0.0,
-                         0.0) &&
+    if (sonde__builtin_found_bad(run, (size_t)state->open, skip,
+                                 v != NULL ? (double)sonde__builtin_bad(v) : 0.0) &&
         v != NULL) {
         sonde_rule_say(run, NULL,
                        "It is the first tensor of the step that is not finite: of %llu "
@@ -185,9 +199,7 @@ const sonde_rule sonde__builtin_non_finite = {
     .name = "NonFinite",
     .summary = "names the tensor in which NaN or infinity first appeared",
     .condition =
-        "A value is NaN or infinite. The finding names the first such tensor of "
-        "the step in execution order. A note for gradients of an update that was "
-        "skipped.",
+        "A value is NaN or infinite. The finding names the first such tensor of the step in execution order. A note for gradients of an update that was skipped: parameters stay finite or, where none is seen at that step, the next losses do. Silent for a buffer that holds as many infinities from the first step on.",
     .advice = "Check the operation that computes it: a log or square root of a value "
               "that is not positive, a division by zero, an exp that overflows, or a "
               "learning rate that is too high.",

@@ -35,6 +35,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
@@ -56,6 +57,17 @@ enum {
     LATE = 40,
     LOSSES_AVERAGED = 5
 };
+/* What follows from the first steps alone. */
+static const sonde__rule_terms at_first = {.well = SONDE_SEVERITY_NOTE,
+                                           .ill = SONDE_SEVERITY_ERROR,
+                                           .still = SONDE_SEVERITY_ERROR,
+                                           .untold = SONDE_SEVERITY_NOTE,
+                                           .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
+                                               .ill = SONDE_SEVERITY_WARNING,
+                                               .still = SONDE_SEVERITY_WARNING,
+                                               .untold = SONDE_SEVERITY_NOTE,
+                                               .alone = SONDE_SEVERITY_NOTE};
 #define FELL 0.9
 #define CONSTANT 1e-7
 #define MOVED 2e-4
@@ -189,16 +201,20 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
     const poor *state = sonde_rule_state(run);
     const double most =
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
-    const sonde_severity severity = grown || state->whole || state->losses == 0
-                                        ? SONDE_SEVERITY_ERROR
-                                        : SONDE_SEVERITY_NOTE;
+    const sonde_severity severity =
+        (state->whole || state->losses == 0) && !sonde__rule_loss_is_free(run)
+            ? SONDE_SEVERITY_ERROR
+            : SONDE_SEVERITY_NOTE;
 
     for (size_t i = 0; i < count; i++) {
         const tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need == INPUTS && memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked &&
-            sonde_rule_found(run, i, severity, "variance_ratio", memory->worst, most)) {
+            (grown ? sonde__rule_suspect(run, i, &at_first, "variance_ratio",
+                                         memory->worst, most)
+                   : sonde_rule_found(run, i, severity, "variance_ratio", memory->worst,
+                                      most))) {
             sonde_rule_say(run, NULL,
                            "Its variance is %.3g times that of the previous layer at "
                            "each of the first %lld steps.",
@@ -299,7 +315,7 @@ static void judge_weights(sonde_rule_run *run, const sonde_rule_tensor *tensors,
         }
     }
     if (loud > 0 && 2 * loud >= weights &&
-        sonde_rule_found(run, loudest, SONDE_SEVERITY_WARNING, "gain", most, GAIN)) {
+        sonde__rule_suspect(run, loudest, &loud_weights, "gain", most, GAIN)) {
         sonde_rule_say(run, NULL,
                        "At the first step, %zu of %zu weights multiply the variance of "
                        "their inputs by more than %g, this one by %.3g: initial weights "
@@ -420,7 +436,7 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
-        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`.",
+        "At the first steps, the variance of activation inputs grows from one layer to the next by more than a factor of `threshold`, to more than 100, or shrinks by more than its square at each of `steps` while the loss does not fall within 40 (a note where there are several losses); or at the first step half of the weights multiply the variance of their inputs by more than 100; or the loss does not change for `patience` steps while a gradient's values lie within `distribution_range`. The first two of these wait for training: notes where training goes well or no loss is seen.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,

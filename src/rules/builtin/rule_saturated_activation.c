@@ -13,7 +13,7 @@
  *               (a mean of 0.1 ... 0.9): outputs that are nearly all 0 may be rare
  *               labels.
  *
- * A note where the loss has fallen to below LEARNT of its first values: the last layer of a
+ * A suspicion (rules/suspicion.h), a note where training goes well: the last layer of a
  * network that tells two classes apart, or makes black and white pictures, ends there.
  *
  * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
@@ -25,6 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/units.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 
@@ -33,8 +34,13 @@
 #include <strings.h>
 
 #define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
-enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, FIRST = 3 };
-#define LEARNT 0.5
+enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, LASTING = 8 };
+static const sonde__rule_terms flat_units = {.looks = LASTING,
+                                             .well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_ERROR};
 
 typedef struct saturated {
     const char *collection_names, *tensor_regex;
@@ -42,8 +48,6 @@ typedef struct saturated {
         threshold_sigmoid_max;
     double threshold_inactivity, threshold_layer, slope;
     int64_t patience;
-    double first_loss, loss; /* mean of the first ones; the last one */
-    int64_t losses;
 } saturated;
 
 typedef struct tensor_memory {
@@ -88,6 +92,9 @@ static bool is_output(const sonde_tensor_info *info)
 {
     static const char *const names[] = {"tanh", "sigmoid"};
 
+    if (info->role == SONDE_ROLE_INPUT || strcasestr(info->name, "_input_") != NULL) {
+        return false; /* programs may declare inputs with the op of their module */
+    }
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         const char *at = strcasestr(info->name, names[i]);
 
@@ -175,38 +182,6 @@ static double slope_of(const tensor_memory *memory, const sonde_vitals *v)
     return v->mean > 0.1 && v->mean < 0.9 ? 4.0 * (v->mean - square) : 1.0;
 }
 
-static sonde_severity grade(const saturated *state)
-{
-    return state->losses > FIRST && state->loss < LEARNT * state->first_loss
-               ? SONDE_SEVERITY_NOTE
-               : SONDE_SEVERITY_ERROR;
-}
-
-/* Takes the loss of the step: of the whole, else the first one. */
-static void take_loss(sonde_rule_run *run)
-{
-    saturated *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const sonde_vitals *loss = NULL;
-
-    for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
-
-        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
-            (loss == NULL ||
-             sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_WHOLE)) {
-            loss = v;
-        }
-    }
-    if (loss != NULL && sonde_rule_at(run)->mode != SONDE_MODE_EVAL) {
-        state->loss = loss->mean;
-        if (state->losses++ < FIRST) {
-            state->first_loss += loss->mean / FIRST;
-        }
-    }
-}
-
 static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
                         const sonde_vitals *v)
 {
@@ -214,8 +189,10 @@ static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
     const double slope = slope_of(memory, v);
 
     memory->flat = slope < state->slope ? memory->flat + 1 : 0;
-    if (memory->flat >= state->patience &&
-        sonde_rule_found(run, i, grade(state), "mean_slope", slope, state->slope)) {
+    if (memory->flat < state->patience) {
+        sonde__rule_clear(run, i);
+    } else if (sonde__rule_suspect(run, i, &flat_units, "mean_slope", slope,
+                                   state->slope)) {
         sonde_rule_say(run, NULL,
                        "The mean slope of its units is %.2g times the largest possible: "
                        "hardly any gradient flows back through them.",
@@ -229,7 +206,6 @@ static void step(sonde_rule_run *run)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    take_loss(run);
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
@@ -252,9 +228,11 @@ static void step(sonde_rule_run *run)
             memory->all_outside = all ? memory->all_outside + 1 : 0;
             share = memory->all_outside >= state->patience ? 100.0 : share;
         }
-        if (share > state->threshold_layer &&
-            sonde_rule_found(run, i, grade(state), "percent_saturated", share,
-                             state->threshold_layer)) {
+        if (share >= 0.0 && share <= state->threshold_layer) {
+            sonde__rule_clear(run, i);
+        } else if (share > state->threshold_layer &&
+                   sonde__rule_suspect(run, i, &flat_units, "percent_saturated", share,
+                                       state->threshold_layer)) {
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units lay outside %g ... %g at %lld observed "
                            "steps in a row: their slope is 0.",
@@ -277,11 +255,7 @@ const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
-        "At `patience` steps in a row, more than `threshold_layer` % of a "
-        "layer's units have inputs outside the range for all but "
-        "`threshold_inactivity` % of the samples; or the mean slope at its "
-        "outputs is below `slope` times the largest possible. A note where the loss "
-        "has fallen to half of its first values.",
+        "At `patience` steps in a row, more than `threshold_layer` % of a layer's units have inputs outside the range for all but `threshold_inactivity` % of the samples; or the mean slope at its outputs is below `slope` times the largest possible. It waits for training: a note where training goes well, nothing where units react again.",
     .advice = "Use smaller initial weights, normalise before the activation, or choose "
               "another activation.",
     .tensor_size = sizeof(tensor_memory),

@@ -25,6 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -39,7 +40,18 @@ typedef struct symmetric {
     size_t linked;
 } symmetric;
 
-enum { WEIGHTS = 0, GRADIENTS = 1, LONG = 8 };
+enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8, MOVES = 3 };
+static const sonde__rule_terms alike_units = {.well = SONDE__WITHDRAWN,
+                                              .ill = SONDE_SEVERITY_ERROR,
+                                              .still = SONDE_SEVERITY_ERROR,
+                                              .untold = SONDE_SEVERITY_NOTE,
+                                              .alone = SONDE_SEVERITY_NOTE};
+/* Half of all weights are 0 and get no gradient. */
+static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_ERROR};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {
@@ -52,8 +64,12 @@ typedef struct tensor_memory {
     uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
     size_t gradient;
+    bool stuck; /* suspected as one of half of all weights */
     int64_t seen_raw, seen_vitals, zero;
-    double percent; /* of this step; -1: no raw value */
+    double percent; /* of this step; -1: no raw value, or too few of one magnitude */
+    double equal;   /* of rows of this step, whatever their size; -1: no raw value */
+    double before;  /* the sum of squares at the look before */
+    int64_t moves;  /* looks at which it had changed, since it is suspected */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -66,11 +82,15 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, SONDE__WEIGHTS, SONDE__SELDOM},
-    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN}};
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
+    }
     if (!sonde__builtin_is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
         return SONDE_RULE_IGNORE;
     }
@@ -87,8 +107,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
-    memory->percent = -1.0;
-    if (tensors[i].need == GRADIENTS) {
+    memory->percent = memory->equal = -1.0;
+    if (tensors[i].need != WEIGHTS) {
         return SONDE_OK;
     }
     memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
@@ -178,14 +198,15 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             square += values[i] * values[i];
         }
     }
-    if (!finite || length < LONG) {
-        return; /* not finite: NonFinite's */
+    if (!finite) {
+        return; /* NonFinite's */
     }
     quick = sum * sum < (1.0 - ALIKE) * nonzero * square;
-    memory->percent = duplicates(memory, (size_t)rows, &lasting);
+    memory->equal = duplicates(memory, (size_t)rows, &lasting);
     memory->lasting = lasting >= state->share ? memory->lasting + 1 : 0;
-    memory->percent =
-        quick || memory->lasting + 1 >= state->patience ? memory->percent : -1.0;
+    if (length >= LONG && (quick || memory->lasting + 1 >= state->patience)) {
+        memory->percent = memory->equal;
+    }
 }
 
 /* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
@@ -261,6 +282,28 @@ static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
            !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
+/* Follows a suspicion: rows that stay equal while the weight moves are sure to be a fault;
+ * rows that part, of elements that are no longer alike, are none. Else the loss decides.
+ * equal: percent of equal rows; -1: unknown. */
+static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                   const sonde_vitals *v, double equal)
+{
+    const symmetric *state = sonde_rule_state(run);
+    const bool zero = v != NULL && v->zero == v->count;
+
+    memory->moves += v != NULL && v->sumsq != memory->before;
+    memory->before = v != NULL ? v->sumsq : memory->before;
+    if (memory->stuck) {
+        return; /* it will leave 0: whether that was in time, the loss says */
+    }
+    if (memory->lasting >= LASTING && memory->moves >= MOVES) {
+        sonde__rule_confirm(run, i, SONDE_SEVERITY_ERROR);
+    } else if (equal >= 0.0 && equal < state->share && !(zero && memory->zero > 0) &&
+               (v == NULL || !is_constant(v))) {
+        sonde__rule_clear(run, i);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     symmetric *state = sonde_rule_state(run);
@@ -274,26 +317,36 @@ static void step(sonde_rule_run *run)
         state->linked = count;
     }
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
+    const bool most = stuck > 0 && 2 * stuck >= trained;
+
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
+        const double equal = memory->equal;
         double percent = memory->percent;
 
-        memory->percent = -1.0;
+        memory->percent = memory->equal = -1.0;
         if (tensors[i].need != WEIGHTS) {
+            continue;
+        }
+        if (trained > 0 &&
+            (memory->gradient == SIZE_MAX || tensors[memory->gradient].vitals == NULL)) {
+            memory->seen_vitals += v != NULL; /* it is frozen */
+            sonde__rule_withdraw(run, i);
             continue;
         }
         if (v != NULL && memory->seen_vitals < state->steps) {
             memory->seen_vitals++;
-            percent =
-                alike(run, tensors, i, trained > 0, stuck > 0 && 2 * stuck >= trained)
-                    ? 100.0
-                    : percent;
+            percent = alike(run, tensors, i, trained > 0, most) ? 100.0 : percent;
         }
-        if (percent >= state->share && percent > 0.0 &&
-            !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
-                             state->share)) {
+        if (sonde__rule_suspects(run, i)) {
+            follow(run, i, memory, v, equal);
+        } else if (percent >= state->share && percent > 0.0 &&
+                   !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
+                   sonde__rule_suspect(
+                       run, i, most && memory->zero > 0 ? &zero_units : &alike_units,
+                       "percent_equal", percent, state->share)) {
+            memory->stuck = most && memory->zero > 0;
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units have the same weights as another "
                            "unit%s: they compute and learn the same.",
@@ -318,7 +371,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0.",
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. Silent for a weight without a gradient where others have one.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

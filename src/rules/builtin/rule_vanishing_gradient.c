@@ -24,11 +24,18 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1 };
+enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1, LASTING = 10 };
+static const sonde__rule_terms vanished = {.looks = LASTING,
+                                           .well = SONDE_SEVERITY_NOTE,
+                                           .ill = SONDE_SEVERITY_ERROR,
+                                           .still = SONDE_SEVERITY_ERROR,
+                                           .untold = SONDE_SEVERITY_NOTE,
+                                           .alone = SONDE_SEVERITY_ERROR};
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02
@@ -315,11 +322,14 @@ static void judge(sonde_rule_run *run, double largest)
             (state->relative <= 0.0 || memory->now < state->relative * largest);
         const bool gone = memory->now <= 0.0 && memory->alive && largest > 0.0;
 
-        if (memory->seen && memory->judged &&
-            last_small(memory, tiny || gone || all || i == far) >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", memory->now,
-                             i == far && !tiny ? state->profile * largest
-                                               : state->threshold)) {
+        if (!memory->seen || !memory->judged) {
+            continue;
+        }
+        if (last_small(memory, tiny || gone || all || i == far) < state->patience) {
+            sonde__rule_clear(run, i);
+        } else if (sonde__rule_suspect(run, i, &vanished, "abs_mean", memory->now,
+                                       i == far && !tiny ? state->profile * largest
+                                                         : state->threshold)) {
             report(run, memory, largest, i == far && !tiny);
         }
     }
@@ -381,14 +391,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
-    .condition = "Over `patience` observed steps, the mean of |gradient| (of elements "
-                 "that are not 0) is below `threshold` and below `relative` times the "
-                 "step's largest; or all elements have become 0; or all gradients are "
-                 "below `threshold` from the first step on or from one step to the next, "
-                 "while the loss is not near 0; or gradients shrink by a factor of "
-                 "`profile` from the last layer to the first. With `smdebug`, which "
-                 "`threshold` alone implies: the mean of |gradient| of any gradient is "
-                 "below `threshold` at any step.",
+    .condition =
+        "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,

@@ -25,6 +25,7 @@
 #include "rules/builtin/update_ratio.h"
 
 #include "rules/engine.h"
+#include "rules/suspicion.h"
 
 #include "base/macros.h"
 
@@ -38,6 +39,12 @@ enum { LONG = 12 };
 #define WORSE 1.25
 #define RISEN 1.1
 #define EVEN 0.75 /* (mean |d|)^2 / mean d^2 of an update; 0.64 for normal elements */
+
+static const sonde__rule_terms too_fast = {.well = SONDE_SEVERITY_NOTE,
+                                           .ill = SONDE_SEVERITY_ERROR,
+                                           .still = SONDE_SEVERITY_ERROR,
+                                           .untold = SONDE_SEVERITY_NOTE,
+                                           .alone = SONDE_SEVERITY_ERROR};
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
@@ -122,8 +129,8 @@ static void report_replaced(sonde_rule_run *run)
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const double ratio = state->step.largest, limit = 2.0 * state->fast;
 
-    if (sonde_rule_found(run, state->step.fastest, SONDE_SEVERITY_ERROR, "update_ratio",
-                         ratio, limit)) {
+    if (sonde__rule_suspect(run, state->step.fastest, &too_fast, "update_ratio", ratio,
+                            limit)) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "Most weights change by more than %.3g times their own size at "
                        "each step (this one by %.3g times).",
@@ -137,8 +144,11 @@ static void report_in_vain(sonde_rule_run *run, sonde_severity severity)
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const sonde__builtin_update_fast *fast = &state->fast_state;
 
-    if (sonde_rule_found(run, fast->suspect, severity, "update_ratio",
-                         fast->suspect_ratio, state->fast)) {
+    if (severity != SONDE_SEVERITY_NOTE
+            ? sonde__rule_suspect(run, fast->suspect, &too_fast, "update_ratio",
+                                  fast->suspect_ratio, state->fast)
+            : sonde_rule_found(run, fast->suspect, severity, "update_ratio",
+                               fast->suspect_ratio, state->fast)) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "Most weights changed by more than %.3g times their own size at "
                        "each of several steps (this one by up to %.3g times), and the "

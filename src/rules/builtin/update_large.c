@@ -5,6 +5,13 @@
  * With smdebug, r is not divided by the steps between, and weights near 0 count in full.
  */
 #include "rules/builtin/update_ratio.h"
+#include "rules/suspicion.h"
+
+static const sonde__rule_terms too_large = {.well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_ERROR,
+                                            .still = SONDE_SEVERITY_ERROR,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_NOTE};
 
 void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak)
@@ -16,8 +23,10 @@ void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
 
     *streak = large ? *streak + 1 : 0;
     if (*streak >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio", ratio,
-                         state->large_threshold)) {
+        (state->smdebug ? sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio",
+                                           ratio, state->large_threshold)
+                        : sonde__rule_suspect(run, i, &too_large, "update_ratio", ratio,
+                                              state->large_threshold))) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "It changed by %s%.3g times its own size.",
                        update->exact && update->steps <= 1.0 ? "" : "at least ", ratio);

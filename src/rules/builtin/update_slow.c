@@ -12,6 +12,7 @@
  * the loss is not: gradients do nothing.
  */
 #include "rules/builtin/update_ratio.h"
+#include "rules/suspicion.h"
 
 #define SHARE 0.1
 enum { DECAYED = 40 };
@@ -29,8 +30,9 @@ static void report(sonde_rule_run *run, double mean, const look *at)
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
 
     if (sonde_rule_found(run, state->step.fastest,
-                         mean < state->slow ? SONDE_SEVERITY_WARNING
-                                            : SONDE_SEVERITY_NOTE,
+                         mean < state->slow && !sonde__rule_loss_is_free(run)
+                             ? SONDE_SEVERITY_WARNING
+                             : SONDE_SEVERITY_NOTE,
                          "update_ratio", mean, at->limit * state->slow)) {
         sonde_rule_say(run,
                        "Raise the learning rate; check the loss's reduction and the "

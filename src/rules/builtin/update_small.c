@@ -8,6 +8,13 @@
  * ends training whose loss has reached 0, or a schedule. With smdebug, r = 0 counts.
  */
 #include "rules/builtin/update_ratio.h"
+#include "rules/suspicion.h"
+
+static const sonde__rule_terms too_small = {.well = SONDE_SEVERITY_NOTE,
+                                            .ill = SONDE_SEVERITY_WARNING,
+                                            .still = SONDE_SEVERITY_WARNING,
+                                            .untold = SONDE_SEVERITY_NOTE,
+                                            .alone = SONDE_SEVERITY_WARNING};
 
 #define AT_ONCE 100.0
 
@@ -30,10 +37,12 @@ void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
     past->last = update->exact ? ratio : past->last;
     *streak += small;
     if (*streak >= state->small_patience &&
-        sonde_rule_found(run, i,
-                         past->slowly && !state->smdebug ? SONDE_SEVERITY_NOTE
-                                                         : SONDE_SEVERITY_WARNING,
-                         "update_ratio", ratio, state->small_threshold)) {
+        (past->slowly || state->smdebug
+             ? sonde_rule_found(
+                   run, i, state->smdebug ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+                   "update_ratio", ratio, state->small_threshold)
+             : sonde__rule_suspect(run, i, &too_small, "update_ratio", ratio,
+                                   state->small_threshold))) {
         sonde_rule_say(run, "Raise the learning rate.",
                        "It changed by only %.3g times its own size.", ratio);
     }

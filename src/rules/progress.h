@@ -1,0 +1,67 @@
+/*
+ * progress.h - whether training goes well, by its own measure: the losses of its steps.
+ *
+ * Takes the loss of each training step: that of the objective, or the sum of several
+ * losses of which none is the objective. A mark keeps the level before something; the
+ * verdict compares the losses since with it, by their own noise.
+ *
+ * Not every loss is meant to fall: those of two players, of policies and of bootstrapped
+ * values are not. Such a loss is known by being one of several without a total, by the
+ * words of its name, or by inputs that only such programs have (rewards, returns); it
+ * never says that training goes badly, unless it is no longer finite.
+ */
+#ifndef SONDE_RULES_PROGRESS_H
+#define SONDE_RULES_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SONDE__RULES_KEPT = 64, /* losses */
+    SONDE__RULES_FIRST = 5  /* that make a level */
+};
+
+typedef struct sonde__rules_progress {
+    double recent[SONDE__RULES_KEPT]; /* a ring */
+    double first[SONDE__RULES_FIRST];
+    uint64_t count; /* finite losses taken */
+    uint64_t bad;   /* steps whose loss was not finite */
+    bool whole;     /* the losses taken are those of the objective */
+    bool parts;     /* they are sums of several, of which none is the objective */
+    bool free;      /* it need not fall: the program's inputs say so */
+    bool named;     /* ... or its name does */
+    bool crosses;   /* it has been on both sides of 0 */
+    uint32_t *ids;  /* of the losses */
+    size_t id_count, id_capacity;
+} sonde__rules_progress;
+
+/* A moment: the level of the losses so far. */
+typedef struct sonde__rules_progress_mark {
+    double level, error; /* error: standard error of the level; NaN: of one loss */
+    uint64_t count, bad;
+} sonde__rules_progress_mark;
+
+typedef enum sonde__rules_verdict {
+    SONDE__RULES_OPEN,  /* too early to say */
+    SONDE__RULES_WELL,  /* the loss falls (after an event: is as it was) */
+    SONDE__RULES_ILL,   /* the loss rises, or is no longer finite */
+    SONDE__RULES_STILL, /* it does neither, over SONDE__RULES_LONG steps */
+    SONDE__RULES_NONE   /* there is no loss, or it need not fall */
+} sonde__rules_verdict;
+
+enum { SONDE__RULES_SHORT = 10, SONDE__RULES_LONG = 40 };
+
+/* A finite or other loss of a step. */
+void sonde__rules_progress_take(sonde__rules_progress *progress, double loss);
+/* The level now. event: that of the last steps alone; else the lower one of the first and
+ * of the last steps. */
+sonde__rules_progress_mark
+sonde__rules_progress_level(const sonde__rules_progress *progress, bool event);
+/* What the losses since the mark say. ended: no more will come. */
+sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *progress,
+                                                 const sonde__rules_progress_mark *mark,
+                                                 bool event, bool ended);
+void sonde__rules_progress_fini(sonde__rules_progress *progress);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * suspicion.h - findings that wait for training.
+ *
+ * A ratio, an initial state or a jump may be unusual and work: a healthy program is one
+ * whose loss improves. A rule that sees such a thing suspects it. The suspicion is a
+ * finding that is not passed on yet; its step is the one at which it was raised. It ends
+ * in one of these ways, all decided here, at the end of a training step:
+ *
+ *     the rule clears it        the tensor has recovered: nothing is reported
+ *     training goes well        as terms.well says: nothing, or a note, say
+ *     training goes badly       terms.ill
+ *     the loss stands still     terms.still
+ *     the loss does not tell    terms.untold: there are several without a total, it need
+ *                               not fall, or the run ends too soon
+ *     no loss is seen           terms.alone once the state has lasted: it is all the
+ *                               evidence there is
+ *
+ * progress.h says what "well", "badly" and "still" are.
+ */
+#ifndef SONDE_RULES_SUSPICION_H
+#define SONDE_RULES_SUSPICION_H
+
+#include <sonde/rule.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* As a severity: nothing is reported. */
+#define SONDE__WITHDRAWN (-1)
+
+typedef struct sonde__rule_terms {
+    int64_t
+        looks;  /* calls of suspect until it can be confirmed; 0: the first is enough */
+    bool event; /* something that happened to training, not its state: after it, the
+                      loss should be as before */
+    int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
+} sonde__rule_terms;
+
+/* The condition holds at this step, as sonde_rule_found has it. True the first time: then
+ * sonde_rule_say must follow. terms: borrowed until the run ends. */
+bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
+                         const char *statistic, double value, double threshold);
+/* The condition was looked at and does not hold: at a few looks in a row, a suspicion that
+ * waits is withdrawn. */
+void sonde__rule_clear(sonde_rule_run *run, size_t i);
+/* A suspicion of tensor i, if there is one, becomes a finding. */
+void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity);
+/* A suspicion of tensor i is withdrawn, if there is one. */
+void sonde__rule_withdraw(sonde_rule_run *run, size_t i);
+/* Whether a loss need not fall in this run, or none is the objective. */
+bool sonde__rule_loss_is_free(const sonde_rule_run *run);
+/* Whether a suspicion of tensor i waits. */
+bool sonde__rule_suspects(const sonde_rule_run *run, size_t i);
+
+#endif

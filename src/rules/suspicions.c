@@ -1,0 +1,312 @@
+/*
+ * suspicions.c - see suspicion.h. A suspicion stays in rules->waiting until it is decided;
+ * then it moves to the findings, or is freed.
+ */
+#include "rules/suspicion.h"
+
+#include "base/macros.h"
+#include "base/memory.h"
+#include "observe/tensor_roles.h"
+#include "rules/engine.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- the losses of the run ---------------------------------------------------------- */
+
+static bool has_any(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcasestr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether an input is one that only programs have whose losses need not fall. */
+static bool is_of_free_loss(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"reward",   "return",   "advantage", "done",
+                                        "terminal", "next_obs", "next_state"};
+
+    return info->role == SONDE_ROLE_INPUT &&
+           has_any(info->name, words, SONDE_COUNT_OF(words));
+}
+
+/* Whether the name of a loss says that it need not fall. */
+static bool is_named_free(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"policy", "actor",  "critic", "td_",
+                                        "gen",    "disc",   "advers", "player",
+                                        "ppo",    "surrog", "g_loss", "d_loss"};
+
+    return has_any(info->name, words, SONDE_COUNT_OF(words));
+}
+
+bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
+{
+    sonde__rules_progress *progress = &rules->progress;
+
+    for (size_t id = first; id < end; id++) {
+        const sonde_tensor_info *info =
+            sonde_catalogue_info(rules->catalogue, (uint32_t)id);
+
+        progress->free = progress->free || is_of_free_loss(info);
+        if (info->role != SONDE_ROLE_LOSS || info->same_as != id) {
+            continue;
+        }
+        progress->named = progress->named || is_named_free(info);
+        if (!sonde__reserve(&progress->ids, &progress->id_capacity,
+                            progress->id_count + 1, sizeof *progress->ids)) {
+            return false;
+        }
+        progress->ids[progress->id_count++] = (uint32_t)id;
+    }
+    return true;
+}
+
+void sonde__rules_take_losses(sonde_rules *rules)
+{
+    sonde__rules_progress *progress = &rules->progress;
+    double sum = 0.0, whole = 0.0;
+    size_t losses = 0;
+    bool has_whole = false;
+
+    for (size_t i = 0; i < progress->id_count; i++) {
+        const sonde__rule_slot *slot = &rules->slots[progress->ids[i]];
+        const sonde_vitals *v = &slot->vitals;
+        const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
+
+        if (slot->stamp != rules->stamp || v->count == 0) {
+            continue;
+        }
+        losses++;
+        sum += bad ? (double)NAN : v->mean;
+        if (sonde__observe_is_objective(rules->catalogue, progress->ids[i])) {
+            whole = bad ? (double)NAN : v->mean;
+            has_whole = true;
+        }
+    }
+    if (losses > 0 && (has_whole || !progress->whole)) {
+        progress->whole = has_whole;
+        progress->parts = !has_whole && losses > 1;
+        sonde__rules_progress_take(progress, has_whole ? whole : sum);
+    }
+}
+
+enum { RECOVERED = 3 }; /* looks in a row at which the condition does not hold */
+
+/* --- suspicions --------------------------------------------------------------------- */
+
+static sonde__rule_found **place_of(sonde_rule_run *run, size_t i)
+{
+    return i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+}
+
+bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
+{
+    const sonde__rule_found *found =
+        i == SONDE_RULE_WHOLE_RUN ? run->run_finding : run->tensor_findings[i];
+
+    return found != NULL && found->terms != NULL;
+}
+
+static void take_out(sonde_rules *rules, size_t k)
+{
+    memmove(rules->waiting + k, rules->waiting + k + 1,
+            (--rules->waiting_count - k) * sizeof(void *));
+}
+
+static void drop(sonde_rules *rules, size_t k)
+{
+    sonde__rule_found *found = rules->waiting[k];
+
+    *place_of(found->run, found->index) = NULL;
+    sonde__free(found->tensor);
+    sonde__free(found);
+    take_out(rules, k);
+}
+
+/* Makes a finding of a suspicion, or drops it if memory runs out. */
+static void keep(sonde_rules *rules, size_t k, sonde_severity severity)
+{
+    sonde__rule_found *found = rules->waiting[k];
+
+    if (sonde__rule_keep_found(rules, found)) {
+        found->finding.severity = severity;
+        found->terms = NULL;
+        take_out(rules, k);
+    } else {
+        drop(rules, k);
+    }
+}
+
+/* The place of the suspicion of tensor i in waiting; waiting_count: there is none. */
+static size_t find_waiting(sonde_rule_run *run, size_t i)
+{
+    const sonde_rules *rules = run->rules;
+    const sonde__rule_found *found = *place_of(run, i);
+    size_t k = 0;
+
+    while (k < rules->waiting_count && rules->waiting[k] != found) {
+        k++;
+    }
+    return k;
+}
+
+void sonde__rule_withdraw(sonde_rule_run *run, size_t i)
+{
+    const size_t k = find_waiting(run, i);
+
+    if (k < run->rules->waiting_count) {
+        drop(run->rules, k);
+    }
+}
+
+void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
+{
+    const size_t k = find_waiting(run, i);
+
+    if (k < run->rules->waiting_count) {
+        keep(run->rules, k, severity);
+    }
+}
+
+void sonde__rule_clear(sonde_rule_run *run, size_t i)
+{
+    if (sonde__rule_suspects(run, i) && ++(*place_of(run, i))->missed >= RECOVERED) {
+        sonde__rule_withdraw(run, i);
+    }
+}
+
+bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
+                         const char *statistic, double value, double threshold)
+{
+    sonde__rule_found **place = place_of(run, i);
+    sonde__rule_found *found = NULL;
+
+    if (*place != NULL && (*place)->terms != NULL && terms->ill > (*place)->terms->ill) {
+        sonde__rule_withdraw(run, i); /* what is worse replaces it */
+    }
+    if (*place != NULL) {
+        (*place)->held++;
+        (*place)->missed = 0;
+        sonde__rules_hold_again(run->rules, *place);
+        return false;
+    }
+    if (!sonde__rule_make_found(run, i, SONDE_SEVERITY_NOTE, statistic, value, threshold,
+                                true)) {
+        return false;
+    }
+    found = *place;
+    found->terms = terms;
+    found->held = 1;
+    found->index = i;
+    found->mark = sonde__rules_progress_level(&run->rules->progress, terms->event);
+    return true;
+}
+
+/* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. */
+enum { UNDECIDED = SONDE__WITHDRAWN - 1 };
+
+static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool ended)
+{
+    const sonde__rule_terms *terms = found->terms;
+    const bool lasts = found->held >= terms->looks;
+
+    if (rules->progress.count + rules->progress.bad == 0) {
+        return lasts || terms->alone == SONDE_SEVERITY_NOTE ? terms->alone
+               : ended                                      ? SONDE_SEVERITY_NOTE
+                                                            : UNDECIDED;
+    }
+    if (!lasts && !ended) {
+        return UNDECIDED;
+    }
+    switch (sonde__rules_progress_since(&rules->progress, &found->mark, terms->event,
+                                        ended)) {
+    case SONDE__RULES_OPEN:
+        break;
+    case SONDE__RULES_WELL:
+        return terms->well;
+    case SONDE__RULES_ILL:
+        return lasts ? terms->ill : terms->untold;
+    case SONDE__RULES_STILL:
+        return lasts ? terms->still : terms->untold;
+    case SONDE__RULES_NONE:
+        return terms->untold;
+    }
+    return UNDECIDED;
+}
+
+void sonde__rules_decide(sonde_rules *rules, bool ended)
+{
+    size_t k = 0;
+
+    while (k < rules->waiting_count) {
+        sonde__rule_found *found = rules->waiting[k];
+        const int severity = found->dismissed ? UNDECIDED : decide(rules, found, ended);
+
+        if (severity == UNDECIDED) {
+            k++;
+        } else if (severity == SONDE__WITHDRAWN) {
+            found->dismissed = true; /* the rule may still see it at each step */
+            k++;
+        } else {
+            keep(rules, k, (sonde_severity)severity);
+        }
+    }
+}
+
+bool sonde__rule_loss_is_free(const sonde_rule_run *run)
+{
+    return run->rules->progress.free || run->rules->progress.parts;
+}
+
+/* --- what is sure ------------------------------------------------------------------- */
+
+bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                      const char *statistic, double value, double threshold)
+{
+    if (run == NULL || statistic == NULL) {
+        return false;
+    }
+    sonde__rule_found *const *place =
+        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
+
+    if (severity != SONDE_SEVERITY_NOTE) {
+        sonde__rule_confirm(run, i, severity);
+    }
+    if (*place != NULL) {
+        sonde__rules_hold_again(run->rules, *place);
+        return false;
+    }
+    return sonde__rule_make_found(run, i, severity, statistic, value, threshold, false);
+}
+
+void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
+{
+    if (run == NULL || fmt == NULL) {
+        return;
+    }
+    char text[SONDE__MESSAGE - 64];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (run->failed) {
+        return;
+    }
+    run->failed = true;
+    (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
+    sonde__rule_withdraw(run, SONDE_RULE_WHOLE_RUN);
+    run->run_finding = NULL;
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
+                         0.0)) {
+        sonde_rule_say(run, "Fix the rule, or do not use it.",
+                       "The rule was switched off because of an error: %s.", text);
+    }
+}
