@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MOST_SETTINGS = 8, MOST_VALUES = 16 };
+enum { MOST_SETTINGS = 8, MOST_VALUES = 40 };
 
 static PyObject *graph_type;
 
@@ -177,7 +177,7 @@ static bool read_values(PyObject *given, sonde_nn_value *values, size_t *count)
 {
     *count = (size_t)PyTuple_Size(given);
     if (*count > MOST_VALUES) {
-        (void)sonde__python_bad_value("values", "at most 16", "more");
+        (void)sonde__python_bad_value("values", "at most 40", "more");
         return false;
     }
     for (size_t i = 0; i < *count; i++) {

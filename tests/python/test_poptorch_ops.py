@@ -216,6 +216,26 @@ def layers():
         same(name, Net(*parts), data(*shape), tolerance=3e-5)
 
 
+@program
+def recurrent():
+    class Net(nn.Module):
+        def __init__(self, kind, **keys):
+            super().__init__()
+            torch.manual_seed(5)
+            self.net = kind(4, 5, **keys)
+
+        def forward(self, x):
+            y, last = self.net(x)
+            if self.net.num_layers == 1:
+                y = y * (last[0] if isinstance(last, tuple) else last).sum()
+            return y, (y * y).mean()
+
+    for kind, keys in ((nn.LSTM, {"batch_first": True}), (nn.LSTM, {"bidirectional": True}),
+                       (nn.GRU, {"num_layers": 2}), (nn.GRU, {"bias": False}),
+                       (nn.RNN, {"nonlinearity": "relu"}), (nn.RNN, {"bidirectional": True})):
+        same(f"{kind.__name__} {keys}", Net(kind, **keys), data(3, 6, 4), tolerance=3e-5)
+
+
 # --- whole networks -------------------------------------------------------------------------------
 
 

@@ -333,8 +333,11 @@ def unbind(b: Builder, x: Value, dim: int = 0) -> list[Value]:
 
 
 @op("getitem")
-def getitem(b: Builder, parts: Sequence[Value], i: int) -> Value:
-    return parts[i]
+def getitem(b: Builder, parts: Sequence[Value | None], i: int) -> Value:
+    found = parts[i]
+    if found is None:
+        raise Lacks(f"result {i}")
+    return found
 
 
 @op("glu")

@@ -1,4 +1,4 @@
-"""PyTorch's ops as the engine's: layers, norms, activations and losses.
+"""PyTorch's ops as the engine's: layers, norms, activations, losses, recurrent networks.
 
 The numbers of reductions of losses are PyTorch's: 0 none, 1 mean, 2 sum.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .aten import cat, expand, total, transpose
+from .aten import cat, expand, part, select, stack, total, transpose
 from .builder import Builder, Function, Lacks, Value, expect, op, pair, plain_dtype, short
 
 
@@ -426,3 +426,38 @@ def kl_div(b: Builder, x: Value, y: Value, reduction: int = 1, *, log_target: bo
            ) -> Value:
     expect(not log_target, "log_target=True")
     return b.do("kl_div", *same_shape(b, x, y), reduction=_REDUCTION[reduction])
+
+
+# --- recurrent networks ---------------------------------------------------------------------------
+
+
+def recurrent(b: Builder, name: str, x: Value, weights: Sequence[Value], bias: bool, layers: int,
+              dropout_p: float, train: bool, both_ways: bool, batch_first: bool
+              ) -> list[Value | None]:
+    """The states, and those of the last step, of a network that begins with zeros."""
+    expect(len(x.shape) == 3, "an input without a batch")
+    expect(not train or dropout_p == 0 or layers == 1, "dropout between layers")
+    kind, _, function = name.partition("_")
+    units = weights[1].shape[1]
+    settings: dict[str, Any] = {"hidden_size": units, "num_layers": layers, "bias": int(bias),
+                                "bidirectional": int(both_ways)}
+    if function:
+        settings["nonlinearity"] = function
+    given = x if batch_first else b.permute(x, (1, 0, 2))
+    states = b.add(kind, [given, *weights], settings)
+    last = None
+    if layers == 1:
+        parts = [select(b, part(b, states, 2, 0, units), 1, given.shape[1] - 1)]
+        if both_ways:
+            parts.append(select(b, part(b, states, 2, units, 2 * units), 1, 0))
+        last = stack(b, parts)
+    return [states if batch_first else b.permute(states, (1, 0, 2)), last, None]
+
+
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    def _recurrent(b: Builder, x: Value, state: Any, weights: Sequence[Value], *rest: Any,
+                   _kind: str = _name) -> list[Value | None]:
+        expect(state is None, "a state to begin with")
+        return recurrent(b, _kind, x, weights, *rest)
+
+    op(_name + ".input")(_recurrent)

@@ -255,6 +255,8 @@ class _Reader:
         self.values[node] = Constant(None)
         for call in node.meta.get("nn_module_stack") or ():
             self.calls.setdefault(call, []).append(node)
+        if not node.users and not has_effect(node.target):
+            return
         name = getattr(node.target, "__name__", str(node.target))
         folded = self.folded(node)
         if folded is not None:
@@ -307,7 +309,9 @@ class _Reader:
             node.target._schema.is_mutable
         if in_place:
             self.expect_own(node.args[0])
-        made = translate(translation, *[self.argument(one) for one in node.args], **keys)
+        given = [None if self.is_first_state(node, i) else self.argument(one)
+                 for i, one in enumerate(node.args)]
+        made = translate(translation, *given, **keys)
         expected = node.meta.get("val")
         if isinstance(made, Value) and isinstance(expected, torch.Tensor):
             expect(made.shape == tuple(expected.shape) and made.dtype is expected.dtype,
@@ -316,6 +320,14 @@ class _Reader:
         if in_place:
             self.values[node.args[0]] = made
         return made
+
+    def is_first_state(self, node: Any, i: int) -> bool:
+        """Whether argument i is the state that a recurrent network begins with, zeros."""
+        if i != 1 or str(node.target).removeprefix("aten.") not in _RECURRENT:
+            return False
+        given = node.args[1] if isinstance(node.args[1], (list, tuple)) else [node.args[1]]
+        return all(isinstance(self.values[one], Folded) and not self.values[one].tensor.any()
+                   for one in given)
 
     def tracked(self, mean: Any) -> Value | None:
         name = self.values.get(mean)
@@ -408,6 +420,15 @@ class _Reader:
 
 _OF_SHAPES = ("aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::new_zeros",
               "aten::new_ones", "aten::new_full")
+
+
+_RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
+
+
+def has_effect(target: Any) -> bool:
+    """Whether an op does something besides its result."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and (schema.is_mutable or schema.name.startswith("poptorch::"))
 
 
 def is_view(target: Any) -> bool:
