@@ -1,12 +1,12 @@
 /*
- * bench_devices.c - what several devices gain: replicas on as many threads, against the
- * same replicas on one thread.
+ * bench_devices.c - what several devices gain: replicas, and the stages of a pipeline, on
+ * as many threads, against the same on one thread.
  *
  *     bench_devices [seconds]     of each measurement; 4 if not given
  *
- * The CNN of Fashion-MNIST, two replicas of 256 samples. Turns of one and of two threads
- * alternate; a row is the ratio of the fastest steps of each, and the median ratio of
- * neighbouring turns.
+ * The CNN of Fashion-MNIST, two replicas of 256 samples; eight linear layers of 512 in two
+ * stages, 16 micro-batches of 64. Turns of one and of two threads alternate; a row is the
+ * ratio of the fastest steps of each, and the median ratio of neighbouring turns.
  */
 #include "support.h"
 
@@ -21,6 +21,7 @@
 #include <string.h>
 
 enum { TURNS = 20, BATCH = 256, REPLICAS = 2 };
+enum { STAGES = 2, LAYERS = 8, WIDTH = 512, CLASSES = 16, ROWS = 64, MICRO_BATCHES = 16 };
 
 typedef struct device_network {
     sonde_nn_model *model;
@@ -136,6 +137,71 @@ static void measure_replicas(sonde_nn_job *job, const bench_batches *batches,
     release(&several);
 }
 
+/* --- a pipeline --------------------------------------------------------------------- */
+
+static sonde_nn_model *make_layers(void)
+{
+    sonde_nn_model *model = NULL;
+    sonde_diag diag = {0};
+    sonde_nn_value x = 0, target = 0;
+
+    bench_check(sonde_nn_model_create(&model, &diag), &diag);
+    x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){ROWS, WIDTH});
+    target = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){ROWS});
+    for (int i = 0; i < LAYERS; i++) {
+        char name[16];
+
+        if (i % (LAYERS / STAGES) == 0) {
+            sonde_nn_begin_block(model, i == 0 ? "first" : "second");
+        }
+        (void)snprintf(name, sizeof name, "fc%d", i);
+        x = sonde_nn_linear(model, name, x, SONDE_OPTIONS(sonde_nn_linear, .out = WIDTH));
+        x = sonde_nn_relu(model, NULL, x);
+    }
+    x = sonde_nn_linear(model, "out", x, SONDE_OPTIONS(sonde_nn_linear, .out = CLASSES));
+    sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
+    sonde_nn_model_initialise(model, 1);
+    return model;
+}
+
+static void make_stages(device_network *net, int threads)
+{
+    const int64_t rows = (int64_t)ROWS * MICRO_BATCHES;
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(1e-3F, 0.9F);
+    sonde_nn_options options;
+    sonde_diag diag = {0};
+
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_gradient_accumulation(&options, MICRO_BATCHES);
+    sonde_nn_options_set_threads(&options, threads);
+    net->model = make_layers();
+    bench_check(
+        sonde_nn_training_session(net->model, &options, &sgd, &net->session, &diag),
+        &diag);
+    bench_check(sonde_nn_session_compile(net->session, &diag), &diag);
+    net->samples = bench_alloc((size_t)(rows * WIDTH) * sizeof *net->samples);
+    net->labels = bench_alloc((size_t)rows * sizeof *net->labels);
+    for (int64_t i = 0; i < rows * WIDTH; i++) {
+        net->samples[i] = sinf((float)i);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        net->labels[i] = i % CLASSES;
+    }
+    net->inputs[0] = sonde_view_of(SONDE_F32, 2, (int64_t[]){rows, WIDTH}, net->samples);
+    net->inputs[1] = sonde_view_of(SONDE_I64, 1, &rows, net->labels);
+}
+
+static void measure_pipeline(double seconds)
+{
+    device_network one, several;
+
+    make_stages(&one, 1);
+    make_stages(&several, STAGES);
+    compare("devices_pipeline_2_over_1", &one, &several, seconds, ">=1.6");
+    release(&one);
+    release(&several);
+}
+
 int main(int argc, char **argv)
 {
     const double seconds = argc > 1 ? atof(argv[1]) : 4.0;
@@ -155,6 +221,7 @@ int main(int argc, char **argv)
     bench_batches_make(&batches, "fashion_cnn", 4096, true);
     bench_check(sonde_nn_job_builtin("fashion_cnn", &job, &diag), &diag);
     measure_replicas(job, &batches, seconds);
+    measure_pipeline(seconds);
     sonde_nn_job_destroy(job);
     bench_batches_free(&batches);
     return 0;

@@ -168,6 +168,9 @@ static sonde_nn_value build_sequential(sonde_nn_model *model, sonde_nn_value x,
                                    {1, CLASSES, "Dense_10", NULL}};
 
     for (size_t i = pipelined ? 0 : 1; i < sizeof layers / sizeof layers[0]; i++) {
+        if (pipelined) {
+            sonde_nn_begin_block(model, layers[i].stage == 0 ? "stage 0" : "stage 1");
+        }
         x = sonde_nn_linear(model, layers[i].dense, x,
                             SONDE_OPTIONS(sonde_nn_linear, .out = layers[i].width));
         if (layers[i].activation != NULL) {
@@ -183,12 +186,13 @@ static sonde_nn_value build_functional(sonde_nn_model *model, sonde_nn_value x,
 {
     sonde_nn_value hidden = x, activations = 0;
 
-    if (pipelined) { /* stage 0 */
+    if (pipelined) {
+        sonde_nn_begin_block(model, "stage 0");
         hidden = sonde_nn_linear(model, "Dense_256", x,
                                  SONDE_OPTIONS(sonde_nn_linear, .out = 256));
         hidden = sonde_nn_relu(model, "Dense_256_acts", hidden);
+        sonde_nn_begin_block(model, "stage 1");
     }
-    /* stage 1 */
     activations = sonde_nn_linear(model, "Dense_128", hidden,
                                   SONDE_OPTIONS(sonde_nn_linear, .out = 128));
     activations = sonde_nn_relu(model, "Dense_128_acts", activations);
@@ -384,7 +388,8 @@ static sonde_nn_session *make_session(const arguments *a, sonde_nn_model *model,
     sonde_nn_options_set_device_iterations(&options,
                                            (int)(a->steps_per_execution / accumulation));
     sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
-    sonde_nn_options_set_threads(&options, 1); /* a batch of 32 is little to share */
+    /* a batch of 32 is little to share, but each stage has a thread */
+    sonde_nn_options_set_threads(&options, a->no_pipelining ? 1 : 2);
     TRY(sonde_nn_training_session(model, &options, &sgd, &session, &diag));
     for (int i = 0; i < 2; i++) {
         TRY(sonde_nn_session_outfeed(session, callbacks[i].queue, &diag));

@@ -161,7 +161,7 @@ class Hooks:
             gradient = update = -1
             if value.requires_grad:
                 gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
-                if self.watch.every["updates"] >= 0:
+                if self.watch.every["updates"] >= 0 and not value.is_complex():
                     update = self.core.add_update(weight)
             self.names[id(value)] = whole
             self.parameters.append(whole)

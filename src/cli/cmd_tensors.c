@@ -238,7 +238,7 @@ static const cli_option compile_options[] = {
     OPTION(
         "dump", 0, CLI_TEXT, "PASS", dump,
         "print the graph after instantiate, autodiff, track, accumulate, optimise, prune, fuse, "
-        "layout or plan"),
+        "stage, layout or plan"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
     OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,

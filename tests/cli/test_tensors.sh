@@ -79,4 +79,4 @@ same dump.autodiff dump.accumulate # G = 1
 grep -qE '^arena [0-9]+ bytes, largest live set [0-9]+, state [0-9]+, threads 1$' dump.plan ||
     fail "plan: $(head -1 dump.plan)"
 run 2 "$sonde" compile fashion_cnn --dump fusee
-stderr_is "sonde: error: dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, optimise, prune, fuse, layout or plan)"
+stderr_is "sonde: error: dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, optimise, prune, fuse, stage, layout or plan)"

@@ -358,7 +358,12 @@ static void misspelt_keys_are_told_the_nearest(void **state)
     refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
             "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
             "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-            "gradient_accumulation, replicas, reduction, threads)");
+            "gradient_accumulation, replicas, execution, reduction, threads)");
+    refused(MLP "options: {execution: sideways}\n", SONDE_EINVAL,
+            "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
+    refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"
+            "  loss: nll\n",
+            SONDE_EINVAL, "job:4: block: a block without name (expected a name)");
     refused(MLP "options: {replicas: 2,\n  replicationFactor: 2}\n", SONDE_EINVAL,
             "job:3: replicationFactor is replicas, which is given too (expected one of "
             "them)");

@@ -414,6 +414,25 @@ def kinds_of_models():
           {"lstm_output_0", "lstm_output_2", "lstm.weight_hh_l0"} <= names)
     check("a sparse gradient", trial.vitals("gradient/embed.weight").count > 0)
 
+    class Spectral(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.filter = nn.Parameter(torch.ones(11, dtype=torch.complex64))
+            self.last = nn.Linear(20, 4)
+
+        def forward(self, x):
+            return self.last(torch.fft.irfft(torch.fft.rfft(x) * self.filter, 20))
+
+    bare, _ = train(Spectral, (8, 20), steps=3)
+    run = folder("complex")
+    weights, _ = train(Spectral, (8, 20), {"run": run, "every": 1}, steps=3)
+    trial = sonde.open(run)
+    check("complex parameters: their sizes, and no updates", same(bare, weights) and
+          trial.vitals("filter", 0).count == 11 and
+          trial.vitals("gradient/filter", 0).abs_max > 0 and
+          {i.name for i in trial.tensors() if i.role == "update"} ==
+          {"update/last.weight", "update/last.bias"})
+
     torch.manual_seed(0)
     bare, _ = train(lambda: torch.compile(mlp(), backend="aot_eager"), (8, 20), steps=4)
     run = folder("compiled")

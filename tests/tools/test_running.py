@@ -1,4 +1,4 @@
-"""test_running.py - installing, building and counting do what ./check says they do."""
+"""test_running.py - installing, building and counting do what ./check says they do; bench/ compiles."""
 
 import os
 import re
@@ -298,6 +298,18 @@ class Installing(_planted.Planted):
         status, output = self.install("everything")
         self.assertEqual(status, 2)
         self.assertIn("no such list", output)
+
+
+class Benches(_planted.Planted):
+    def test_programs_compile(self):
+        """Those of bench/faults/others need packages that no test has."""
+        found = [os.path.join(folder, name)
+                 for folder, _, names in os.walk(os.path.join(_planted.ROOT, "bench"))
+                 for name in names if name.endswith(".py")]
+        self.assertGreater(len(found), 20)
+        for path in found:
+            with open(path, encoding="utf-8") as file:
+                compile(file.read(), path, "exec")
 
 
 if __name__ == "__main__":

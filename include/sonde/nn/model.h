@@ -74,6 +74,10 @@ SONDE_API size_t sonde_nn_output_loss(sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
 SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
+/* Layers from here on, the loss included, belong to a block, until the next begins; what
+ * comes before the first belongs to that. Blocks are the stages of a pipeline
+ * (sonde_nn_options.execution), in the order in which they first begin; at most 64. */
+SONDE_API void sonde_nn_begin_block(sonde_nn_model *model, const char *name);
 /* Shape of a value; NULL for value 0. Borrowed until the next layer. */
 SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
                                               sonde_nn_value value, int *rank);

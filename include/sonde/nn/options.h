@@ -33,6 +33,13 @@ typedef enum sonde_nn_reduction {
     SONDE_NN_REDUCTION_SUM = 1
 } sonde_nn_reduction;
 
+/* How the stages of a network with blocks (sonde_nn_begin_block) are trained. */
+typedef enum sonde_nn_execution {
+    SONDE_NN_PIPELINED = 0, /* several micro-batches at once, each in another stage */
+    SONDE_NN_SHARDED = 1,   /* a thread for each stage, one at a time */
+    SONDE_NN_SEQUENTIAL = 2 /* as if there were no blocks */
+} sonde_nn_execution;
+
 typedef struct sonde_nn_options {
     size_t size;               /* sizeof(sonde_nn_options) */
     int device_iterations;     /* D: steps a call; 1 */
@@ -46,7 +53,8 @@ typedef struct sonde_nn_options {
     int64_t batch_size;            /* of a micro-batch; 0: that of the model */
     int threads; /* at most; 0: as many as are useful. Never more than processors of the
                        * affinity mask and cgroup, and one while one is faster. */
-    bool fixed_batch; /* the environment sets threads and random_seed alone */
+    sonde_nn_execution execution; /* PIPELINED; needs as many micro-batches as stages */
+    bool fixed_batch;             /* the environment sets threads and random_seed alone */
     /* Called after every pass of compile; may be NULL. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
@@ -74,6 +82,9 @@ SONDE_API sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *op
                                                             int64_t n);
 SONDE_API sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options,
                                                          int n);
+
+SONDE_API sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
+                                                           sonde_nn_execution how);
 
 #ifdef __cplusplus
 }

@@ -45,6 +45,7 @@ void sonde__pass_accumulate(sonde__plan_program *program)
             continue;
         }
         graph->module = graph->values[trained->param].module;
+        graph->stage = graph->ops[sonde__plan_producer(graph, trained->gradient)].stage;
         in[0] = sonde__graph_leaf(graph, sonde__op_value_shape(graph, trained->param),
                                   SONDE__FROM_STATE, graph->state_count++, NULL,
                                   SONDE_ROLE_GRADIENT);

@@ -80,6 +80,7 @@ static void differentiate(sonde__plan_program *program, const sonde__graph_node_
         wanted[i] = op->in[i] != 0 && needs[op->in[i]];
     }
     graph->module = op->module;
+    graph->stage = op->stage;
     op->kind->gradient(&context);
     for (int i = 0; i < op->in_count && graph->err == SONDE_OK; i++) {
         sonde__op_value *known = &program->gradient_of[op->in[i]];
@@ -114,6 +115,8 @@ void sonde__pass_autodiff(sonde__plan_program *program)
     }
     mark_differentiable(graph, needs);
     graph->pass = SONDE_PASS_BACKWARD;
+    graph->late = true;
+    graph->stage = graph->stage_count > 0 ? graph->stage_count - 1 : 0;
     program->gradient_of[graph->loss] =
         sonde__op_emit(graph, &sonde__op_fill, &one, NULL, 0);
     for (size_t i = op_count; i-- > 0 && graph->err == SONDE_OK;) {

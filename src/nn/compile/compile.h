@@ -9,11 +9,12 @@
  *     optimise      updates as values                (training)
  *     prune         removes unused ops
  *     fuse          neighbours become one op, same bits
+ *     stage         in the order of a pipeline's stages   (blocks)
  *     name          the catalogue: everything that can be observed
  *     layout        a kernel for every op, reorders between kernels
  *     plan          one block of memory by lifetimes, threads, taps
  *
- * A program is what the passes up to `fuse` work on.
+ * A program is what the passes up to `stage` work on.
  */
 #ifndef SONDE_NN_COMPILE_COMPILE_H
 #define SONDE_NN_COMPILE_COMPILE_H
@@ -162,9 +163,10 @@ typedef struct sonde__plan {
     size_t arena_bytes, largest_live, state_bytes;
     float *state_block;
     void *show_scratch; /* a value reordered to PLAIN before it is shown */
-    int replica;
+    int replica, slot;
     void *buffer_block;         /* the model's buffers, of replicas after the first */
     const void **replica_block; /* where the replicas have what is summed over them */
+    size_t *segments;           /* first step of each, and the end; NULL: no stages */
     int threads;                /* that pay for the steps of a micro-batch */
     int most_parts;             /* of any step */
 } sonde__plan;
@@ -205,6 +207,7 @@ void sonde__pass_accumulate(sonde__plan_program *program);
 void sonde__pass_optimise(sonde__plan_program *program);
 void sonde__pass_prune(sonde__plan_program *program);
 void sonde__pass_fuse(sonde__plan_program *program);
+void sonde__pass_stage(sonde__plan_program *program);
 
 /* Declares every named value; id_of (by value id, value_count entries) gets the tensor
  * ids, SONDE_NO_TENSOR where a value has no name. */
@@ -220,6 +223,7 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
 typedef struct sonde__plan_device {
     const sonde__plan *first; /* the first replica's plan; NULL: this is it */
     int replica;
+    int slot; /* > 0: of another micro-batch in a pipeline; it shares all but the arena */
     int replicas;
     int threads; /* at most, for all replicas */
 } sonde__plan_device;
@@ -246,6 +250,15 @@ static inline bool sonde__plan_splits(const sonde_nn_options *options)
 {
     return options->gradient_accumulation > 1 || options->replication_factor > 1;
 }
+
+/* Whether micro-batches go through stages: in training with blocks. */
+static inline bool sonde__plan_has_stages(const sonde__plan_program *program)
+{
+    return program->optimizer != NULL && program->graph.stage_count > 1 &&
+           program->options->execution != SONDE_NN_SEQUENTIAL;
+}
+/* The segment of an op, 0 ... 2 stages - 1. */
+int sonde__plan_segment(const sonde__op_graph *graph, const sonde__graph_node_op *op);
 
 /* How many live ops read a value. */
 size_t sonde__plan_use_count(const sonde__op_graph *graph, sonde__op_value value);

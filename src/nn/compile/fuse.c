@@ -73,7 +73,8 @@ static void fuse_conv_relu_pool(sonde__op_graph *graph, sonde__graph_node_op *po
         relu != NULL ? op_making(graph, relu->in[0], &sonde__op_conv2d) : NULL;
     sonde__graph_node_op fused;
 
-    if (conv == NULL || !is_two_by_two(&pool->attrs)) {
+    if (conv == NULL || !is_two_by_two(&pool->attrs) || conv->stage != relu->stage ||
+        conv->stage != pool->stage) {
         return;
     }
     fused = *conv;
@@ -97,7 +98,7 @@ static void fuse_relu(sonde__op_graph *graph, sonde__graph_node_op *relu)
     sonde__graph_node_op *before = conv != NULL ? conv : linear;
     sonde__graph_node_op fused;
 
-    if (before == NULL) {
+    if (before == NULL || before->stage != relu->stage) {
         return;
     }
     fused = *before;
@@ -125,7 +126,7 @@ static void fuse_pool_relu_conv_grad(sonde__op_graph *graph,
     }
     weight = op_reading(graph, relu_grad->out[0], 0, &sonde__op_conv2d_grad_weight);
     bias = op_reading(graph, relu_grad->out[0], 0, &sonde__op_channel_sum);
-    if (weight == NULL ||
+    if (weight == NULL || weight->stage != pool_grad->stage ||
         op_reading(graph, relu_grad->out[0], 0, &sonde__op_conv2d_grad_input) != NULL) {
         return;
     }

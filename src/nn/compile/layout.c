@@ -324,6 +324,15 @@ static bool lay_outputs(layout_work *work)
     return plan->outputs != NULL;
 }
 
+/* The next op is of segment `segment`, not of the one at hand: those up to it begin with
+ * its first step. */
+static void note_segments(const layout_work *work, int segment, int *at_hand)
+{
+    while (*at_hand < segment) {
+        work->plan->segments[++*at_hand] = work->plan->step_count;
+    }
+}
+
 sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t *id_of,
                              const sonde_observer *observer, sonde__plan *plan,
                              sonde_diag *diag)
@@ -332,6 +341,7 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
     layout_work work = {program, id_of, observer, plan, NULL, diag};
     const size_t slots = graph->value_count * LAYOUTS;
     bool well = true;
+    int segment = 0;
 
     work.buffer_of = sonde__malloc(slots * sizeof *work.buffer_of);
     if (work.buffer_of == NULL) {
@@ -340,11 +350,19 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
     for (size_t i = 0; i < slots; i++) {
         work.buffer_of[i] = -1;
     }
+    if (sonde__plan_has_stages(program)) {
+        plan->segments =
+            sonde__calloc(2 * (size_t)graph->stage_count + 1, sizeof *plan->segments);
+        well = plan->segments != NULL;
+    }
     for (size_t i = 0; well && i < graph->op_count; i++) {
         const sonde__graph_node_op *op = &graph->ops[i];
 
         if (i == program->micro_ops) {
             well = lay_outputs(&work);
+        }
+        if (op->kind != NULL && plan->segments != NULL && i < program->micro_ops) {
+            note_segments(&work, sonde__plan_segment(graph, op), &segment);
         }
         if (op->kind != NULL) {
             well = is_view(op->kind) ? lay_view(&work, op) : lay_op(&work, op);
@@ -352,6 +370,10 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
     }
     if (well && program->micro_ops >= graph->op_count) {
         well = lay_outputs(&work);
+    }
+    if (well && plan->segments != NULL) {
+        note_segments(&work, 2 * graph->stage_count, &segment);
+        plan->segments[2 * graph->stage_count] = plan->micro_steps;
     }
     sonde__free(work.buffer_of);
     return well ? SONDE_OK : sonde__fail_nomem(diag, "the plan");

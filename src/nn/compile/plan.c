@@ -224,7 +224,7 @@ static void describe_state(sonde__plan *plan, const sonde__op_graph *graph,
  * accumulators. */
 static bool owns_state(const sonde__plan *plan, size_t i)
 {
-    return plan->replica == 0 || plan->states[i].accumulator;
+    return plan->slot == 0 && (plan->replica == 0 || plan->states[i].accumulator);
 }
 
 static size_t floats_of(const sonde__plan_state *state)
@@ -424,6 +424,7 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
     sonde_err err = SONDE_OK;
 
     plan->replica = device->replica;
+    plan->slot = device->slot;
     choose_parts(plan, device);
     find_lifetimes(plan);
     err = place_arena(plan, diag);
@@ -493,6 +494,7 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->state_block);
     sonde__free(plan->show_scratch);
     sonde__free(plan->buffer_block);
+    sonde__free(plan->segments);
     sonde__free(plan->replica_block);
     *plan = (sonde__plan){0};
 }

@@ -19,6 +19,7 @@ void sonde__pass_track(sonde__plan_program *program)
 
         if (op.pass == SONDE_PASS_FORWARD && op.kind->track != NULL) {
             graph->module = op.module;
+            graph->stage = op.stage;
             op.kind->track(graph, &op.attrs, op.in, op.out);
         }
     }

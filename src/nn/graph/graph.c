@@ -220,6 +220,8 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     op.attrs.training = graph->training;
     op.module = graph->module;
     op.pass = graph->pass;
+    op.stage = graph->stage;
+    op.late = graph->late;
     for (int i = 0; i < in_count; i++) {
         op.in[i] = in[i];
     }
@@ -321,6 +323,10 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
         return sonde__fail_nomem(diag, "a graph");
     }
     copy->training = training;
+    for (int i = 0; i < source->stage_count; i++) {
+        copy->stages[i] = sonde__graph_string(copy, "%s", source->stages[i]);
+    }
+    copy->stage_count = source->stage_count;
     for (sonde__op_value id = 1; id < source->value_count && copy->err == SONDE_OK;) {
         const sonde__op_value first = id;
 
@@ -331,6 +337,7 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
 
             copy->module = sonde__graph_string(copy, "%s", op->module);
             copy->pass = op->pass;
+            copy->stage = op->stage;
             (void)sonde__op_emit(copy, op->kind, &op->given, op->in, op->in_count);
             id += (sonde__op_value)op->out_count;
         }

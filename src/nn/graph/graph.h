@@ -48,6 +48,8 @@ typedef struct sonde__graph_node_op {
     sonde__op_value out[SONDE__MAX_OPERANDS];
     const char *module; /* interned */
     sonde_pass pass;
+    int stage; /* of the pipeline */
+    bool late; /* on the way back: not before the loss */
 } sonde__graph_node_op;
 
 /* A further name of a value: a module's input. */
@@ -65,6 +67,8 @@ typedef struct sonde__graph_print_request {
     sonde_print_options options;
 } sonde__graph_print_request;
 
+enum { SONDE__MOST_STAGES = 64 };
+
 struct sonde__op_graph {
     sonde__graph_node_value *values; /* values[0] is none */
     size_t value_count, value_capacity;
@@ -80,9 +84,13 @@ struct sonde__op_graph {
     size_t output_count, output_capacity;
     sonde__op_value loss;
     sonde__names strings;
-    const char *module; /* of what is emitted now */
-    sonde_pass pass;    /* likewise */
-    bool training;      /* attrs.training of what is emitted */
+    const char *module;                     /* of what is emitted now */
+    sonde_pass pass;                        /* likewise */
+    bool training;                          /* attrs.training of what is emitted */
+    const char *stages[SONDE__MOST_STAGES]; /* names of blocks, interned */
+    int stage_count;                        /* 0: there are no blocks */
+    int stage;                              /* of what is emitted */
+    bool late;                              /* likewise */
     int state_count;
     sonde_err err;
     sonde_diag diag;

@@ -234,6 +234,34 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
     }
 }
 
+void sonde_nn_begin_block(sonde_nn_model *model, const char *name)
+{
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
+    int i = 0;
+
+    if (graph == NULL) {
+        return;
+    }
+    if (name == NULL || name[0] == '\0') {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, "block", "a name",
+                                "a block without name");
+        return;
+    }
+    while (i < graph->stage_count && strcmp(graph->stages[i], name) != 0) {
+        i++;
+    }
+    if (i == SONDE__MOST_STAGES) {
+        (void)sonde__graph_fail(graph, SONDE_ERANGE, name, "at most 64 blocks",
+                                "one block more");
+        return;
+    }
+    if (i == graph->stage_count) {
+        graph->stages[i] = sonde__graph_string(graph, "%s", name);
+        graph->stage_count += graph->stages[i] != NULL;
+    }
+    graph->stage = i;
+}
+
 void sonde_nn_scope_pop(sonde_nn_model *model)
 {
     sonde__op_graph *graph = model != NULL ? &model->graph : NULL;

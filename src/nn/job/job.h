@@ -45,9 +45,11 @@ sonde_err sonde__job_read_settings(const sonde__yaml_reader *reader,
                                    sonde_nn_setting settings[SONDE__MAX_FIELDS],
                                    size_t *count);
 
-/* The keys of a layer print; those that are missing leave their options as they are. */
-sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
-                                const sonde__yaml *entry, sonde_print_options *options);
+/* The layer print, with its keys; errors of building stick in the model. */
+sonde_err sonde__job_build_print(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *entry, sonde_nn_model *model,
+                                 const char *name, sonde_nn_value in,
+                                 sonde_nn_value *out);
 
 /* What a loss reads. */
 typedef struct sonde__job_compared {

@@ -281,18 +281,16 @@ static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char 
 static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
                              const sonde_nn_value *in, sonde_nn_value *out)
 {
-    sonde_print_options options = sonde_print_options_default();
-    bool gradient = true;
-    sonde_err err = sonde__yaml_bool(&b->reader, entry, "gradient", &gradient);
+    return sonde__job_build_print(&b->reader, entry, b->model, name, in[0], out);
+}
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__job_read_print(&b->reader, entry, &options);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_print(b->model, in[0], name, gradient, &options);
+/* Begins a block and hands its input on. */
+static sonde_err build_block(job_builder *b, const sonde__yaml *entry, const char *name,
+                             const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    sonde_nn_begin_block(b->model, name);
+    *out = in[0];
     return SONDE_OK;
 }
 
@@ -324,6 +322,7 @@ static const layer_kind layer_kinds[] = {
      1,
      build_print,
      NULL},
+    {"block", {NULL}, 1, build_block, NULL},
 };
 
 /* --- rows of src/nn/ops ------------------------------------------------------------- */

@@ -119,6 +119,8 @@ static const sonde_nn_option rows[] = {
      FIELD(options.gradient_accumulation), .help = "micro-batches of each step"},
     {"options", "replicas", "replicas", COUNT(1, 1024, "1"),
      FIELD(options.replication_factor), .help = "copies of the network that share each step"},
+    {"options", "execution", "execution", CHOICE("pipelined|sharded|sequential", "pipelined"),
+     FIELD(options.execution), .help = "how the blocks of a network are trained"},
     {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"),
      FIELD(options.reduction), .help = "over the micro-batches of a step"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),

@@ -43,8 +43,9 @@ static sonde_err read_float_format(const sonde__yaml_reader *reader,
     return SONDE_OK;
 }
 
-sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
-                                const sonde__yaml *entry, sonde_print_options *options)
+/* Keys that are missing leave their options as they are. */
+static sonde_err read_print(const sonde__yaml_reader *reader, const sonde__yaml *entry,
+                            sonde_print_options *options)
 {
     struct {
         const char *key;
@@ -84,5 +85,24 @@ sonde_err sonde__job_read_print(const sonde__yaml_reader *reader,
             return err;
         }
     }
+    return SONDE_OK;
+}
+
+sonde_err sonde__job_build_print(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *entry, sonde_nn_model *model,
+                                 const char *name, sonde_nn_value in, sonde_nn_value *out)
+{
+    sonde_print_options options = sonde_print_options_default();
+    bool gradient = true;
+    sonde_err err = sonde__yaml_bool(reader, entry, "gradient", &gradient);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_print(reader, entry, &options);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_print(model, in, name, gradient, &options);
     return SONDE_OK;
 }

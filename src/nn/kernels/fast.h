@@ -11,6 +11,8 @@
  * ISA (sonde__kernel_conv2d_avx2 ...).
  *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
  *     of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
+ *   - A convolution of many channels has kernels of its own (conv2d_wide_kernels.c,
+ *     conv2d_wide_weight_kernels.c), first in the lists; with a max-pool it is not fused.
  *   - An index is u8, row * window width + column; of equal numbers the first wins, of
  *     NaN the last, as in PyTorch.
  *

@@ -11,11 +11,12 @@
 
 #include <sonde/log.h>
 
+#include <stdio.h>
 #include <string.h>
 
-static const char *const pass_names[] = {"instantiate", "autodiff", "track",
-                                         "accumulate",  "optimise", "prune",
-                                         "fuse",        "layout",   "plan"};
+static const char *const pass_names[] = {"instantiate", "autodiff", "track", "accumulate",
+                                         "optimise",    "prune",    "fuse",  "stage",
+                                         "layout",      "plan"};
 
 static void report_progress(const sonde_nn_session *session, size_t pass)
 {
@@ -37,6 +38,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         sonde__pass_optimise,
         sonde__pass_prune,
         sonde__pass_fuse,
+        sonde__pass_stage,
     };
     sonde_err err =
         sonde__plan_program_init(program, session->model, &session->options,
@@ -204,6 +206,9 @@ static void release_replicas(sonde_nn_session *session)
         sonde__plan_fini(&session->replicas[r].own);
     }
     sonde__free(session->replicas);
+    sonde__free(session->stage);
+    session->stage = NULL;
+    session->stages = 0;
     session->replicas = NULL;
     session->replica_count = 0;
 }
@@ -266,10 +271,60 @@ static sonde_err make_own_plan(const sonde_nn_session *session, const uint32_t *
                             diag);
 }
 
+/* Plans: of replicas, or of micro-batches that are in a pipeline at a time. */
+static int count_copies(const sonde_nn_session *session, const sonde__plan_device *device)
+{
+    const bool pipelined = session->stages > 0 &&
+                           session->options.execution == SONDE_NN_PIPELINED &&
+                           device->threads >= session->stages;
+
+    return pipelined ? session->stages : device->replicas;
+}
+
+/* The stages of a session for training; more than one thread may run them. */
+static sonde_err check_stages(const sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_nn_options *options = &session->options;
+    char expected[96];
+
+    if (session->stages == 0) {
+        return SONDE_OK;
+    }
+    if (options->replication_factor > 1) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, "replication_factor",
+                           "1 with blocks, or execution sequential", "%d",
+                           options->replication_factor);
+    }
+    if (options->execution == SONDE_NN_PIPELINED &&
+        options->gradient_accumulation < session->stages) {
+        (void)snprintf(expected, sizeof expected, "at least %d, the stages of a pipeline",
+                       session->stages);
+        return sonde__fail(diag, SONDE_EINVAL, "gradient_accumulation", expected, "%d",
+                           options->gradient_accumulation);
+    }
+    return SONDE_OK;
+}
+
+/* A thread for each stage, if there are as many. */
+static bool make_stages(sonde_nn_session *session, const sonde__plan_device *device)
+{
+    if (session->stages == 0 || device->threads < session->stages) {
+        return true;
+    }
+    session->stage =
+        sonde__malloc_aligned(64, (size_t)session->stages * sizeof *session->stage);
+    for (int s = 0; session->stage != NULL && s < session->stages; s++) {
+        sonde__session_turns_init(&session->stage[s].forward, session->stages);
+        sonde__session_turns_init(&session->stage[s].backward, session->stages);
+    }
+    return session->stage != NULL;
+}
+
 static sonde_err make_replicas(sonde_nn_session *session, const uint32_t *id_of,
                                sonde__plan_device *device, sonde_diag *diag)
 {
-    const size_t count = (size_t)device->replicas;
+    const int copies = count_copies(session, device);
+    const size_t count = (size_t)copies;
     sonde__plan **plans = sonde__calloc(count, sizeof(sonde__plan *));
     sonde_err err = SONDE_OK;
 
@@ -279,21 +334,23 @@ static sonde_err make_replicas(sonde_nn_session *session, const uint32_t *id_of,
         return sonde__fail_nomem(diag, "the replicas");
     }
     device->first = &session->plan;
-    for (int r = 0; err == SONDE_OK && r < device->replicas; r++) {
+    for (int r = 0; err == SONDE_OK && r < copies; r++) {
         sonde__session_replica *replica = &session->replicas[r];
 
         memset(&replica->own, 0, sizeof replica->own);
         plans[r] = r == 0 ? &session->plan : &replica->own;
         replica->run = (execution){
-            .plan = plans[r], .turns = count > 1 ? &session->replicas[0].turns : NULL};
+            .plan = plans[r],
+            .turns = device->replicas > 1 ? &session->replicas[0].turns : NULL};
         session->replica_count = r + 1;
-        device->replica = r;
+        device->replica = session->stages > 0 ? 0 : r;
+        device->slot = session->stages > 0 ? r : 0;
         if (r > 0) {
             err = make_own_plan(session, id_of, device, &replica->own, diag);
         }
     }
     session->updating = (execution){.plan = &session->plan};
-    if (err == SONDE_OK && count > 1) {
+    if (err == SONDE_OK && device->replicas > 1) {
         err = sonde__plan_join_replicas(plans, device->replicas, diag);
     }
     sonde__free(plans);
@@ -306,10 +363,15 @@ static sonde_err make_team(sonde_nn_session *session, const sonde__plan_device *
 {
     int threads = 1;
 
-    session->lanes = SONDE_MIN(device->replicas, device->threads);
-    session->width = session->plan.threads;
+    if (!make_stages(session, device)) {
+        return sonde__fail_nomem(diag, "the stages");
+    }
+    session->lanes = session->stage != NULL
+                         ? session->stages
+                         : SONDE_MIN(device->replicas, device->threads);
+    session->width = session->stages > 0 ? 1 : session->plan.threads;
     threads = session->lanes * session->width;
-    for (int r = 0; r < device->replicas; r++) {
+    for (int r = 0; r < session->replica_count; r++) {
         sonde__session_meeting_init(&session->replicas[r].meeting, session->width,
                                     threads);
     }
@@ -333,7 +395,21 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                             : processors;
     sonde__plan_device device = {.replicas = session->options.replication_factor,
                                  .threads = threads};
-    sonde_err err = make_first_plan(session, id_of, &device, diag);
+    sonde_err err = SONDE_OK;
+
+    session->stages = sonde__plan_has_stages(&session->program)
+                          ? session->program.graph.stage_count
+                          : 0;
+    err = check_stages(session, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (session->stages > 0) { /* one for each, though some may share a processor */
+        const int most = SONDE_MAX(session->options.threads, threads);
+
+        device.threads = most < session->stages ? 1 : session->stages;
+    }
+    err = make_first_plan(session, id_of, &device, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -462,8 +538,8 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
     if (last == SONDE_COUNT_OF(pass_names)) {
         return sonde__fail(
             diag, SONDE_EINVAL, "dump",
-            "instantiate, autodiff, track, accumulate, optimise, prune, fuse, layout "
-            "or plan",
+            "instantiate, autodiff, track, accumulate, optimise, prune, fuse, stage, "
+            "layout or plan",
             "unknown pass '%s'", pass);
     }
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {

@@ -209,11 +209,11 @@ static void set_live(sonde_nn_session *session)
 /* Every replica begins a step with the buffers of replica 0. */
 static void place_replicas(const device_call *call, const sonde_coordinate *at)
 {
-    for (int r = 0; r < count_replicas(call); r++) {
+    for (int r = 0; r < call->session->replica_count; r++) {
         execution *run = replica(call, r);
 
         run->at = *at;
-        run->at.replica = r;
+        run->at.replica = run->plan->replica;
         run->ticket =
             sonde__session_turn_now(&call->session->replicas[0].turns) + (unsigned)r;
         sonde__plan_take_buffers(run->plan, call->session->model);
@@ -225,8 +225,18 @@ static void place_replicas(const device_call *call, const sonde_coordinate *at)
 
 static void set_watched(const device_call *call)
 {
-    for (int r = 0; r < count_replicas(call); r++) {
+    for (int r = 0; r < call->session->replica_count; r++) {
         sonde__session_set_watched(replica(call, r));
+    }
+}
+
+static void clear_accumulators(const sonde__plan *plan)
+{
+    for (size_t i = 0; i < plan->state_count; i++) {
+        if (plan->states[i].accumulator) {
+            memset(plan->states[i].data, 0,
+                   (size_t)sonde__op_shape_count(&plan->states[i].shape) * sizeof(float));
+        }
     }
 }
 
@@ -238,7 +248,11 @@ static void begin_step(device_call *call)
                            .mode_step = session->step,
                            .global_step = session->step};
 
-    call->bad = false;
+    call->bad = call->again = call->bad_loss = false;
+    if (session->stage != NULL) {
+        call->stage_base = sonde__session_turn_now(&session->stage[0].forward);
+        clear_accumulators(&session->plan);
+    }
     if (session->hook != NULL) {
         sonde_hook_next_step(session->hook, session->step, &at);
     }
@@ -272,16 +286,6 @@ static void set_draw(const execution *run)
                                         (uint64_t)run->at.micro_batch * replicas +
                                         (uint64_t)run->at.replica,
                          .training = session->training};
-}
-
-static void clear_accumulators(const sonde__plan *plan)
-{
-    for (size_t i = 0; i < plan->state_count; i++) {
-        if (plan->states[i].accumulator) {
-            memset(plan->states[i].data, 0,
-                   (size_t)sonde__op_shape_count(&plan->states[i].shape) * sizeof(float));
-        }
-    }
 }
 
 /* --- looking again ------------------------------------------------------------------ */
@@ -410,6 +414,125 @@ static void run_micro_batch(device_call *call, int g, int member)
     end_micro_batch(call, member);
 }
 
+/* --- stages ------------------------------------------------------------------------- */
+
+/* A micro-batch's run: those in the pipeline at a time are in different ones. */
+static execution *slot_of(const device_call *call, int g)
+{
+    return replica(call, g % call->session->replica_count);
+}
+
+static void run_segment(execution *run, int segment)
+{
+    const size_t *segments = run->plan->segments;
+
+    run_list(run, segments[segment], segments[segment + 1], 0);
+}
+
+static void enter_micro_batch(const device_call *call, execution *run, int g)
+{
+    run->at.micro_batch = g;
+    set_draw(run);
+    point_inputs(run);
+    if (call->due) {
+        sonde__session_show(run, run->plan->first_start, run->plan->start_count);
+    }
+}
+
+static void run_forward(device_call *call, int stage, int g)
+{
+    sonde__session_stage *stages = call->session->stage;
+    execution *run = slot_of(call, g);
+
+    if (stage == 0) {
+        enter_micro_batch(call, run, g);
+    } else {
+        sonde__session_count_await(&stages[stage - 1].forward,
+                                   call->stage_base + (unsigned)g + 1);
+    }
+    run_segment(run, stage);
+    if (stage + 1 == call->session->stages && count_to_loss(call->session) > 0 &&
+        is_bad_loss(run)) {
+        call->bad_loss = true;
+    }
+    sonde__session_turn_pass(&stages[stage].forward);
+}
+
+static void run_backward(const device_call *call, int stage, int g)
+{
+    sonde__session_stage *stages = call->session->stage;
+    execution *run = slot_of(call, g);
+
+    if (stage + 1 < call->session->stages) {
+        sonde__session_count_await(&stages[stage + 1].backward,
+                                   call->stage_base + (unsigned)g + 1);
+    }
+    run_segment(run, 2 * call->session->stages - 1 - stage);
+    if (stage == 0 && call->due) {
+        sonde__session_show(run, run->plan->first_end, run->plan->end_count);
+    }
+    if (stage == 0) {
+        sonde__session_outputs_put(run);
+    }
+    sonde__session_turn_pass(&stages[stage].backward);
+}
+
+/*
+ * The micro-batches of a step in one stage: one forward, one backward, after as many
+ * forwards as there are stages from this one on (1F1B). Every stage takes micro-batches in
+ * their order, so sums have the order they have without stages. If something is observed,
+ * there is one micro-batch at a time, and values come in the order they have without.
+ */
+static void run_stage(device_call *call, int stage)
+{
+    const sonde_nn_options *options = &call->session->options;
+    const int most = call->due || options->execution == SONDE_NN_SHARDED
+                         ? 1
+                         : call->session->stages - stage;
+    int forward = 0, backward = 0;
+
+    while (backward < options->gradient_accumulation) {
+        if (forward < options->gradient_accumulation && forward - backward < most) {
+            run_forward(call, stage, forward++);
+        } else {
+            run_backward(call, stage, backward++);
+        }
+    }
+}
+
+/* Losses that are not finite, once all micro-batches are through: their forward passes
+ * run once more, observed. */
+static void look_into_losses(device_call *call)
+{
+    execution *run = replica(call, 0);
+    const size_t end = count_to_loss(call->session);
+    const device_call before = *call;
+
+    for (int g = 0; g < call->session->options.gradient_accumulation; g++) {
+        run->at.micro_batch = g;
+        set_draw(run);
+        point_inputs(run);
+        call->due = false;
+        run_alone(run, 0, end);
+        if (decide_to_look(call)) {
+            run_list(run, 0, end, 0);
+            sonde_observer_look_on(call->session->observer);
+            call->again = true;
+        }
+    }
+    call->due = before.due || call->again;
+    set_watched(call);
+}
+
+static void run_stages(device_call *call, int member)
+{
+    run_stage(call, member);
+    meet_all(call);
+    if (member == 0 && call->bad_loss) {
+        look_into_losses(call);
+    }
+}
+
 /* One step of the device loop, of iteration call->iteration. */
 static void run_step(void *user, int member)
 {
@@ -419,11 +542,15 @@ static void run_step(void *user, int member)
     if (member == 0) {
         begin_step(call);
     }
-    if (count_replicas(call) > 1 || session->options.gradient_accumulation > 1) {
+    if (count_replicas(call) > 1 || session->stage != NULL) {
         meet_all(call);
     }
-    for (int g = 0; g < session->options.gradient_accumulation; g++) {
-        run_micro_batch(call, g, member);
+    if (call->all != NULL && session->stage != NULL) {
+        run_stages(call, member);
+    } else {
+        for (int g = 0; g < session->options.gradient_accumulation; g++) {
+            run_micro_batch(call, g, member);
+        }
     }
     if (session->plan.step_count > session->plan.micro_steps) {
         meet_all(call);
@@ -457,7 +584,7 @@ static void assign(device_call *call, bool together)
     call->width = together ? session->width : 1;
     session->updating.call = call;
     session->updating.team = call->all;
-    for (int r = 0; r < count; r++) {
+    for (int r = 0; r < session->replica_count; r++) {
         execution *run = replica(call, r);
 
         run->call = call;

@@ -163,7 +163,7 @@ void sonde__session_outputs_begin_call(sonde_nn_session *session)
 {
     session->loss_sum = 0.0;
     session->loss_count = 0;
-    for (int r = 0; r < session->options.replication_factor; r++) {
+    for (int r = 0; r < session->replica_count; r++) {
         session->replicas[r].run.loss_sum = 0.0;
     }
     sonde_observer_begin_call(session->output_observer);
@@ -201,7 +201,7 @@ void sonde__session_outputs_put(execution *run)
         const float *value =
             sonde__session_buffer_data(run, &plan->buffers[loss->buffer]);
 
-        run->loss_sum += (double)*value;
+        session->replicas[run->at.replica].run.loss_sum += (double)*value;
     }
 }
 

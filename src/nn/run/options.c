@@ -83,6 +83,15 @@ sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
     return options;
 }
 
+sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
+                                                 sonde_nn_execution how)
+{
+    if (options != NULL) {
+        options->execution = how;
+    }
+    return options;
+}
+
 /* A whole number from the environment; *value is unchanged if there is none. */
 static sonde_err override_number(const char *variable, int64_t *value, int64_t most,
                                  sonde_diag *diag)
@@ -189,6 +198,10 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
     if (options->replication_factor < 1 || options->replication_factor > MOST_REPLICAS) {
         return out_of_range(diag, "replication_factor", options->replication_factor,
                             "1 to 1024");
+    }
+    if ((unsigned)options->execution > SONDE_NN_SEQUENTIAL) {
+        return out_of_range(diag, "execution", options->execution,
+                            "pipelined (0), sharded (1) or sequential (2)");
     }
     if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
         return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");

@@ -39,9 +39,11 @@ typedef struct device_call {
     sonde__session_meeting *all; /* NULL: the caller runs everything alone */
     int lanes, width;            /* groups of threads, and threads of each */
     int iteration;
-    bool due;   /* something is observed at this step */
-    bool again; /* the forward pass is computed once more */
-    bool bad;   /* a value that is not finite was reported */
+    bool due;            /* something is observed at this step */
+    bool again;          /* the forward pass is computed once more */
+    bool bad;            /* a value that is not finite was reported */
+    bool bad_loss;       /* of a micro-batch in a pipeline */
+    unsigned stage_base; /* counts of stages when the step begins */
 } device_call;
 
 /* A plan being run: a replica's micro-batches, or the updates. */
@@ -54,6 +56,11 @@ typedef struct execution {
     unsigned ticket;            /* the replica's next turn */
     double loss_sum;            /* of the call's micro-batches */
 } execution;
+
+/* Counts of micro-batches that a stage has done. */
+typedef struct sonde__session_stage {
+    sonde__session_word forward, backward;
+} sonde__session_stage;
 
 typedef struct sonde__session_replica {
     execution run;
@@ -94,15 +101,17 @@ struct sonde_nn_session {
     sonde_printer **printers;
     size_t printer_count;
     sonde__plan plan;
-    sonde__session_replica *replicas; /* of options.replication_factor */
-    int replica_count;                /* of them that are made */
-    execution updating;               /* the part of the updates */
-    pthread_mutex_t output_lock;      /* with several replicas: of output_observer */
-    int lanes, width;                 /* of the team */
-    sonde__session_team *team;        /* NULL: one thread */
-    sonde__session_pace pace;         /* whether the team is faster at present */
-    sonde__op_shape *input_shapes;    /* of a whole call, in the order of run's inputs */
-    const char **input_names;         /* borrowed from the model */
+    sonde__session_replica *replicas;   /* copies of the plan */
+    int replica_count;                  /* of them that are made; of a pipeline, slots */
+    int stages;                         /* of a pipeline; 0: there is none */
+    struct sonde__session_stage *stage; /* of that many; NULL: one thread runs them */
+    execution updating;                 /* the part of the updates */
+    pthread_mutex_t output_lock;        /* with several replicas: of output_observer */
+    int lanes, width;                   /* of the team */
+    sonde__session_team *team;          /* NULL: one thread */
+    sonde__session_pace pace;           /* whether the team is faster at present */
+    sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
+    const char **input_names;      /* borrowed from the model */
     size_t input_count;
     double compile_seconds;
 

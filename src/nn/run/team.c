@@ -128,6 +128,18 @@ void sonde__session_turn_await(sonde__session_word *turns, unsigned ticket)
     }
 }
 
+void sonde__session_count_await(sonde__session_word *count, unsigned least)
+{
+    for (;;) {
+        const unsigned now = atomic_load_explicit(&count->value, memory_order_acquire);
+
+        if ((int)(now - least) >= 0) {
+            return;
+        }
+        await_change(count, now);
+    }
+}
+
 void sonde__session_turn_pass(sonde__session_word *turns)
 {
     change(turns);

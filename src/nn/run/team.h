@@ -61,6 +61,8 @@ void sonde__session_turns_init(sonde__session_word *turns, int all);
 /* The turn at hand. */
 unsigned sonde__session_turn_now(const sonde__session_word *turns);
 void sonde__session_turn_await(sonde__session_word *turns, unsigned ticket);
+/* Returns when the count has reached `least`, of counts that differ by less than 2^31. */
+void sonde__session_count_await(sonde__session_word *count, unsigned least);
 void sonde__session_turn_pass(sonde__session_word *turns);
 
 /* --- pace --------------------------------------------------------------------------- */
