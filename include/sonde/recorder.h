@@ -9,9 +9,10 @@
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk or a missing folder is
- * logged once and retried after 1, 2, 4 ms and so on. The records wait in the ring;
- * after wait_seconds they are lost and counted by cause; get_stats and close report
- * them. Configuration errors are errors of create.
+ * logged once and retried after 1, 2, 4 ms and so on. The records wait in the ring, and
+ * raw values that find no room in it hold up put (when_full); after wait_seconds records
+ * are lost and counted by cause; get_stats and close report them. Configuration errors
+ * are errors of create.
  *
  * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates
  * only for values larger than a quarter of the ring, and for tensors beyond the 65,536th

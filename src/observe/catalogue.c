@@ -331,7 +331,7 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
         found = find_spelt(catalogue, spelt);
     }
     if (found == SONDE__NO_NAME) {
-        err = fail_unknown(catalogue, name, spelt, diag);
+        err = diag != NULL ? fail_unknown(catalogue, name, spelt, diag) : SONDE_ENOTFOUND;
     } else {
         *id = found;
     }

@@ -110,7 +110,7 @@ static sonde_err fill(sonde_rules *rules, uint32_t first, sonde_rules_looks *loo
     const uint32_t count = sonde_catalogue_count(rules->catalogue);
 
     for (size_t i = 0; i < rules->count; i++) {
-        const sonde_err err = sonde__rule_mark(rules->runs[i], 0, count, diag);
+        const sonde_err err = sonde__rule_mark(rules->runs[i], first, count, diag);
 
         if (err != SONDE_OK) {
             return err;

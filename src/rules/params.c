@@ -332,21 +332,8 @@ static bool in_collections(const sonde_rules *rules, uint32_t id, const char *li
 static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t first,
                                sonde_diag *diag)
 {
-    uint32_t *ids = NULL;
-    size_t count = 0;
-    const sonde_err err = sonde_selector_resolve(run->selectors[i], run->rules->catalogue,
-                                                 &ids, &count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t j = 0; j < count; j++) {
-        if (ids[j] >= first) {
-            run->marks[i][ids[j]] = 1;
-        }
-    }
-    sonde_selector_free_ids(ids);
-    return SONDE_OK;
+    return sonde__selector_mark(run->selectors[i], run->rules->catalogue, (uint32_t)first,
+                                first > 0, run->marks[i], diag);
 }
 
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
@@ -356,17 +343,19 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
         const bool collections =
             run->rule->params[i].kind == SONDE_RULE_COLLECTIONS && run->texts[i] != NULL;
         uint8_t *grown = NULL;
+        size_t kept = 0;
         sonde_err err = SONDE_OK;
 
         if (run->selectors[i] == NULL && !collections) {
             continue;
         }
-        grown = sonde__grow(run->marks[i], first, end);
+        kept = run->marks[i] != NULL ? first : 0;
+        grown = sonde__grow(run->marks[i], kept, end);
         if (grown == NULL) {
             return sonde__fail_nomem(diag, "a rule's tensors");
         }
         run->marks[i] = grown;
-        memset(grown + first, 0, end - first);
+        memset(grown + kept, 0, end - kept);
         if (run->selectors[i] != NULL) {
             err = mark_selected(run, i, first, diag);
         }
