@@ -40,7 +40,7 @@ typedef struct symmetric {
     size_t linked;
 } symmetric;
 
-enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 8, MOVES = 3 };
+enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 4, MOVES = 3 };
 static const sonde__rule_terms alike_units = {.well = SONDE__WITHDRAWN,
                                               .ill = SONDE_SEVERITY_ERROR,
                                               .still = SONDE_SEVERITY_ERROR,
@@ -154,6 +154,15 @@ static double duplicates(tensor_memory *memory, size_t count, double *lasting)
     return 100.0 * (double)same / (double)count;
 }
 
+/* Rounded to a thousandth: rows of equal units part by rounding errors. */
+static double rounded(double value)
+{
+    int exponent = 0;
+    const double part = frexp(value, &exponent);
+
+    return isfinite(value) ? ldexp(round(part * 1024.0), exponent) : value;
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
@@ -166,6 +175,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     double nonzero = 0.0, sum = 0.0, square = 0.0, lasting = 0.0;
     int64_t length = 0, at = 0;
     bool finite = true, quick = false;
+    const bool rough = sonde__rule_suspects(run, sonde__builtin_index(run, tensor));
 
     if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
         seen->at.micro_batch != 0 || seen->at.replica != 0 ||
@@ -184,7 +194,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             union {
                 double value;
                 uint64_t bits;
-            } element = {.value = values[i] + 0.0}; /* no -0 */
+            } element = {.value =
+                             (rough ? rounded(values[i]) : values[i]) + 0.0}; /* no -0 */
             uint64_t *hash = &memory->rows[at / length].hash;
 
             finite = finite && isfinite(values[i]);
