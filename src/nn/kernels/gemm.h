@@ -56,7 +56,7 @@ SONDE_API void sonde__kernel_gemm_take_part(sonde__kernel_gemm *product, int par
                                             int parts);
 
 /* scratch: aligned to 64 bytes, of this call alone. Reads and writes nothing else. */
-SONDE_API void sonde__kernel_gemm_run(const sonde__kernel_gemm *product, void *scratch);
+void sonde__kernel_gemm_run(const sonde__kernel_gemm *product, void *scratch);
 
 /* The same for one instruction set, which the processor must have: for tests. */
 typedef void sonde__kernel_gemm_fn(const sonde__kernel_gemm *product, void *scratch);
