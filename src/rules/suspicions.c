@@ -86,7 +86,7 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
             return false;
         }
         progress->losses[progress->loss_count++] =
-            (sonde__rules_loss){(uint32_t)id, false};
+            (sonde__rules_loss){.id = (uint32_t)id};
     }
     /* a new one may make parts of the others */
     for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {
@@ -100,18 +100,21 @@ void sonde__rules_take_losses(sonde_rules *rules)
 {
     sonde__rules_progress *progress = &rules->progress;
     double sum = 0.0, whole = 0.0;
-    size_t losses = 0;
+    size_t losses = 0, seen = 0;
     bool has_whole = false;
 
     for (size_t i = 0; i < progress->loss_count; i++) {
-        const sonde__rules_loss *loss = &progress->losses[i];
+        sonde__rules_loss *loss = &progress->losses[i];
         const sonde__rule_slot *slot = &rules->slots[loss->id];
         const sonde_vitals *v = &slot->vitals;
         const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
 
+        seen += loss->seen;
         if (slot->stamp != rules->stamp || v->count == 0) {
             continue;
         }
+        seen += !loss->seen;
+        loss->seen = true;
         losses++;
         sum += bad ? (double)NAN : v->mean;
         if (loss->whole) {
@@ -121,7 +124,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
     }
     if (losses > 0 && (has_whole || !progress->whole)) {
         progress->whole = has_whole;
-        progress->parts = !has_whole && losses > 1;
+        progress->parts = !has_whole && seen > 1; /* perhaps at different steps */
         sonde__rules_progress_take(progress, has_whole ? whole : sum);
     }
 }

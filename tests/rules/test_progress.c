@@ -100,6 +100,31 @@ static void losses_of_evaluation_decide_nothing(void **state)
     assert_int_equal(dead("test/loss", "CrossEntropyLoss_output_0"), NOTE);
 }
 
+/* Two tasks in turn: each step has a loss of one of them. */
+static void losses_in_turn_are_parts(void **state)
+{
+    stream s;
+    uint32_t relu = 0, losses[2] = {0};
+    size_t count = 0;
+
+    (void)state;
+    stream_open(&s, "DeadRelu");
+    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    losses[0] = stream_declare(&s, "first_loss", SONDE_ROLE_LOSS, 0, 0);
+    losses[1] = stream_declare(&s, "second_loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        stream_put_all(&s, relu, 0.0F);
+        stream_put_all(&s, losses[step % 2],
+                       step % 2 == 0 ? 1.0F : 8.0F * expf(0.05F * (float)step));
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(sonde_rules_findings(s.rules, &count)[0].severity, NOTE);
+    assert_int_equal(count, 1);
+    stream_close(&s);
+}
+
 /* A program that only predicts may never end. */
 static void without_training_a_finding_does_not_wait_for_the_end(void **state)
 {
@@ -201,6 +226,7 @@ int main(void)
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(names_of_losses_are_read_by_words),
         cmocka_unit_test(losses_of_evaluation_decide_nothing),
+        cmocka_unit_test(losses_in_turn_are_parts),
         cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
         cmocka_unit_test(a_layer_that_wakes_is_cleared_by_vital_signs_alone),
         cmocka_unit_test(a_gradient_that_wakes_hides_no_spike),
