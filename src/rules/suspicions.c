@@ -80,13 +80,12 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
             sonde__observe_is_of_evaluation(info->name)) {
             continue;
         }
-        progress->named = progress->named || is_named_free(info);
         if (!sonde__reserve(&progress->losses, &progress->loss_capacity,
                             progress->loss_count + 1, sizeof *progress->losses)) {
             return false;
         }
         progress->losses[progress->loss_count++] =
-            (sonde__rules_loss){.id = (uint32_t)id};
+            (sonde__rules_loss){.id = (uint32_t)id, .free = is_named_free(info)};
     }
     /* a new one may make parts of the others */
     for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {
@@ -115,6 +114,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
         }
         seen += !loss->seen;
         loss->seen = true;
+        progress->named = progress->named || loss->free;
         losses++;
         sum += bad ? (double)NAN : v->mean;
         if (loss->whole) {

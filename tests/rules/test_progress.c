@@ -44,8 +44,9 @@ static void a_mark_before_any_loss_has_the_level_of_the_first(void **state)
     }
 }
 
-/* The severity of a layer that is dead in a run with these losses: the first one rises. */
-static int dead(const char *rises, const char *falls)
+/* The severity of a layer that is dead in a run with these losses: the first one rises;
+ * unseen is declared, perhaps by a part of the program that comes later. */
+static int dead_among(const char *rises, const char *falls, const char *unseen)
 {
     stream s;
     uint32_t relu = 0, loss = 0, other = 0;
@@ -59,6 +60,9 @@ static int dead(const char *rises, const char *falls)
         other = stream_declare(&s, falls, SONDE_ROLE_LOSS, 0, 0);
     }
     loss = stream_declare(&s, rises, SONDE_ROLE_LOSS, 0, 0);
+    if (unseen != NULL) {
+        (void)stream_declare(&s, unseen, SONDE_ROLE_LOSS, 0, 0);
+    }
     stream_begin(&s);
     for (int step = 0; step < 60; step++) {
         stream_put_all(&s, relu, 0.0F);
@@ -76,6 +80,11 @@ static int dead(const char *rises, const char *falls)
     return severity;
 }
 
+static int dead(const char *rises, const char *falls)
+{
+    return dead_among(rises, falls, NULL);
+}
+
 static void names_of_losses_are_read_by_words(void **state)
 {
     static const char *const plain[] = {"hard_loss",     "avg_loss",    "scaled_loss",
@@ -90,6 +99,14 @@ static void names_of_losses_are_read_by_words(void **state)
     for (size_t i = 0; i < sizeof free / sizeof *free; i++) {
         assert_int_equal(dead(free[i], NULL), NOTE);
     }
+}
+
+/* A run is judged with all of its tensors, or while they are declared. */
+static void losses_that_are_not_seen_decide_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(dead_among("loss", NULL, "critic_loss"), ERROR);
+    assert_int_equal(dead_among("hinge", NULL, "d_loss"), ERROR);
 }
 
 static void losses_of_evaluation_decide_nothing(void **state)
@@ -225,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(names_of_losses_are_read_by_words),
+        cmocka_unit_test(losses_that_are_not_seen_decide_nothing),
         cmocka_unit_test(losses_of_evaluation_decide_nothing),
         cmocka_unit_test(losses_in_turn_are_parts),
         cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
