@@ -27,18 +27,20 @@ enum {
 typedef struct sonde__rules_loss {
     uint32_t id;
     bool whole; /* it is the objective */
+    bool free;  /* its name says that it need not fall */
+    bool seen;  /* at a step of training */
 } sonde__rules_loss;
 
 typedef struct sonde__rules_progress {
     double recent[SONDE__RULES_KEPT]; /* a ring */
     double first[SONDE__RULES_FIRST];
-    uint64_t count; /* finite losses taken */
-    uint64_t bad;   /* steps whose loss was not finite */
-    bool whole;     /* the losses taken are those of the objective */
-    bool parts;     /* they are sums of several, of which none is the objective */
-    bool free;      /* it need not fall: the program's inputs say so */
-    bool named;     /* ... or its name does */
-    bool crosses;   /* it has been on both sides of 0 */
+    uint64_t count;            /* finite losses taken */
+    uint64_t bad;              /* steps whose loss was not finite */
+    bool whole;                /* the losses taken are those of the objective */
+    bool parts;                /* several are seen, of which none is the objective */
+    bool free;                 /* it need not fall: the program's inputs say so */
+    bool named;                /* ... or the name of one that was seen does */
+    bool crosses;              /* it has been on both sides of 0 */
     sonde__rules_loss *losses; /* those of training */
     size_t loss_count, loss_capacity;
 } sonde__rules_progress;

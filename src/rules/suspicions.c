@@ -80,13 +80,12 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
             sonde__observe_is_of_evaluation(info->name)) {
             continue;
         }
-        progress->named = progress->named || is_named_free(info);
         if (!sonde__reserve(&progress->losses, &progress->loss_capacity,
                             progress->loss_count + 1, sizeof *progress->losses)) {
             return false;
         }
         progress->losses[progress->loss_count++] =
-            (sonde__rules_loss){(uint32_t)id, false};
+            (sonde__rules_loss){.id = (uint32_t)id, .free = is_named_free(info)};
     }
     /* a new one may make parts of the others */
     for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {
@@ -100,18 +99,22 @@ void sonde__rules_take_losses(sonde_rules *rules)
 {
     sonde__rules_progress *progress = &rules->progress;
     double sum = 0.0, whole = 0.0;
-    size_t losses = 0;
+    size_t losses = 0, seen = 0;
     bool has_whole = false;
 
     for (size_t i = 0; i < progress->loss_count; i++) {
-        const sonde__rules_loss *loss = &progress->losses[i];
+        sonde__rules_loss *loss = &progress->losses[i];
         const sonde__rule_slot *slot = &rules->slots[loss->id];
         const sonde_vitals *v = &slot->vitals;
         const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
 
+        seen += loss->seen;
         if (slot->stamp != rules->stamp || v->count == 0) {
             continue;
         }
+        seen += !loss->seen;
+        loss->seen = true;
+        progress->named = progress->named || loss->free;
         losses++;
         sum += bad ? (double)NAN : v->mean;
         if (loss->whole) {
@@ -121,7 +124,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
     }
     if (losses > 0 && (has_whole || !progress->whole)) {
         progress->whole = has_whole;
-        progress->parts = !has_whole && losses > 1;
+        progress->parts = !has_whole && seen > 1; /* perhaps at different steps */
         sonde__rules_progress_take(progress, has_whole ? whole : sum);
     }
 }

@@ -44,8 +44,9 @@ static void a_mark_before_any_loss_has_the_level_of_the_first(void **state)
     }
 }
 
-/* The severity of a layer that is dead in a run with these losses: the first one rises. */
-static int dead(const char *rises, const char *falls)
+/* The severity of a layer that is dead in a run with these losses: the first one rises;
+ * unseen is declared, perhaps by a part of the program that comes later. */
+static int dead_among(const char *rises, const char *falls, const char *unseen)
 {
     stream s;
     uint32_t relu = 0, loss = 0, other = 0;
@@ -59,6 +60,9 @@ static int dead(const char *rises, const char *falls)
         other = stream_declare(&s, falls, SONDE_ROLE_LOSS, 0, 0);
     }
     loss = stream_declare(&s, rises, SONDE_ROLE_LOSS, 0, 0);
+    if (unseen != NULL) {
+        (void)stream_declare(&s, unseen, SONDE_ROLE_LOSS, 0, 0);
+    }
     stream_begin(&s);
     for (int step = 0; step < 60; step++) {
         stream_put_all(&s, relu, 0.0F);
@@ -74,6 +78,11 @@ static int dead(const char *rises, const char *falls)
     severity = (int)found[0].severity;
     stream_close(&s);
     return severity;
+}
+
+static int dead(const char *rises, const char *falls)
+{
+    return dead_among(rises, falls, NULL);
 }
 
 static void names_of_losses_are_read_by_words(void **state)
@@ -92,12 +101,45 @@ static void names_of_losses_are_read_by_words(void **state)
     }
 }
 
+/* A run is judged with all of its tensors, or while they are declared. */
+static void losses_that_are_not_seen_decide_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(dead_among("loss", NULL, "critic_loss"), ERROR);
+    assert_int_equal(dead_among("hinge", NULL, "d_loss"), ERROR);
+}
+
 static void losses_of_evaluation_decide_nothing(void **state)
 {
     (void)state;
     assert_int_equal(dead("val_loss", "loss"), NOTE);
     assert_int_equal(dead("loss", "val_loss"), ERROR);
     assert_int_equal(dead("test/loss", "CrossEntropyLoss_output_0"), NOTE);
+}
+
+/* Two tasks in turn: each step has a loss of one of them. */
+static void losses_in_turn_are_parts(void **state)
+{
+    stream s;
+    uint32_t relu = 0, losses[2] = {0};
+    size_t count = 0;
+
+    (void)state;
+    stream_open(&s, "DeadRelu");
+    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    losses[0] = stream_declare(&s, "first_loss", SONDE_ROLE_LOSS, 0, 0);
+    losses[1] = stream_declare(&s, "second_loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        stream_put_all(&s, relu, 0.0F);
+        stream_put_all(&s, losses[step % 2],
+                       step % 2 == 0 ? 1.0F : 8.0F * expf(0.05F * (float)step));
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(sonde_rules_findings(s.rules, &count)[0].severity, NOTE);
+    assert_int_equal(count, 1);
+    stream_close(&s);
 }
 
 /* A program that only predicts may never end. */
@@ -200,7 +242,9 @@ int main(void)
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(names_of_losses_are_read_by_words),
+        cmocka_unit_test(losses_that_are_not_seen_decide_nothing),
         cmocka_unit_test(losses_of_evaluation_decide_nothing),
+        cmocka_unit_test(losses_in_turn_are_parts),
         cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
         cmocka_unit_test(a_layer_that_wakes_is_cleared_by_vital_signs_alone),
         cmocka_unit_test(a_gradient_that_wakes_hides_no_spike),
