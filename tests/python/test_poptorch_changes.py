@@ -5,6 +5,7 @@ Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: 
 import copy
 import os
 import sys
+import tempfile
 
 from harness import check, main, program, raises
 
@@ -108,6 +109,21 @@ def modules_that_change():
         raises(poptorch.Error, expected, wrapped, X, Y)
         wrapped.destroy()
         check("destroyed", not wrapped.isCompiled())
+
+
+@program
+def files_of_other_models():
+    """What cannot be loaded leaves the model as it was: not compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.poptorch")
+        saved = poptorch.trainingModel(Small())
+        saved(X, Y)
+        saved.save(path)
+        for model, error, expected in ((Small(7), SondeError, "fc1.weight"),
+                                       (nn.Linear(6, 3), poptorch.Error, "this module lacks")):
+            wrapped = poptorch.trainingModel(model)
+            raises(error, expected, wrapped.loadExecutable, path)
+            check("not compiled", not wrapped.isCompiled())
 
 
 @program

@@ -28,7 +28,7 @@ from .enums import OutputMode, ReductionType
 from .ops import Error
 from .options import Options
 from .progress import Bar
-from .tracing import Missing, trace
+from .tracing import Missing, sources, trace
 
 _log = logging.getLogger("poptorch")
 
@@ -374,18 +374,22 @@ class PoplarExecutor:
                 self._optimizer.state_dict() if self._optimizer is not None else None}
 
     def _load_parts(self, content: dict[str, Any]) -> None:
-        parts = content["compiled"]
-        self._names, self._spec = parts["names"], parts["spec"]
-        self._known = {plain(name) for name in self._names}
-        self._attached, self._kept, self._engine = True, {}, None
+        parts, engine = content["compiled"], None
         if parts["network"] is None:
             self._model.load_state_dict(parts["state"])
             if self._optimizer is not None and parts["optimizer"] is not None:
                 self._optimizer.load_state_dict(parts["optimizer"])
         else:
-            self._engine = Engine(self._model, parts["network"], self._options, self._optimizer,
-                                  self._options._resolved(self._training), ())
-            self._engine.set_state(parts["state"])
+            lacking = set(parts["network"].tensors) - {*sources(self._model),
+                                                       *parts["network"].constants}
+            if lacking:
+                raise Error(f"the saved model has {min(lacking)}, which this module lacks")
+            engine = Engine(self._model, parts["network"], self._options, self._optimizer,
+                            self._options._resolved(self._training), ())
+            engine.set_state(parts["state"])
+        self._names, self._spec = parts["names"], parts["spec"]
+        self._known = {plain(name) for name in self._names}
+        self._attached, self._kept, self._engine = True, {}, engine
         if content["rng"] is not None:
             torch.set_rng_state(content["rng"])
 

@@ -95,8 +95,8 @@ class Table:
             return False
         sources = _sources(dataset)
         if self.columns is None or len(sources) != len(self.sources) or \
-                any(now[0] is not then[0] or now[1] != then[1]
-                    for now, then in zip(sources, self.sources)):
+                any(new[0] is not old[0] or new[1] != old[1]
+                    for new, old in zip(sources, self.sources)):
             self.columns, self.sources = columns_of(dataset), sources
         return self.columns is not None
 
