@@ -236,6 +236,37 @@ static void a_gradient_that_wakes_hides_no_spike(void **state)
     stream_close(&s);
 }
 
+/* A spike waits; the loss breaks two steps later. What broke first has no cause. */
+static void a_suspicion_does_not_follow_from_what_came_later(void **state)
+{
+    stream s;
+    uint32_t gradient = 0, loss = 0;
+    const sonde_finding *found = NULL;
+
+    (void)state;
+    stream_open(&s, "GradientSpike");
+    assert_int_equal(sonde_rules_add(s.rules, "NonFinite", NULL), SONDE_OK);
+    gradient =
+        stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 30; step++) {
+        stream_put_all(&s, loss, step < 22 ? 2.0F : NAN);
+        stream_put_normal(&s, gradient, 0.0, step == 20 ? 1e6 : 0.1);
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = stream_found(&s, "gradient/fc.weight");
+    assert_non_null(found);
+    assert_int_equal(found->step, 20);
+    assert_int_equal(found->severity, ERROR);
+    assert_int_equal(found->because_of, 0);
+    found = stream_found(&s, "loss");
+    assert_non_null(found);
+    assert_int_equal(found->step, 22);
+    stream_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +279,7 @@ int main(void)
         cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
         cmocka_unit_test(a_layer_that_wakes_is_cleared_by_vital_signs_alone),
         cmocka_unit_test(a_gradient_that_wakes_hides_no_spike),
+        cmocka_unit_test(a_suspicion_does_not_follow_from_what_came_later),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
