@@ -6,6 +6,9 @@
 #include "engine.h"
 #include "nn/ops_harness.h"
 #include "base/macros.h"
+#include "nn/ops/layer_row.h"
+
+#include <sonde/nn/function.h>
 
 static const sonde__op_kind *kind_named(const char *name)
 {
@@ -197,6 +200,55 @@ static void a_key_is_refused_by_the_kind_of_a_layer(void **state)
     }
 }
 
+static bool has_key(const sonde__op_layer *row, const char *key)
+{
+    bool found = false;
+
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        found = found || strcmp(row->fields[i].key, key) == 0;
+    }
+    return found;
+}
+
+/* Every layer as a function of too few values, and of one that the model does not have:
+ * an error, and no step out of the model's values. */
+static void functions_of_too_few_values_are_refused(void **state)
+{
+    enum { MOST = 6 };
+
+    (void)state;
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+
+        for (size_t count = 0; count <= MOST; count++) {
+            const sonde_nn_setting settings[] = {{.key = "num_heads", .values = {2}},
+                                                 {.key = "nhead", .values = {2}},
+                                                 {.key = "hidden_size", .values = {3}}};
+            sonde_nn_value in[MOST] = {0};
+            sonde_nn_model *model = NULL;
+            size_t given = 0;
+
+            while (given < SONDE_COUNT_OF(settings) &&
+                   !has_key(row, settings[given].key)) {
+                given++;
+            }
+            must(sonde_nn_model_create(&model, &engine_diag));
+            for (size_t k = 0; k < count; k++) {
+                in[k] = sonde_nn_input(model, SONDE_F32, 3, (const int64_t[]){2, 3, 4});
+            }
+            if (count > 0) {
+                in[count - 1] = 1000000;
+            }
+            assert_int_equal(sonde_nn_function(model, "f", row->name, in, count,
+                                               &settings[given],
+                                               given < SONDE_COUNT_OF(settings) ? 1 : 0),
+                             0);
+            assert_int_not_equal(sonde_nn_model_status(model, &engine_diag), SONDE_OK);
+            sonde_nn_model_destroy(model);
+        }
+    }
+}
+
 /* --- attention ---------------------------------------------------------------------------- */
 
 /* A query without keys has weights 0; a score of NaN is seen by the queries that read it. */
@@ -237,6 +289,7 @@ int main(void)
         cmocka_unit_test(ids_out_of_range_touch_no_row),
         cmocka_unit_test(padding_idx_is_a_row),
         cmocka_unit_test(a_key_is_refused_by_the_kind_of_a_layer),
+        cmocka_unit_test(functions_of_too_few_values_are_refused),
         cmocka_unit_test(a_query_without_keys_has_no_weights),
     };
 
