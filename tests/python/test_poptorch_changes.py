@@ -119,7 +119,7 @@ def files_of_other_models():
         saved = poptorch.trainingModel(Small())
         saved(X, Y)
         saved.save(path)
-        for model, error, expected in ((Small(7), SondeError, "fc1.weight"),
+        for model, error, expected in ((Small(7), SondeError, "fc1/Linear"),
                                        (nn.Linear(6, 3), poptorch.Error, "this module lacks")):
             wrapped = poptorch.trainingModel(model)
             raises(error, expected, wrapped.loadExecutable, path)
