@@ -444,10 +444,23 @@ sonde_role sonde__observe_role_joined(sonde_role known, const char *collection)
 
 /* --- the objective ---------------------------------------------------------------- */
 
-static bool is_of_evaluation(const char *name)
+bool sonde__observe_is_of_evaluation(const char *name)
 {
-    return strncasecmp(name, "val", 3) == 0 || strncasecmp(name, "eval", 4) == 0 ||
-           strncasecmp(name, "test", 4) == 0;
+    static const char *const words[] = {"val",        "valid", "validation", "eval",
+                                        "evaluation", "test",  "testing"};
+    size_t length = 0;
+
+    while (isalpha((unsigned char)name[length]) &&
+           (length == 0 || islower((unsigned char)name[length]) ||
+            !islower((unsigned char)name[length - 1]))) {
+        length++;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
+        if (strlen(words[i]) == length && strncasecmp(name, words[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* "loss", "total_loss", "train/loss", "loss_output_0", "objective". */
@@ -471,7 +484,7 @@ bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id)
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, i);
 
         losses += info->role == SONDE_ROLE_LOSS && info->same_as == i &&
-                  !is_of_evaluation(info->name);
+                  !sonde__observe_is_of_evaluation(info->name);
     }
     return losses <= 1;
 }

@@ -35,5 +35,7 @@ void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_ro
  * players, of which none is meant to fall alone.
  */
 SONDE_API bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id);
+/* Whether the first word of a loss's name says so: val_loss, not value_loss. */
+SONDE_API bool sonde__observe_is_of_evaluation(const char *name);
 
 #endif

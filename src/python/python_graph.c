@@ -85,6 +85,12 @@ static PyObject *graph_input(PyObject *self, PyObject *like)
                   sonde_nn_input(model_of(self), view.dtype, view.rank, view.shape));
 }
 
+/* An entry of the list of tensors. */
+static PyObject *kept_tensor(PyObject *tensor, void *address, const char *name)
+{
+    return Py_BuildValue("ONs", tensor, PyLong_FromVoidPtr(address), name);
+}
+
 PyDoc_STRVAR(tensor_doc,
              "tensor(name, tensor, trained, frozen)\n--\n\n"
              "A tensor of the model in place: a parameter that the optimiser updates "
@@ -95,7 +101,7 @@ static PyObject *graph_tensor(PyObject *self, PyObject *arguments)
 {
     sonde_nn_model *model = model_of(self);
     const char *name = NULL;
-    PyObject *tensor = NULL;
+    PyObject *tensor = NULL, *entry = NULL;
     int trained = 0, frozen = 0;
     sonde_view view;
     sonde_nn_value value = 0;
@@ -107,9 +113,13 @@ static PyObject *graph_tensor(PyObject *self, PyObject *arguments)
         return sonde__python_bad_value(name, "a tensor in this process's memory",
                                        "an object without readable elements");
     }
-    if (PyList_Append(((sonde__python_graph *)self)->tensors, tensor) != 0) {
+    entry = kept_tensor(tensor, view.data, name);
+    if (entry == NULL ||
+        PyList_Append(((sonde__python_graph *)self)->tensors, entry) != 0) {
+        Py_XDECREF(entry);
         return NULL;
     }
+    Py_DECREF(entry);
     value = sonde_nn_tensor(model, name,
                             trained == 0     ? SONDE_ROLE_BUFFER
                             : view.rank == 1 ? SONDE_ROLE_BIAS
@@ -307,12 +317,24 @@ static PyObject *graph_shape(PyObject *self, PyObject *value)
     return made;
 }
 
+/* Whether a tensor is that of an entry, where it was. */
+static bool is_in_place(PyObject *tensor, PyObject *entry)
+{
+    const void *address = PyLong_AsVoidPtr(PyTuple_GetItem(entry, 1));
+    sonde_view now, then;
+
+    return sonde__python_view(tensor, &now) &&
+           sonde__python_view(PyTuple_GetItem(entry, 0), &then) && now.data == address &&
+           then.data == address && now.dtype == then.dtype &&
+           sonde_view_same_shape(&now, &then) && sonde_view_is_contiguous(&now);
+}
+
 PyDoc_STRVAR(
     moved_doc,
     "moved(tensors)\n--\n\n"
     "Compares a tuple of tensors with those that the graph reads, in the order of the "
     "calls of tensor. Returns the place of the first one that lies elsewhere in memory, "
-    "or -1.");
+    "has another shape or order, or whose memory the program has given up; or -1.");
 
 static PyObject *graph_moved(PyObject *self, PyObject *tensors)
 {
@@ -324,15 +346,48 @@ static PyObject *graph_moved(PyObject *self, PyObject *tensors)
                                        "another count");
     }
     for (Py_ssize_t i = 0; i < count; i++) {
-        sonde_view now, then;
-
-        if (!sonde__python_view(PyTuple_GetItem(tensors, i), &now) ||
-            !sonde__python_view(PyList_GetItem(kept, i), &then) ||
-            now.data != then.data) {
+        if (!is_in_place(PyTuple_GetItem(tensors, i), PyList_GetItem(kept, i))) {
             return PyLong_FromSsize_t(i);
         }
     }
     return PyLong_FromLong(-1);
+}
+
+PyDoc_STRVAR(move_doc,
+             "move(place, tensor)\n--\n\n"
+             "The graph's tensor at a place lies elsewhere: sessions have to be "
+             "made again.");
+
+static PyObject *graph_move(PyObject *self, PyObject *arguments)
+{
+    sonde__python_graph *graph = (sonde__python_graph *)self;
+    PyObject *tensor = NULL, *entry = NULL;
+    const char *name = NULL;
+    Py_ssize_t place = 0;
+    sonde_diag diag = {0};
+    sonde_view view;
+
+    if (!PyArg_ParseTuple(arguments, "nO:move", &place, &tensor)) {
+        return NULL;
+    }
+    entry = PyList_GetItem(graph->tensors, place); /* borrowed */
+    if (entry == NULL) {
+        return NULL;
+    }
+    name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(entry, 2), NULL);
+    if (!sonde__python_view(tensor, &view)) {
+        return sonde__python_bad_value(name, "a tensor in this process's memory",
+                                       "an object without readable elements");
+    }
+    graph->moves++;
+    if (sonde_nn_tensor_move(graph->model, name, &view, &diag) != SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    entry = kept_tensor(tensor, view.data, name);
+    if (entry == NULL || PyList_SetItem(graph->tensors, place, entry) != 0) {
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
 }
 
 PyDoc_STRVAR(session_doc,
@@ -351,6 +406,7 @@ static PyMethodDef methods[] = {
     {"print", graph_print, METH_VARARGS, print_doc},
     {"shape", graph_shape, METH_O, shape_doc},
     {"moved", graph_moved, METH_O, moved_doc},
+    {"move", graph_move, METH_VARARGS, move_doc},
     {"session", sonde__python_new_session, METH_VARARGS, session_doc},
     {NULL, NULL, 0, NULL}};
 

@@ -12,7 +12,8 @@
 /* sonde._sonde.Graph: a model and the tensors whose memory it borrows. */
 typedef struct sonde__python_graph {
     PyObject_HEAD sonde_nn_model *model;
-    PyObject *tensors; /* a list: kept alive */
+    PyObject *tensors; /* a list of (tensor, address, name): kept alive */
+    unsigned moves;    /* sessions that were opened before the last one must not run */
 } sonde__python_graph;
 
 /* A new session of a graph; arguments as in the docstring of Graph.session. */

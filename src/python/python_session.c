@@ -5,6 +5,7 @@
  * copies what it returns into tensors that Python made.
  */
 #include "python/python_graph.h"
+#include "python/python_watch.h"
 
 #include <sonde/nn/session.h>
 
@@ -18,8 +19,11 @@ typedef struct session_object {
     PyObject_HEAD sonde_nn_session *session;
     PyObject *graph; /* a reference: the session borrows its model */
     sonde_nn_optimizer optimizer;
-    bool running; /* a call computes; others are refused */
-    FILE *prints; /* of the model, in memory until the call ends */
+    unsigned moves;      /* of the graph, when it was opened */
+    unsigned generation; /* sonde__python_generation() of its process */
+    bool threaded;       /* it has threads of its own, which a fork does not copy */
+    bool running;        /* a call computes; others are refused */
+    FILE *prints;        /* of the model, in memory until the call ends */
     char *printed;
     size_t printed_size;
 } session_object;
@@ -41,6 +45,32 @@ static bool is_free(const session_object *self)
     }
     (void)sonde_diag_set(&diag, SONDE_EBUSY, "session", "one thread at a time",
                          "a call is running");
+    (void)sonde__python_raise(&diag);
+    return false;
+}
+
+/* Whether its threads are those of a process from which this one was forked. */
+static bool is_forked(const session_object *self)
+{
+    return self->threaded && self->generation != sonde__python_generation();
+}
+
+/* False with an exception: tensors of the graph have moved since it was opened, or its
+ * threads are in another process. */
+static bool is_current(const session_object *self)
+{
+    sonde_diag diag = {0};
+
+    if (is_forked(self)) {
+        (void)sonde_diag_set(&diag, SONDE_ESTATE, "session",
+                             "a model that is wrapped in this process, or one thread",
+                             "this process was forked after the compilation");
+    } else if (self->moves != ((sonde__python_graph *)self->graph)->moves) {
+        (void)sonde_diag_set(&diag, SONDE_ESTATE, "session", "a new session",
+                             "tensors of the graph have moved");
+    } else {
+        return true;
+    }
     (void)sonde__python_raise(&diag);
     return false;
 }
@@ -135,7 +165,7 @@ static bool add_anchors(session_object *self, PyObject *anchors)
     return true;
 }
 
-static bool read_options(PyObject *given, sonde_nn_options *options)
+static bool read_options(session_object *self, PyObject *given, sonde_nn_options *options)
 {
     int sum = 0, mode = 0;
     unsigned long long seed = 0;
@@ -149,6 +179,7 @@ static bool read_options(PyObject *given, sonde_nn_options *options)
     options->reduction = sum != 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
     options->output_mode = (sonde_anchor_mode)mode;
     options->random_seed = seed;
+    self->threaded = options->threads != 1;
     options->fixed_batch = true; /* the program feeds what it was written for */
     return true;
 }
@@ -162,7 +193,7 @@ static bool open_session(session_object *self, bool training, PyObject *given,
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    if (!read_options(given, &options)) {
+    if (!read_options(self, given, &options)) {
         return false;
     }
     err = training ? sonde_nn_training_session(model, &options, &self->optimizer,
@@ -209,6 +240,8 @@ PyObject *sonde__python_new_session(PyObject *graph, PyObject *arguments)
         return NULL;
     }
     self->graph = Py_NewRef(graph);
+    self->generation = sonde__python_generation();
+    self->moves = ((sonde__python_graph *)graph)->moves;
     self->optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     if ((optimizer != Py_None && !read_optimizer(optimizer, &self->optimizer)) ||
         !open_session(self, training != 0, options, anchors)) {
@@ -223,7 +256,9 @@ static void session_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
-    sonde_nn_session_destroy(self->session);
+    if (!is_forked(self)) { /* else its threads cannot be waited for */
+        sonde_nn_session_destroy(self->session);
+    }
     if (self->prints != NULL) {
         (void)fclose(self->prints);
     }
@@ -307,7 +342,7 @@ static PyObject *session_run(PyObject *object, PyObject *arguments)
     if (PyTuple_Size(inputs) > MOST_TENSORS || PyTuple_Size(outputs) > MOST_TENSORS) {
         return sonde__python_bad_value("run", "at most 64 tensors", "more");
     }
-    if (!is_free(self) || !read_views(inputs, in, "inputs") ||
+    if (!is_free(self) || !is_current(self) || !read_views(inputs, in, "inputs") ||
         !read_views(outputs, out, "outputs")) {
         return NULL;
     }

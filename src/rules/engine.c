@@ -603,6 +603,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
         return;
     }
     if (rules->at.mode == SONDE_MODE_TRAIN) {
+        rules->trains = true;
         sonde__rules_take_losses(rules);
     }
     show_step(rules);
@@ -619,7 +620,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
         }
         run->any = false;
     }
-    if (rules->at.mode == SONDE_MODE_TRAIN) {
+    if (rules->at.mode == SONDE_MODE_TRAIN || !rules->trains) {
         sonde__rules_decide(rules, false);
     }
     rules->steps += judged;

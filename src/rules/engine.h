@@ -121,6 +121,7 @@ struct sonde_rules {
     sonde_coordinate at;           /* its mode: the one that the step counts as */
     sonde_mode mode;               /* the mode of the step in the run */
     bool has_training;             /* the run has steps of mode train */
+    bool trains;                   /* a step with evidence counted as training */
     uint64_t bad;                  /* NaN and infinities at this step */
     bool any, finished;            /* evidence at this step */
     sonde__rule_found **found;

@@ -97,7 +97,9 @@ static bool follows(const sonde_finding *finding, const sonde_finding *source)
 {
     const standing kind = standing_of(finding->rule);
 
+    /* one that has waited may be older than the source */
     return !kind.apart && !is_source(finding) && !is_own_failure(finding) &&
+           finding->step >= source->step &&
            (finding->step > source->step || kind.rank >= EVENT);
 }
 

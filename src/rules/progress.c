@@ -1,10 +1,11 @@
 /*
  * progress.c - whether the losses of training fall.
  *
- * A verdict is given at every SHORT steps after the mark and at the end of the run.  Training goes well if the loss is
- * below the first losses of the run by FALLEN of them and by a few standard errors, and not
- * above the level at the mark. The loss rises if it is above that level by RISEN of it. It
- * stands still if it has fallen by less than SLIGHT, LONG steps after the mark.
+ * A verdict is given at every SHORT steps after the mark and at the end of the run.
+ * Training goes well if the loss is below the first losses of the run by FALLEN of them and
+ * by a few standard errors, and not above the level at the mark. The loss rises if it is
+ * above that level by RISEN of it. It stands still if it has fallen by less than SLIGHT,
+ * LONG steps after the mark.
  */
 #include "rules/progress.h"
 
@@ -38,7 +39,7 @@ void sonde__rules_progress_take(sonde__rules_progress *progress, double loss)
     progress->recent[progress->count++ % SONDE__RULES_KEPT] = loss;
 }
 
-/* Mean of the last n losses, at most KEPT; *error is its standard error, NaN for one. */
+/* Mean of the last n losses, n at most KEPT; *error is its standard error, NaN for one. */
 static double mean_of_last(const sonde__rules_progress *progress, uint64_t n,
                            double *error)
 {
@@ -95,9 +96,10 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
                                     const sonde__rules_progress_mark *mark, bool event,
                                     uint64_t since)
 {
-    const uint64_t n = SONDE_MAX(since / 3, (uint64_t)LEAST);
+    const uint64_t n =
+        SONDE_MIN(SONDE_MAX(since / 3, (uint64_t)LEAST), (uint64_t)SONDE__RULES_KEPT);
     double error = 0.0;
-    const double now = mean_of_last(progress, SONDE_MIN(n, since), &error);
+    const double now = mean_of_last(progress, n, &error);
     const double spread = error * sqrt((double)n);
     const double before = isnan(mark->error) ? spread : fmin(mark->error, spread);
     const double both = sqrt(error * error + before * before);
@@ -126,18 +128,19 @@ sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *pr
                                                  bool event, bool ended)
 {
     const uint64_t since = progress->count - mark->count;
+    sonde__rules_progress_mark start = *mark;
     sonde__rules_verdict verdict = SONDE__RULES_OPEN;
 
     if (progress->bad > mark->bad) {
         return SONDE__RULES_ILL;
     }
-    if (mark->count == 0) {
-        return SONDE__RULES_NONE;
-    }
     if (ended ? since < LEAST : since == 0 || since % SONDE__RULES_SHORT != 0) {
         return ended ? SONDE__RULES_NONE : SONDE__RULES_OPEN;
     }
-    verdict = compare(progress, mark, event, since);
+    if (mark->count == 0) {
+        start.level = first_level(progress);
+    }
+    verdict = compare(progress, &start, event, since);
     if (verdict == SONDE__RULES_ILL || verdict == SONDE__RULES_STILL) {
         verdict = !progress->free && !progress->named && !progress->parts ? verdict
                   : since < SONDE__RULES_LONG ? SONDE__RULES_OPEN
@@ -150,6 +153,6 @@ sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *pr
 
 void sonde__rules_progress_fini(sonde__rules_progress *progress)
 {
-    sonde__free(progress->ids);
-    progress->ids = NULL;
+    sonde__free(progress->losses);
+    progress->losses = NULL;
 }

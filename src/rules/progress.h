@@ -13,6 +13,8 @@
 #ifndef SONDE_RULES_PROGRESS_H
 #define SONDE_RULES_PROGRESS_H
 
+#include <sonde/export.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,18 +24,25 @@ enum {
     SONDE__RULES_FIRST = 5  /* that make a level */
 };
 
+typedef struct sonde__rules_loss {
+    uint32_t id;
+    bool whole; /* it is the objective */
+    bool free;  /* its name says that it need not fall */
+    bool seen;  /* at a step of training */
+} sonde__rules_loss;
+
 typedef struct sonde__rules_progress {
     double recent[SONDE__RULES_KEPT]; /* a ring */
     double first[SONDE__RULES_FIRST];
-    uint64_t count; /* finite losses taken */
-    uint64_t bad;   /* steps whose loss was not finite */
-    bool whole;     /* the losses taken are those of the objective */
-    bool parts;     /* they are sums of several, of which none is the objective */
-    bool free;      /* it need not fall: the program's inputs say so */
-    bool named;     /* ... or its name does */
-    bool crosses;   /* it has been on both sides of 0 */
-    uint32_t *ids;  /* of the losses */
-    size_t id_count, id_capacity;
+    uint64_t count;            /* finite losses taken */
+    uint64_t bad;              /* steps whose loss was not finite */
+    bool whole;                /* the losses taken are those of the objective */
+    bool parts;                /* several are seen, of which none is the objective */
+    bool free;                 /* it need not fall: the program's inputs say so */
+    bool named;                /* ... or the name of one that was seen does */
+    bool crosses;              /* it has been on both sides of 0 */
+    sonde__rules_loss *losses; /* those of training */
+    size_t loss_count, loss_capacity;
 } sonde__rules_progress;
 
 /* A moment: the level of the losses so far. */
@@ -53,15 +62,16 @@ typedef enum sonde__rules_verdict {
 enum { SONDE__RULES_SHORT = 10, SONDE__RULES_LONG = 40 };
 
 /* A finite or other loss of a step. */
-void sonde__rules_progress_take(sonde__rules_progress *progress, double loss);
+SONDE_API void sonde__rules_progress_take(sonde__rules_progress *progress, double loss);
 /* The level now. event: that of the last steps alone; else the lower one of the first and
  * of the last steps. */
-sonde__rules_progress_mark
+SONDE_API sonde__rules_progress_mark
 sonde__rules_progress_level(const sonde__rules_progress *progress, bool event);
-/* What the losses since the mark say. ended: no more will come. */
-sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *progress,
-                                                 const sonde__rules_progress_mark *mark,
-                                                 bool event, bool ended);
+/* What the losses since the mark say, the last KEPT of them at most. A mark before any loss
+ * has the level of the first ones. ended: no more will come. */
+SONDE_API sonde__rules_verdict sonde__rules_progress_since(
+    const sonde__rules_progress *progress, const sonde__rules_progress_mark *mark,
+    bool event, bool ended);
 void sonde__rules_progress_fini(sonde__rules_progress *progress);
 
 #endif

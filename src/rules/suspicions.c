@@ -9,6 +9,7 @@
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,11 +17,30 @@
 
 /* --- the losses of the run ---------------------------------------------------------- */
 
+/* Whether a word begins at name + i: after no letter, or at a capital after a small one. */
+static bool is_bound(const char *name, size_t i)
+{
+    return i == 0 || !isalpha((unsigned char)name[i - 1]) ||
+           !isalpha((unsigned char)name[i]) ||
+           (islower((unsigned char)name[i - 1]) && isupper((unsigned char)name[i]));
+}
+
+/* Whether a word of the name begins with one of these; the shortest ones must be whole. */
 static bool has_any(const char *name, const char *const *words, size_t count)
 {
+    enum { SHORTEST = 5 };
+
     for (size_t i = 0; i < count; i++) {
-        if (strcasestr(name, words[i]) != NULL) {
-            return true;
+        const size_t length = strlen(words[i]);
+
+        for (const char *next = strcasestr(name, words[i]); next != NULL;
+             next = strcasestr(next + 1, words[i])) {
+            const size_t start = (size_t)(next - name);
+
+            if (is_bound(name, start) &&
+                (length > SHORTEST || is_bound(name, start + length))) {
+                return true;
+            }
         }
     }
     return false;
@@ -29,8 +49,8 @@ static bool has_any(const char *name, const char *const *words, size_t count)
 /* Whether an input is one that only programs have whose losses need not fall. */
 static bool is_of_free_loss(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"reward",   "return",   "advantage", "done",
-                                        "terminal", "next_obs", "next_state"};
+    static const char *const words[] = {"reward", "return",   "advantage", "done",
+                                        "dones",  "terminal", "next_obs",  "next_state"};
 
     return info->role == SONDE_ROLE_INPUT &&
            has_any(info->name, words, SONDE_COUNT_OF(words));
@@ -39,9 +59,9 @@ static bool is_of_free_loss(const sonde_tensor_info *info)
 /* Whether the name of a loss says that it need not fall. */
 static bool is_named_free(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"policy", "actor",  "critic", "td_",
-                                        "gen",    "disc",   "advers", "player",
-                                        "ppo",    "surrog", "g_loss", "d_loss"};
+    static const char *const words[] = {
+        "policy", "actor",  "critic", "td",  "gen",    "generator", "disc",  "discrim",
+        "adv",    "advers", "player", "ppo", "surrog", "g_loss",    "d_loss"};
 
     return has_any(info->name, words, SONDE_COUNT_OF(words));
 }
@@ -49,21 +69,28 @@ static bool is_named_free(const sonde_tensor_info *info)
 bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
 {
     sonde__rules_progress *progress = &rules->progress;
+    const size_t before = progress->loss_count;
 
     for (size_t id = first; id < end; id++) {
         const sonde_tensor_info *info =
             sonde_catalogue_info(rules->catalogue, (uint32_t)id);
 
         progress->free = progress->free || is_of_free_loss(info);
-        if (info->role != SONDE_ROLE_LOSS || info->same_as != id) {
+        if (info->role != SONDE_ROLE_LOSS || info->same_as != id ||
+            sonde__observe_is_of_evaluation(info->name)) {
             continue;
         }
-        progress->named = progress->named || is_named_free(info);
-        if (!sonde__reserve(&progress->ids, &progress->id_capacity,
-                            progress->id_count + 1, sizeof *progress->ids)) {
+        if (!sonde__reserve(&progress->losses, &progress->loss_capacity,
+                            progress->loss_count + 1, sizeof *progress->losses)) {
             return false;
         }
-        progress->ids[progress->id_count++] = (uint32_t)id;
+        progress->losses[progress->loss_count++] =
+            (sonde__rules_loss){.id = (uint32_t)id, .free = is_named_free(info)};
+    }
+    /* a new one may make parts of the others */
+    for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {
+        progress->losses[i].whole =
+            sonde__observe_is_objective(rules->catalogue, progress->losses[i].id);
     }
     return true;
 }
@@ -72,27 +99,32 @@ void sonde__rules_take_losses(sonde_rules *rules)
 {
     sonde__rules_progress *progress = &rules->progress;
     double sum = 0.0, whole = 0.0;
-    size_t losses = 0;
+    size_t losses = 0, seen = 0;
     bool has_whole = false;
 
-    for (size_t i = 0; i < progress->id_count; i++) {
-        const sonde__rule_slot *slot = &rules->slots[progress->ids[i]];
+    for (size_t i = 0; i < progress->loss_count; i++) {
+        sonde__rules_loss *loss = &progress->losses[i];
+        const sonde__rule_slot *slot = &rules->slots[loss->id];
         const sonde_vitals *v = &slot->vitals;
         const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
 
+        seen += loss->seen;
         if (slot->stamp != rules->stamp || v->count == 0) {
             continue;
         }
+        seen += !loss->seen;
+        loss->seen = true;
+        progress->named = progress->named || loss->free;
         losses++;
         sum += bad ? (double)NAN : v->mean;
-        if (sonde__observe_is_objective(rules->catalogue, progress->ids[i])) {
+        if (loss->whole) {
             whole = bad ? (double)NAN : v->mean;
             has_whole = true;
         }
     }
     if (losses > 0 && (has_whole || !progress->whole)) {
         progress->whole = has_whole;
-        progress->parts = !has_whole && losses > 1;
+        progress->parts = !has_whole && seen > 1; /* perhaps at different steps */
         sonde__rules_progress_take(progress, has_whole ? whole : sum);
     }
 }
@@ -149,7 +181,7 @@ static size_t find_waiting(sonde_rule_run *run, size_t i)
 {
     const sonde_rules *rules = run->rules;
     const sonde__rule_found *found = *place_of(run, i);
-    size_t k = 0;
+    size_t k = sonde__rule_suspects(run, i) ? 0 : rules->waiting_count;
 
     while (k < rules->waiting_count && rules->waiting[k] != found) {
         k++;
@@ -211,12 +243,16 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
 
 /* The severity that the suspicion has now; WITHDRAWN - 1: it is not decided yet. */
 enum { UNDECIDED = SONDE__WITHDRAWN - 1 };
+enum { UNTRAINED = 10 }; /* looks until it is one, if no step of training was seen */
 
 static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool ended)
 {
     const sonde__rule_terms *terms = found->terms;
     const bool lasts = found->held >= terms->looks;
 
+    if (!rules->trains && !ended && found->held < UNTRAINED) {
+        return UNDECIDED;
+    }
     if (rules->progress.count + rules->progress.bad == 0) {
         return lasts || terms->alone == SONDE_SEVERITY_NOTE ? terms->alone
                : ended                                      ? SONDE_SEVERITY_NOTE

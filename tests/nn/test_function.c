@@ -127,6 +127,36 @@ static void a_step_trains_the_callers_memory_as_layers_do(void **state)
     sonde_nn_model_destroy(net.model);
 }
 
+/* The old memory is not read again: a step of a new session, and save, use the new one. */
+static void a_tensor_can_move(void **state)
+{
+    _Alignas(64) float elsewhere[CLASSES * FEATURES];
+    given net;
+    sonde_view memory = view(elsewhere, 2, CLASSES);
+    sonde_nn_session *session = NULL;
+
+    (void)state;
+    build(&net, false);
+    memcpy(elsewhere, net.weight, sizeof elsewhere);
+    must(sonde_nn_tensor_move(net.model, "top.fc.weight", &memory, &engine_diag));
+    memset(net.weight, 0xff, sizeof net.weight);
+    must(sonde_nn_training_session(net.model, NULL, NULL, &session, &engine_diag));
+    run_step(session);
+    assert_true(elsewhere[1] != -0.25F && elsewhere[1] > -1.0F);
+    sonde_nn_session_destroy(session);
+    expect_err(SONDE_EINVAL,
+               sonde_nn_tensor_move(net.model, "weight", &memory, &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_tensor_move(net.model, "top.fc.weight", NULL, &engine_diag));
+    memory.data = elsewhere + 1;
+    expect_err(SONDE_EINVAL,
+               sonde_nn_tensor_move(net.model, "top.fc.weight", &memory, &engine_diag));
+    memory.shape[0] = 1;
+    expect_err(SONDE_ESHAPE,
+               sonde_nn_tensor_move(net.model, "top.fc.weight", &memory, &engine_diag));
+    sonde_nn_model_destroy(net.model);
+}
+
 static void values_have_the_names_of_modules(void **state)
 {
     static const char *const names[] = {
@@ -217,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_trains_the_callers_memory_as_layers_do),
+        cmocka_unit_test(a_tensor_can_move),
         cmocka_unit_test(values_have_the_names_of_modules),
         cmocka_unit_test(prints_go_to_the_stream),
         cmocka_unit_test(what_cannot_be_is_refused),

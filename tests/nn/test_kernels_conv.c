@@ -445,6 +445,34 @@ static void convolutions_propagate_nan_and_inf(void **state)
     }
 }
 
+/* The same, and an infinite weight: a tap in the padding makes no NaN of it. */
+static void many_channels_propagate_nan_and_inf(void **state)
+{
+    static const size_t few[] = {1, 3, 5, 6, 7};
+    static const pick_fn picks[] = {wide_kernel, wide_relu_kernel, wide_input_kernel,
+                                    wide_weight_kernel};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * SONDE_COUNT_OF(few); i++) {
+        const conv_case *c = &wide_cases[few[i / 2]];
+        op_run runs[] = {forward_run(c, &sonde__op_conv2d, true),
+                         forward_run(c, &sonde__op_conv2d_relu, true),
+                         backward_run(c, false), backward_run(c, true)};
+
+        for (size_t k = 0; k < SONDE_COUNT_OF(runs); k++) {
+            if (i % 2 == 0) {
+                spoil(&runs[k]);
+            } else { /* of w, or of the last channel of x */
+                const sonde__op_shape *shape = &runs[k].in[1].shape;
+
+                ((float *)runs[k].in[1].data)[sonde__op_shape_count(shape) - 1] =
+                    -INFINITY;
+            }
+            check(&runs[k], picks[k], weight_tolerance(c) + conv_tolerance(c));
+        }
+    }
+}
+
 /* --- parts -------------------------------------------------------------------------- */
 
 static void little_work_is_not_divided(void **state)
@@ -479,6 +507,7 @@ int main(void)
         cmocka_unit_test(fused_pooling_keeps_signs_ties_and_nan),
         cmocka_unit_test(fused_backward_gives_the_bits_of_the_separate_ops),
         cmocka_unit_test(convolutions_propagate_nan_and_inf),
+        cmocka_unit_test(many_channels_propagate_nan_and_inf),
         cmocka_unit_test(little_work_is_not_divided),
     };
 

@@ -210,6 +210,10 @@ static void parts_and_adversaries_are_not_the_objective(void **state)
                      (const bool[]){false, false}, 2);
     check_objectives((const char *const[]){"CrossEntropyLoss_output_0", "val_loss"},
                      (const bool[]){true, true}, 2);
+    check_objectives((const char *const[]){"policy_loss", "value_loss"},
+                     (const bool[]){false, false}, 2);
+    check_objectives((const char *const[]){"nll", "valid/nll", "testLoss", "eval"},
+                     (const bool[]){true, true, true, true}, 4);
 }
 
 int main(void)

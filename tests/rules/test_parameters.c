@@ -139,6 +139,52 @@ static void an_optimiser_that_holds_copies_is_found(void **state)
     }
 }
 
+/* A weight between trained ones that never has a gradient; outputs of modules are seen. */
+static sonde_severity cut_off(const char *name)
+{
+    static const char *const names[] = {"fc1.weight", NULL, "fc3.weight", "fc4.weight"};
+    stream s;
+    uint32_t weights[4], gradients[4];
+    const sonde_finding *found = NULL;
+    sonde_severity severity = SONDE_SEVERITY_NOTE;
+
+    stream_open(&s, "FrozenParameter:idle=10");
+    for (int i = 0; i < 4; i++) {
+        char text[64];
+
+        weights[i] =
+            stream_declare(&s, i == 1 ? name : names[i], SONDE_ROLE_WEIGHT, 6, 10);
+        if (i != 1) {
+            (void)snprintf(text, sizeof text, "%s.grad", names[i]);
+            gradients[i] = stream_declare(&s, text, SONDE_ROLE_GRADIENT, 6, 10);
+        }
+    }
+    (void)stream_declare(&s, "fc1_output_0", SONDE_ROLE_OUTPUT, 6, 10);
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < 4; i++) {
+            stream_put_all(&s, weights[i], i == 1 ? 0.5F : 0.5F + 0.01F * (float)step);
+            if (i != 1) {
+                stream_put_normal(&s, gradients[i], 0.0, 0.1);
+            }
+        }
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = stream_found(&s, name);
+    assert_non_null(found);
+    severity = found->severity;
+    stream_close(&s);
+    return severity;
+}
+
+static void a_weight_of_the_network_itself_is_used(void **state)
+{
+    (void)state;
+    assert_int_equal(cut_off("gate_weight"), SONDE_SEVERITY_WARNING);
+    assert_int_equal(cut_off("head.weight"), SONDE_SEVERITY_NOTE);
+}
+
 static void a_frozen_layer_that_changes_is_found(void **state)
 {
     net n;
@@ -341,6 +387,7 @@ int main(void)
         cmocka_unit_test(what_stays_for_good_reason_is_let_be),
         cmocka_unit_test(an_optimiser_that_holds_copies_is_found),
         cmocka_unit_test(a_frozen_layer_that_changes_is_found),
+        cmocka_unit_test(a_weight_of_the_network_itself_is_used),
         cmocka_unit_test(copies_that_follow_are_let_be),
         cmocka_unit_test(bold_updates_have_to_pay),
         cmocka_unit_test(steps_between_count),

@@ -32,6 +32,15 @@ SONDE_API sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name
                                          sonde_role role, const sonde_view *memory);
 
 /*
+ * The tensor lies elsewhere, with the same shape and dtype: the memory borrowed before is
+ * not touched again by the model, nor by sonde_nn_session_save. Sessions that are compiled
+ * afterwards use the new memory; those compiled before must not run. SONDE_EINVAL: no
+ * tensor of that name was borrowed, or memory that sonde_nn_tensor refuses; SONDE_ESHAPE.
+ */
+SONDE_API sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
+                                         const sonde_view *memory, sonde_diag *diag);
+
+/*
  * An op. Its values are called "<module>/<Op>:<k>", with module the whole dotted path, ""
  * for the root. kind is a layer of the table in docs/jobs.md, whose tensors follow its
  * inputs, or one of

@@ -191,7 +191,8 @@ sonde_err sonde_nn_dataset_open_text(const char *path,
         if (whole) {
             cut_split(&taken, &first, &size);
         }
-        err = make_set(t.bytes + first, size, &taken, file, out, diag);
+        err = make_set(t.bytes == NULL ? "" : t.bytes + first, size, &taken, file, out,
+                       diag);
     }
     sonde__free(t.bytes);
     return err;

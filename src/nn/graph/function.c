@@ -3,6 +3,7 @@
  */
 #include "nn/graph/layer.h"
 #include "nn/ops/layer_row.h"
+#include "base/fail.h"
 #include "base/memory.h"
 
 #include <sonde/nn/function.h>
@@ -13,21 +14,31 @@
 
 /* --- tensors ------------------------------------------------------------------------ */
 
+/* What memory of a tensor has to be and is not; NULL: it is good. */
+static const char *wanted_memory(sonde_role role, const sonde_view *memory)
+{
+    const bool parameter = role == SONDE_ROLE_WEIGHT || role == SONDE_ROLE_BIAS;
+
+    if (!parameter && role != SONDE_ROLE_BUFFER) {
+        return "the role weight, bias or buffer";
+    }
+    if (parameter && memory->dtype != SONDE_F32) {
+        return "a parameter of float32";
+    }
+    if (memory->data == NULL || (uintptr_t)memory->data % SONDE__ALIGN != 0) {
+        return "memory aligned to 64 bytes";
+    }
+    if (!sonde_view_is_contiguous(memory) || sonde_view_count(memory) < 1) {
+        return "a contiguous tensor that is not empty";
+    }
+    return NULL;
+}
+
 static bool accepts_memory(sonde__op_graph *graph, const char *name, sonde_role role,
                            const sonde_view *memory)
 {
-    const bool parameter = role == SONDE_ROLE_WEIGHT || role == SONDE_ROLE_BIAS;
-    const char *expected = NULL;
+    const char *expected = wanted_memory(role, memory);
 
-    if (!parameter && role != SONDE_ROLE_BUFFER) {
-        expected = "the role weight, bias or buffer";
-    } else if (parameter && memory->dtype != SONDE_F32) {
-        expected = "a parameter of float32";
-    } else if (memory->data == NULL || (uintptr_t)memory->data % SONDE__ALIGN != 0) {
-        expected = "memory aligned to 64 bytes";
-    } else if (!sonde_view_is_contiguous(memory) || sonde_view_count(memory) < 1) {
-        expected = "a contiguous tensor that is not empty";
-    }
     if (expected == NULL) {
         return true;
     }
@@ -62,6 +73,48 @@ sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name, sonde_ro
                              model, own, &shape, role,
                              (sonde__graph_param){.data = memory->data, .borrowed = true})
                        : 0;
+}
+
+/* The borrowed tensor of a name, or NULL. */
+static sonde__graph_param *find_borrowed(const sonde_nn_model *model, const char *name,
+                                         sonde_view *view)
+{
+    const size_t params = sonde_nn_parameter_count(model);
+
+    for (size_t i = 0; name != NULL && i < sonde__graph_tensor_count(model); i++) {
+        sonde__graph_param *tensor =
+            i < params ? &model->params[i] : &model->buffers[i - params];
+
+        if (tensor->borrowed && strcmp(sonde__graph_tensor_name(model, i), name) == 0) {
+            *view = sonde__graph_tensor_view(model, i);
+            return tensor;
+        }
+    }
+    return NULL;
+}
+
+sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
+                               const sonde_view *memory, sonde_diag *diag)
+{
+    sonde_view view = {0};
+    sonde__graph_param *tensor = find_borrowed(model, name, &view);
+    const char *expected = NULL;
+
+    if (tensor == NULL || memory == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, name != NULL ? name : "name",
+                           "the name of a borrowed tensor, and its memory",
+                           memory == NULL ? "memory is NULL" : "there is none");
+    }
+    if (memory->dtype != view.dtype || !sonde_view_same_shape(memory, &view)) {
+        return sonde__fail(diag, SONDE_ESHAPE, name, "the shape and dtype as before",
+                           "another one");
+    }
+    expected = wanted_memory(SONDE_ROLE_BUFFER, memory);
+    if (expected != NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, name, expected, "other memory");
+    }
+    tensor->data = memory->data;
+    return SONDE_OK;
 }
 
 /* --- ops ---------------------------------------------------------------------------- */

@@ -7,12 +7,18 @@
 #include <math.h>
 #include <stdio.h>
 
+/* The layer's name; one without is known by its kind. */
+static const char *place(const sonde__graph_layer *layer)
+{
+    return layer->path[0] != '\0' || layer->kind == NULL ? layer->path : layer->kind;
+}
+
 /* An error of an argument, under the name of the layer. */
 static bool refuse(const sonde__graph_layer *layer, const sonde_diag *diag)
 {
     sonde_diag named = *diag;
 
-    (void)snprintf(named.where, sizeof named.where, "%s", layer->path);
+    (void)snprintf(named.where, sizeof named.where, "%s", place(layer));
     (void)sonde__graph_fail_diag(&layer->model->graph, diag->err, &named);
     return false;
 }
@@ -37,7 +43,7 @@ bool sonde__graph_read_settings(const sonde__graph_layer *layer,
         sonde_err err = SONDE_OK;
 
         if (field == NULL) {
-            (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, NULL,
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, place(layer), NULL,
                                     "%s has no key '%s'", row->name,
                                     setting->key != NULL ? setting->key : "");
             return false;
@@ -53,7 +59,7 @@ bool sonde__graph_read_settings(const sonde__graph_layer *layer,
     }
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (!given[i] && isnan(row->fields[i].fallback)) {
-            (void)sonde__graph_fail(graph, SONDE_EINVAL, layer->path, row->fields[i].key,
+            (void)sonde__graph_fail(graph, SONDE_EINVAL, place(layer), row->fields[i].key,
                                     "%s lacks a key", row->name);
             return false;
         }

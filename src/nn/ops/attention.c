@@ -256,14 +256,16 @@ static matrix_at matrix_number(const heads *h, int64_t i)
     return (matrix_at){i / h->heads, i % h->heads};
 }
 
+/* In double, which no shape overflows. */
 static int head_parts(const sonde__op_call *call, int max, bool is_packed, int first)
 {
     const heads h = heads_of(&call->in[first], call->attrs, is_packed);
-    const int64_t work = h.batches * h.heads * h.queries * h.keys * (h.depth + h.width);
-    const int64_t matrices = h.batches * h.heads, worth = work / 500000;
-    const int64_t parts = worth < matrices ? worth : matrices;
+    const double matrices = (double)(h.batches * h.heads);
+    const double worth =
+        matrices * (double)(h.queries * h.keys) * (double)(h.depth + h.width) / 500000.0;
+    const double parts = worth < matrices ? worth : matrices;
 
-    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+    return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
 static int attention_parts(const sonde__op_call *call, int max)

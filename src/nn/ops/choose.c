@@ -96,11 +96,18 @@ static bool holds(int comparison, double a, double b)
     }
 }
 
-/* int64 as double: numbers beyond 2^53 that differ by less than their spacing are equal. */
-static double number_at(const sonde__operand *operand, int64_t i)
+/* Whether the comparison holds of element i of a and k of b. Of int64, a double would
+ * not tell numbers beyond 2^53 apart: the sign of their difference is compared with 0. */
+static bool holds_at(int comparison, const sonde__operand *a, int64_t i,
+                     const sonde__operand *b, int64_t k)
 {
-    return operand->shape.dtype == SONDE_I64 ? (double)((const int64_t *)operand->data)[i]
-                                             : sonde__op_load(operand, i);
+    if (a->shape.dtype == SONDE_I64) {
+        const int64_t first = ((const int64_t *)a->data)[i],
+                      second = ((const int64_t *)b->data)[k];
+
+        return holds(comparison, (double)((first > second) - (first < second)), 0.0);
+    }
+    return holds(comparison, sonde__op_load(a, i), sonde__op_load(b, k));
 }
 
 static void compare_run(const sonde__op_call *call, int part, int parts)
@@ -109,8 +116,8 @@ static void compare_run(const sonde__op_call *call, int part, int parts)
     uint8_t *y = call->out[0].data;
 
     for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++) {
-        y[i] = holds(call->attrs->choice, number_at(&call->in[0], at(call, 0, i)),
-                     number_at(&call->in[1], at(call, 1, i)))
+        y[i] = holds_at(call->attrs->choice, &call->in[0], at(call, 0, i), &call->in[1],
+                        at(call, 1, i))
                    ? 1
                    : 0;
     }

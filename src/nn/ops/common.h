@@ -153,6 +153,11 @@ sonde_err sonde__op_expect_broadcast(const sonde__op_shape *a, const sonde__op_s
 int64_t sonde__op_broadcast_at(const sonde__op_shape *source,
                                const sonde__op_shape *target, int64_t i);
 
+/* Spells i in the dims of x that attrs.axes reduces (or in those that it does not) and
+ * gives the position in x of those coordinates (reduce.c). */
+int64_t sonde__op_reduced_at(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                             bool reduced, int64_t i);
+
 /* The position of element k of sample n in a layout. */
 int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
                             int64_t n, int64_t k);

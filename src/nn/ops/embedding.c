@@ -232,6 +232,14 @@ const sonde__op_kind sonde__op_embedding_grad = {
 
 /* --- the layer ------------------------------------------------------------------------ */
 
+/* Whether padding_idx is a row of the table. */
+static bool has_padding(const sonde__op_attrs *attrs)
+{
+    const float row = attrs->number[0];
+
+    return row >= 0.0F && (double)row < (double)attrs->groups && floorf(row) == row;
+}
+
 static int embedding_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                             sonde__op_param params[SONDE__MAX_PARAMS])
 {
@@ -242,7 +250,7 @@ static int embedding_params(const sonde__op_shape *x, const sonde__op_attrs *att
                           .rank = 2,
                           .dim = {attrs->groups, attrs->kernel[0]},
                           .spread = attrs->scale,
-                          .blank = attrs->number[0] < 0.0F ? 0 : attrs->kernel[0],
+                          .blank = has_padding(attrs) ? attrs->kernel[0] : 0,
                           .blank_first = (int64_t)attrs->number[0] * attrs->kernel[0]};
     return 1;
 }
@@ -252,7 +260,7 @@ static sonde__op_value embedding_build(const sonde__op_builder *builder,
 {
     const float padding = attrs->number[0];
 
-    if ((double)padding >= (double)attrs->groups) {
+    if (padding >= 0.0F && !has_padding(attrs)) {
         (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL, "a row of the table",
                           "padding_idx is %g", (double)padding);
         return 0;

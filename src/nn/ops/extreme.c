@@ -131,24 +131,26 @@ static void extreme_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_shape *x = &call->in[1].shape;
     const sonde__op_shape kept = kept_shape(x, call->attrs);
-    const int64_t count = sonde__op_shape_count(x);
+    const int64_t targets = sonde__op_shape_count(&kept);
+    const int64_t each = targets > 0 ? sonde__op_shape_count(x) / targets : 0;
 
     (void)part, (void)parts;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t target = sonde__op_broadcast_at(&kept, x, i);
+    for (int64_t t = 0; t < targets; t++) {
+        const int64_t base = sonde__op_reduced_at(x, call->attrs, false, t);
         double alike = 0.0;
 
-        if (!is_extreme(call, i, target)) {
-            sonde__op_store(&call->out[0], i, 0.0);
-            continue;
+        for (int64_t k = 0; k < each; k++) {
+            const int64_t i = base + sonde__op_reduced_at(x, call->attrs, true, k);
+
+            alike += is_extreme(call, i, t) ? 1.0 : 0.0;
         }
-        for (int64_t k = 0; k < count; k++) {
-            alike += sonde__op_broadcast_at(&kept, x, k) == target &&
-                             is_extreme(call, k, target)
-                         ? 1.0
-                         : 0.0;
+        for (int64_t k = 0; k < each; k++) {
+            const int64_t i = base + sonde__op_reduced_at(x, call->attrs, true, k);
+
+            sonde__op_store(
+                &call->out[0], i,
+                is_extreme(call, i, t) ? sonde__op_load(&call->in[0], t) / alike : 0.0);
         }
-        sonde__op_store(&call->out[0], i, sonde__op_load(&call->in[0], target) / alike);
     }
 }
 

@@ -199,14 +199,15 @@ static size_t gemm_scratch(const sonde__op_call *call, int parts)
     return sonde__kernel_gemm_scratch() * (size_t)parts;
 }
 
-/* A part has at least a million multiplications. */
+/* A part has at least a million multiplications; in double, which no shape overflows. */
 static int gemm_parts(const sonde__op_call *call, int max)
 {
     const int64_t depth =
         matrix_of(&call->in[0].shape, (call->attrs->choice & TRANSPOSED_A) != 0).columns;
-    const int64_t parts = sonde__op_shape_count(&call->out[0].shape) * depth / 1000000;
+    const double parts =
+        (double)sonde__op_shape_count(&call->out[0].shape) * (double)depth / 1e6;
 
-    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+    return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
 static const sonde__op_kernel *const *fast_products(void)

@@ -98,14 +98,16 @@ static sonde_err recurrent_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     return sonde__op_expect_size(&call->out[1].shape, "gates", diag);
 }
 
-/* A part has at least so many multiplications. */
+/* A part has at least 100000 multiplications; in double, which no shape overflows. */
 static int recurrent_parts(const sonde__op_call *call, int max)
 {
     const sonde__op_shape *h = &call->out[0].shape;
-    const int64_t work = sonde__op_shape_count(h) * call->attrs->groups / 100000;
-    const int64_t parts = work < h->dim[0] ? work : h->dim[0];
+    const double samples = (double)h->dim[0];
+    const double work =
+        (double)sonde__op_shape_count(h) * (double)call->attrs->groups / 100000.0;
+    const double parts = work < samples ? work : samples;
 
-    return parts < 1 ? 1 : parts > max ? max : (int)parts;
+    return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
 /* The i-th step in the order of the op, and the one before it; -1: none. */

@@ -47,10 +47,8 @@ static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     return SONDE_OK;
 }
 
-/* Spells i in the dims of x that are reduced (or that are not) and gives the position in
- * x of those coordinates. */
-static int64_t position(const sonde__op_shape *x, const sonde__op_attrs *attrs,
-                        bool reduced, int64_t i)
+int64_t sonde__op_reduced_at(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                             bool reduced, int64_t i)
 {
     int64_t offset = 0, step = 1;
 
@@ -75,11 +73,12 @@ static void reduce_run(const sonde__op_call *call, int part, int parts)
         terms *= is_reduced(call->attrs, d) ? x->shape.dim[d] : 1;
     }
     for (int64_t i = 0; i < outputs; i++) {
-        const int64_t base = position(&x->shape, call->attrs, false, i);
+        const int64_t base = sonde__op_reduced_at(&x->shape, call->attrs, false, i);
         double sum = 0.0;
 
         for (int64_t k = 0; k < terms; k++) {
-            sum += sonde__op_load(x, base + position(&x->shape, call->attrs, true, k));
+            sum += sonde__op_load(
+                x, base + sonde__op_reduced_at(&x->shape, call->attrs, true, k));
         }
         sonde__op_store(&call->out[0], i, call->attrs->mean ? sum / (double)terms : sum);
     }

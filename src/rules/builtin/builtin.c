@@ -5,6 +5,7 @@
 #include "rules/builtin/builtin.h"
 
 #include "base/macros.h"
+#include "base/memory.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
 #include "rules/suspicion.h"
@@ -48,42 +49,79 @@ sonde__builtin_span sonde__builtin_parameter_of(const char *name)
     return (sonde__builtin_span){NULL, 0};
 }
 
-/* The first tensor of need `parts` that belongs to the parameter of that name, or
- * SIZE_MAX. */
-static size_t find_part(sonde_rule_run *run, const char *parameter, int parts,
-                        bool (*fits)(const sonde_tensor_info *info))
+/* A tensor that belongs to a parameter. */
+typedef struct part {
+    sonde__builtin_span parameter;
+    size_t index;
+} part;
+
+static int compare_names(const sonde__builtin_span *a, const sonde__builtin_span *b)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    return a->length != b->length ? (a->length < b->length ? -1 : 1)
+                                  : memcmp(a->text, b->text, a->length);
+}
 
-    for (size_t i = 0; i < count; i++) {
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-        const sonde__builtin_span span = sonde__builtin_parameter_of(info->name);
+/* By parameter, then in the order of the tensors. */
+static int compare_parts(const void *a, const void *b)
+{
+    const part *first = a, *second = b;
+    const int order = compare_names(&first->parameter, &second->parameter);
 
-        if (tensors[i].need == parts && span.text != NULL &&
-            strlen(parameter) == span.length &&
-            strncmp(span.text, parameter, span.length) == 0 &&
-            (fits == NULL || fits(info))) {
-            return i;
+    return order != 0                     ? order
+           : first->index < second->index ? -1
+                                          : first->index > second->index;
+}
+
+/* The first of the sorted parts that belongs to the parameter of that name, or SIZE_MAX. */
+static size_t find_part(const part *parts, size_t count, const char *parameter)
+{
+    const sonde__builtin_span name = {parameter, strlen(parameter)};
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (compare_names(&parts[middle].parameter, &name) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
-    return SIZE_MAX;
+    return low < count && compare_names(&parts[low].parameter, &name) == 0
+               ? parts[low].index
+               : SIZE_MAX;
 }
 
 void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
                          bool (*fits)(const sonde_tensor_info *info), size_t offset)
 {
-    size_t count = 0;
+    size_t count = 0, used = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    part *sorted = sonde__calloc(count, sizeof *sorted);
 
+    if (sorted == NULL) {
+        sonde_rule_fail(run, "out of memory");
+    }
+    for (size_t i = 0; sorted != NULL && i < count; i++) {
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+        if (tensors[i].need == parts && (fits == NULL || fits(info))) {
+            sorted[used] = (part){sonde__builtin_parameter_of(info->name), i};
+            used += sorted[used].parameter.text != NULL;
+        }
+    }
+    if (used > 0) {
+        qsort(sorted, used, sizeof *sorted, compare_parts);
+    }
     for (size_t i = 0; i < count; i++) {
         if (tensors[i].need == parameters) {
             const char *name = sonde_rule_info(run, tensors[i].id)->name;
-            const size_t part = find_part(run, name, parts, fits);
+            const size_t found = find_part(sorted, used, name);
 
-            memcpy((char *)tensors[i].memory + offset, &part, sizeof part);
+            memcpy((char *)tensors[i].memory + offset, &found, sizeof found);
         }
     }
+    sonde__free(sorted);
 }
 
 static bool is_input_of(const char *name, const char *activation)

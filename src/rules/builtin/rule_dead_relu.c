@@ -33,6 +33,7 @@ typedef struct dead {
 typedef struct tensor_memory {
     sonde__builtin_units units;
     int64_t all_zero; /* steps in a row */
+    bool by_unit;     /* raw values were seen */
 } tensor_memory;
 
 enum { REGEX = 0, OUTPUTS = 0, LOSSES = 1, LASTING = 10 };
@@ -119,10 +120,13 @@ static void step(sonde_rule_run *run)
         share =
             sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
+        memory->by_unit = memory->by_unit || share >= 0.0;
         if (v != NULL) {
             memory->all_zero =
                 v->count > 0 && v->zero == v->count ? memory->all_zero + 1 : 0;
-            share = memory->all_zero >= state->patience ? 100.0 : share;
+            share = memory->all_zero >= state->patience         ? 100.0
+                    : memory->all_zero == 0 && !memory->by_unit ? 0.0
+                                                                : share;
         }
         if (share >= 0.0 && share <= state->threshold_layer) {
             sonde__rule_clear(run, i);

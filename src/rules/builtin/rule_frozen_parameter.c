@@ -375,7 +375,8 @@ static bool is_one_module(sonde_rule_run *run)
     return true;
 }
 
-/* Whether the module of a weight computes something, as far as outputs are seen. */
+/* Whether the module of a weight computes something, as far as outputs are seen; the
+ * network itself does. */
 static bool is_used(const sonde_rule_run *run, const sonde_tensor_info *info)
 {
     const sonde_catalogue *catalogue = run->rules->catalogue;
@@ -394,7 +395,7 @@ static bool is_used(const sonde_rule_run *run, const sonde_tensor_info *info)
             }
         }
     }
-    return !any;
+    return !any || dot == NULL;
 }
 
 static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, bool between)

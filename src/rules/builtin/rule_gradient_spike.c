@@ -124,14 +124,13 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
 static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
                        const sonde_vitals *v, double limit)
 {
-    const spike *state = sonde_rule_state(run);
     const double norm = sqrt(v->sumsq);
     size_t count = 0;
     const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
     const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
                        (!moment || norm > MOMENT * limit);
 
-    if (memory->limit > 0.0 || norm < state->level[moment ? STATES : GRADIENTS]) {
+    if (memory->limit > 0.0) {
         return;
     }
     memory->norm = norm;
@@ -158,13 +157,15 @@ static void finish(sonde_rule_run *run)
     }
 }
 
-/* The limit that the norm of this step exceeds; 0: it exceeds none. */
-static double exceeded(const spike *state, const tensor_memory *memory, double norm)
+/* The limit that the norm of this step exceeds; 0: it exceeds none, or others have been as
+ * large. */
+static double exceeded(const spike *state, const tensor_memory *memory, double norm,
+                       double level)
 {
     const sonde__builtin_recent *recent = &memory->recent;
     double limit = 0.0;
 
-    if (recent->count < state->least || memory->largest <= 0.0 ||
+    if (recent->count < state->least || memory->largest <= 0.0 || norm < level ||
         norm <= state->factor / 10.0 * memory->largest) {
         return 0.0;
     }
@@ -185,9 +186,10 @@ static void take_spikes(sonde_rule_run *run)
         const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
-        memory->over = v != NULL && sonde__builtin_bad(v) == 0
-                           ? exceeded(state, memory, sqrt(v->sumsq))
-                           : 0.0;
+        memory->over =
+            v != NULL && sonde__builtin_bad(v) == 0
+                ? exceeded(state, memory, sqrt(v->sumsq), state->level[tensors[i].need])
+                : 0.0;
         if (v != NULL && memory->over > 0.0) {
             const double ratio = sqrt(v->sumsq) / memory->over *
                                  (tensors[i].need == GRADIENTS ? 1e100 : 1.0);

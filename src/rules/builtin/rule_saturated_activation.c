@@ -54,6 +54,7 @@ typedef struct tensor_memory {
     sonde__builtin_units units;
     double low, high;
     int64_t all_outside; /* steps in a row */
+    bool by_unit;        /* raw values were seen */
     int64_t flat;        /* of an output: steps in a row */
     bool sigmoid;
 } tensor_memory;
@@ -221,12 +222,15 @@ static void step(sonde_rule_run *run)
             sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
 
+        memory->by_unit = memory->by_unit || share >= 0.0;
         if (v != NULL && sonde__builtin_finite(v) > 0) {
             const bool all = v->min > memory->high || v->max < memory->low ||
                              v->abs_min > fmax(memory->high, -memory->low);
 
             memory->all_outside = all ? memory->all_outside + 1 : 0;
-            share = memory->all_outside >= state->patience ? 100.0 : share;
+            share = memory->all_outside >= state->patience         ? 100.0
+                    : memory->all_outside == 0 && !memory->by_unit ? 0.0
+                                                                   : share;
         }
         if (share >= 0.0 && share <= state->threshold_layer) {
             sonde__rule_clear(run, i);

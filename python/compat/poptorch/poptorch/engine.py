@@ -19,6 +19,10 @@ _DTYPES = {"float32": torch.float32, "int64": torch.int64, "float64": torch.floa
            "int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}
 
 
+class Outdated(Exception):
+    """The program has changed what was compiled: compile again."""
+
+
 # --- the optimiser --------------------------------------------------------------------------------
 
 
@@ -138,10 +142,14 @@ class Engine:
         self.scaling = getattr(optimizer, "loss_scaling", 1.0)
         self.graph, found = network.build(model)
         self.memory = [tensor.detach() for tensor in found]
+        self.addresses = [memory.data_ptr() for memory in self.memory]
         self.slots = [(network.constants, name) if name in network.constants else
                       _slot(model, name) for name in network.tensors]
+        self.modules = _places(model, network.tensors)
+        self.trained = [tensor.requires_grad for tensor in found]
         self.nest = _nesting(network)
         self.session: Any = None
+        self.stepped = False  # the engine has a state of the optimiser
         self.open(optimizer, anchors)
 
     def open(self, optimizer: torch.optim.Optimizer | None,
@@ -149,7 +157,7 @@ class Engine:
         """Compiles a session; the state of the one before carries over."""
         d, g, r = self.counts
         updates, micro = (d, g * r) if self.training else (d * r, 1)
-        self.optimizer = optimizer
+        self.hold(optimizer)
         settings = settings_of(optimizer) if optimizer is not None and self.training else None
         self.rate = settings[1]["learning_rate"] if settings is not None else 0.0
         self.settings = settings
@@ -178,8 +186,15 @@ class Engine:
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
 
+    def hold(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Continues with an optimiser; notes what of it does not change unseen."""
+        self.optimizer = optimizer
+        if optimizer is not None:
+            self.groups, self.held = len(optimizer.param_groups), optimizer.state
+
     def state(self) -> bytes:
         """Parameters, buffers and the optimiser's state, as safetensors."""
+        self.follow()
         with _file() as path:
             self.session.save(path)
             with open(path, "rb") as file:
@@ -190,20 +205,22 @@ class Engine:
             with open(path, "wb") as file:
                 file.write(content)
             self.session.load(path)
+        self.stepped = True
 
     def weights(self) -> dict[str, Any]:
         """The module's tensors that the engine reads, by name."""
-        return {name: owner[key] for name, (owner, key) in zip(self.network.tensors, self.slots)}
+        return {name: owner[key] for name, (owner, key) in zip(self.network.tensors, self.slots)
+                if owner.get(key) is not None}
 
     def give_back(self) -> None:
         """Writes the optimiser's state to PyTorch's optimiser."""
-        if self.settings is not None and self.ran:
+        if self.settings is not None and self.stepped and self.optimizer.state is self.held:
             state.take(self.state(), self.settings[0], self.optimizer, self.weights())
 
     def take_over(self, other: "Engine", anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
         """Keeps anchors, and continues with the optimiser's state of another engine of the same
         parameters."""
-        self.session = other.session
+        self.session, self.stepped = other.session, other.stepped
         self.open(self.optimizer, anchors)
 
     def names(self) -> list[str]:
@@ -222,18 +239,18 @@ class Engine:
         if self.moved():
             self.reclaim()
         if self.optimizer is not None:
-            self.heed_rate()
+            self.heed_optimizer()
         if self.kinds is None:
             return self.first(inputs)
         outputs = tuple([torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds])
         self.session.run(inputs, outputs)
-        self.ran = True
+        self.ran = self.stepped = True
         return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
 
     def first(self, inputs: tuple[torch.Tensor, ...]) -> Any:
         """A call before the shapes of outputs are known."""
         self.session.run(inputs, ())
-        self.ran = True
+        self.ran = self.stepped = True
         found = [self.session.output(i) for i in range(len(self.network.values))]
         self.kinds = [(shape, _DTYPES[dtype]) for dtype, shape in found]
         outputs = [torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds]
@@ -266,36 +283,62 @@ class Engine:
         kind, numbers = settings_of(optimizer)
         if self.settings is not None and (kind, {**numbers, "learning_rate": 0.0}) == \
                 (self.settings[0], {**self.settings[1], "learning_rate": 0.0}):
-            self.optimizer = optimizer
+            self.hold(optimizer)
         else:
             self.open(optimizer, list(self.anchors))
 
-    def heed_rate(self) -> None:
-        """Learning rates may change between calls, other numbers open a new session."""
-        for group in self.optimizer.param_groups:
-            rate = float(group["lr"])
-            if rate != self.rate:
-                self.session.set_rate(rate)
-                self.rate = rate
+    def heed_optimizer(self) -> None:
+        """The learning rate may change between calls. Outdated: the program gave groups rates of
+        their own, added a group, loaded the optimiser's state, or froze parameters."""
+        groups = self.optimizer.param_groups
+        rate = float(groups[0]["lr"])
+        if len(groups) != self.groups or self.optimizer.state is not self.held or \
+                any(group["lr"] != groups[0]["lr"] for group in groups[1:]) or \
+                [owner[name].requires_grad for owner, name in self.slots] != self.trained:
+            raise Outdated
+        if rate != self.rate:
+            self.session.set_rate(rate)
+            self.rate = rate
 
     # --- parameters -----------------------------------------------------------------------
 
     def moved(self) -> bool:
-        """Whether a parameter or buffer lies elsewhere than the engine reads it."""
-        return self.graph.moved(tuple([owner[name] for owner, name in self.slots])) >= 0
+        """Whether a parameter or buffer lies elsewhere than the engine reads it, or its module
+        was replaced."""
+        return self.graph.moved(tuple([owner.get(name) for owner, name in self.slots])) >= 0 or \
+            any([owner.get(name) is not module for owner, name, module in self.modules])
+
+    def follow(self) -> None:
+        """Memory that PyTorch has moved under its tensors, as share_memory does: a new session
+        reads it there."""
+        gone = [place for place, memory in enumerate(self.memory)
+                if memory.data_ptr() != self.addresses[place]]
+        for place in gone:
+            self.graph.move(place, self.memory[place])
+            self.addresses[place] = self.memory[place].data_ptr()
+        if gone:
+            self.open(self.optimizer, list(self.anchors))
 
     def reclaim(self) -> None:
         """A parameter that the program has replaced, or moved, moves back with its values."""
+        self.follow()
+        for owner, name, module in self.modules:
+            if owner.get(name) is not module:
+                raise Error(f"the module {name} was replaced after compilation: call destroy() to "
+                            "compile again")
         for place, (owner, name) in enumerate(self.slots):
-            memory, now = self.memory[place], owner[name]
-            if now.data_ptr() == memory.data_ptr():
-                continue
-            if now.shape != memory.shape or now.dtype != memory.dtype:
-                raise Error(f"{self.network.tensors[place]} became {tuple(now.shape)} of "
-                            f"{now.dtype} (expected {tuple(memory.shape)} of {memory.dtype}): "
-                            "call destroy() to compile again")
-            memory.copy_(now.detach())
-            now.data = memory
+            memory, now, title = self.memory[place], owner.get(name), self.network.tensors[place]
+            if now is None:
+                raise Error(f"{title} is not in the module any more: call destroy() to compile "
+                            "again")
+            if now.shape != memory.shape or now.dtype != memory.dtype or now.is_meta:
+                raise Error(f"{title} became {tuple(now.shape)} of {now.dtype} on {now.device} "
+                            f"(expected {tuple(memory.shape)} of {memory.dtype}): call destroy() "
+                            "to compile again")
+            if now.device.type != "cpu" or now.data_ptr() != memory.data_ptr() or \
+                    not now.is_contiguous():
+                memory.copy_(now.detach().clone())
+                now.data = memory
 
 
 def _slot(model: torch.nn.Module, name: str) -> tuple[dict[str, Any], str]:
@@ -303,6 +346,20 @@ def _slot(model: torch.nn.Module, name: str) -> tuple[dict[str, Any], str]:
     path, _, last = name.rpartition(".")
     module = model.get_submodule(path)
     return (module._parameters if last in module._parameters else module._buffers), last
+
+
+def _places(model: torch.nn.Module, names: Sequence[str]
+            ) -> list[tuple[dict[str, Any], str, torch.nn.Module]]:
+    """Where the modules that have these tensors are kept, and their parents: (a module's
+    modules, name, module)."""
+    found = {}
+    for name in names:
+        path = name.split(".")[:-1] if not name.startswith("constant.") else []
+        module = model
+        for i, part in enumerate(path):
+            owner, module = module._modules, module._modules[part]
+            found[".".join(path[:i + 1])] = (owner, part, module)
+    return list(found.values())
 
 
 def _nesting(network: Network) -> Any:

@@ -23,12 +23,12 @@ from sonde import SondeError
 
 from . import ops
 from .anchors import STATE, Collector, Observer, plain, shown, unknown
-from .engine import Engine
+from .engine import Engine, Outdated
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .options import Options
 from .progress import Bar
-from .tracing import Missing, trace
+from .tracing import Missing, sources, trace
 
 _log = logging.getLogger("poptorch")
 
@@ -69,7 +69,7 @@ class PoplarExecutor:
         self._attached = False
         self._engine: Engine | None = None
         self._compile_seconds = 0.0
-        self._kept = 0  # how many anchors the engine keeps
+        self._kept: dict[str, Any] | None = {}  # the anchors that the engine keeps
 
     # --- compiling ------------------------------------------------------------------------
 
@@ -83,21 +83,28 @@ class PoplarExecutor:
         arguments = pytree.tree_unflatten(self._micro(leaves, 0), tree)
         bar = Bar(self._options._value_show_compilation_progress_bar)
         bar.show(0)
-        try:
-            self._engine = self._compile_engine(*arguments)
-            self._names = self._shown_names(self._engine.names())
-            _log.info("%s runs on the engine", type(self._model).__name__)
-        except (Missing, SondeError) as lack:
-            self._engine = None
-            _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__,
-                         lack)
-            self._names = self._rehearse(*arguments)
+        self._build(*arguments)
         bar.show(100)
         self._compile_seconds = bar.seconds()
         self._spec = (tree, [_kind(leaf) for leaf in leaves])
         self._attached = True
-        self._known = {plain(name) for name in self._names}
         self._check_anchors()
+
+    def _build(self, args: tuple[Any, ...], kwargs: dict[str, Any], ignores: bool = False) -> None:
+        """The engine, or what a run on PyTorch needs."""
+        self._kept = {}
+        try:
+            self._engine = self._compile_engine(args, kwargs, ignores)
+            self._names = self._shown_names(self._engine.names())
+            _log.info("%s runs on the engine", type(self._model).__name__)
+        except (Missing, SondeError) as lack:
+            self._on_pytorch_from_now(lack)
+            self._names = self._rehearse(args, kwargs)
+        self._known = {plain(name) for name in self._names}
+
+    def _on_pytorch_from_now(self, lack: Exception) -> None:
+        self._engine = None
+        _log.warning("%s runs on PyTorch: the engine lacks %s", type(self._model).__name__, lack)
 
     def _compile_engine(self, args: tuple[Any, ...], kwargs: dict[str, Any],
                         ignores: bool = False) -> Engine:
@@ -108,7 +115,7 @@ class PoplarExecutor:
             raise Missing([("hooks of modules", "")])
         trained = {id(weight) for group in self._optimizer.param_groups
                    for weight in group["params"]} if self._optimizer is not None else set()
-        with _running_as(self._model, list(self._modes.values())):
+        with _running_as(self._model, self._flags()):
             network = trace(self._model, args, kwargs, self._training, trained, ignores)
         return Engine(self._model, network, self._options, self._optimizer,
                       self._options._resolved(self._training), ())
@@ -116,7 +123,7 @@ class PoplarExecutor:
     def _rehearse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """The names of tensors, from a run of a copy of the model on PyTorch."""
         trial = copy.deepcopy(self._model)
-        with torch.random.fork_rng(devices=[]), _running_as(trial, list(self._modes.values())), \
+        with torch.random.fork_rng(devices=[]), _running_as(trial, self._flags()), \
                 ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
                 torch.set_grad_enabled(self._training):
             observer.begin(0, [leaf for leaf in pytree.tree_flatten((args, kwargs))[0]
@@ -125,6 +132,10 @@ class PoplarExecutor:
             if self._training:
                 _loss_of(output, marked).backward()
         return self._listed(list(observer.names), trial)
+
+    def _flags(self) -> list[bool]:
+        """Whether each module trains, as it was when the model was wrapped."""
+        return [self._modes.get(module, module.training) for module in self._model.modules()]
 
     def _check_anchors(self) -> None:
         for long_name, _, _ in self._anchors.values():
@@ -236,10 +247,11 @@ class PoplarExecutor:
         """Runs D updates, or forward passes, on the arguments. Returns the outputs of the model,
         in its own nesting, of the micro-batches that the output mode names."""
         if self._engine is not None and not kwargs and self._attached and \
-                len(self._anchors) == self._kept:
+                self._anchors == self._kept and self._spec is not None and \
+                len(args) == len(self._spec[1]):
             try:
                 return self._engine.call(args)
-            except SondeError:
+            except (SondeError, Outdated):
                 pass  # checked below, and made contiguous
         _check_period(*self._options._resolved(self._training), self._counts[0])
         if self._names is None:
@@ -259,18 +271,29 @@ class PoplarExecutor:
 
     def _on_engine(self, tree: Any, leaves: list[Any]) -> Any:
         assert self._engine is not None
-        if len(self._anchors) != self._kept:
+        if self._anchors != self._kept:
             keys = dict.fromkeys(self._anchor_key(*anchor) for anchor in self._anchors.values())
             self._engine.open(self._optimizer, list(keys))
-            self._kept = len(self._anchors)
+            self._kept = dict(self._anchors)
         inputs = tuple([leaves[place].detach().contiguous()
                         for place in self._engine.network.inputs])
         try:
             return self._engine.call(inputs)
+        except Outdated:
+            return self._compiled_again(tree, leaves)
         except SondeError as problem:
             if problem.code != "SONDE_ERANGE" or self._engine.network.ignores:
                 raise
         return self._with_ignored_labels(tree, leaves, inputs)
+
+    def _compiled_again(self, tree: Any, leaves: list[Any]) -> Any:
+        """The call, after the program has changed what was compiled. The state continues."""
+        assert self._engine is not None
+        self._engine.give_back()
+        args, kwargs = pytree.tree_unflatten(self._micro(leaves, 0), tree)
+        self._build(args, kwargs, self._engine.network.ignores)
+        return self._on_pytorch(tree, leaves) if self._engine is None else \
+            self._on_engine(tree, leaves)
 
     def _with_ignored_labels(self, tree: Any, leaves: list[Any], inputs: Any) -> Any:
         """Losses that can ignore labels cost more, so they are built when a label is negative."""
@@ -301,10 +324,15 @@ class PoplarExecutor:
 
     def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Takes the hyper-parameters of an optimiser from the next call on; state is kept."""
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise ValueError(f"optimizer: {optimizer!r} (expected a torch.optim.Optimizer)")
         if self._engine is not None and self._training:
-            self._engine.set_optimizer(optimizer)
-            self._kept = -1 if self._engine.anchors else 0
-        elif self._optimizer is not None and optimizer is not self._optimizer and \
+            try:
+                self._engine.set_optimizer(optimizer)
+            except Missing as lack:
+                self._engine.give_back()
+                self._on_pytorch_from_now(lack)
+        if self._engine is None and self._optimizer is not None and optimizer is not self._optimizer and \
                 type(optimizer) is type(self._optimizer):
             for weight, state in self._optimizer.state.items():
                 if weight not in optimizer.state:
@@ -339,23 +367,29 @@ class PoplarExecutor:
     def _compiled_parts(self) -> dict[str, Any]:
         parts = {"names": self._names, "spec": self._spec}
         if self._engine is not None:
+            if self._engine.moved():
+                self._engine.reclaim()
             return {**parts, "network": self._engine.network, "state": self._engine.state()}
         return {**parts, "network": None, "state": self._model.state_dict(), "optimizer":
                 self._optimizer.state_dict() if self._optimizer is not None else None}
 
     def _load_parts(self, content: dict[str, Any]) -> None:
-        parts = content["compiled"]
-        self._names, self._spec = parts["names"], parts["spec"]
-        self._known = {plain(name) for name in self._names}
-        self._attached, self._kept, self._engine = True, 0, None
+        parts, engine = content["compiled"], None
         if parts["network"] is None:
             self._model.load_state_dict(parts["state"])
             if self._optimizer is not None and parts["optimizer"] is not None:
                 self._optimizer.load_state_dict(parts["optimizer"])
         else:
-            self._engine = Engine(self._model, parts["network"], self._options, self._optimizer,
-                                  self._options._resolved(self._training), ())
-            self._engine.set_state(parts["state"])
+            lacking = set(parts["network"].tensors) - {*sources(self._model),
+                                                       *parts["network"].constants}
+            if lacking:
+                raise Error(f"the saved model has {min(lacking)}, which this module lacks")
+            engine = Engine(self._model, parts["network"], self._options, self._optimizer,
+                            self._options._resolved(self._training), ())
+            engine.set_state(parts["state"])
+        self._names, self._spec = parts["names"], parts["spec"]
+        self._known = {plain(name) for name in self._names}
+        self._attached, self._kept, self._engine = True, {}, engine
         if content["rng"] is not None:
             torch.set_rng_state(content["rng"])
 
@@ -385,9 +419,12 @@ class PoplarExecutor:
 
     def destroy(self) -> None:
         """Forgets what was compiled; the optimiser's state goes to the optimiser."""
-        self.copyWeightsToHost()
+        try:
+            self.copyWeightsToHost()
+        except SondeError as problem:
+            _log.warning("the optimiser's state is lost: %s", problem)
         self._names, self._spec, self._attached = None, None, False
-        self._engine, self._kept = None, 0
+        self._engine, self._kept = None, {}
         self._anchored = {}
 
     def copyWeightsToHost(self) -> None:
@@ -415,7 +452,10 @@ class PoplarExecutor:
         return self._options
 
     def train(self, mode: bool = True) -> "PoplarExecutor":
+        before = self._flags()
         self._modes = dict.fromkeys(self._model.modules(), mode)
+        if self._engine is not None and self._flags() != before:
+            self.destroy()  # the next call compiles
         return self
 
     def eval(self) -> "PoplarExecutor":

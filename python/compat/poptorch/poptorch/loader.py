@@ -65,7 +65,7 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def terminate(self) -> None:
         """Ends the processes that load ahead."""
-        self._iterator = None
+        self._iterator, self._table.drawn = None, False
 
     def __enter__(self) -> "DataLoader":
         return self

@@ -6,28 +6,39 @@ Tables are TensorDataset, torchvision's MNIST family with ToTensor and Normalize
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils.data import Subset, TensorDataset, default_collate
+from torch.utils.data import (BatchSampler, RandomSampler, SequentialSampler, Subset,
+                              TensorDataset, WeightedRandomSampler, default_collate)
 
 _ROWS = 256  # converted at a time
+_SAMPLERS = (RandomSampler, SequentialSampler, WeightedRandomSampler)
 
 
 def columns_of(dataset: Any) -> list[torch.Tensor] | None:
-    """The tensors whose rows are a data set's samples; None: it is no table."""
+    """The tensors whose rows are a data set's samples, or those of the data set that it is a
+    subset of; None: it is no table."""
     if type(dataset) is Subset:
-        columns = columns_of(dataset.dataset)
-        if columns is None:
-            return None
-        rows = torch.as_tensor(list(dataset.indices), dtype=torch.int64)
-        return [column.index_select(0, rows) for column in columns]
+        return columns_of(dataset.dataset)
     if type(dataset) is TensorDataset:
-        return list(dataset.tensors) if all(not column.requires_grad for column in
-                                            dataset.tensors) else None
+        plain = all(type(column) is torch.Tensor and column.device.type == "cpu" and
+                    column.layout is torch.strided and not column.requires_grad
+                    for column in dataset.tensors)
+        return list(dataset.tensors) if plain else None
     return _digits(dataset)
+
+
+def indices_of(dataset: Any) -> torch.Tensor | None:
+    """The rows that a subset has; None: all."""
+    if type(dataset) is not Subset:
+        return None
+    rows = torch.as_tensor(list(dataset.indices), dtype=torch.int64)
+    within = indices_of(dataset.dataset)
+    return rows if within is None else within[rows]
 
 
 def _digits(dataset: Any) -> list[torch.Tensor] | None:
@@ -70,38 +81,53 @@ class Table:
 
     def __init__(self, loader: Any):
         self.columns: list[torch.Tensor] | None = None
-        self.versions: list[int] = []
+        self.sources: list[tuple[Any, int]] = []
         self.drawn = False
-        self.usable = loader.batch_sampler is not None and \
+        batches = loader.batch_sampler
+        self.usable = type(batches) is BatchSampler and type(batches.sampler) in _SAMPLERS and \
             loader.collate_fn is default_collate and loader.worker_init_fn is None and \
             not loader.pin_memory and loader.timeout == 0
 
     def ready(self, dataset: Any) -> bool:
-        """Whether the data set is a table; converts it at the first call, and again if its
-        tensors have changed."""
+        """Whether the data set is a table; converts it at the first call, and again if what it is
+        made of has changed."""
         if not self.usable:
             return False
-        versions = [value._version for value in _sources(dataset)]
-        if self.columns is None or versions != self.versions:
-            self.columns, self.versions = columns_of(dataset), versions
-            self.usable = self.columns is not None
-        return self.usable
+        sources = _sources(dataset)
+        if self.columns is None or len(sources) != len(self.sources) or \
+                any(new[0] is not old[0] or new[1] != old[1]
+                    for new, old in zip(sources, self.sources)):
+            self.columns, self.sources = columns_of(dataset), sources
+        return self.columns is not None
 
     def batches(self, loader: Any) -> Iterator[list[torch.Tensor]]:
-        """Draws the same random numbers as PyTorch's loader."""
+        """Draws the same random numbers as PyTorch's loader, when it draws them."""
         assert self.columns is not None
+        order = iter(loader.batch_sampler)
         if not (loader.persistent_workers and self.drawn):
             torch.empty((), dtype=torch.int64).random_(generator=loader.generator)
             self.drawn = True
-        for rows in loader.batch_sampler:
-            index = torch.tensor(rows)
-            yield [column.index_select(0, index) for column in self.columns]
+        if loader.num_workers > 0:  # its processes begin at once
+            order = itertools.chain(list(itertools.islice(order, 1)), order)
+        return _rows(self.columns, order, indices_of(loader.dataset))
 
 
-def _sources(dataset: Any) -> list[torch.Tensor]:
-    """The tensors that a data set is made of."""
+def _rows(columns: list[torch.Tensor], order: Iterator[list[int]],
+          indices: torch.Tensor | None) -> Iterator[list[torch.Tensor]]:
+    for rows in order:
+        index = torch.tensor(rows)
+        if indices is not None:
+            index = indices[index]
+        yield [column[index] for column in columns]
+
+
+def _sources(dataset: Any) -> list[tuple[Any, int]]:
+    """What the columns of a data set follow from; of tensors, how often they were written."""
     if type(dataset) is Subset:
         return _sources(dataset.dataset)
-    found = list(getattr(dataset, "tensors", ())) + [getattr(dataset, "data", None),
-                                                     getattr(dataset, "targets", None)]
-    return [value for value in found if isinstance(value, torch.Tensor)]
+    found = [dataset, *getattr(dataset, "tensors", ())]
+    for name in ("data", "targets", "transform", "target_transform"):
+        found.append(getattr(dataset, name, None))
+    found += list(getattr(getattr(dataset, "transform", None), "transforms", ()))
+    return [(value, value._version if isinstance(value, torch.Tensor) and
+             not value.is_inference() else 0) for value in found]

@@ -1,0 +1,286 @@
+/*
+ * What decides about findings that wait: which losses count, over how many steps, and what
+ * happens where no training is seen.
+ */
+#include "rules/progress.h"
+#include "rules/stream.h"
+
+enum { ROWS = 32, COLUMNS = 8 };
+enum { NOTHING = -1, NOTE, WARNING, ERROR };
+
+/* The last losses have one weight each, however many there were after the mark. */
+static void a_long_wait_is_judged_by_the_last_losses(void **state)
+{
+    enum { LAST = 16, BEFORE = 240 - LAST };
+    sonde__rules_progress progress = {0};
+    sonde__rules_progress_mark mark;
+
+    (void)state;
+    for (int i = 0; i < SONDE__RULES_FIRST; i++) {
+        sonde__rules_progress_take(&progress, 2.0);
+    }
+    mark = sonde__rules_progress_level(&progress, false);
+    for (int i = 0; i < BEFORE + LAST; i++) { /* a mean of 1.85 over KEPT */
+        sonde__rules_progress_take(&progress, i < BEFORE ? 2.0 : 1.4);
+    }
+    assert_int_equal(sonde__rules_progress_since(&progress, &mark, false, false),
+                     SONDE__RULES_NONE);
+}
+
+/* A suspicion may be older than the first loss. */
+static void a_mark_before_any_loss_has_the_level_of_the_first(void **state)
+{
+    (void)state;
+    for (int rises = 0; rises < 2; rises++) {
+        sonde__rules_progress progress = {0};
+        const sonde__rules_progress_mark mark =
+            sonde__rules_progress_level(&progress, false);
+
+        for (int i = 0; i < 40; i++) {
+            sonde__rules_progress_take(&progress, exp((rises ? 0.05 : -0.05) * i));
+        }
+        assert_int_equal(sonde__rules_progress_since(&progress, &mark, false, false),
+                         rises ? SONDE__RULES_ILL : SONDE__RULES_WELL);
+    }
+}
+
+/* The severity of a layer that is dead in a run with these losses: the first one rises;
+ * unseen is declared, perhaps by a part of the program that comes later. */
+static int dead_among(const char *rises, const char *falls, const char *unseen)
+{
+    stream s;
+    uint32_t relu = 0, loss = 0, other = 0;
+    size_t count = 0;
+    const sonde_finding *found = NULL;
+    int severity = NOTHING;
+
+    stream_open(&s, "DeadRelu");
+    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    if (falls != NULL) {
+        other = stream_declare(&s, falls, SONDE_ROLE_LOSS, 0, 0);
+    }
+    loss = stream_declare(&s, rises, SONDE_ROLE_LOSS, 0, 0);
+    if (unseen != NULL) {
+        (void)stream_declare(&s, unseen, SONDE_ROLE_LOSS, 0, 0);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        stream_put_all(&s, relu, 0.0F);
+        if (falls != NULL) {
+            stream_put_all(&s, other, expf(-0.03F * (float)step));
+        }
+        stream_put_all(&s, loss, 2.0F * expf(0.05F * (float)step));
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = sonde_rules_findings(s.rules, &count);
+    assert_int_equal(count, 1);
+    severity = (int)found[0].severity;
+    stream_close(&s);
+    return severity;
+}
+
+static int dead(const char *rises, const char *falls)
+{
+    return dead_among(rises, falls, NULL);
+}
+
+static void names_of_losses_are_read_by_words(void **state)
+{
+    static const char *const plain[] = {"hard_loss",     "avg_loss",    "scaled_loss",
+                                        "imagenet_loss", "factor_loss", "std_error"};
+    static const char *const free[] = {"g_loss",     "td_error",  "PolicyLoss",
+                                       "loss/actor", "loss_disc", "agent.critic_loss"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        assert_int_equal(dead(plain[i], NULL), ERROR);
+    }
+    for (size_t i = 0; i < sizeof free / sizeof *free; i++) {
+        assert_int_equal(dead(free[i], NULL), NOTE);
+    }
+}
+
+/* A run is judged with all of its tensors, or while they are declared. */
+static void losses_that_are_not_seen_decide_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(dead_among("loss", NULL, "critic_loss"), ERROR);
+    assert_int_equal(dead_among("hinge", NULL, "d_loss"), ERROR);
+}
+
+static void losses_of_evaluation_decide_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(dead("val_loss", "loss"), NOTE);
+    assert_int_equal(dead("loss", "val_loss"), ERROR);
+    assert_int_equal(dead("test/loss", "CrossEntropyLoss_output_0"), NOTE);
+}
+
+/* Two tasks in turn: each step has a loss of one of them. */
+static void losses_in_turn_are_parts(void **state)
+{
+    stream s;
+    uint32_t relu = 0, losses[2] = {0};
+    size_t count = 0;
+
+    (void)state;
+    stream_open(&s, "DeadRelu");
+    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    losses[0] = stream_declare(&s, "first_loss", SONDE_ROLE_LOSS, 0, 0);
+    losses[1] = stream_declare(&s, "second_loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        stream_put_all(&s, relu, 0.0F);
+        stream_put_all(&s, losses[step % 2],
+                       step % 2 == 0 ? 1.0F : 8.0F * expf(0.05F * (float)step));
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(sonde_rules_findings(s.rules, &count)[0].severity, NOTE);
+    assert_int_equal(count, 1);
+    stream_close(&s);
+}
+
+/* A program that only predicts may never end. */
+static void without_training_a_finding_does_not_wait_for_the_end(void **state)
+{
+    stream s;
+    uint32_t relu = 0;
+    size_t count = 0;
+
+    (void)state;
+    stream_open(&s, "DeadRelu");
+    relu = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    s.at.mode = SONDE_MODE_PREDICT;
+    stream_begin(&s);
+    for (int step = 0; step < 20; step++) {
+        stream_put_all(&s, relu, 0.0F);
+        stream_end(&s);
+    }
+    assert_int_equal(sonde_rules_findings(s.rules, &count)[0].severity, ERROR);
+    assert_int_equal(count, 1);
+    stream_close(&s);
+}
+
+/* A value of one tensor, of which only the vital signs are seen. */
+static void put_vitals(stream *s, uint32_t id, float value)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(s->catalogue, id);
+    float values[ROWS * COLUMNS];
+    const sonde_view view = sonde_view_of(SONDE_F32, info->rank, info->shape, values);
+    sonde_vitals vitals;
+    const sonde_observation seen = {
+        .id = id, .info = info, .at = s->at, .vitals = &vitals};
+
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        values[i] = value;
+    }
+    sonde_vitals_of(&view, &vitals);
+    sonde_rules_put(s->rules, &seen);
+}
+
+static void a_layer_that_wakes_is_cleared_by_vital_signs_alone(void **state)
+{
+    (void)state;
+    for (int rule = 0; rule < 2; rule++) {
+        stream s;
+        uint32_t id = 0;
+
+        stream_open_losing(&s, rule == 0 ? "DeadRelu" : "SaturatedActivation");
+        id = stream_declare(&s, rule == 0 ? "relu_output_0" : "tanh_input",
+                            SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+        stream_begin(&s);
+        for (int step = 0; step < 60; step++) {
+            const bool well = step >= 6;
+
+            put_vitals(&s, id, rule == 0 ? (well ? 1.0F : 0.0F) : (well ? 0.1F : 50.0F));
+            stream_end(&s);
+        }
+        sonde_rules_finish(s.rules);
+        assert_null(stream_found(&s, rule == 0 ? "relu_output_0" : "tanh_input"));
+        stream_close(&s);
+    }
+}
+
+/* A gradient that is tiny before and after it jumps, with others that explode. */
+static void a_gradient_that_wakes_hides_no_spike(void **state)
+{
+    stream s;
+    uint32_t ids[6];
+    size_t count = 0;
+    const sonde_finding *found = NULL;
+
+    (void)state;
+    stream_open_losing(&s, "GradientSpike");
+    for (int i = 0; i < 6; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "gradient/fc%d.weight", i);
+        ids[i] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 40; step++) {
+        for (int i = 0; i < 6; i++) {
+            const double small = i == 0 ? 1e-12 : 0.1;
+
+            stream_put_normal(&s, ids[i], 0.0, step < 20 ? small : (i == 0 ? 1e-3 : 5e3));
+        }
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = sonde_rules_findings(s.rules, &count);
+    assert_int_equal(count, 1);
+    assert_string_not_equal(found[0].tensor, "gradient/fc0.weight");
+    assert_int_equal(found[0].severity, ERROR);
+    stream_close(&s);
+}
+
+/* A spike waits; the loss breaks two steps later. What broke first has no cause. */
+static void a_suspicion_does_not_follow_from_what_came_later(void **state)
+{
+    stream s;
+    uint32_t gradient = 0, loss = 0;
+    const sonde_finding *found = NULL;
+
+    (void)state;
+    stream_open(&s, "GradientSpike");
+    assert_int_equal(sonde_rules_add(s.rules, "NonFinite", NULL), SONDE_OK);
+    gradient =
+        stream_declare(&s, "gradient/fc.weight", SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 30; step++) {
+        stream_put_all(&s, loss, step < 22 ? 2.0F : NAN);
+        stream_put_normal(&s, gradient, 0.0, step == 20 ? 1e6 : 0.1);
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = stream_found(&s, "gradient/fc.weight");
+    assert_non_null(found);
+    assert_int_equal(found->step, 20);
+    assert_int_equal(found->severity, ERROR);
+    assert_int_equal(found->because_of, 0);
+    found = stream_found(&s, "loss");
+    assert_non_null(found);
+    assert_int_equal(found->step, 22);
+    stream_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
+        cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
+        cmocka_unit_test(names_of_losses_are_read_by_words),
+        cmocka_unit_test(losses_that_are_not_seen_decide_nothing),
+        cmocka_unit_test(losses_of_evaluation_decide_nothing),
+        cmocka_unit_test(losses_in_turn_are_parts),
+        cmocka_unit_test(without_training_a_finding_does_not_wait_for_the_end),
+        cmocka_unit_test(a_layer_that_wakes_is_cleared_by_vital_signs_alone),
+        cmocka_unit_test(a_gradient_that_wakes_hides_no_spike),
+        cmocka_unit_test(a_suspicion_does_not_follow_from_what_came_later),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
