@@ -6,8 +6,8 @@
  * channels and over the taps that meet its image, in that order (channel, kh, kw), one
  * FMA each where the ISA has it: a chain for every block of channels, from 0 or the bias,
  * whose sums are added in order. Blocks depend on shapes alone, so bits do not depend on
- * tiles, segments and parts. The gradient is the forward pass with the roles of the channels exchanged and other sources
- * for a tap.
+ * tiles, segments and parts. The gradient is the forward pass with the roles of the
+ * channels exchanged and other sources for a tap.
  *
  * A tile is ROWS channels of the result by up to UNITS units in registers. A unit is one
  * pixel of one block of 16 samples; those of a tile have the same taps. So that operands
