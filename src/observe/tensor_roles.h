@@ -36,6 +36,6 @@ void sonde__catalogue_set_role(sonde_catalogue *catalogue, uint32_t id, sonde_ro
  */
 SONDE_API bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id);
 /* Whether the first word of a loss's name says so: val_loss, not value_loss. */
-SONDE_API bool sonde__observe_is_of_evaluation(const char *name);
+bool sonde__observe_is_of_evaluation(const char *name);
 
 #endif

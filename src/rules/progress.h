@@ -7,8 +7,8 @@
  *
  * Not every loss is meant to fall: those of two players, of policies and of bootstrapped
  * values are not. Such a loss is known by being one of several without a total, by the
- * words of its name, or by inputs that only such programs have (rewards, returns); it
- * never says that training goes badly, unless it is no longer finite.
+ * words of its name, or by inputs or layers that only such programs have (rewards; a
+ * critic); it never says that training goes badly, unless it is no longer finite.
  */
 #ifndef SONDE_RULES_PROGRESS_H
 #define SONDE_RULES_PROGRESS_H

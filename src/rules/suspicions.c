@@ -46,14 +46,18 @@ static bool has_any(const char *name, const char *const *words, size_t count)
     return false;
 }
 
-/* Whether an input is one that only programs have whose losses need not fall. */
+/* Whether only programs whose losses need not fall have such an input, or layer. */
 static bool is_of_free_loss(const sonde_tensor_info *info)
 {
-    static const char *const words[] = {"reward", "return",   "advantage", "done",
-                                        "dones",  "terminal", "next_obs",  "next_state"};
+    static const char *const inputs[] = {"reward", "return",   "advantage", "done",
+                                         "dones",  "terminal", "next_obs",  "next_state"};
+    static const char *const layers[] = {"policy",    "actor", "critic",
+                                         "value_net", "q_net", "discriminator"};
 
-    return info->role == SONDE_ROLE_INPUT &&
-           has_any(info->name, words, SONDE_COUNT_OF(words));
+    return info->role == SONDE_ROLE_INPUT
+               ? has_any(info->name, inputs, SONDE_COUNT_OF(inputs))
+               : info->role == SONDE_ROLE_WEIGHT &&
+                     has_any(info->name, layers, SONDE_COUNT_OF(layers));
 }
 
 /* Whether the name of a loss says that it need not fall. */

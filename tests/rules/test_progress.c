@@ -45,8 +45,10 @@ static void a_mark_before_any_loss_has_the_level_of_the_first(void **state)
 }
 
 /* The severity of a layer that is dead in a run with these losses: the first one rises;
- * unseen is declared, perhaps by a part of the program that comes later. */
-static int dead_among(const char *rises, const char *falls, const char *unseen)
+ * unseen is declared, perhaps by a part of the program that comes later, and so is the
+ * weight. */
+static int dead_beside(const char *rises, const char *falls, const char *unseen,
+                       const char *weight)
 {
     stream s;
     uint32_t relu = 0, loss = 0, other = 0;
@@ -63,6 +65,9 @@ static int dead_among(const char *rises, const char *falls, const char *unseen)
     if (unseen != NULL) {
         (void)stream_declare(&s, unseen, SONDE_ROLE_LOSS, 0, 0);
     }
+    if (weight != NULL) {
+        (void)stream_declare(&s, weight, SONDE_ROLE_WEIGHT, COLUMNS, COLUMNS);
+    }
     stream_begin(&s);
     for (int step = 0; step < 60; step++) {
         stream_put_all(&s, relu, 0.0F);
@@ -78,6 +83,11 @@ static int dead_among(const char *rises, const char *falls, const char *unseen)
     severity = (int)found[0].severity;
     stream_close(&s);
     return severity;
+}
+
+static int dead_among(const char *rises, const char *falls, const char *unseen)
+{
+    return dead_beside(rises, falls, unseen, NULL);
 }
 
 static int dead(const char *rises, const char *falls)
@@ -98,6 +108,23 @@ static void names_of_losses_are_read_by_words(void **state)
     }
     for (size_t i = 0; i < sizeof free / sizeof *free; i++) {
         assert_int_equal(dead(free[i], NULL), NOTE);
+    }
+}
+
+/* Players, and networks that judge states, learn from targets that move. */
+static void names_of_layers_tell_of_losses_that_need_not_fall(void **state)
+{
+    static const char *const plain[] = {"factor.weight", "generator.weight",
+                                        "value_projection.weight"};
+    static const char *const free[] = {"mlp_extractor.value_net.0.weight",
+                                       "actor.2.weight", "discriminator.conv1.weight"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        assert_int_equal(dead_beside("loss", NULL, NULL, plain[i]), ERROR);
+    }
+    for (size_t i = 0; i < sizeof free / sizeof *free; i++) {
+        assert_int_equal(dead_beside("loss", NULL, NULL, free[i]), NOTE);
     }
 }
 
@@ -273,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
         cmocka_unit_test(names_of_losses_are_read_by_words),
+        cmocka_unit_test(names_of_layers_tell_of_losses_that_need_not_fall),
         cmocka_unit_test(losses_that_are_not_seen_decide_nothing),
         cmocka_unit_test(losses_of_evaluation_decide_nothing),
         cmocka_unit_test(losses_in_turn_are_parts),
