@@ -13,7 +13,7 @@
  *     the loss does not tell    terms.untold: there are several without a total, it need
  *                               not fall, or the run ends too soon
  *     no loss is seen           terms.alone once the state has lasted: it is all the
- *                               evidence there is
+ *                               evidence there is; terms.untold where a loss need not fall
  *
  * progress.h says what "well", "badly" and "still" are.
  */

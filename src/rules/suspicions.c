@@ -258,9 +258,11 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
         return UNDECIDED;
     }
     if (rules->progress.count + rules->progress.bad == 0) {
-        return lasts || terms->alone == SONDE_SEVERITY_NOTE ? terms->alone
-               : ended                                      ? SONDE_SEVERITY_NOTE
-                                                            : UNDECIDED;
+        const int alone = rules->progress.free ? terms->untold : terms->alone;
+
+        return lasts || alone == SONDE_SEVERITY_NOTE ? alone
+               : ended                               ? SONDE_SEVERITY_NOTE
+                                                     : UNDECIDED;
     }
     if (!lasts && !ended) {
         return UNDECIDED;

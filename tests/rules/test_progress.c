@@ -61,7 +61,9 @@ static int dead_beside(const char *rises, const char *falls, const char *unseen,
     if (falls != NULL) {
         other = stream_declare(&s, falls, SONDE_ROLE_LOSS, 0, 0);
     }
-    loss = stream_declare(&s, rises, SONDE_ROLE_LOSS, 0, 0);
+    if (rises != NULL) {
+        loss = stream_declare(&s, rises, SONDE_ROLE_LOSS, 0, 0);
+    }
     if (unseen != NULL) {
         (void)stream_declare(&s, unseen, SONDE_ROLE_LOSS, 0, 0);
     }
@@ -74,7 +76,9 @@ static int dead_beside(const char *rises, const char *falls, const char *unseen,
         if (falls != NULL) {
             stream_put_all(&s, other, expf(-0.03F * (float)step));
         }
-        stream_put_all(&s, loss, 2.0F * expf(0.05F * (float)step));
+        if (rises != NULL) {
+            stream_put_all(&s, loss, 2.0F * expf(0.05F * (float)step));
+        }
         stream_end(&s);
     }
     sonde_rules_finish(s.rules);
@@ -122,9 +126,11 @@ static void names_of_layers_tell_of_losses_that_need_not_fall(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         assert_int_equal(dead_beside("loss", NULL, NULL, plain[i]), ERROR);
+        assert_int_equal(dead_beside(NULL, NULL, NULL, plain[i]), ERROR);
     }
     for (size_t i = 0; i < sizeof free / sizeof *free; i++) {
         assert_int_equal(dead_beside("loss", NULL, NULL, free[i]), NOTE);
+        assert_int_equal(dead_beside(NULL, NULL, NULL, free[i]), NOTE);
     }
 }
 
