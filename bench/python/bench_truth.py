@@ -76,8 +76,13 @@ def run(task):
         if not healthy and not plant.always:
             twin = loop.train(family(seed, variant=False), loop.Plant(None), Nobody(program))
     except ValueError as problem:
-        if user.watch is not None or healthy:
+        if healthy:
             raise
+        if user.watch is not None:  # the fault ends the program with an error of its own
+            user.watch.close()
+            return {**result, "rules": list(plant.rules), "where": list(plant.where),
+                    "first": plant.first, "visible": True, "faults": user.watch.faults,
+                    "findings": [f._asdict() for f in user.watch.findings]}
         # refused before the first step: an optimizer that holds other tensors
         found = {"rule": plant.rules[0], "severity": "error", "tensor": "", "mode_step": 0,
                  "message": str(problem)}

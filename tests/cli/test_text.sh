@@ -46,7 +46,7 @@ run 2 "$sonde" train tiny.yaml --out none
 stderr_is "sonde: error: --data: no text is named (expected data: {path: FILE.txt} or {name: text-synth})"
 printf abc >short.txt
 run 2 "$sonde" train tiny.yaml --data short.txt --out none
-stderr_is "sonde: error: short.txt: 2 bytes of text for samples of 8 tokens and the one after"
+stderr_is "sonde: error: short.txt: 2 bytes of text for samples of 8 tokens (expected more bytes than a sample has tokens)"
 mkdir folder
 run 2 "$sonde" train tiny.yaml --data folder --out none
 stderr_is "sonde: error: folder: no train.txt (expected a text file, or a folder with train.txt and test.txt, or input.txt)"

@@ -75,10 +75,9 @@ static sonde_err make_set(const char *bytes, size_t size,
     sonde_err err = SONDE_OK;
 
     if (size < 2 || count < 1) {
-        return sonde__fail(diag, SONDE_ERANGE, source, NULL,
-                           "%zu bytes of text for samples of %" PRId64
-                           " tokens and the one after",
-                           size, options->length);
+        return sonde__fail(
+            diag, SONDE_ERANGE, source, "more bytes than a sample has tokens",
+            "%zu bytes of text for samples of %" PRId64 " tokens", size, options->length);
     }
     set = sonde__calloc(1, sizeof *set);
     tokens = sonde__calloc(size, sizeof *tokens);

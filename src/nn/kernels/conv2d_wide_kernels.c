@@ -446,7 +446,7 @@ static int64_t tile_floats(void)
     return ROWS * UNITS * LANES;
 }
 
-/* Units of one list make full tiles but for the last. */
+/* The units of a list fill whole tiles, except perhaps the last one. */
 static int64_t most_tiles(const wide *c)
 {
     const int64_t units = c->columns * SONDE_MIN(c->blocks, (int64_t)BLOCKS);

@@ -434,7 +434,7 @@ def kl_div(b: Builder, x: Value, y: Value, reduction: int = 1, *, log_target: bo
 def recurrent(b: Builder, name: str, x: Value, weights: Sequence[Value], bias: bool, layers: int,
               dropout_p: float, train: bool, both_ways: bool, batch_first: bool
               ) -> list[Value | None]:
-    """The states, and those of the last step, of a network that begins with zeros."""
+    """The outputs of all steps, and the last state, for an initial state of zero."""
     expect(len(x.shape) == 3, "an input without a batch")
     expect(not train or dropout_p == 0 or layers == 1, "dropout between layers")
     kind, _, function = name.partition("_")

@@ -340,7 +340,7 @@ class _Reader:
         """An op in place is one that makes a new value if nothing else shares its memory."""
         shared = node.op != "call_function" or is_view(node.target) or any(
             user in self.values and is_view(user.target) for user in node.users)
-        expect(not shared, "a change in place of a tensor that has views, or is the "
+        expect(not shared, "an in-place change of a tensor that has views, or is the "
                     "caller's")
 
     # --- outputs ------------------------------------------------------------------------------
