@@ -44,9 +44,8 @@ static void take_mean(sonde__rules_progress *progress)
                           lost > SURE * error;
 
     progress->relapsed = relapsed ? progress->relapsed + 1 : 0;
-    progress->lowest = progress->count > SONDE__RULES_SHORT
-                           ? fmin(progress->lowest, mean)
-                           : mean;
+    progress->lowest =
+        progress->count > SONDE__RULES_SHORT ? fmin(progress->lowest, mean) : mean;
 }
 
 void sonde__rules_progress_take(sonde__rules_progress *progress, double loss)

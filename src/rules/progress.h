@@ -34,16 +34,16 @@ typedef struct sonde__rules_loss {
 typedef struct sonde__rules_progress {
     double recent[SONDE__RULES_KEPT]; /* a ring */
     double first[SONDE__RULES_FIRST];
-    uint64_t count;            /* finite losses taken */
-    uint64_t bad;              /* steps whose loss was not finite */
-    bool whole;                /* the losses taken are those of the objective */
-    bool parts;                /* several are seen, of which none is the objective */
-    bool free;                 /* it need not fall: the program's inputs say so */
-    bool named;                /* ... or the name of one that was seen does */
-    bool crosses;              /* it has been on both sides of 0 */
-    double lowest;             /* mean of SHORT losses in a row, of those so far */
-    uint64_t relapsed;         /* such means, in a row, at which half of the fall is lost */
-    uint64_t bad_row;          /* steps in a row whose loss was not finite */
+    uint64_t count;    /* finite losses taken */
+    uint64_t bad;      /* steps whose loss was not finite */
+    bool whole;        /* the losses taken are those of the objective */
+    bool parts;        /* several are seen, of which none is the objective */
+    bool free;         /* it need not fall: the program's inputs say so */
+    bool named;        /* ... or the name of one that was seen does */
+    bool crosses;      /* it has been on both sides of 0 */
+    double lowest;     /* mean of SHORT losses in a row, of those so far */
+    uint64_t relapsed; /* such means, in a row, at which half of the fall is lost */
+    uint64_t bad_row;  /* steps in a row whose loss was not finite */
     sonde__rules_loss *losses; /* those of training */
     size_t loss_count, loss_capacity;
 } sonde__rules_progress;

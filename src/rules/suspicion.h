@@ -40,7 +40,7 @@ typedef struct sonde__rule_terms {
     bool event; /* something that happened to training, not its state: after it, the
                       loss should be as before */
     int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
-    double slight; /* see sonde__rules_progress_mark */
+    double slight;                       /* see sonde__rules_progress_mark */
 } sonde__rule_terms;
 
 /* The condition holds at this step, as sonde_rule_found has it. True the first time: then
@@ -56,6 +56,8 @@ void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
 void sonde__rule_withdraw(sonde_rule_run *run, size_t i);
 /* Whether a loss need not fall in this run, or none is the objective. */
 bool sonde__rule_loss_is_free(const sonde_rule_run *run);
+/* Whether losses are meant to fall: that, and no name of a loss says otherwise. */
+bool sonde__rule_loss_falls(const sonde_rule_run *run);
 /* Whether a suspicion of tensor i waits, and is no finding yet. */
 bool sonde__rule_suspects(const sonde_rule_run *run, size_t i);
 

@@ -382,7 +382,14 @@ void sonde__rules_decide(sonde_rules *rules, bool ended)
 
 bool sonde__rule_loss_is_free(const sonde_rule_run *run)
 {
-    return run->rules->progress.free || run->rules->progress.parts;
+    const sonde__rules_progress *progress = &run->rules->progress;
+
+    return progress->free || progress->parts;
+}
+
+bool sonde__rule_loss_falls(const sonde_rule_run *run)
+{
+    return !sonde__rule_loss_is_free(run) && !run->rules->progress.named;
 }
 
 /* --- what is sure ------------------------------------------------------------------- */

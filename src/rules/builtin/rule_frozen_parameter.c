@@ -13,6 +13,8 @@
  *               count: training has converged. Where they have grown to SUMMED times
  *               those at the beginning of the rest, they are summed for a later update,
  *               and the parameters may rest twice as long.
+ *               Or gradients, which were seen at all of the first IDLE_AFTER comparisons or
+ *               more, are not seen any more, for as long.
  *     cut off   after `idle` comparisons a weight has never changed and never had a
  *               gradient other than 0, while others are trained.
  * A parameter whose expected change is below its precision is ignored. L is the median,
@@ -56,7 +58,9 @@ typedef struct frozen {
         first_moving; /* weights; that never changed; the first other */
     bool looked;      /* for weights that are cut off */
     bool pulls;       /* a gradient of a parameter has been seen */
-    bool reported;    /* idle, of parameter: */
+    int64_t led;      /* first comparisons at which gradients were seen */
+    int64_t bare;  /* last comparisons in a row without a change and without gradients */
+    bool reported; /* idle, of parameter: */
     size_t idlest;
     double largest; /* |element| of all gradients so far */
     double resting; /* the same, at the first step of this rest */
@@ -261,13 +265,31 @@ static void report_idle(sonde_rule_run *run, int64_t needed)
     }
 }
 
+/* Judges a comparison at which nothing changed and no gradient was seen. */
+static void judge_bare(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
+
+    state->bare++;
+    if (state->bare >= IDLE_AFTER && state->led >= IDLE_AFTER && state->idle_most == 0 &&
+        sonde_rule_found(run, state->idlest, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)state->bare, (double)IDLE_AFTER)) {
+        sonde_rule_say(run,
+                       "Check that gradients are not cleared between the backward pass "
+                       "and the optimiser's step, and that it is called.",
+                       "No parameter changed at the last %lld observed steps, and none "
+                       "had a gradient, as all of them had before.",
+                       (long long)state->bare);
+    }
+}
+
 /* Judges the step as a whole. */
 static void judge_idle(sonde_rule_run *run)
 {
     frozen *state = sonde_rule_state(run);
     size_t count = 0, most = SIZE_MAX;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool any = false, changed = false, ended = false, summed = false;
+    bool any = false, changed = false, shown = false, ended = false, summed = false;
     int64_t needed = state->idle;
 
     for (size_t i = 0; i < count; i++) {
@@ -279,6 +301,7 @@ static void judge_idle(sonde_rule_run *run)
         }
         any = any || memory->has_before;
         g = memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
+        shown = shown || g != NULL;
         /* a copy that follows the weights, as a teacher does, has no gradient */
         changed = changed || (memory->has_before && !memory->same &&
                               (memory->gradient != SIZE_MAX || !state->pulls));
@@ -292,8 +315,16 @@ static void judge_idle(sonde_rule_run *run)
     state->pulls = state->pulls || most != SIZE_MAX;
     state->compared += any;
     state->changed += changed;
+    state->led += any && most != SIZE_MAX && state->led + 1 == state->compared;
+    if (any && !changed && !shown && state->led > 0) {
+        judge_bare(run);
+        return;
+    }
+    state->bare = any ? 0 : state->bare;
     if (most != SIZE_MAX) {
         const tensor_memory *memory = tensors[most].memory;
+
+        state->idlest = state->reported ? state->idlest : most;
         const double now = tensors[memory->gradient].vitals->abs_max;
 
         state->largest = fmax(state->largest, now);
@@ -314,7 +345,6 @@ static void judge_idle(sonde_rule_run *run)
     }
     needed *= summed ? 2 : 1;
     if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
-        state->idlest = state->reported ? state->idlest : most;
         state->reported = true;
         report_idle(run, needed);
     }

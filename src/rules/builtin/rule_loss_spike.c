@@ -262,7 +262,7 @@ static void step(sonde_rule_run *run)
         if (memory->count >= (size_t)(state->least + state->patience)) {
             judge(run, i, memory);
             if (sonde__builtin_loss_kind(run, tensors[i].id) != SONDE__LOSS_PART &&
-                !sonde__rule_loss_is_free(run)) {
+                sonde__rule_loss_falls(run)) {
                 judge_lost(run, i, memory);
             }
         }
@@ -272,13 +272,14 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps and does not recover",
-    .condition = "Over the last `patience` observed steps, the median loss is above "
-                 "`factor` times the median of the 64 steps before, and nine tenths of "
-                 "the losses are above nine tenths of those. A note for one of several "
-                 "losses, and where the weights move as before and the loss stays within "
-                 "ten times its first values: targets may move, as in value learning. Or, "
-                 "in one step, a loss that is meant to fall loses three quarters of what "
-                 "it has fallen by, and stays there.",
+    .condition =
+        "Over the last `patience` observed steps, the median loss is above "
+        "`factor` times the median of the 64 steps before, and nine tenths of "
+        "the losses are above nine tenths of those. A note for one of several "
+        "losses, and where the weights move as before and the loss stays within "
+        "ten times its first values: targets may move, as in value learning. Or, "
+        "in one step, a loss that is meant to fall loses three quarters of what "
+        "it has fallen by, and stays there.",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,

@@ -30,8 +30,8 @@
  * In a run that is observed from its start, the first pair must differ by more than SINGLE
  * |g'| for the rule to fire at once, since both are single gradients there. And sums of
  * gradients that agree grow by one gradient at each step: the rule also fires if, at each
- * of the first GROWN pairs, |f| / |g'| is 1 / k of pair k to within a factor of EQUAL, and
- * f agrees with f'.
+ * of the first GROWN pairs, |f| / |g'| is 1 / k of pair k to within a factor of EQUAL and
+ * f agrees with f', and |g| has grown to LARGER times the first g'.
  *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
@@ -64,6 +64,7 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define SINGLE 0.5
 #define EQUAL 1.6
 #define AGREES 0.3
+#define LARGER 3.0
 enum { GROWN = 5 };
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
 
@@ -83,6 +84,7 @@ typedef struct zero_grad {
     uint32_t held;  /* bit i: the condition held i steps ago */
     double fresh;   /* the largest |f| / |g'| of the first pairs of the run */
     double single;  /* |f| / |g'| of the first pair */
+    double first;   /* |g'| of it */
     int64_t grown;  /* first pairs at which all is one gradient more */
     bool from_start;
     bool paired;
@@ -349,7 +351,7 @@ static void judge_first(sonde_rule_run *run)
         return;
     }
     state->grown += by > 1.0 / EQUAL && by < EQUAL && agrees;
-    if (state->grown == GROWN) {
+    if (state->grown == GROWN && sqrt(state->at.now) > LARGER * state->first) {
         report(run, 100.0);
     }
 }
@@ -372,6 +374,7 @@ static void step(sonde_rule_run *run)
         const double ratio = sqrt(state->at.fresh / state->at.before);
 
         state->single = state->pairs == 0 ? ratio : state->single;
+        state->first = state->pairs == 0 ? sqrt(state->at.before) : state->first;
         state->fresh = fmax(state->fresh, ratio);
     }
     state->pairs += state->paired;

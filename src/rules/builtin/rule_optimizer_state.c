@@ -291,8 +291,8 @@ static void take_scale(scale *all, size_t i, const tensor_memory *memory,
     all->most_by = fmax(all->most_by, by);
     all->least_root = all->count == 0 ? root : fmin(all->least_root, root);
     all->most_root = fmax(all->most_root, root);
-    all->most_change = fmax(all->most_change,
-                            memory->change / fmax(sonde__builtin_rms(w), LEAST_RMS));
+    all->most_change =
+        fmax(all->most_change, memory->change / fmax(sonde__builtin_rms(w), LEAST_RMS));
     all->count++;
 }
 
@@ -309,11 +309,10 @@ static void judge_epsilon(sonde_rule_run *run, const scale *all)
         log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
     state->drowned = drowned ? state->drowned + 1 : 0;
     if (state->drowned >= state->patience &&
-        sonde_rule_found(run, all->largest,
-                         all->most_change < SLIGHT ? SONDE_SEVERITY_WARNING
-                                                   : SONDE_SEVERITY_NOTE,
-                         "root_second_moment", all->most_root,
-                         all->most_root / all->least_root)) {
+        sonde_rule_found(
+            run, all->largest,
+            all->most_change < SLIGHT ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+            "root_second_moment", all->most_root, all->most_root / all->least_root)) {
         sonde_rule_say(run, "Lower the optimiser's epsilon; check the scale of the loss.",
                        "Parameters change in proportion to their first moments, though "
                        "the roots of the second moments go from %.2g to %.2g: the "
@@ -375,11 +374,12 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer_state),
     .summary = "the state of Adam is invalid or used wrongly",
-    .condition = "A second moment is below 0; or the step counter does not change for "
-                 "`patience` steps while the moments do; or |m| is far above sqrt v; or "
-                 "the moments change as with swapped betas; or parameters change in "
-                 "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
-                 "a note where any of them changes by more than 0.0003 of its size.",
+    .condition =
+        "A second moment is below 0; or the step counter does not change for "
+        "`patience` steps while the moments do; or |m| is far above sqrt v; or "
+        "the moments change as with swapped betas; or parameters change in "
+        "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
+        "a note where any of them changes by more than 0.0003 of its size.",
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

@@ -185,9 +185,8 @@ static void judge(sonde_rule_run *run, double loss, const properties *is)
 
     state->twice = is->probabilities && entropy && !nll ? state->twice + 1 : 0;
     state->missing = !normalised && nll && !entropy ? state->missing + 1 : 0;
-    state->batch = is->by_column && !is->by_row && nll && !is->pairs
-                       ? state->batch + 1
-                       : 0;
+    state->batch =
+        is->by_column && !is->by_row && nll && !is->pairs ? state->batch + 1 : 0;
     if (state->batch >= state->patience) {
         report_batch(run, loss, is->cross_entropy);
     }
@@ -242,10 +241,11 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
     .summary = "softmax is applied twice, not at all, or over the batch",
-    .condition = "At `patience` steps in a row, the loss is the cross-entropy of values "
-                 "that are probabilities already, or the mean of -s[label] of values "
-                 "whose exponentials do not add up to 1, or do so over the samples of the "
-                 "batch, unless sample i is of class i.",
+    .condition =
+        "At `patience` steps in a row, the loss is the cross-entropy of values "
+        "that are probabilities already, or the mean of -s[label] of values "
+        "whose exponentials do not add up to 1, or do so over the samples of the "
+        "batch, unless sample i is of class i.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = wants,

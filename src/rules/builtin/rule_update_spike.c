@@ -105,8 +105,8 @@ static void step(sonde_rule_run *run)
 
         if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0) {
             /* one that has jumped is the largest itself */
-            state->largest = fmax(state->largest,
-                                  ((const tensor_memory *)tensors[i].memory)->largest);
+            state->largest =
+                fmax(state->largest, ((const tensor_memory *)tensors[i].memory)->largest);
         }
     }
     for (size_t i = 0; i < count; i++) {

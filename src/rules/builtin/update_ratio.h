@@ -91,10 +91,10 @@ typedef struct sonde__builtin_update_look {
     double sum, first_part, last_part, first_loss, last_loss;
 } sonde__builtin_update_look;
 
-/* A look at the beginning of a run. */
+/* Two looks at the beginning of a run: a short one, and a long one. */
 typedef struct sonde__builtin_update_slow {
-    sonde__builtin_update_look look;
-    sonde__builtin_update_look decayed; /* without weight decay */
+    sonde__builtin_update_look looks[2];
+    sonde__builtin_update_look decayed; /* the short one, without weight decay */
 } sonde__builtin_update_slow;
 
 /* The state of the rule. */

@@ -4,9 +4,9 @@
  * Fires, for the weight that changes most, when over the first 40 comparisons of a run
  * that is observed from its first step on the largest r of all weights was below `slow`
  * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
- * steps change nothing by more than 3 %. If r was below 8 `slow` on average, and did not
- * grow, the losses decide (suspicion.h): it is a warning if they fall by less than SLIGHT,
- * nothing if they fall as they should.
+ * steps change nothing by more than 3 %. If r was below 8 `slow` on average over the first
+ * 40 comparisons, or the first 100, and did not grow, the losses decide (suspicion.h): it
+ * is a warning if they fall by less than SLIGHT, nothing if they fall as they should.
  *
  * Weight decay moves weights along -w', without any gradient. Where the rest of the updates
  * is below a tenth of them at the first 40 comparisons, only r of the rest is judged, and
@@ -19,7 +19,13 @@
 #define LIMIT 8.0 /* times `slow` */
 #define FALLEN 0.95
 #define SLIGHT 0.05
-enum { STEPS = 40, PART = 10, DECAYED = 40 }; /* comparisons; of them at either end */
+enum { DECAYED = 40 };
+
+typedef struct look {
+    int64_t steps, part; /* comparisons; of them at either end */
+} look;
+
+static const look looks[2] = {{40, 10}, {100, 20}};
 
 static const sonde__rule_terms perhaps_slow = {.well = SONDE__WITHDRAWN,
                                                .ill = SONDE_SEVERITY_NOTE,
@@ -28,7 +34,7 @@ static const sonde__rule_terms perhaps_slow = {.well = SONDE__WITHDRAWN,
                                                .alone = SONDE_SEVERITY_NOTE,
                                                .slight = SLIGHT};
 
-static void report(sonde_rule_run *run, double mean, bool still)
+static void report(sonde_rule_run *run, double mean, const look *at, bool still)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const size_t i = state->step.fastest;
@@ -47,34 +53,34 @@ static void report(sonde_rule_run *run, double mean, bool still)
         sonde_rule_say(run,
                        "Raise the learning rate; check the loss's reduction and the "
                        "optimiser's epsilon.",
-                       "In the first %d steps no weight changed by more than %.2g times "
-                       "its own size a step, and the loss hardly fell.",
-                       STEPS, mean);
+                       "In the first %lld steps no weight changed by more than %.2g "
+                       "times its own size a step, and the loss hardly fell.",
+                       (long long)at->steps, mean);
     }
 }
 
-static void take(sonde_rule_run *run, sonde__builtin_update_look *slow)
+static void take(sonde_rule_run *run, sonde__builtin_update_look *slow, const look *at)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const double largest = state->step.largest_between, loss = state->step.loss;
     const int64_t place = slow->compared;
     double mean = 0.0;
 
-    if (place >= STEPS) {
+    if (place >= at->steps) {
         return;
     }
     slow->compared++;
-    mean = (slow->sum += largest) / STEPS;
-    if (place < PART) {
+    mean = (slow->sum += largest) / (double)at->steps;
+    if (place < at->part) {
         slow->first_part += largest;
         slow->first_loss += loss;
-    } else if (place >= STEPS - PART) {
+    } else if (place >= at->steps - at->part) {
         slow->last_part += largest;
         slow->last_loss += loss;
     }
-    if (slow->compared == STEPS && mean > 0.0 && mean < LIMIT * state->slow &&
+    if (slow->compared == at->steps && mean > 0.0 && mean < LIMIT * state->slow &&
         slow->last_part < 3.0 * slow->first_part) {
-        report(run, mean, slow->last_loss > FALLEN * slow->first_loss);
+        report(run, mean, at, slow->last_loss > FALLEN * slow->first_loss);
     }
 }
 
@@ -112,8 +118,10 @@ void sonde__builtin_update_slow_step(sonde_rule_run *run)
 {
     sonde__builtin_update_ratio *state = sonde_rule_state(run);
 
+    for (size_t i = 0; i < 2 && state->from_start; i++) {
+        take(run, &state->slow_state.looks[i], &looks[i]);
+    }
     if (state->from_start) {
-        take(run, &state->slow_state.look);
         take_decayed(run, &state->slow_state.decayed);
     }
 }
