@@ -6,7 +6,7 @@
 
 #include "nn/ops/ops.h"
 
-typedef enum sonde__remap {
+typedef enum sonde__op_map {
     SONDE__REMAP_CONSTANT = 0, /* pads */
     SONDE__REMAP_REFLECT = 1,
     SONDE__REMAP_REPLICATE = 2,
@@ -22,7 +22,7 @@ typedef enum sonde__remap {
     SONDE__REMAP_REPEAT = 12,      /* all, so many times */
     SONDE__REMAP_REPEAT_EACH = 13, /* each place so many times */
     SONDE__REMAP_WINDOWS = 14      /* windows side by side, each of kernel[0] places */
-} sonde__remap;
+} sonde__op_map;
 
 extern const sonde__op_kind sonde__op_remap, sonde__op_remap_grad;
 
