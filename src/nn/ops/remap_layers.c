@@ -134,7 +134,8 @@ const sonde__op_layer sonde__layer_interpolate = {
                 .least = 1e-6,
                 .most = 1e6,
                 .fallback_text = "none"},
-               SONDE__FIELD_CHOICE("mode", choice, "nearest", "linear", "bilinear", "trilinear", "bicubic", "nearest-exact"),
+               SONDE__FIELD_CHOICE("mode", choice, "nearest", "linear", "bilinear",
+                                   "trilinear", "bicubic", "nearest-exact"),
                SONDE__FIELD("align_corners", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
     .help = "(N, C, ...) in another size, as torch.nn.Upsample; linear, bilinear and "
             "trilinear are one",
