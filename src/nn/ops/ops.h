@@ -59,8 +59,7 @@ int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout la
 
 /* What ops are parametrised by; each family uses the fields that its comment names. */
 typedef struct sonde__op_attrs {
-    int64_t kernel[2], stride[2], padding[2],
-        dilation[2];              /* conv2d, max_pool2d: (h, w) */
+    int64_t kernel[3], stride[3], padding[3], dilation[3]; /* of windows: (h, w, d) */
     int64_t groups;               /* conv2d, group_norm; one_hot: classes */
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
@@ -81,6 +80,8 @@ typedef struct sonde__op_attrs {
     bool track;        /* batch_norm: it has running statistics */
     bool causal;       /* attention: a query sees no later key */
     bool bare;         /* of an update: weight decay does not apply */
+    int group;         /* of an update: the group of its parameter, 0 the default */
+    bool scaled;       /* fill: times the loss scale, which is live */
     bool training;     /* set by emit: the op is part of a session for training */
 } sonde__op_attrs;
 
@@ -90,8 +91,10 @@ enum { SONDE__MAX_OPERANDS = 10 };
 enum {
     SONDE__LIVE_CLIP_VALUE = 8,
     SONDE__LIVE_CLIP_NORM = 9,
-    SONDE__LIVE_SCALE = 10, /* of gradients: 1 / G for the mean over micro-batches */
-    SONDE__LIVE_COUNT = 11
+    SONDE__LIVE_SCALE = 10, /* of gradients: 1 / G for the mean over micro-batches,
+                             divided by the loss scale */
+    SONDE__LIVE_LOSS_SCALE = 11,
+    SONDE__LIVE_COUNT = 12
 };
 
 typedef struct sonde__operand {
@@ -263,8 +266,9 @@ extern const sonde__op_kind sonde__op_number;  /* labels i64 (N) → (N, 1) */
 extern const sonde__op_kind sonde__op_one_hot; /* labels i64 (N) → (N, C) */
 extern const sonde__op_kind sonde__op_add;     /* a, b → a + b, broadcast as PyTorch */
 extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
-extern const sonde__op_kind sonde__op_reduce;  /* x → sum or mean over axes */
-extern const sonde__op_kind sonde__op_identity; /* x → x: a place to print */
+extern const sonde__op_kind sonde__op_channel_add; /* x (N, C, ...), b (C) → x + b */
+extern const sonde__op_kind sonde__op_reduce;      /* x → sum or mean over axes */
+extern const sonde__op_kind sonde__op_identity;    /* x → x: a place to print */
 /* Backward */
 extern const sonde__op_kind
     sonde__op_conv2d_grad_input; /* dy, w → dx; dims: shape of x */
@@ -305,6 +309,11 @@ extern const sonde__op_kind sonde__op_lamb;    /* w, g, m, v, step () → withou
 extern const sonde__op_kind sonde__op_clip_value;    /* g → y */
 extern const sonde__op_kind sonde__op_gradient_norm; /* g, norm () ? → norm () */
 extern const sonde__op_kind sonde__op_clip_norm;     /* g, norm () → y */
+/* loss_scale.c. */
+extern const sonde__op_kind
+    sonde__op_found_inf; /* g, before () ? → 1 if one is not finite, else 0 */
+extern const sonde__op_kind
+    sonde__op_loss_scale; /* found, scale, tracker, skipped → the last three */
 /* Between layouts; put in by the layout pass, named after nothing. */
 extern const sonde__op_kind sonde__op_reorder; /* x → x in another layout */
 
