@@ -1,0 +1,273 @@
+/*
+ * job_model.c - the model section of a job: its inputs, its layers or its ONNX file, its
+ * loss.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "nn/graph/graph.h"
+#include "nn/job/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct model_builder {
+    sonde__yaml_reader reader;
+    sonde_nn_model *model;
+    sonde_nn_value sample, labels, output; /* labels 0: the target is the sample */
+    int class_axis;                        /* of the loss */
+} model_builder;
+
+/* The model's own error, with the line of the section. */
+static sonde_err check_status(const model_builder *b, const sonde__yaml *section)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde_nn_model_status(b->model, &diag);
+
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(&b->reader, section, err, diag.expected, "%s: %s",
+                                diag.where, diag.found);
+    }
+    return SONDE_OK;
+}
+
+/* --- inputs ------------------------------------------------------------------------- */
+
+/* The key dtype. */
+static sonde_err read_dtype(const model_builder *b, const sonde__yaml *section,
+                            sonde_nn_job_info *info)
+{
+    const char *dtype = "float32";
+    const sonde_err err = sonde__yaml_text(&b->reader, section, "dtype", &dtype);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    info->input_dtype = strcmp(dtype, "int64") == 0 ? SONDE_I64 : SONDE_F32;
+    if (info->input_dtype == SONDE_F32 && strcmp(dtype, "float32") != 0) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(section, "dtype"),
+                                SONDE_EINVAL, "float32, or int64 for tokens",
+                                "dtype '%s'", dtype);
+    }
+    return SONDE_OK;
+}
+
+/* The key target. */
+static sonde_err read_positions(const model_builder *b, const sonde__yaml *section,
+                                sonde_nn_job_info *info)
+{
+    size_t rank = 0;
+    const sonde_err err = sonde__yaml_ints(&b->reader, section, "target",
+                                           info->target_shape, SONDE_MAX_DIMS - 1, &rank);
+
+    info->target_rank = (int)rank;
+    if (err != SONDE_OK || rank == 0) {
+        return err;
+    }
+    if (info->target != SONDE_NN_TARGET_CLASS) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(section, "target"),
+                                SONDE_EINVAL, "nll or cross_entropy",
+                                "a target of several classes for another loss");
+    }
+    info->target = SONDE_NN_TARGET_TOKENS;
+    return SONDE_OK;
+}
+
+/* The labels, of the sample's batch: compile instantiates the graph with the session's. */
+static void add_labels(model_builder *b, const sonde_nn_job_info *info)
+{
+    int64_t shape[SONDE_MAX_DIMS] = {0};
+    const int64_t *sample = sonde_nn_value_shape(b->model, b->sample, NULL);
+
+    if (info->target == SONDE_NN_TARGET_INPUT || sample == NULL) {
+        return;
+    }
+    shape[0] = sample[0];
+    memcpy(shape + 1, info->target_shape, sizeof shape - sizeof *shape);
+    b->labels = sonde_nn_input(b->model, SONDE_I64, info->target_rank + 1, shape);
+}
+
+/* A sample of the key input. */
+static sonde_err add_sample(model_builder *b, const sonde__yaml *section,
+                            const sonde_nn_job_info *info)
+{
+    int64_t shape[SONDE_MAX_DIMS] = {1};
+    size_t rank = 0;
+    const sonde_err err = sonde__yaml_ints(&b->reader, section, "input", shape + 1,
+                                           SONDE_MAX_DIMS - 1, &rank);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (rank == 0) {
+        return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "input: [1, 28, 28]",
+                                "the model says no shape of its input");
+    }
+    b->sample = sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape);
+    return SONDE_OK;
+}
+
+/* --- the network -------------------------------------------------------------------- */
+
+/* The keys of layers. */
+static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
+                              sonde_nn_job_info *info)
+{
+    static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
+    sonde_err err =
+        sonde__yaml_check_keys(&b->reader, job->model, keys, SONDE_COUNT_OF(keys));
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_dtype(b, job->model, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_model_create(&b->model, b->reader.diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = add_sample(b, job->model, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    add_labels(b, info);
+    err = check_status(b, job->model);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__job_build_layers(&b->reader, job->model, b->model, b->sample,
+                                  job->info.one_sample, &b->output);
+    sonde_nn_output(b->model, b->output);
+    return err;
+}
+
+/* The network of an ONNX file; *loss: the one that fits it. */
+static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
+                           sonde_nn_job_info *info, const char **loss)
+{
+    static const char *const keys[] = {"onnx", "input", "loss", "target"};
+    sonde_err err = SONDE_OK;
+
+    if (job->model->kind == SONDE__YAML_MAP) {
+        err = sonde__yaml_check_keys(&b->reader, job->model, keys, SONDE_COUNT_OF(keys));
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__job_open_onnx(&b->reader, job, &b->model, loss);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    b->sample = b->model->graph.inputs[0];
+    b->output = sonde_nn_model_output(b->model, 0);
+    info->input_dtype = sonde__graph_shape(b->model, b->sample)->dtype;
+    add_labels(b, info);
+    return check_status(b, job->model);
+}
+
+/* --- the whole ---------------------------------------------------------------------- */
+
+/* What a reader of the job wants to know of its model. */
+static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
+                          const sonde__yaml *model)
+{
+    const int64_t *shape = NULL;
+    int rank = 0;
+
+    shape = sonde_nn_value_shape(b->model, b->sample, &rank);
+    info->sample_rank = rank - 1;
+    memcpy(info->sample_shape, shape + 1, (size_t)(rank - 1) * sizeof *shape);
+    shape = sonde_nn_value_shape(b->model, b->output, &rank);
+    info->classes = 0;
+    if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
+        return SONDE_OK;
+    }
+    if (info->target == SONDE_NN_TARGET_TOKENS) {
+        info->class_axis = b->class_axis < 0 ? b->class_axis + rank : b->class_axis;
+        info->classes = shape[info->class_axis];
+        return SONDE_OK;
+    }
+    info->class_axis = 1;
+    if (rank != 2) {
+        return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
+                                "the last layer's output has %d dimensions", rank);
+    }
+    info->classes = shape[1];
+    return SONDE_OK;
+}
+
+static sonde_err add_loss(model_builder *b, const sonde_nn_job *job,
+                          const sonde__yaml *loss, const sonde_nn_job_info *info)
+{
+    const sonde_err err =
+        sonde__job_build_loss(&b->reader, loss, b->model,
+                              &(sonde__job_compared){.output = b->output,
+                                                     .sample = b->sample,
+                                                     .labels = b->labels,
+                                                     .target = info->target},
+                              &b->class_axis);
+
+    return err != SONDE_OK ? err : check_status(b, loss->line > 0 ? loss : job->model);
+}
+
+static sonde_err build_model(model_builder *b, const sonde_nn_job *job,
+                             sonde_nn_job_info *info)
+{
+    const sonde__yaml *loss = sonde__yaml_get(job->model, "loss");
+    const char *fitting = NULL;
+    char word[16] = "";
+    const sonde__yaml standard = {.kind = SONDE__YAML_SCALAR, .text = word};
+    sonde_err err =
+        loss != NULL ? sonde__job_read_target(&b->reader, loss, &info->target) : SONDE_OK;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = job->model->kind == SONDE__YAML_MAP ? read_positions(b, job->model, info)
+                                              : SONDE_OK;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = job->onnx != NULL ? open_onnx(b, job, info, &fitting)
+                            : build_layers(b, job, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (loss == NULL && fitting == NULL) {
+        return sonde__yaml_fail(&b->reader, job->model, SONDE_EINVAL,
+                                "loss: cross_entropy, nll, mse_loss ...",
+                                "the model says no loss");
+    }
+    if (fitting != NULL) {
+        (void)snprintf(word, sizeof word, "%s", fitting);
+    }
+    err = add_loss(b, job, loss != NULL ? loss : &standard, info);
+    return err != SONDE_OK ? err : describe(b, info, job->model);
+}
+
+sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
+                           sonde_nn_model **out, sonde_diag *diag)
+{
+    const char *name = job->builtin != NULL ? job->info.model_name : job->name;
+    model_builder b = {.reader = {name, diag}};
+    const sonde_err err = build_model(&b, job, info);
+
+    if (err != SONDE_OK) {
+        sonde_nn_model_destroy(b.model);
+        return err;
+    }
+    sonde_nn_model_initialise(b.model, info->seed);
+    *out = b.model;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_job_build(const sonde_nn_job *job, sonde_nn_model **out,
+                             sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, job, out);
+    sonde_nn_job_info info = job->info;
+
+    return sonde__job_build(job, &info, out, diag);
+}
