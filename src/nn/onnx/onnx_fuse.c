@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { SEVERAL = UINT32_MAX };
+#define SEVERAL UINT32_MAX
 
 /* A node in the place of others. */
 typedef struct sonde__onnx_fused {
