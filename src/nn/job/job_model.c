@@ -173,20 +173,19 @@ static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
 static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
                           const sonde__yaml *model)
 {
-    const int64_t *shape = NULL;
-    int rank = 0;
+    const sonde__op_shape *sample = sonde__graph_shape(b->model, b->sample);
+    const sonde__op_shape *output = sonde__graph_shape(b->model, b->output);
+    const int rank = output->rank;
 
-    shape = sonde_nn_value_shape(b->model, b->sample, &rank);
-    info->sample_rank = rank - 1;
-    memcpy(info->sample_shape, shape + 1, (size_t)(rank - 1) * sizeof *shape);
-    shape = sonde_nn_value_shape(b->model, b->output, &rank);
+    info->sample_rank = sample->rank - 1;
+    memcpy(info->sample_shape, sample->dim + 1, sizeof sample->dim - sizeof *sample->dim);
     info->classes = 0;
     if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
         return SONDE_OK;
     }
     if (info->target == SONDE_NN_TARGET_TOKENS) {
         info->class_axis = b->class_axis < 0 ? b->class_axis + rank : b->class_axis;
-        info->classes = shape[info->class_axis];
+        info->classes = output->dim[info->class_axis];
         return SONDE_OK;
     }
     info->class_axis = 1;
@@ -194,7 +193,7 @@ static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
         return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
                                 "the last layer's output has %d dimensions", rank);
     }
-    info->classes = shape[1];
+    info->classes = output->dim[1];
     return SONDE_OK;
 }
 

@@ -70,7 +70,7 @@ next_node(const fuser *f, const SondeOnnx__NodeProto *node, const char *op, size
                                                             : SONDE__NO_NAME;
     const uint32_t reader = id != SONDE__NO_NAME ? f->readers[id] : 0;
     const SondeOnnx__NodeProto *next =
-        reader != 0 && reader != SEVERAL ? f->import->nodes[reader - 1] : NULL;
+        reader != 0 && reader != SEVERAL ? f->import->nodes[reader - 1].proto : NULL;
 
     if (next == NULL || next->op_type == NULL || strcmp(next->op_type, op) != 0) {
         return NULL;
@@ -84,7 +84,8 @@ static const SondeOnnx__NodeProto *producer(const fuser *f, const char *name,
 {
     const uint32_t id = slot_id(f, name);
     const size_t index = id != SONDE__NO_NAME ? f->import->slots[id].producer : 0;
-    const SondeOnnx__NodeProto *node = index > 0 ? f->import->nodes[index - 1] : NULL;
+    const SondeOnnx__NodeProto *node =
+        index > 0 ? f->import->nodes[index - 1].proto : NULL;
 
     return node != NULL && node->op_type != NULL && strcmp(node->op_type, op) == 0 ? node
                                                                                    : NULL;
@@ -162,7 +163,7 @@ static bool replace(const fuser *f, size_t index, char *const input[3], int64_t 
 {
     static char op[] = "GroupNormalization", of_groups[] = "num_groups",
                 of_epsilon[] = "epsilon";
-    const SondeOnnx__NodeProto *last = f->import->nodes[index];
+    const SondeOnnx__NodeProto *last = f->import->nodes[index].proto;
     fused_node *made = sonde__calloc(1, sizeof *made);
 
     if (made == NULL) {
@@ -187,7 +188,7 @@ static bool replace(const fuser *f, size_t index, char *const input[3], int64_t 
     made->attribute[1] = &made->attributes[1];
     made->next = f->import->fused;
     f->import->fused = made;
-    f->import->nodes[index] = &made->proto;
+    f->import->nodes[index].proto = &made->proto;
     return true;
 }
 
@@ -227,7 +228,7 @@ bool sonde__onnx_fuse(sonde__onnx_import *import)
     bool good = find_readers(&f);
 
     for (size_t i = 0; good && i < count; i++) {
-        const SondeOnnx__NodeProto *node = import->nodes[i];
+        const SondeOnnx__NodeProto *node = import->nodes[i].proto;
 
         if (node->op_type != NULL &&
             strcmp(node->op_type, "InstanceNormalization") == 0) {

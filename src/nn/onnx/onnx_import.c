@@ -89,7 +89,7 @@ static bool name_initializers(sonde__onnx_import *import)
 
 static bool name_outputs(sonde__onnx_import *import, size_t index)
 {
-    const SondeOnnx__NodeProto *node = import->nodes[index];
+    const SondeOnnx__NodeProto *node = import->nodes[index].proto;
     char text[SONDE__ONNX_TEXT];
 
     for (size_t k = 0; k < node->n_output; k++) {
@@ -121,13 +121,12 @@ static bool name_all(sonde__onnx_import *import)
 
     import->slot_count = count_names(graph);
     import->slots = sonde__calloc(import->slot_count, sizeof *import->slots);
-    import->modules = sonde__calloc(graph->n_node, sizeof *import->modules);
     import->nodes = sonde__calloc(graph->n_node, sizeof *import->nodes);
-    if (import->slots == NULL || import->modules == NULL || import->nodes == NULL) {
+    if (import->slots == NULL || import->nodes == NULL) {
         return sonde__onnx_no_memory(import);
     }
     for (size_t i = 0; i < graph->n_node; i++) {
-        import->nodes[i] = graph->node[i];
+        import->nodes[i].proto = graph->node[i];
     }
     if (!name_initializers(import)) {
         return false;
@@ -168,7 +167,7 @@ static bool check_input(sonde__onnx_import *import, size_t index, const char *na
         return true;
     }
     (void)sonde__onnx_text(name, text, sizeof text);
-    (void)sonde__onnx_node_name(import->nodes[index], node, sizeof node);
+    (void)sonde__onnx_node_name(import->nodes[index].proto, node, sizeof node);
     return slot == NULL || slot->producer == 0
                ? sonde__onnx_refuse_file(import, SONDE_EFORMAT, NULL,
                                          "node '%s' reads '%s', which nothing makes",
@@ -202,7 +201,7 @@ static bool find_live(sonde__onnx_import *import, bool *live)
         }
     }
     for (size_t i = graph->n_node; i-- > 0;) {
-        const SondeOnnx__NodeProto *node = import->nodes[i];
+        const SondeOnnx__NodeProto *node = import->nodes[i].proto;
 
         for (size_t k = 0; live[i] && k < node->n_input; k++) {
             const char *name = node->input[k];
@@ -242,7 +241,7 @@ static bool check_ops(sonde__onnx_import *import, const bool *live)
     size_t count = 0;
 
     for (size_t i = 0; i < graph->n_node; i++) {
-        const SondeOnnx__NodeProto *proto = import->nodes[i];
+        const SondeOnnx__NodeProto *proto = import->nodes[i].proto;
         const size_t used = strlen(list);
 
         if (!live[i] || is_known(proto)) {
@@ -287,21 +286,21 @@ static bool find_modules(sonde__onnx_import *import)
     char path[256];
 
     for (size_t i = 0; i < graph->n_node; i++) {
-        sonde__onnx_module_name(import->nodes[i], &import->names, import->slots, path,
-                                sizeof path);
-        import->modules[i] = sonde__graph_string(&import->model->graph, "%s", path);
-        if (import->modules[i] == NULL) {
+        sonde__onnx_module_name(import->nodes[i].proto, &import->names, import->slots,
+                                path, sizeof path);
+        import->nodes[i].module = sonde__graph_string(&import->model->graph, "%s", path);
+        if (import->nodes[i].module == NULL) {
             return sonde__onnx_no_memory(import);
         }
     }
     for (size_t i = 0; i < graph->n_node; i++) {
-        for (size_t k = 0; k < import->nodes[i]->n_input; k++) {
+        for (size_t k = 0; k < import->nodes[i].proto->n_input; k++) {
             const uint32_t id =
-                sonde__names_find(&import->names, import->nodes[i]->input[k]);
+                sonde__names_find(&import->names, import->nodes[i].proto->input[k]);
             sonde__onnx_slot *slot = id != SONDE__NO_NAME ? &import->slots[id] : NULL;
 
             if (slot != NULL && slot->producer > 0 &&
-                import->modules[slot->producer - 1] != import->modules[i]) {
+                import->nodes[slot->producer - 1].module != import->nodes[i].module) {
                 slot->leaves = true;
             }
         }
@@ -491,11 +490,11 @@ static bool all_given(const sonde__onnx_node *node)
 
 static bool translate(sonde__onnx_import *import, size_t index)
 {
-    const SondeOnnx__NodeProto *proto = import->nodes[index];
+    const SondeOnnx__NodeProto *proto = import->nodes[index].proto;
     const sonde__onnx_op *op = sonde__onnx_find_op(proto->op_type);
     sonde__onnx_node node = {.import = import,
                              .proto = proto,
-                             .module = import->modules[index],
+                             .module = import->nodes[index].module,
                              .first = import->model->graph.value_count};
     const int folded =
         op->build == NULL || proto->n_output == 1 ? sonde__onnx_fold(&node) : 0;
@@ -548,7 +547,7 @@ static void describe(const sonde__onnx_import *import, sonde_nn_onnx_info *info)
                              .opset = import->opset};
     if (slot->producer > 0) {
         (void)snprintf(info->last_op, sizeof info->last_op, "%s",
-                       import->nodes[slot->producer - 1]->op_type);
+                       import->nodes[slot->producer - 1].proto->op_type);
     }
 }
 
@@ -587,7 +586,6 @@ done:
         sonde__free(import.slots[i].constant);
     }
     sonde__free(import.slots);
-    sonde__free(import.modules);
     sonde__free(import.nodes);
     sonde__onnx_fuse_free(&import);
     sonde__names_fini(&import.names);

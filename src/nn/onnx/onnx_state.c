@@ -7,8 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-bool sonde__onnx_refuse_file(sonde__onnx_import *import, sonde_err err,
-                             const char *expected, const char *found, ...)
+bool(sonde__onnx_refuse_file)(sonde__onnx_import *import, sonde_err err,
+                              const char *expected, const char *found, ...)
 {
     char text[sizeof import->diag->found];
     va_list args;
@@ -23,7 +23,7 @@ bool sonde__onnx_refuse_file(sonde__onnx_import *import, sonde_err err,
     return false;
 }
 
-bool sonde__onnx_no_memory(sonde__onnx_import *import)
+bool(sonde__onnx_no_memory)(sonde__onnx_import *import)
 {
     if (import->err == SONDE_OK) {
         import->err = sonde__fail_nomem(import->diag, "an ONNX model");
@@ -31,8 +31,8 @@ bool sonde__onnx_no_memory(sonde__onnx_import *import)
     return false;
 }
 
-bool sonde__onnx_refuse(const sonde__onnx_node *node, sonde_err err, const char *expected,
-                        const char *found, ...)
+bool(sonde__onnx_refuse)(const sonde__onnx_node *node, sonde_err err,
+                         const char *expected, const char *found, ...)
 {
     const SondeOnnx__NodeProto *proto = node->proto;
     char text[sizeof node->import->diag->found - 96], name[SONDE__ONNX_TEXT],

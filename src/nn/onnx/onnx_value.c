@@ -310,16 +310,16 @@ sonde__onnx_pair sonde__onnx_take(sonde__onnx_node *node, size_t i, sonde_role r
 {
     sonde__onnx_slot *slot = sonde__onnx_input(node, i);
     sonde_role own = SONDE_ROLE_INPUT;
+    bool trained = false;
 
     if (slot == NULL) {
         (void)sonde__onnx_refuse(node, SONDE_EINVAL, NULL, "it lacks its input %zu", i);
         return none;
     }
-    if (slot->value.model == 0 && role == SONDE_ROLE_ACTIVATION &&
-        sonde__onnx_known(node, i) != NULL) {
-        slot->value = make_constant(node, slot);
-    } else if (slot->value.model == 0 && slot->initial != NULL &&
-               !sonde__onnx_is_whole_type(slot->initial->data_type)) {
+    trained = slot->initial != NULL &&
+              !sonde__onnx_is_whole_type(slot->initial->data_type) &&
+              (role != SONDE_ROLE_ACTIVATION || sonde__onnx_known(node, i) == NULL);
+    if (slot->value.model == 0 && trained) {
         slot->value = make_parameter(node, slot, role);
     } else if (slot->value.model == 0 && sonde__onnx_known(node, i) != NULL) {
         slot->value = make_constant(node, slot);
