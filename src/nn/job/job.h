@@ -30,12 +30,6 @@ struct sonde_nn_job {
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag);
 
-/* Builds the list `layers` of a section over the sample; *output is the last one's. */
-sonde_err sonde__job_build_layers(const sonde__yaml_reader *reader,
-                                  const sonde__yaml *section, sonde_nn_model *model,
-                                  sonde_nn_value sample, bool one_sample,
-                                  sonde_nn_value *output);
-
 /* Whether a text names an ONNX file, by its ending. */
 bool sonde__job_is_onnx(const char *text);
 /* A new model of the ONNX file that a job's model names, with its first input and output;

@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/graph/graph.h"
-#include "nn/job/job.h"
+#include "nn/job/job_layers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,6 +114,7 @@ static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
                               sonde_nn_job_info *info)
 {
     static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
+    sonde__job_builder layers = {.reader = b->reader, .one_sample = job->info.one_sample};
     sonde_err err =
         sonde__yaml_check_keys(&b->reader, job->model, keys, SONDE_COUNT_OF(keys));
 
@@ -137,8 +138,13 @@ static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_build_layers(&b->reader, job->model, b->model, b->sample,
-                                  job->info.one_sample, &b->output);
+    layers.model = b->model;
+    err = sonde__job_remember(&layers, "input", b->sample);
+    if (err == SONDE_OK) {
+        err = sonde__job_build_layers(&layers, job->model);
+    }
+    b->output = layers.current;
+    sonde__free(layers.values);
     sonde_nn_output(b->model, b->output);
     return err;
 }
