@@ -163,7 +163,7 @@ static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
         return err;
     }
     err = sonde__job_open_onnx(&b->reader, job, &b->model, loss);
-    if (err != SONDE_OK) {
+    if (err != SONDE_OK || b->model == NULL) {
         return err;
     }
     b->sample = b->model->graph.inputs[0];
