@@ -220,7 +220,8 @@ static bool show_losses(const backward *self, PyObject *tensors)
             continue;
         }
         watch->went_back = true;
-        good = good && (show_loss(self, watch, tensors) || sonde__python_count_fault(watch));
+        good =
+            good && (show_loss(self, watch, tensors) || sonde__python_count_fault(watch));
     }
     Py_DECREF(tensors);
     return good;
@@ -308,7 +309,8 @@ static int set_scaled(PyObject *object, PyObject *value, void *unused)
 
 static PyGetSetDef backward_attributes[] = {
     {"scaled", get_scaled, set_scaled,
-     PyDoc_STR("Whether losses may have the attribute _sonde_loss: the one before scaling."),
+     PyDoc_STR(
+         "Whether losses may have the attribute _sonde_loss: the one before scaling."),
      NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
