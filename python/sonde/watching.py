@@ -176,8 +176,8 @@ class Watch:
         self._printed[kind] = count
         if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
-            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: {where}"
-                  f"{finding.message}", file=sys.stderr)
+            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: "
+                  f"{where}{finding.message}{finding._history()}", file=sys.stderr)
 
     @property
     def findings(self) -> list[Finding]:
