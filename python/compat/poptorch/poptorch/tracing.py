@@ -23,7 +23,8 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, aten_layers, aten_places, aten_windows, ops  # noqa: F401 (they register their functions)
+from . import (aten, aten_algebra, aten_layers, aten_losses, aten_places,  # noqa: F401
+               aten_windows, ops)  # they register their functions
 from .builder import Builder, Lacks, Value, expect, find
 
 _MOST = 64  # inputs, or outputs, of a session
