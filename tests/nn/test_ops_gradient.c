@@ -40,6 +40,10 @@ typedef struct gradient_case {
     {                                                                                    \
         .dtype = SONDE_I64, .rank = 1, .dim = { n }                                      \
     }
+#define IDS(n, m)                                                                        \
+    {                                                                                    \
+        .dtype = SONDE_I64, .rank = 2, .dim = { n, m }                                   \
+    }
 #define WINDOW(sh, sw, ph, pw, dh, dw)                                                   \
     .stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dh, dw}
 
@@ -130,6 +134,9 @@ static struct {
     {"rms_norm", {NULL, 2, {D(3, 2, 5), D(5)}, ROW(5)}},
     {"rms_norm", {NULL, 1, {D(4, 5)}, ROW(5)}},
     {"embedding", {NULL, 2, {CLASSES(5), D(4, 3)}, {.rank = 0}}},
+    {"embedding_bag", {NULL, 2, {IDS(2, 3), D(4, 3)}, {.number = {-1.0F}}}},
+    {"embedding_bag", {NULL, 2, {IDS(2, 3), D(4, 3)}, {.number = {1.0F}, .choice = 1}}},
+    {"embedding_bag", {NULL, 2, {IDS(2, 3), D(4, 3)}, {.number = {0.0F}, .choice = 2}}},
     {"matmul", {NULL, 2, {D(3, 4), D(4, 2)}, {.rank = 0}}},
     {"matmul", {NULL, 2, {D(2, 1, 3, 4), D(3, 4, 2)}, {.scale = 0.5F}}},
     {"matmul", {NULL, 2, {D(2, 4, 3), D(4, 2)}, {.choice = 1}}},

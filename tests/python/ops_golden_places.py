@@ -211,3 +211,26 @@ def casts():
     x = torch.tensor([[3, 0, 1], [2, 2, 0]])
     case("one_hot.rows", "OneHot", [("x", x)], [("y", F.one_hot(x, 5).float())], groups=5,
          exact=True)
+
+
+def bags():
+    """embedding_bag.c"""
+    torch.manual_seed(35)
+    ids = torch.tensor([[4, 0, 4, 2], [1, 1, 3, 0], [3, 3, 3, 3]])
+    for poison in (False, True):
+        tail = ".nan" if poison else ""
+        for choice, mode in enumerate(("mean", "sum", "max")):
+            for padding in (None, 3):
+                w = randn(6, 5)
+                if poison and mode != "max":  # PyTorch's maximum leaves NaN out
+                    poisoned(w, (5, NAN), (22, INF))
+                w.requires_grad_()
+                y = F.embedding_bag(ids, w, mode=mode, padding_idx=padding)
+                dy = randn(*y.shape)
+                if poison:
+                    poisoned(dy, (1, NAN), (6, INF))
+                attrs = dict(choice=choice, number=(-1.0 if padding is None else 3.0, 0.0))
+                name = f"bag.{mode}.{padding}{tail}"
+                case(name, "EmbeddingBag", [("x", ids), ("w", w)], [("y", y)], **attrs)
+                case(name + ".d", "EmbeddingBagGrad", [("dy", dy), ("x", ids), ("w", w)],
+                     [("dw", grad(y, [w], dy)[0])], **attrs)

@@ -123,7 +123,8 @@ FUNCTIONS = {
     "attention, broadcast": lambda x: F.scaled_dot_product_attention(x, x[:1], x[:1]),
     "max_pool1d": lambda x: F.max_pool1d(x, 2), "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 1, 1),
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 4),
-    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 4), "in place": lambda x: (x * 2).add_(1).mul_(x), "clone": lambda x: x.clone().float(),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 4),
+    "in place": lambda x: (x * 2).add_(1).mul_(x), "clone": lambda x: x.clone().float(),
     "instance_norm": lambda x: F.instance_norm(x),
     "tan": lambda x: torch.tan(x * 0.3), "asin": lambda x: torch.asin(x.tanh() * 0.9),
     "atan2": lambda x: torch.atan2(x, x * x + 1), "sinh": torch.sinh, "log2": lambda x: (
@@ -139,7 +140,8 @@ FUNCTIONS = {
     "as float": lambda x: (x > 0.2).float() * x, "places": lambda x: x * x.argmax(1, True),
     "one_hot": lambda x: F.one_hot(x.argmax(2), 6) * x, "logic": lambda x: torch.where(
         ((x > 0.1) & (x < 1.5)) | ~(x > -0.3), x, x * 2), "nan_to_num": lambda x: torch.nan_to_num(
-        x + torch.tensor([math.nan, 0, 0, 0, 0, 0]), 0.5), "all": lambda x: x * (x > -9).all(), "softmin": lambda x: F.softmin(x, 1),
+        x + torch.tensor([math.nan, 0, 0, 0, 0, 0]), 0.5),
+    "all": lambda x: x * (x > -9).all(), "softmin": lambda x: F.softmin(x, 1),
     "whole numbers": lambda x: torch.where(x.argmax(2, keepdim=True) == 2, x, -x),
     "reflect": lambda x: F.pad(x, (2, 3), "reflect"), "cut": lambda x: F.pad(x, (-1, 2, 1, -2)),
     "replicate": lambda x: F.pad(x, (1, 0), "replicate"), "circular": lambda x: F.pad(
@@ -279,6 +281,23 @@ def layers():
             ("convolutions", (2, 1, 12, 12), lambda: nn.Conv2d(1, 4, 3), nn.ReLU,
              lambda: nn.MaxPool2d(2), nn.Flatten, lambda: nn.Linear(100, 10), nn.GELU)):
         same(name, Net(*parts), data(*shape), tolerance=3e-5)
+
+
+@program
+def bags():
+    class Net(nn.Module):
+        def __init__(self, **keys):
+            super().__init__()
+            torch.manual_seed(5)
+            self.bag, self.fc = nn.EmbeddingBag(9, 4, **keys), nn.Linear(4, 3)
+
+        def forward(self, x):
+            y = self.fc(self.bag(x))
+            return y, (y * y).mean()
+
+    tokens = torch.randint(9, (5, 6), generator=torch.Generator().manual_seed(4))
+    for keys in ({}, {"mode": "sum", "padding_idx": 2}, {"mode": "max"}):
+        same(f"EmbeddingBag {keys}", Net(**keys), tokens)
 
 
 @program

@@ -43,7 +43,8 @@ def contracted(b: Builder, x: Value, a: str, y: Value, c: str, kept: str) -> tup
     def count(letters: str) -> int:
         return math.prod(sizes[letter] for letter in letters)
 
-    x = b.reshape(ordered(b, x, a, batch + left + summed), (count(batch), count(left), count(summed)))
+    x = b.reshape(ordered(b, x, a, batch + left + summed),
+                  (count(batch), count(left), count(summed)))
     y = b.reshape(ordered(b, y, c, batch + summed + right),
                   (count(batch), count(summed), count(right)))
     made = b.do("matmul", x, y)

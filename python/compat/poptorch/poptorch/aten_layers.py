@@ -54,17 +54,42 @@ def embedding(b: Builder, weight: Value, tokens: Value, padding: int = -1, scale
     return b.add("embedding", [tokens, weight], settings)
 
 
+_MODES = ("sum", "mean", "max")
+
+
+@op("embedding_bag.padding_idx", "embedding_bag.default")
+def embedding_bag(b: Builder, weight: Value, tokens: Value, offsets: Value, scale: bool = False,
+                  mode: int = 0, sparse: bool = False, weights: Value | None = None,
+                  last: bool = False, padding: int | None = None) -> list[Value | None]:
+    expect(not scale and weights is None and tokens.dtype is torch.int64,
+           "scale_grad_by_freq, per_sample_weights, or tokens that are not int64")
+    begins = b.kept(offsets)
+    expect(begins is not None, "bags whose offsets are no constant")
+    assert begins is not None
+    bags = len(begins) - int(last)
+    length = tokens.shape[0] // max(bags, 1)
+    expect(bags > 0 and torch.equal(begins[:bags], torch.arange(bags) * length) and
+           length * bags == tokens.shape[0], "bags of different lengths")
+    settings: dict[str, Any] = {"num_embeddings": weight.shape[0], "mode": _MODES[mode],
+                                "embedding_dim": weight.shape[1]}
+    if padding is not None and padding >= 0:
+        settings["padding_idx"] = padding
+    made = b.add("embedding_bag", [b.reshape(tokens, (bags, length)), weight], settings)
+    return [made, None, None, None]
+
+
 @op("scaled_dot_product_attention")
 def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None = None,
               dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
               enable_gqa: bool = False) -> Value:
     expect(not enable_gqa, "enable_gqa")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    if dropout_p == 0 and factor > 0 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    expect(dropout_p == 0 or b.training, "dropout in training mode in a model for inference")
+    if factor > 0 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         for value in (q, k, v):
             expect(value.dtype is torch.float32, f"{short(value.dtype)} (expected float32)")
         return b.add("scaled_dot_product_attention", [q, k, v, *([] if mask is None else [mask])],
-                     {"is_causal": int(is_causal), "scale": factor})
+                     {"is_causal": int(is_causal), "scale": factor, "dropout_p": dropout_p})
     scores = b.scaled(b.do("matmul", q, transpose(b, k, -2, -1)), factor)
     if is_causal:
         later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)

@@ -81,7 +81,9 @@ def huber_loss(b: Builder, x: Value, y: Value, reduction: int = 1, delta: float 
 def weighted(b: Builder, losses: Value, weight: Value | None, reduction: int) -> Value:
     if weight is not None:
         losses = b.do("mul", losses, weight)
-    return losses if reduction == 0 else reduced(_REDUCTION[reduction], b, losses, None, False, None)
+    if reduction == 0:
+        return losses
+    return reduced(_REDUCTION[reduction], b, losses, None, False, None)
 
 
 @op("binary_cross_entropy")

@@ -47,6 +47,10 @@ class Builder:
         """A tensor that the graph keeps."""
         raise NotImplementedError
 
+    def kept(self, x: Value) -> torch.Tensor | None:
+        """The tensor of a constant; None: x is none."""
+        raise NotImplementedError
+
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         raise NotImplementedError
 

@@ -144,6 +144,10 @@ class Translation(Builder):
         self.names[id(kept)] = name
         return self.tensor_named(name)
 
+    def kept(self, x: Value) -> torch.Tensor | None:
+        return next((tensor for tensor in self.network.constants.values()
+                     if self.known.get(id(tensor)) == x), None)
+
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         number = self.call("print", value.id, title, gradient and value.trained, layout)
         return value._replace(id=number)
