@@ -42,7 +42,7 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN},
     {"gradients or updates", SONDE_HOW_VITALS, true,
-     SONDE__GRADIENTS | SONDE__UPDATES | SONDE__STATE, SONDE__OFTEN}};
+     SONDE__GRADIENTS | SONDE__UPDATES | SONDE__STATE, SONDE__SELDOM}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
