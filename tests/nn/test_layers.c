@@ -48,6 +48,17 @@ static const special specials[] = {
     {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
     {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
     {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+    {"pad", {FLOATS(4, 2, 3)}, 4, {1, 2, -1, 1}},
+    {"interpolate", {FLOATS(4, 2, 3)}, 1, {5}},
+    {"flip", {FLOATS(4, 2, 3)}, 2, {1, -1}},
+    {"repeat", {FLOATS(4, 2, 3)}, 3, {1, 2, 3}},
+    {"pixel_shuffle", {FLOATS(4, 64, 2, 2)}, 0, {0}},
+    {"pixel_unshuffle", {FLOATS(4, 1, 8, 8)}, 0, {0}},
+    {"gather", {FLOATS(4, 8), IDS(4, 3)}, 0, {0}},
+    {"index_select", {FLOATS(4, 8), IDS(4)}, 0, {0}},
+    {"scatter", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
+    {"scatter_add", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
+    {"index_add", {FLOATS(4, 8), IDS(4), FLOATS(4, 4)}, 0, {0}},
     {"rnn", {FLOATS(4, 3, 16)}, 0, {0}},
     {"lstm", {FLOATS(4, 3, 16)}, 0, {0}},
     {"gru", {FLOATS(4, 3, 16)}, 0, {0}},
@@ -100,17 +111,20 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
     return setting;
 }
 
-/* Builds a row with defaults, and a number where one is required. */
+/* Builds a row with defaults, a number where one is required, and its own numbers for its
+ * first key. */
 static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
 {
+    const special *own = special_of(row->name);
     sonde_nn_value in[MOST_INPUTS] = {0};
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
 
     add_inputs(model, row, in);
     for (int i = 0; i < sonde__op_field_count(row); i++) {
-        if (isnan(row->fields[i].fallback)) {
-            settings[count++] = required(&row->fields[i], special_of(row->name));
+        if (isnan(row->fields[i].fallback) ||
+            (i == 0 && own != NULL && own->values > 0)) {
+            settings[count++] = required(&row->fields[i], own);
         }
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,

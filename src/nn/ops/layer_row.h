@@ -35,7 +35,7 @@ typedef struct sonde__op_field {
     double least, most; /* of numbers, both allowed */
     const char
         *fallback_text;   /* for the page, where the number does not say it; or NULL */
-    const char *words[4]; /* NULL-terminated */
+    const char *words[6]; /* NULL where there are fewer */
     bool may_be_none;     /* of a number: the word none, which is stored as NaN */
 } sonde__op_field;
 

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, aten_layers, ops  # noqa: F401 (they register their functions)
+from . import aten, aten_layers, aten_places, ops  # noqa: F401 (they register their functions)
 from .builder import Builder, Lacks, Value, expect, find
 
 _MOST = 64  # inputs, or outputs, of a session
