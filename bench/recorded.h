@@ -47,8 +47,8 @@ typedef struct bench_records {
 /* As bench_network_make, with a tap into a recorder, whose producer waits while its ring
  * is full. */
 void bench_network_record(bench_network *out, const char *job, bench_records *records);
-/* Removes the closed segments of a run that is being written: a benchmark that runs for
- * long keeps only the last ones. */
+/* Removes the closed segments of a run while it is being written, so that a long
+ * benchmark keeps only the last ones. */
 void bench_records_thin(const char *run);
 /* Ends the run; after bench_network_free. */
 void bench_records_close(bench_records *records);
