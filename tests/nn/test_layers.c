@@ -48,6 +48,17 @@ static const special specials[] = {
     {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
     {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
     {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+    {"conv1d", {FLOATS(4, 8, 9)}, 0, {0}},
+    {"conv3d", {FLOATS(4, 2, 9, 9, 9)}, 0, {0}},
+    {"conv_transpose1d", {FLOATS(4, 8, 9)}, 0, {0}},
+    {"conv_transpose2d", {FLOATS(4, 8, 3, 3)}, 0, {0}},
+    {"max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"adaptive_avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"adaptive_max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"max_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"adaptive_avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
     {"pad", {FLOATS(4, 2, 3)}, 4, {1, 2, -1, 1}},
     {"interpolate", {FLOATS(4, 2, 3)}, 1, {5}},
     {"flip", {FLOATS(4, 2, 3)}, 2, {1, -1}},
@@ -101,7 +112,7 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
         [SONDE__FIELD_NUMBER] = 0.3, [SONDE__FIELD_WHOLE] = 8.0,
         [SONDE__FIELD_PAIR] = 2.0,   [SONDE__FIELD_FLAG] = 1.0,
         [SONDE__FIELD_AXIS] = 1.0,   [SONDE__FIELD_WORD] = 0.0,
-        [SONDE__FIELD_DIMS] = 8.0};
+        [SONDE__FIELD_DIMS] = 8.0,   [SONDE__FIELD_TRIPLE] = 2.0};
     sonde_nn_setting setting = {.key = field->key, .values = {numbers[field->kind]}};
 
     if (own != NULL && own->values > 0) {

@@ -168,3 +168,29 @@ def orders():
                  exact=True)
     x = torch.arange(12).reshape(3, 4)
     case("cumsum.whole", "CumSum", [("x", x)], [("y", x.cumsum(1))], axis=1, exact=True)
+
+
+def transposed():
+    """conv_transpose2d, and a bias by channel; permutations of whole numbers."""
+    torch.manual_seed(34)
+    for name, x, w, keys in (
+            ("small", randn(3, 4, 5, 6), randn(4, 3, 3, 3), {}),
+            ("lanes", randn(17, 5, 6, 5), randn(5, 7, 5, 5), dict(stride=(2, 2), padding=(2, 2))),
+            ("odd", randn(2, 6, 4, 3), randn(6, 2, 3, 2), dict(
+                stride=(3, 2), padding=(1, 0), output_padding=(2, 1), groups=2, dilation=(2, 3))),
+            ("wide", randn(16, 32, 7, 7), randn(32, 16, 2, 2), dict(stride=(2, 2))),
+            ("nan", poisoned(randn(2, 2, 4, 4), (3, NAN), (20, INF)), randn(2, 3, 3, 3), {})):
+        y = F.conv_transpose2d(x, w, **keys)
+        attrs = dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1,
+                     dims=keys.get("output_padding", (0, 0)))
+        attrs |= {k: v for k, v in keys.items() if k != "output_padding"}
+        case(f"conv_transpose2d.{name}", "ConvTranspose2d", [("x", x), ("w", w)], [("y", y)],
+             **attrs)
+    for name, x in (("images", randn(17, 3, 4, 5)), ("rows", randn(4, 6)),
+                    ("nan", poisoned(randn(3, 2, 5), (4, NAN), (7, INF)))):
+        b = randn(x.shape[1])
+        case(f"channel_add.{name}", "ChannelAdd", [("x", x), ("b", b)],
+             [("y", x + b.reshape(-1, *[1] * (x.dim() - 2)))], exact=True)
+    x = torch.arange(24).reshape(2, 3, 4)
+    case("transpose.whole", "Transpose", [("x", x)], [("y", x.permute(2, 0, 1))], dims=(2, 0, 1),
+         exact=True)

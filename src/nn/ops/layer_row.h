@@ -23,7 +23,9 @@ typedef enum sonde__op_field_kind {
     SONDE__FIELD_FLAG = 3,   /* bool */
     SONDE__FIELD_AXIS = 4,   /* int */
     SONDE__FIELD_WORD = 5,   /* int: the place of the word in `words` */
-    SONDE__FIELD_DIMS = 6    /* attrs.dims and attrs.rank */
+    SONDE__FIELD_DIMS = 6,   /* attrs.dims and attrs.rank */
+    SONDE__FIELD_TRIPLE =
+        7 /* int64_t[3], h, w, d: (depth, height, width), or one number */
 } sonde__op_field_kind;
 
 /* A key of a layer. */
