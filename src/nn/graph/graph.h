@@ -20,10 +20,11 @@
 /* The kind of a value without producer. */
 typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
-    SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */
-    SONDE__FROM_PARAM = 2, /* index counts the model's parameters */
-    SONDE__FROM_STATE = 3, /* of the optimiser, or an accumulator; index counts them */
-    SONDE__FROM_BUFFER = 4 /* index counts the model's buffers */
+    SONDE__FROM_INPUT = 1,  /* fed by the caller; index counts the model's inputs */
+    SONDE__FROM_PARAM = 2,  /* index counts the model's parameters */
+    SONDE__FROM_STATE = 3,  /* of the optimiser, or an accumulator; index counts them */
+    SONDE__FROM_BUFFER = 4, /* index counts the model's buffers */
+    SONDE__FROM_HYPER = 5   /* a number of the optimiser; index counts them */
 } sonde__graph_source;
 
 typedef struct sonde__graph_node_value {

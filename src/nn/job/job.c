@@ -61,8 +61,9 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
 }
 
 static sonde_err read_optimizer(const sonde__yaml_reader *reader,
-                                const sonde__yaml *section, sonde_nn_job_info *info)
+                                const sonde__yaml *section, sonde_nn_job *job)
 {
+    sonde_nn_job_info *info = &job->info;
     sonde_diag diag = {0};
     const sonde_err err = sonde__job_read_options(reader, section, info);
 
@@ -73,7 +74,7 @@ static sonde_err read_optimizer(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected, "%s is %s",
                                 diag.where, diag.found);
     }
-    return SONDE_OK;
+    return sonde__job_read_groups(reader, section, job);
 }
 
 static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *entry,
@@ -206,7 +207,7 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
         return err;
     }
     if ((section = sonde__yaml_get(root, "optimizer")) != NULL) {
-        err = read_optimizer(reader, section, &job->info);
+        err = read_optimizer(reader, section, job);
     }
     if (err != SONDE_OK) {
         return err;
