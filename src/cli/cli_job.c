@@ -18,7 +18,7 @@ static bool ends_with(const char *text, const char *ending)
 
 static bool is_job(const char *text)
 {
-    return ends_with(text, ".yaml") || ends_with(text, ".yml");
+    return ends_with(text, ".yaml") || ends_with(text, ".yml") || ends_with(text, ".onnx");
 }
 
 const char *cli_job_built_in(const char *text)
@@ -63,8 +63,12 @@ sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *
                            sonde_diag *diag)
 {
     const char *file = path != NULL ? path : "sonde-out/model.safetensors";
-    const sonde_err err = sonde_nn_model_load(model, file, diag);
+    sonde_err err = SONDE_OK;
 
+    if (path == NULL && text != NULL && ends_with(text, ".onnx")) {
+        return SONDE_OK; /* it has its own */
+    }
+    err = sonde_nn_model_load(model, file, diag);
     if ((err == SONDE_ENOTFOUND && access(file, F_OK) == 0) || err == SONDE_ESHAPE) {
         char other[64] = "weights";
 

@@ -157,8 +157,8 @@ typedef struct sonde__graph_param {
     float spread;              /* not 0: drawn normal with this standard deviation */
     size_t blank_first, blank; /* so many elements from there begin at zero */
     bool left_out;             /* not the optimiser's */
-    bool given;    /* a buffer with values of the caller's: initialise keeps them */
-    bool borrowed; /* data is the caller's: neither drawn nor freed */
+    bool given;                /* it has values of the caller's: initialise keeps them */
+    bool borrowed;             /* data is the caller's: neither drawn nor freed */
 } sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */
