@@ -18,7 +18,8 @@ static bool ends_with(const char *text, const char *ending)
 
 static bool is_job(const char *text)
 {
-    return ends_with(text, ".yaml") || ends_with(text, ".yml") || ends_with(text, ".onnx");
+    return ends_with(text, ".yaml") || ends_with(text, ".yml") ||
+           ends_with(text, ".onnx");
 }
 
 const char *cli_job_built_in(const char *text)
