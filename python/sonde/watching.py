@@ -175,7 +175,7 @@ class Watch:
         if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
             print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
-                  f"{finding.message}", file=sys.stderr)
+                  f"{finding.message}{finding._history()}", file=sys.stderr)
 
     @property
     def findings(self) -> list[Finding]:
