@@ -260,8 +260,8 @@ static bool is_here(const sonde_trial *trial, const json_t *state)
     return host != NULL && strcmp(host, trial->host) == 0;
 }
 
-/* Whether the heartbeat is old. Once this reader has seen it change, by its own clock: that
- * of the writer's machine may be another one, or be set. */
+/* Whether the heartbeat is old. Once this reader has seen it grow, by its own clock: that
+ * of the writer's machine may be wrong, or be set. */
 static bool is_old(sonde__trial_worker *worker, const json_t *state)
 {
     const double beat =
@@ -269,7 +269,7 @@ static bool is_old(sonde__trial_worker *worker, const json_t *state)
     const double now = sonde__now();
 
     if (beat != worker->beat || worker->beat_at <= 0.0) {
-        worker->beats = worker->beat_at > 0.0;
+        worker->beats = worker->beat_at > 0.0 && beat > worker->beat;
         worker->beat = beat;
         worker->beat_at = now;
     }

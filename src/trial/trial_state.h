@@ -55,7 +55,7 @@ typedef struct sonde__trial_worker {
     bool said_ended, crashed;
     double beat;    /* the heartbeat that was read last */
     double beat_at; /* when this reader first saw it, on its own clock */
-    bool beats;     /* this reader has seen it change */
+    bool beats;     /* this reader has seen it grow */
     bool no_state;  /* its state.json is damaged */
     bool no_ring;   /* what a dead writer left in its ring was recovered, or cannot be */
     uint64_t lost;
