@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rules on programs that other people wrote: records each run once, judges it as often as asked.
 
-    run.py record [--part 1-4] [--only PATTERN] [--jobs N]
+    run.py record [--part 1-4] [--only PATTERN] [--mode default|full] [--jobs N]
     run.py judge  [--part 1-4] [--only PATTERN] [--mode default|full] [--live] [--json FILE] [--verbose]
     run.py list
 
@@ -115,8 +115,7 @@ def record(a, chosen):
     import session
     session.prepare(a.build)
     going, loaded = {}, {}
-    if a.light:
-        session.MODES.remove("full")
+    session.MODES[:] = [a.mode] if a.mode else session.MODES
 
     def wait():
         child, status = os.wait()
@@ -248,12 +247,11 @@ def main():
     parser.add_argument("--cache", default="/tmp/sonde-others")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
     parser.add_argument("--part", type=int, action="append", choices=(1, 2, 3, 4))
-    parser.add_argument("--mode", choices=("full", "default"), default="full")
+    parser.add_argument("--mode", choices=("default", "full"), help="record: both without it; judge: default")
     parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
     parser.add_argument("--run", default="*", help="runs: healthy-*, bit-flip ...")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--live", action="store_true")
-    parser.add_argument("--light", action="store_true", help="record: default only")
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
     a = parser.parse_args()
@@ -270,7 +268,7 @@ def main():
                  if fnmatch.fnmatch(r, a.run)]
         paths = [path for path in paths if os.path.exists(path)]
         with multiprocessing.Pool(a.jobs) as pool:
-            results = list(pool.imap_unordered(judge, [(p, a.build, a.mode, a.live) for p in paths]))
+            results = list(pool.imap_unordered(judge, [(p, a.build, a.mode or "default", a.live) for p in paths]))
         if a.json:
             with open(a.json, "w") as out:
                 json.dump(results, out)
