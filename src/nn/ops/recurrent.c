@@ -260,22 +260,6 @@ static void add_state(const pass *p, int64_t at, int64_t before)
     }
 }
 
-static void finish_lstm(const sonde__kernel_row_functions *f, int64_t units, float *gates,
-                        const float *last, float *cell, float *h)
-{
-    f->sigmoid(gates, gates, 2 * units);
-    f->tanh(gates + 2 * units, gates + 2 * units, units);
-    f->sigmoid(gates + 3 * units, gates + 3 * units, units);
-    for (int64_t j = 0; j < units; j++) {
-        cell[j] = gates[units + j] * (last != NULL ? last[j] : 0.0F) +
-                  gates[j] * gates[2 * units + j];
-    }
-    f->tanh(cell, h, units);
-    for (int64_t j = 0; j < units; j++) {
-        h[j] *= gates[3 * units + j];
-    }
-}
-
 static void finish_gru(const sonde__kernel_row_functions *f, int64_t units, float *gates,
                        const float *last, float *h)
 {
@@ -301,8 +285,8 @@ static void finish_step(const pass *p, int64_t at, int64_t before)
 
     switch (p->call->attrs->choice) {
     case SONDE__LSTM:
-        finish_lstm(f, units, gates, before < 0 ? NULL : p->cells + before * units,
-                    p->cells + at * units, h);
+        f->lstm(gates, before < 0 ? NULL : p->cells + before * units,
+                p->cells + at * units, h, units);
         return;
     case SONDE__GRU:
         finish_gru(f, units, gates, last, h);

@@ -182,28 +182,7 @@ typedef struct grad_step {
     const float *y, *cell, *last, *dy; /* last NULL: zeros, before the first step */
     float *dh, *direct;                /* from the next step; direct: to the one before */
     float *da, *dr;
-    float *turned; /* (H): tanh(c) */
 } grad_step;
-
-static void step_of_lstm(const grad_step *s)
-{
-    const int64_t u = s->units;
-
-    sonde__kernel_rows()->tanh(s->cell, s->turned, u);
-    for (int64_t j = 0; j < u; j++) {
-        const float i = s->y[j], f = s->y[u + j], g = s->y[2 * u + j],
-                    o = s->y[3 * u + j];
-        const float t = s->turned[j], dh = s->dy[j] + s->dh[j];
-        const float dc = s->direct[j] + dh * o * (1.0F - t * t);
-
-        s->da[j] = dc * g * i * (1.0F - i);
-        s->da[u + j] = dc * (s->last != NULL ? s->last[j] : 0.0F) * f * (1.0F - f);
-        s->da[2 * u + j] = dc * i * (1.0F - g * g);
-        s->da[3 * u + j] = dh * t * o * (1.0F - o);
-        s->direct[j] = dc * f;
-    }
-    memcpy(s->dr, s->da, (size_t)(4 * u) * sizeof *s->dr);
-}
 
 static void step_of_gru(const grad_step *s)
 {
@@ -236,7 +215,7 @@ static void step_of_rnn(const grad_step *s, bool relu)
 static size_t grad_part_bytes(const sonde__op_recurrent_sizes *n)
 {
     return sonde__kernel_gemm_scratch() + sonde__kernel_gemm_packed(n->gates, n->units) +
-           sonde__op_recurrent_rounded((size_t)((2 * n->samples + 1) * n->units) *
+           sonde__op_recurrent_rounded((size_t)(2 * n->samples * n->units) *
                                        sizeof(float));
 }
 
@@ -248,7 +227,7 @@ static size_t recurrent_grad_scratch(const sonde__op_call *call, int parts)
     return grad_part_bytes(&n) * (size_t)parts;
 }
 
-/* One sample; state holds dh and what goes back directly, of all samples, and turned. */
+/* One sample; state holds dh and what goes back directly, of all samples. */
 static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
                         int64_t sample, int64_t step, int64_t before, float *state)
 {
@@ -264,11 +243,13 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
                          .dh = state + sample * n->units,
                          .direct = state + (n->samples + sample) * n->units,
                          .da = (float *)call->out[0].data + at * n->gates,
-                         .dr = (float *)call->out[1].data + at * n->gates,
-                         .turned = state + 2 * n->samples * n->units};
+                         .dr = (float *)call->out[1].data + at * n->gates};
 
     if (is_lstm) {
-        step_of_lstm(&s);
+        sonde__kernel_rows()->lstm_grad(&(sonde__kernel_lstm_step){s.y, s.cell, s.last,
+                                                                   s.dy, s.dh, s.direct,
+                                                                   s.da, s.dr},
+                                        n->units);
     } else if (call->attrs->choice == SONDE__GRU) {
         step_of_gru(&s);
     } else {
