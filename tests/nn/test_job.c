@@ -355,10 +355,11 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "job:2: unknown key 'learing_rate' (expected learning_rate)");
     refused(MLP "options:\n  batchsize: 5\n", SONDE_EINVAL,
             "job:3: unknown key 'batchsize' (expected batch_size)");
-    refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
-            "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
-            "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-            "gradient_accumulation, replicas, execution, reduction, threads)");
+    refused(
+        MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
+        "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
+        "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
+        "gradient_accumulation, replicas, execution, reduction, floating_point_exceptions, threads)");
     refused(MLP "options: {execution: sideways}\n", SONDE_EINVAL,
             "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
     refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"
