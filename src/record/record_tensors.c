@@ -212,12 +212,12 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
     char *const escaped = name != NULL ? escape(name) : NULL;
     sonde_err err = SONDE_OK;
 
-    if (no_memory) {
-        err = sonde__fail_nomem(diag, "the catalogue");
-    } else if (name == NULL || !json_is_integer(number) ||
-               json_integer_value(number) != id ||
-               (escaped != NULL &&
-                sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {
+    if (no_memory) { /* there is no object */
+        return sonde__fail_nomem(diag, "the catalogue");
+    }
+    if (name == NULL || !json_is_integer(number) || json_integer_value(number) != id ||
+        (escaped != NULL &&
+         sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {
         err = sonde__fail(diag, SONDE_EFORMAT, where,
                           "a tensor with the next id and a name of its own",
                           "line %lu is damaged", (unsigned long)id + 1);
