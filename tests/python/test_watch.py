@@ -244,6 +244,30 @@ def what_default_rules_need():
 
 
 @program
+def players_with_losses_of_their_own():
+    run = folder("players")
+    made, seen = nn.Linear(4, 4), nn.Linear(4, 1)
+    ours, theirs = (torch.optim.SGD(m.parameters(), 0.1) for m in (made, seen))
+
+    def go_back(loss):
+        loss.backward()  # one line for both
+
+    with sonde.watch([made, seen], [ours, theirs], run=run, on_finding=None) as watch:
+        for _ in range(5):
+            x = torch.randn(8, 4)
+            theirs.zero_grad()
+            go_back(watch.loss(seen(made(x).detach()).mean() - seen(x).mean(), "d_score",
+                               falls=False))
+            theirs.step()
+            ours.zero_grad()
+            go_back(watch.loss(-seen(made(x)).mean(), "g_score", falls=False))
+            ours.step()
+    losses = {info.name: info.note for info in sonde.open(run).tensors() if info.role == "loss"}
+    check(f"each player's loss has its name, and need not fall: {losses}",
+          losses == {"d_score": "need not fall", "g_score": "need not fall"})
+
+
+@program
 def a_holder_without_forward():
     run = folder("holder")
     players = nn.ModuleDict({"g": nn.Linear(4, 8), "d": nn.Linear(8, 1)})
