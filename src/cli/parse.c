@@ -56,7 +56,7 @@ static const char *named_by(const cli_option *option)
     static const char *const names[][2] = {
         {"FOLDER", "a folder"}, {"FILE", "a file"}, {"RUN", "a run"}};
 
-    for (size_t i = 0; i < CLI_COUNT_OF(names) && option->kind == CLI_TEXT; i++) {
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
         if (strcmp(option->argument, names[i][0]) == 0) {
             return names[i][1];
         }
@@ -69,16 +69,18 @@ static int store(const cli_option *option, void *values, const char *text)
     char *field = (char *)values + option->offset;
     char *end = NULL;
 
-    if (text != NULL && text[0] == '\0' && named_by(option) != NULL) {
-        return cli_fail_text("--%s: is empty (expected %s)", option->name,
-                             named_by(option));
-    }
     errno = 0;
     switch (option->kind) {
     case CLI_FLAG:
         *(bool *)(void *)field = true;
         break;
     case CLI_TEXT:
+        if (text[0] == '\0' && named_by(option) != NULL) {
+            return cli_fail_text("--%s: is empty (expected %s)", option->name,
+                                 named_by(option));
+        }
+        memcpy(field, &text, sizeof text);
+        break;
     case CLI_MAYBE:
         memcpy(field, &text, sizeof text);
         break;
