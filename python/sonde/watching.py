@@ -116,6 +116,8 @@ class Watch:
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
         self.path = os.fspath(run) if run is not None else None
+        self._rank = rank
+        self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
@@ -174,8 +176,8 @@ class Watch:
         self._printed[kind] = count
         if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
-            print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
-                  f"{finding.message}", file=sys.stderr)
+            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: "
+                  f"{where}{finding.message}{finding._history()}", file=sys.stderr)
 
     @property
     def findings(self) -> list[Finding]:
@@ -189,14 +191,19 @@ class Watch:
         """The global step that is on, or the last one; -1 before the first."""
         return -1 if self.closed else self._core.where()[1]
 
-    def loss(self, value: Any, name: str = "loss") -> Any:
-        """Shows a loss and returns it. Not needed for tensors on which backward() is
-        called: these are seen there."""
+    def loss(self, value: Any, name: str = "loss", *, falls: bool = True) -> Any:
+        """Shows a loss under a name and returns it. Not needed for tensors on which
+        backward() is called: these are seen there, if they were not shown before.
+
+        falls: False declares, at the first call, that the loss need not fall, as those of
+        two players, of critics and of rewards: rules do not conclude from it that training
+        goes badly, unless it is not finite."""
         if not self._may_show():
             return value
         tensor = value if hasattr(value, "shape") else _array(float(value))
         if name not in self._losses:
-            self._losses[name] = self._declare(name, "loss", tensor, "", "", 1)
+            self._losses[name] = self._declare(name, "loss", tensor, "", "", 1,
+                                               "" if falls else "need not fall")
         self._core.see(self._losses[name], tensor)
         return value
 
@@ -311,22 +318,24 @@ class Watch:
             first = next((f for f in worst if not f.because_of), worst[0])
             where = f" in {first.tensor}" if first.tensor else ""
             more = f"; sonde rules {self.path}" if self.path else ""
-            print(f"sonde: {', '.join(said)}: {first.rule}{where} at step {first.step}: "
+            print(f"sonde: {self._worker}{', '.join(said)}: {first.rule}{where} at step {first.step}: "
                   f"{first.message.rstrip('.') if more else first.message}{more}", file=sys.stderr)
         elif rules == 0:
-            print("sonde: not judged: no rule had the data it needs", file=sys.stderr)
-        else:
-            print(f"sonde: OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
+            print(f"sonde: {self._worker}not judged: no rule had the data it needs",
+                  file=sys.stderr)
+        elif self._rank == 0:  # of several workers, one says that all is well with it
+            print(f"sonde: {self._worker}OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
 
     # --- declaring ------------------------------------------------------------------------
 
     def _declare(self, name: str, role: str, tensor: Any, module: str, op: str,
-                 when: int) -> int:
+                 when: int, note: str = "") -> int:
         """A new slot; when: 0 none, 1 forward, 2 backward, 3 update."""
         if role not in _ROLES:
             raise _sonde.BadValueError(f"role: '{role}' (expected {', '.join(_ROLES)})")
         readable = _unwrap(tensor) if _needs_unwrapping(tensor) else tensor
-        return self._core.add(name, _ROLES[role], readable, module, op, when, _note(tensor))
+        return self._core.add(name, _ROLES[role], readable, module, op, when,
+                              note or _note(tensor))
 
     def __enter__(self) -> "Watch":
         return self
@@ -467,7 +476,7 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 sonde.Rule, or a list of these; None: nothing is judged
     on_finding  "log" prints it, "raise" also raises FindingError for an error, a function is
                 called with it; None
-    scaler      the GradScaler: steps that it skips end too
+    scaler      a GradScaler whose class has update or scale of its own; PyTorch's is known
     resume      the id of the run in the folder to continue, or "any"
     rank, world this process among several; default: as torchrun says
 

@@ -31,10 +31,10 @@ static const struct {
     {"input", SONDE_ROLE_INPUT, 50, 10, 64 * 1024},
     {"update", SONDE_ROLE_UPDATE, 20, 10, 0},
     {"buffer", SONDE_ROLE_BUFFER, 20, 10, 0},
-    {"state", SONDE_ROLE_OPTIMIZER, 20, 10, 0},
+    {"state", SONDE_ROLE_OPTIMIZER, 20, 20, 0},
     {"output", SONDE_ROLE_OUTPUT, 20, 50, 0}, /* raw in evaluation alone */
     {"activation", SONDE_ROLE_ACTIVATION, 20, 50, 0},
-    {"slope", SONDE_ROLE_ACTIVATION_GRADIENT, 20, 50, 0},
+    {"slope", SONDE_ROLE_ACTIVATION_GRADIENT, 20, 100, 0},
     {"loss", SONDE_ROLE_LOSS, 0, 1, 0},
 };
 

@@ -244,6 +244,30 @@ def what_default_rules_need():
 
 
 @program
+def players_with_losses_of_their_own():
+    run = folder("players")
+    made, seen = nn.Linear(4, 4), nn.Linear(4, 1)
+    ours, theirs = (torch.optim.SGD(m.parameters(), 0.1) for m in (made, seen))
+
+    def go_back(loss):
+        loss.backward()  # one line for both
+
+    with sonde.watch([made, seen], [ours, theirs], run=run, on_finding=None) as watch:
+        for _ in range(5):
+            x = torch.randn(8, 4)
+            theirs.zero_grad()
+            go_back(watch.loss(seen(made(x).detach()).mean() - seen(x).mean(), "d_score",
+                               falls=False))
+            theirs.step()
+            ours.zero_grad()
+            go_back(watch.loss(-seen(made(x)).mean(), "g_score", falls=False))
+            ours.step()
+    losses = {info.name: info.note for info in sonde.open(run).tensors() if info.role == "loss"}
+    check(f"each player's loss has its name, and need not fall: {losses}",
+          losses == {"d_score": "need not fall", "g_score": "need not fall"})
+
+
+@program
 def a_holder_without_forward():
     run = folder("holder")
     players = nn.ModuleDict({"g": nn.Linear(4, 8), "d": nn.Linear(8, 1)})
@@ -365,21 +389,46 @@ def closures_and_scalers():
     check("a closure's steps", len(trial.steps("train")) == 4)
     check("a closure's gradients", len(trial.series("gradient/weight", mode="train")) == 4)
 
-    run = folder("scaler")
-    model = nn.Linear(4, 1)
-    sgd = torch.optim.SGD(model.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    with sonde.watch(model, sgd, run=run, scaler=scaler, on_finding=None):
-        for i in range(4):
-            sgd.zero_grad()
-            loss = nn.functional.mse_loss(model(x), y)
-            scaler.scale(loss * (float("inf") if i == 2 else 1.0)).backward()
-            scaler.step(sgd)
-            scaler.update()
-    trial = sonde.open(run)
-    check("a skipped step ends", trial.steps("train").tolist() == [0, 1, 2, 3])
-    check("a skipped step says so",
-          trial.steps("train", "scalar/skipped_step").tolist() == [2])
+    for given in (True, False):  # the scaler may be given, or not
+        run = folder("scaler")
+        model = nn.Linear(4, 1)
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        other = torch.amp.GradScaler("cpu")
+        losses = []
+        with sonde.watch(model, sgd, run=run, on_finding=None,
+                         **({"scaler": scaler} if given else {})):
+            for i in range(4):
+                sgd.zero_grad()
+                loss = nn.functional.mse_loss(model(x), y) * (float("inf") if i == 2 else 1.0)
+                losses.append(loss.item())
+                scaler.scale(loss).backward()
+                other.scale(loss.detach())
+                scaler.step(sgd)
+                scaler.update()
+        trial = sonde.open(run)
+        check("a skipped step ends", trial.steps("train").tolist() == [0, 1, 2, 3])
+        check("a skipped step says so",
+              trial.steps("train", "scalar/skipped_step").tolist() == [2])
+        found = trial.series("loss", ["mean", "pos_inf"], mode="train")
+        check(f"the loss before scaling: {found['mean']}", numpy.allclose(
+            found["mean"][[0, 1, 3]], [losses[0], losses[1], losses[3]]) and
+            found["pos_inf"].tolist() == [0, 0, 1, 0])
+    check("the scaler is as it was", not hasattr(torch.amp.GradScaler.update, "_sonde"))
+
+    class Own(torch.amp.GradScaler):
+        def scale(self, outputs):
+            return super().scale(outputs) * 1.0
+
+    run, scaler = folder("own"), Own("cpu", init_scale=1024.0)
+    with sonde.watch(model, sgd, run=run, on_finding=None, scaler=scaler):
+        loss = nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(sgd)
+        scaler.update()
+    check("a scaler of another class", abs(sonde.open(run).series("loss")["mean"][0] -
+                                           loss.item()) < 1e-6)
+    check("is as it was", "scale" not in vars(scaler) and "update" not in vars(scaler))
 
 
 @program
@@ -547,6 +596,40 @@ def the_first_bad_tensor():
           first(None, {"activations": 50})[0][0] != "two.line_output_0")
     where = "two"
     check("a block", first() == [("two_output_0", 33)])
+
+
+@program
+def the_first_bad_gradient():
+    """The backward pass goes from the last module to the first."""
+    class Spoil(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, spoils):
+            ctx.spoils = spoils
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * (float("nan") if ctx.spoils else 1.0), None
+
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.zero, self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x, spoils):
+            return self.two(Spoil.apply(self.one(self.zero(x).tanh()), spoils).tanh())
+
+    for step, name in ((5, "gradient/one_output_0"), (33, "gradient/one.bias")):
+        run, model = folder("spoiled"), Deep()
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        with sonde.watch(model, sgd, run=run, on_finding=None) as watch:
+            for i in range(step + 1):
+                sgd.zero_grad()
+                model(torch.randn(8, 4), i == step).square().mean().backward()
+                sgd.step()
+        for found in (watch.findings, sonde.open(run).judge()):
+            bad = [(f.tensor, f.step) for f in found if f.rule == "NonFinite"]
+            check(f"first at step {step}: {bad}", bad == [(name, step)])
 
 
 @program

@@ -27,11 +27,18 @@
  * |g'|: there g' is a single gradient or a sum of few, and f another one, while gradients
  * that are cleared and smooth (the same batch, a large one) change by little.
  *
+ * In a run that is observed from its start, the first pair must differ by more than SINGLE
+ * |g'| for the rule to fire at once, since both are single gradients there. And sums of
+ * gradients that agree grow by one gradient at each step: the rule also fires if, at each
+ * of the first GROWN pairs, |f| / |g'| is 1 / k of pair k to within a factor of EQUAL and
+ * f agrees with f', and |g| has grown to LARGER times the first g'.
+ *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
  * or not from so low. A step at which no parameter changes does not count: gradients that
- * are summed over several batches before an update are intended. SAMPLE elements of each
- * gradient are used, evenly spread.
+ * are summed over several batches before an update are intended. At consecutive steps,
+ * parameters of at most SMALL elements are enough to see an update. SAMPLE elements of
+ * each gradient are used, evenly spread.
  *
  * Evidence: raw gradients of consecutive steps; vital signs of parameters.
  */
@@ -44,7 +51,8 @@
 
 #include <math.h>
 
-enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
+enum { GRADIENTS = 0, PARAMETERS = 1, LARGE_PARAMETERS = 2 };
+enum { SAMPLE = 512, MOST_STEPS = 32, SMALL = 4096, MOVING = 32 };
 #define SHARE 75.0
 #define NOISE 0.02
 #define OPPOSED (-0.25)
@@ -55,6 +63,11 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define NEARLY_ALL 95.0
 #define ABOVE 1.5
 #define FRESH 0.3
+#define SINGLE 0.5
+#define EQUAL 1.6
+#define AGREES 0.3
+#define LARGER 3.0
+enum { GROWN = 5 };
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
 
 /* Of one step, over all parameters. */
@@ -72,6 +85,9 @@ typedef struct zero_grad {
     double largest; /* |g| so far, without the last `patience` steps */
     uint32_t held;  /* bit i: the condition held i steps ago */
     double fresh;   /* the largest |f| / |g'| of the first pairs of the run */
+    double single;  /* |f| / |g'| of the first pair */
+    double first;   /* |g'| of it */
+    int64_t grown;  /* first pairs at which all is one gradient more */
     bool from_start;
     bool paired;
 } zero_grad;
@@ -84,6 +100,7 @@ typedef struct tensor_memory {
     double cosine; /* of f and g' at this step; NAN: there is none */
     double last[MOST_STEPS];
     double l1, sum; /* of a parameter, before */
+    int moves;      /* comparisons until it no longer counts as one that changes */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -92,7 +109,18 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
-    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS}};
+    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS},
+    {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY}};
+
+static int parameter_need(const sonde_tensor_info *info)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < info->rank && count <= SMALL; i++) {
+        count *= info->shape[i];
+    }
+    return count <= SMALL ? PARAMETERS : LARGE_PARAMETERS;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -101,7 +129,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         return SONDE_RULE_IGNORE;
     }
     return sonde__builtin_is_gradient(info)    ? GRADIENTS
-           : sonde__builtin_is_parameter(info) ? PARAMETERS
+           : sonde__builtin_is_parameter(info) ? parameter_need(info)
                                                : SONDE_RULE_IGNORE;
 }
 
@@ -110,7 +138,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     size_t count = 0;
     tensor_memory *memory = sonde_rule_tensors(run, &count)[i].memory;
 
-    if (sonde_rule_tensors(run, &count)[i].need == PARAMETERS) {
+    if (sonde_rule_tensors(run, &count)[i].need != GRADIENTS) {
         return SONDE_OK;
     }
     memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
@@ -160,25 +188,33 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->has = true;
 }
 
-/* True if a parameter has changed, or none is seen. */
+/* True if a parameter has changed since it was last seen, or if those that usually change
+ * are not seen at this step. */
 static bool updated(sonde_rule_run *run)
 {
-    size_t count = 0, seen = 0, changed = 0;
+    size_t count = 0, seen = 0, changed = 0, moving = 0, hidden = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].need == PARAMETERS ? tensors[i].vitals : NULL;
+        const sonde_vitals *v = tensors[i].need != GRADIENTS ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL) {
+            const bool other = v->l1 != memory->l1 || v->sum != memory->sum;
+
             seen++;
-            changed += !memory->has || v->l1 != memory->l1 || v->sum != memory->sum;
+            changed += !memory->has || other;
+            moving += memory->moves > 0;
+            memory->moves =
+                memory->has && other ? MOVING : memory->moves - (memory->moves > 0);
             memory->l1 = v->l1;
             memory->sum = v->sum;
             memory->has = true;
+        } else {
+            hidden += tensors[i].need != GRADIENTS && memory->moves > 0;
         }
     }
-    return changed > 0 || seen == 0;
+    return changed > 0 || seen == 0 || (moving == 0 && hidden > 0);
 }
 
 /* Adds a step to the streak. */
@@ -283,15 +319,30 @@ static bool is_smooth(const zero_grad *state)
     return state->from_start && state->fresh < FRESH;
 }
 
-/* Judges the last `patience` steps. */
-static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+static void report(sonde_rule_run *run, double percent)
 {
     /* gradients that no longer change look like sums of themselves */
     static const char *const others[] = {"WeightUpdateRatio", "VanishingGradient",
                                          "DuplicateBatch", "NonFinite", NULL};
+    const zero_grad *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
-    const bool explained = cause != NULL;
+
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                         cause != NULL ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "percent_summed", percent, SHARE)) {
+        sonde__rules_follows(run, cause);
+        sonde_rule_say(run, cause != NULL ? "Mend the earlier findings first." : NULL,
+                       "Each gradient is that of the previous step plus a new one: "
+                       "gradients add up (the norm is now %.3g, the new part %.3g).",
+                       sqrt(state->at.now), sqrt(state->at.fresh));
+    }
+}
+
+/* Judges the last `patience` steps. */
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
     zero_grad *state = sonde_rule_state(run);
+    const bool doubled = !state->from_start || state->single > SINGLE;
     double percent = 0.0;
 
     state->held <<= 1;
@@ -300,19 +351,31 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
     }
     percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
     state->held |= percent >= SHARE;
-    if (percent >= SHARE &&
-        (is_clear(state, percent) || (holds_often(state->held) && !is_smooth(state))) &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "percent_summed", percent, SHARE)) {
-        sonde__rules_follows(run, cause);
-        sonde_rule_say(run, explained ? "Mend the earlier findings first." : NULL,
-                       "Each gradient is that of the previous step plus a new one: "
-                       "gradients add up (the norm is now %.3g, the new part %.3g).",
-                       sqrt(state->at.now), sqrt(state->at.fresh));
+    if (percent >= SHARE && ((is_clear(state, percent) && doubled) ||
+                             (holds_often(state->held) && !is_smooth(state)))) {
+        report(run, percent);
     }
     state->largest =
         fmax(state->largest, state->last[state->streak % state->patience].before);
+}
+
+/* Judges the first pairs of a run: whether each gradient has one more in it. */
+static void judge_first(sonde_rule_run *run)
+{
+    zero_grad *state = sonde_rule_state(run);
+    const double pair = (double)state->pairs; /* from 1 */
+    const double by = sqrt(state->at.fresh / state->at.before) * pair;
+    const bool agrees =
+        state->pairs == 1 ||
+        state->at.along > AGREES * sqrt(state->at.fresh) * state->fresh_before;
+
+    if (!state->from_start || state->pairs > GROWN || state->grown + 1 != state->pairs) {
+        return;
+    }
+    state->grown += by > 1.0 / EQUAL && by < EQUAL && agrees;
+    if (state->grown == GROWN && sqrt(state->at.now) > LARGER * state->first) {
+        report(run, 100.0);
+    }
 }
 
 static void step(sonde_rule_run *run)
@@ -330,9 +393,16 @@ static void step(sonde_rule_run *run)
     state->from_start =
         state->pairs == 0 ? sonde_rule_at(run)->mode_step <= 1 : state->from_start;
     if (state->paired && state->pairs < FIRST && state->at.before > 0.0) {
-        state->fresh = fmax(state->fresh, sqrt(state->at.fresh / state->at.before));
+        const double ratio = sqrt(state->at.fresh / state->at.before);
+
+        state->single = state->pairs == 0 ? ratio : state->single;
+        state->first = state->pairs == 0 ? sqrt(state->at.before) : state->first;
+        state->fresh = fmax(state->fresh, ratio);
     }
     state->pairs += state->paired;
+    if (state->paired && changed) {
+        judge_first(run);
+    }
     judge(run, tensors, count);
     state->fresh_before = sqrt(state->at.fresh);
     state->at = (norms){0};
@@ -364,7 +434,8 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .condition =
         "Over `patience` steps, three quarters of all gradients equal the previous "
         "gradient plus a new part that has a steady size and does not oppose it; and "
-        "gradients leave their range, or this holds at half of the last steps.",
+        "gradients leave their range, or this holds at half of the last steps. Or each of "
+        "the first five gradients of a run is larger by one more.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
