@@ -120,6 +120,8 @@ class Gpt(nn.Module):
 BOTH = ("old", "new")
 CASES = {
     "mlp": (linears, (1, 4, 4), BOTH),
+    "digits": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10)),
+               (1, 28, 28), ("new",)),
     "cnn": (Cnn, (1, 10, 10), BOTH),
     "normed": (Normed, (1, 5, 5), BOTH),
     "rnn": (lambda: Recurrent(nn.RNN), (4, 4), ("old",)),

@@ -531,6 +531,13 @@ def findings():
           [f._replace(last_step=0, steps=0) for f in stored])
     check("judged again", "NonFinite" in [f.rule for f in sonde.open(run).judge("NonFinite")])
     check("a card", "NonFinite" in first[0]._repr_html_())
+    stored = sonde.open(run).findings()
+    check(f"the cause comes first: {stored[0]}", stored[0].id == first[0].id and
+          stored[0].because_of is None)
+    card = sonde.open(run)._repr_html_()
+    check("a card of the run: the cause, and one of those that follow",
+          0 < card.find("<b>NonFinite</b>") < card.find("<b>ExplodingTensor</b>") and
+          card.count("<b>ExplodingTensor</b>") == 1 and "more like it" in card)
 
     torch.manual_seed(0)
     model = Bad()

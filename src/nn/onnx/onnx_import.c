@@ -408,6 +408,7 @@ static bool make_input(sonde__onnx_import *import, const SondeOnnx__ValueInfoPro
     int64_t dim[SONDE_MAX_DIMS];
     int rank = 0;
     sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
 
     if (!read_shape(import, input, asked, &rank, dim)) {
         return false;
@@ -420,13 +421,13 @@ static bool make_input(sonde__onnx_import *import, const SondeOnnx__ValueInfoPro
     slot->value.model = sonde_nn_input(import->model, input_dtype(input), rank, dim);
     dim[0]++;
     slot->value.shadow = sonde_nn_input(import->shadow, input_dtype(input), rank, dim);
-    if (sonde_nn_model_status(import->model, &diag) != SONDE_OK) {
-        return sonde__onnx_refuse_file(import, diag.err, diag.expected,
-                                       "the input '%s': %s", input->name, diag.found);
+    err = sonde_nn_model_status(import->model, &diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_model_status(import->shadow, &diag);
     }
-    if (slot->value.shadow == 0) {
-        return sonde__onnx_refuse_file(import, SONDE_ESHAPE, NULL,
-                                       "the input '%s' is too large", input->name);
+    if (err != SONDE_OK) {
+        return sonde__onnx_refuse_file(import, err, diag.expected, "the input '%s': %s",
+                                       input->name, diag.found);
     }
     return sonde__onnx_name_value(import, slot->value.model, slot->name,
                                   SONDE_ROLE_INPUT);
@@ -588,6 +589,11 @@ static sonde_err import_file(sonde__onnx_file *file, const sonde_nn_onnx_options
     import.model = NULL;
 
 done:
+    if (import.err != SONDE_OK &&
+        (sonde_nn_model_status(import.model, NULL) == SONDE_ENOMEM ||
+         sonde_nn_model_status(import.shadow, NULL) == SONDE_ENOMEM)) {
+        import.err = sonde__fail_nomem(diag, "an ONNX model");
+    }
     for (size_t i = 0; import.slots != NULL && i < import.slot_count; i++) {
         sonde__free(import.slots[i].constant);
     }
