@@ -293,7 +293,8 @@ static PyObject *trial_vitals(PyObject *object, PyObject *arguments)
     sonde_diag diag = {0};
     uint32_t id = 0;
 
-    if (!find_place(object, arguments, SONDE_HOW_RAW | SONDE_HOW_VITALS, &id, &where)) {
+    if (!find_place(object, arguments,
+                    SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS, &id, &where)) {
         return NULL;
     }
     if (sonde_trial_vitals(trial_of(object), id, &where, &vitals, &diag) != SONDE_OK) {
