@@ -209,8 +209,7 @@ static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *p
 bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
-        if ((observer->taps[i].how & SIGNS) != 0 &&
-            looks_in(&observer->taps[i], mode)) {
+        if ((observer->taps[i].how & SIGNS) != 0 && looks_in(&observer->taps[i], mode)) {
             return true;
         }
     }

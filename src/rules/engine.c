@@ -508,8 +508,8 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
     set_place(rules, &seen->at);
     rules->any = true;
     if (seen->vitals != NULL &&
-        (slot->how & (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS
-                                                           : SONDE__SIGNS)) != 0) {
+        (slot->how &
+         (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0) {
         put_vitals(rules, seen->id, seen->vitals);
     }
     for (size_t i = 0; i < slot->user_count; i++) {

@@ -88,13 +88,13 @@ typedef struct sonde__rule_watch {
 
 typedef struct sonde__rule_slot {
     sonde_vitals vitals, norms;
-    uint64_t stamp;                   /* of the last step with either */
+    uint64_t stamp;                     /* of the last step with either */
     uint64_t vitals_stamp, norms_stamp; /* with each */
     unsigned how;
     unsigned modes; /* a bit for each mode whose steps a rule that watches it judges */
     uint32_t
-        place;  /* among the tensors of the step, in the order of their first values */
-    bool late;  /* declared after the first step */
+        place; /* among the tensors of the step, in the order of their first values */
+    bool late; /* declared after the first step */
     const sonde_vitals *shown; /* to the rules that watch: vitals, or norms; or NULL */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;

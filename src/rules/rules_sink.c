@@ -160,8 +160,7 @@ static sonde_err map_tensors(attaching *work)
 static sonde_schedule said_when(const sonde__rule_attached *attached,
                                 const sonde_schedule *own, int bit)
 {
-    const bool often =
-        (1U << bit & SONDE__SIGNS) != 0 || own->every == 1 || own->row > 1;
+    const bool often = (1U << bit & SONDE__SIGNS) != 0 || own->every == 1 || own->row > 1;
 
     return (sonde_schedule){.every = often ? attached->every : attached->raw_every,
                             .first = often ? CLOSELY : 0};

@@ -78,8 +78,9 @@ static inline double sonde__nacc_tree(const __m512 lanes[2])
 {
     const __m512d low = _mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(lanes[0])),
                                       _mm512_cvtps_pd(_mm512_castps512_ps256(lanes[1])));
-    const __m512d high = _mm512_add_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes[0], 1)),
-                                       _mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes[1], 1)));
+    const __m512d high =
+        _mm512_add_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes[0], 1)),
+                      _mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes[1], 1)));
 
     return sonde__vacc_tree(_mm512_add_pd(low, high));
 }
@@ -89,8 +90,8 @@ static inline void sonde__nacc_close(const sonde__nacc *a, sonde__norms_sums *ou
 {
     const __m512 most = _mm512_range_ps(a->most[0], a->most[1], 0xB);
 
-    out->most = sonde__vacc_value(
-        (uint32_t)_mm512_reduce_max_epu32(_mm512_castps_si512(most)));
+    out->most =
+        sonde__vacc_value((uint32_t)_mm512_reduce_max_epu32(_mm512_castps_si512(most)));
     out->sum = sonde__nacc_tree(a->sum);
     out->sumsq = sonde__nacc_tree(a->sumsq);
 }

@@ -296,10 +296,10 @@ static sonde_err take_stats_row(const row_reader *reader,
     if (item.item.step == SONDE__NONE) {
         return sonde__fail_nomem(reader->diag, "the steps of a run");
     }
-    return sonde__trial_worker_add(
-        reader->trial, reader->worker,
-        row->zero == SONDE_VITALS_ABSENT ? SONDE__NORMS : SONDE__VITALS, &item.item,
-        reader->diag);
+    return sonde__trial_worker_add(reader->trial, reader->worker,
+                                   row->zero == SONDE_VITALS_ABSENT ? SONDE__NORMS
+                                                                    : SONDE__VITALS,
+                                   &item.item, reader->diag);
 }
 
 static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,

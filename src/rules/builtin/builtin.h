@@ -75,6 +75,11 @@ enum {
     {                                                                                    \
         .first = 20, .every = 50                                                         \
     }
+/* Full vital signs of parameters, gradients and the optimiser's values. */
+#define SONDE__NOW_AND_THEN                                                              \
+    {                                                                                    \
+        .first = 20, .every = 20                                                         \
+    }
 /* For rules that compare a step with the one before, and with those before that. */
 #define SONDE__IN_PAIRS                                                                  \
     {                                                                                    \
@@ -83,7 +88,7 @@ enum {
 /* For rules that count comparisons from the start of a run. */
 #define SONDE__CLOSELY                                                                   \
     {                                                                                    \
-        .first = 50, .every = 10                                                         \
+        .first = 50, .every = 20                                                         \
     }
 #define SONDE__IN_ROWS                                                                   \
     {                                                                                    \

@@ -31,7 +31,7 @@ static const sonde_rule_param params[] = {
     SONDE__FLAG(exploding, only_nan, "false", "accept infinities"),
 };
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__SELDOM}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__ANY, SONDE__SELDOM}};
 
 /* Whether a tensor holds -Inf and no other bad value, and may do so. */
 static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *tensor)

@@ -30,7 +30,7 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_VITALS, false, SONDE__ANY, SONDE__SELDOM}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__ANY, SONDE__SELDOM}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

@@ -15,7 +15,7 @@
  * q changes by far more than a^2, or not as far. Elements that shrink, and bits of a
  * mantissa, do no harm that can be distinguished from training.
  *
- * Evidence: vital signs of parameters.
+ * Evidence: norms of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/engine.h"
@@ -43,7 +43,7 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN}};
+    {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP}};
 
 /* Steps that are too large, and what follows from them, move single elements as well. */
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
