@@ -116,6 +116,8 @@ typedef struct sonde_rule {
     const char *advice;    /* what to do about it, one sentence */
     const sonde_rule_param *params;
     size_t param_count;
+    /* None: step is called at every step of a trial; in a process, at every step of which
+     * any rule sees a tensor. */
     const sonde_rule_need *needs;
     size_t need_count;
     unsigned modes; /* bit i: steps of mode i; 0: all. Train includes global where the run

@@ -87,8 +87,8 @@ class Run:
     """
 
     def __init__(self, path: str, begin: int = 0, end: int | None = None):
-        self._trial = _sonde.Trial(path, begin, end or 0)
-        self.path = path
+        self.path, self._window = path, (begin, end or 0)
+        self._trial = _sonde.Trial(path, *self._window)
 
     # --- the run ------------------------------------------------------------------------
 
@@ -187,14 +187,18 @@ class Run:
 
     # --- rules --------------------------------------------------------------------------
 
-    def judge(self, rules: "str | Rule | Sequence[str | Rule]" = "default") -> list[Finding]:
+    def judge(self, rules: "str | Rule | Sequence[str | Rule]" = "default", *,
+              follow: bool = False, stall: float = 1800.0) -> list[Finding]:
         """Judges the run by rules: "default", or "Name:parameter=value,...", or objects of
-        one's own subclasses of sonde.Rule, or a list of these. Nothing is written."""
+        one's own subclasses of sonde.Rule, or a list of these. Nothing is written.
+
+        follow: a run that is being written is judged until it ends; SondeError if it has no new
+        step for `stall` seconds."""
         from .rules import split
-        trial = _sonde.Trial(self.path, 0, 0)
-        names, judges = split(rules)
+        names, judges = split(rules, live=False)
         try:
-            return [Finding(*row) for row in trial.judge(names, judges)]
+            trial = _sonde.Trial(self.path, *self._window)
+            return [Finding(*row) for row in trial.judge(names, judges, follow, stall)]
         finally:
             for judge in judges:
                 judge.release()

@@ -88,7 +88,8 @@ class Rule:
     #: A mapping, or several: "what" (text), "how" ("vitals", "values", "sketch", "hash", or a
     #: list; default "vitals"), "roles" (one or a list; default: any), "optional"; and how
     #: seldom the rule may look: "every", "first", "row", "row_every" (docs/rules.md).
-    needs: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
+    #: None, over recorded runs only: no tensor; step is called at every step.
+    needs: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = ()
     modes: str | Sequence[str] = ()  # default: all
 
     # While it judges:
@@ -205,8 +206,9 @@ class Judge:
         if getattr(rule, "_judge", None) is not None:
             raise _sonde.StateError(f"rules: this {name} judges another run (expected an object "
                                     "for each run)")
-        needs = tuple(_need(name, need) for need in _listed(rule.needs))
-        if not needs:
+        needs = tuple(_need(name, need) for need in _listed(() if rule.needs is None else
+                                                            rule.needs))
+        if not needs and rule.needs is not None:
             raise _sonde.BadValueError(f"rules: {name} needs nothing (expected a class "
                                        "attribute 'needs')")
         summary = rule.summary or type(rule).__doc__ or name
@@ -288,21 +290,35 @@ class Judge:
         return self._call(self.rule.finish)
 
 
-def split(rules: str | Rule | Iterable[str | Rule] | None) -> tuple[str | None, tuple[Judge, ...]]:
-    """A program's rules as C takes them: a list of names (None: none), and those in Python."""
+def _as_rule(rule: Any, live: bool) -> Rule | None:
+    """A rule as Judge takes it; None: it is no rule. An object with a method __sonde_rule__ is
+    the rule that it returns; given whether the run is being made in this process."""
+    if isinstance(rule, Rule):
+        return rule
+    convert = getattr(type(rule), "__sonde_rule__", None)
+    return convert(rule, live) if convert is not None else None
+
+
+def split(rules: Any, live: bool) -> tuple[str | None, tuple[Judge, ...]]:
+    """A program's rules as C takes them: a list of names (None: none), and those in Python.
+    live: for a run that is being made in this process."""
     if rules is None or isinstance(rules, str):
         return rules, ()
     names: list[str] = []
     judges: list[Judge] = []
     try:
-        for rule in [rules] if isinstance(rules, Rule) else rules:
-            if isinstance(rule, str):
-                names.append(rule)
-            elif isinstance(rule, Rule):
+        for given in rules if isinstance(rules, Iterable) else [rules]:
+            rule = None if isinstance(given, str) else _as_rule(given, live)
+            if isinstance(given, str):
+                names.append(given)
+            elif rule is not None and live and rule.needs is None:
+                raise _sonde.BadValueError(f"rules: {type(rule).__name__} needs no tensor (expected "
+                                           "needs; without, it can judge a recorded run)")
+            elif rule is not None:
                 judges.append(Judge(rule))
             else:
-                raise _sonde.BadValueError(f"rules: {rule!r} (expected names of rules and objects "
-                                           "of subclasses of sonde.Rule)")
+                raise _sonde.BadValueError(f"rules: {given!r} (expected names of rules and "
+                                           "objects of subclasses of sonde.Rule)")
     except BaseException:
         for judge in judges:
             judge.release()

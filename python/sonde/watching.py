@@ -124,7 +124,7 @@ class Watch:
         self._printed: dict[tuple[str, str | None], int] = {}
         self._kept: list[Finding] = []  # after close
         config = _configuration(save, self.every) if run is not None else None
-        names, self._judges = split(rules)
+        names, self._judges = split(rules, live=True)
         try:
             self._core = _sonde.Watch(self.path, config, names, self._judges, rank, world, resume,
                                       _by_role(self.every), _unwrap, self._found, self._fault)

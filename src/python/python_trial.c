@@ -620,30 +620,55 @@ static PyObject *trial_reduce(PyObject *object, PyObject *arguments)
 
 /* --- rules -------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(judge_doc, "judge(rules, judges)\n--\n\n"
+PyDoc_STRVAR(judge_doc, "judge(rules, judges, follow, stall)\n--\n\n"
                         "Findings of a list of rules (None: none) and of rules in "
                         "Python, as tuples.");
+
+/* Between steps: whether Ctrl-C was pressed. Its exception is then set. */
+static bool is_interrupted(void *user)
+{
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool stops = PyErr_CheckSignals() != 0;
+
+    (void)user;
+    PyGILState_Release(state);
+    return stops;
+}
+
+static PyObject *judge(sonde_trial *trial, sonde_rules *rules,
+                       const sonde_rules_pace *pace)
+{
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    Py_BEGIN_ALLOW_THREADS err = sonde_rules_judge(rules, trial, pace, &diag);
+    Py_END_ALLOW_THREADS if (PyErr_Occurred() != NULL)
+    {
+        return NULL;
+    }
+    return err != SONDE_OK ? sonde__python_raise(&diag) : sonde__python_findings(rules);
+}
 
 static PyObject *trial_judge(PyObject *object, PyObject *arguments)
 {
     const char *text = NULL;
+    int follow = 0;
+    sonde_rules_pace pace = {.stop = is_interrupted};
     sonde_rules *rules = NULL;
     sonde__python_rules *own = NULL;
     PyObject *findings = NULL, *judges = NULL;
     sonde_diag diag = {0};
 
-    if (!PyArg_ParseTuple(arguments, "zO!", &text, &PyTuple_Type, &judges)) {
+    if (!PyArg_ParseTuple(arguments, "zO!pd", &text, &PyTuple_Type, &judges, &follow,
+                          &pace.stall)) {
         return NULL;
     }
+    pace.follow = follow != 0;
     if (sonde_rules_create(&rules, &diag) != SONDE_OK ||
         (text != NULL && sonde_rules_add_list(rules, text, &diag) != SONDE_OK)) {
         (void)sonde__python_raise(&diag);
-    } else if (!sonde__python_add_rules(rules, judges, NULL, &own)) {
-        findings = NULL; /* an exception is set */
-    } else if (sonde_rules_judge(rules, trial_of(object), NULL, &diag) != SONDE_OK) {
-        (void)sonde__python_raise(&diag);
-    } else {
-        findings = sonde__python_findings(rules);
+    } else if (sonde__python_add_rules(rules, judges, NULL, &own)) {
+        findings = judge(trial_of(object), rules, &pace);
     }
     sonde_rules_destroy(rules);
     sonde__python_free_rules(own);

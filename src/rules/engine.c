@@ -145,6 +145,7 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return err;
     }
     rules->runs[rules->count++] = run;
+    rules->at_every_step = rules->at_every_step || rule->need_count == 0;
     return SONDE_OK;
 }
 
@@ -565,9 +566,41 @@ static void show_step(sonde_rules *rules)
     rules->now_count = 0;
 }
 
+/* A rule without needs has it at every step. */
 static bool has_evidence(const sonde_rule_run *run)
 {
-    return run->any || run->shown > 0;
+    return run->any || run->shown > 0 || run->rule->need_count == 0;
+}
+
+/* Calls the rules that have evidence at this step; whether there is one. */
+static bool call_rules(sonde_rules *rules, sonde_mode mode)
+{
+    bool judged = false;
+
+    for (size_t i = 0; i < rules->count; i++) {
+        sonde_rule_run *run = rules->runs[i];
+
+        if (has_evidence(run) && judges(run, mode)) {
+            run->steps++;
+            judged = true;
+            if (run->rule->step != NULL) {
+                run->rule->step(run);
+            }
+        }
+        run->any = false;
+    }
+    return judged;
+}
+
+/* A step of which no tensor was seen. */
+static void end_empty_step(sonde_rules *rules, sonde_mode mode)
+{
+    if (rules->at_every_step) {
+        show_step(rules);
+        rules->stamp++;
+        rules->steps += call_rules(rules, mode);
+    }
+    sonde__rules_report_new(rules);
 }
 
 /* Since the last step, the program's own data have taken the place of the rules' in the
@@ -615,7 +648,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
     if (!rules->any) {
-        sonde__rules_report_new(rules);
+        end_empty_step(rules, at->mode);
         return;
     }
     if (rules->at.mode == SONDE_MODE_TRAIN) {
@@ -624,18 +657,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     }
     show_step(rules);
     fetch(rules);
-    for (size_t i = 0; i < rules->count; i++) {
-        sonde_rule_run *run = rules->runs[i];
-
-        if (has_evidence(run) && judges(run, at->mode)) {
-            run->steps++;
-            judged = true;
-            if (run->rule->step != NULL) {
-                run->rule->step(run);
-            }
-        }
-        run->any = false;
-    }
+    judged = call_rules(rules, at->mode);
     if (rules->at.mode == SONDE_MODE_TRAIN || !rules->trains) {
         sonde__rules_decide(rules, false);
     }

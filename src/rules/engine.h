@@ -126,6 +126,7 @@ struct sonde_rules {
     bool trains;                   /* a step with evidence counted as training */
     uint64_t bad;                  /* NaN and infinities at this step */
     bool any, finished;            /* evidence at this step */
+    bool at_every_step;            /* a rule has no needs */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde__rule_found **waiting; /* suspicions */

@@ -48,6 +48,28 @@ static const special specials[] = {
     {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
     {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
     {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
+    {"conv1d", {FLOATS(4, 8, 9)}, 0, {0}},
+    {"conv3d", {FLOATS(4, 2, 9, 9, 9)}, 0, {0}},
+    {"conv_transpose1d", {FLOATS(4, 8, 9)}, 0, {0}},
+    {"conv_transpose2d", {FLOATS(4, 8, 3, 3)}, 0, {0}},
+    {"max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"adaptive_avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"adaptive_max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
+    {"max_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"adaptive_avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"pad", {FLOATS(4, 2, 3)}, 4, {1, 2, -1, 1}},
+    {"interpolate", {FLOATS(4, 2, 3)}, 1, {5}},
+    {"flip", {FLOATS(4, 2, 3)}, 2, {1, -1}},
+    {"repeat", {FLOATS(4, 2, 3)}, 3, {1, 2, 3}},
+    {"pixel_shuffle", {FLOATS(4, 64, 2, 2)}, 0, {0}},
+    {"pixel_unshuffle", {FLOATS(4, 1, 8, 8)}, 0, {0}},
+    {"gather", {FLOATS(4, 8), IDS(4, 3)}, 0, {0}},
+    {"index_select", {FLOATS(4, 8), IDS(4)}, 0, {0}},
+    {"scatter", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
+    {"scatter_add", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
+    {"index_add", {FLOATS(4, 8), IDS(4), FLOATS(4, 4)}, 0, {0}},
     {"rnn", {FLOATS(4, 3, 16)}, 0, {0}},
     {"lstm", {FLOATS(4, 3, 16)}, 0, {0}},
     {"gru", {FLOATS(4, 3, 16)}, 0, {0}},
@@ -90,7 +112,7 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
         [SONDE__FIELD_NUMBER] = 0.3, [SONDE__FIELD_WHOLE] = 8.0,
         [SONDE__FIELD_PAIR] = 2.0,   [SONDE__FIELD_FLAG] = 1.0,
         [SONDE__FIELD_AXIS] = 1.0,   [SONDE__FIELD_WORD] = 0.0,
-        [SONDE__FIELD_DIMS] = 8.0};
+        [SONDE__FIELD_DIMS] = 8.0,   [SONDE__FIELD_TRIPLE] = 2.0};
     sonde_nn_setting setting = {.key = field->key, .values = {numbers[field->kind]}};
 
     if (own != NULL && own->values > 0) {
@@ -100,17 +122,20 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
     return setting;
 }
 
-/* Builds a row with defaults, and a number where one is required. */
+/* Builds a row with defaults, a number where one is required, and its own numbers for its
+ * first key. */
 static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
 {
+    const special *own = special_of(row->name);
     sonde_nn_value in[MOST_INPUTS] = {0};
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
 
     add_inputs(model, row, in);
     for (int i = 0; i < sonde__op_field_count(row); i++) {
-        if (isnan(row->fields[i].fallback)) {
-            settings[count++] = required(&row->fields[i], special_of(row->name));
+        if (isnan(row->fields[i].fallback) ||
+            (i == 0 && own != NULL && own->values > 0)) {
+            settings[count++] = required(&row->fields[i], own);
         }
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { MOST_INPUTS = 3, MOST_SETTINGS = 5 };
+enum { MOST_INPUTS = 3, MOST_SETTINGS = 6 };
 
 typedef struct layer_case {
     const char *name, *layer;
@@ -80,6 +80,59 @@ static const layer_case cases[] = {
      1,
      2,
      {{.key = "hidden_size", .values = {5}}, {.key = "bias", .values = {0}}}},
+    {"conv1d",
+     "conv1d",
+     1,
+     6,
+     {{.key = "out_channels", .values = {6}},
+      {.key = "kernel_size", .values = {3}},
+      {.key = "stride", .values = {2}},
+      {.key = "padding", .values = {1}},
+      {.key = "dilation", .values = {2}},
+      {.key = "groups", .values = {2}}}},
+    {"conv3d",
+     "conv3d",
+     1,
+     5,
+     {{.key = "out_channels", .values = {4}},
+      {.key = "kernel_size", .values = {3, 2, 3}, .count = 3},
+      {.key = "stride", .values = {2, 1, 1}, .count = 3},
+      {.key = "padding", .values = {1, 0, 1}, .count = 3},
+      {.key = "dilation", .values = {1, 2, 1}, .count = 3}}},
+    {"conv3d_groups",
+     "conv3d",
+     1,
+     4,
+     {{.key = "out_channels", .values = {4}},
+      {.key = "kernel_size", .values = {2}},
+      {.key = "groups", .values = {2}},
+      {.key = "bias", .values = {0}}}},
+    {"transposed1d",
+     "conv_transpose1d",
+     1,
+     5,
+     {{.key = "out_channels", .values = {4}},
+      {.key = "kernel_size", .values = {4}},
+      {.key = "stride", .values = {2}},
+      {.key = "padding", .values = {1}},
+      {.key = "output_padding", .values = {1}}}},
+    {"transposed2d",
+     "conv_transpose2d",
+     1,
+     6,
+     {{.key = "out_channels", .values = {6}},
+      {.key = "kernel_size", .values = {3}},
+      {.key = "stride", .values = {2, 1}, .count = 2},
+      {.key = "padding", .values = {1}},
+      {.key = "output_padding", .values = {1, 0}, .count = 2},
+      {.key = "groups", .values = {2}}}},
+    {"transposed2d_plain",
+     "conv_transpose2d",
+     1,
+     3,
+     {{.key = "out_channels", .values = {2}},
+      {.key = "kernel_size", .values = {2}},
+      {.key = "bias", .values = {0}}}},
 };
 
 static sonde_safetensors *golden;

@@ -49,6 +49,7 @@ typedef struct gradient_case {
     }
 
 static const gradient_case cases[] = {
+    {&sonde__op_channel_add, 2, {D(2, 3, 4), D(3)}, {.rank = 0}},
     {&sonde__op_conv2d,
      3,
      {D(2, 3, 5, 6), D(4, 3, 3, 2), D(4)},
@@ -158,6 +159,24 @@ static struct {
     {"amax", {NULL, 1, {D(3, 4, 2)}, {.axes = 5}}},
     {"amin", {NULL, 1, {D(3, 4, 2)}, {.axes = 2, .keep_dims = true, .choice = 1}}},
     {"sum", {NULL, 1, {D(3, 4, 2)}, {.rank = 2, .dims = {0, -1}}}},
+    {"roll", {NULL, 1, {D(2, 5, 3)}, {.axis = 1, .choice = 1, .padding = {3, 4}}}},
+    {"roll", {NULL, 1, {D(2, 5, 3)}, {.axis = 1, .choice = 3, .padding = {-1, 4}}}},
+    {"roll", {NULL, 1, {D(3, 5)}, {.axis = 1, .choice = 6, .number = {2.3F}}}},
+    {"roll", {NULL, 1, {D(5, 3)}, {.axis = 0, .choice = 8, .kernel = {9, 0}}}},
+    {"roll",
+     {NULL,
+      1,
+      {D(2, 7)},
+      {WINDOW(2, 0, 1, 0, 2, 0), .axis = 1, .choice = 14, .kernel = {3, 0}}}},
+    {"gather", {NULL, 2, {D(2, 4, 3), CLASSES(6)}, {.axis = 1}}},
+    {"scatter", {NULL, 3, {D(2, 4), CLASSES(3), D(2, 3)}, {.axis = 1}}},
+    {"scatter_add", {NULL, 3, {D(2, 4), CLASSES(5), D(2, 5)}, {.axis = 1, .choice = 1}}},
+    {"conv_transpose2d",
+     {NULL,
+      2,
+      {D(1, 4, 3, 4), D(4, 2, 3, 2)},
+      {WINDOW(2, 3, 1, 0, 1, 2), .groups = 2, .dims = {1, 2}}}},
+    {"cumsum", {NULL, 1, {D(3, 4, 2)}, {.axis = 1}}},
 };
 
 /* --- a graph and its values --------------------------------------------------------- */

@@ -7,7 +7,7 @@ gradient of the sum of (y - t)^2 by every parameter, under grad.NAME.
 import pathlib
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "layers.safetensors"
 tensors: dict[str, torch.Tensor] = {}
@@ -51,6 +51,18 @@ def main():
                              ("gru", torch.nn.GRU, dict(num_layers=2)),
                              ("lstm_plain", torch.nn.LSTM, dict(bias=False))):
         put(name, made(6, 5, batch_first=True, **keys), lambda m, x: m(x)[0], torch.randn(3, 7, 6))
+    for name, layer, shape in (
+            ("conv1d", torch.nn.Conv1d(4, 6, 3, 2, 1, 2, groups=2), (3, 4, 9)),
+            ("conv3d", torch.nn.Conv3d(2, 4, (3, 2, 3), (2, 1, 1), (1, 0, 1), (1, 2, 1)),
+             (2, 2, 5, 6, 4)),
+            ("conv3d_groups", torch.nn.Conv3d(4, 4, 2, groups=2, bias=False), (2, 4, 3, 4, 3)),
+            ("transposed1d", torch.nn.ConvTranspose1d(3, 4, 4, 2, 1, 1), (2, 3, 5)),
+            ("transposed2d", torch.nn.ConvTranspose2d(4, 6, 3, (2, 1), 1, (1, 0), groups=2),
+             (2, 4, 5, 4)),
+            ("transposed2d_plain", torch.nn.ConvTranspose2d(3, 2, 2, bias=False), (2, 3, 3, 4))):
+        put(name, layer, lambda m, x: m(x), torch.randn(*shape))
+    if OUT.exists():  # last bits differ between processors: old cases stay
+        tensors.update((name, old) for name, old in load_file(OUT).items() if name in tensors)
     save_file(tensors, OUT, {"torch": torch.__version__.split("+")[0]})
     print(f"{len(tensors)} tensors")
 

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from ops_golden import INF, NAN, case, grad, lines, poisoned, randn, tensors
 from ops_golden_layers import attentions, batch_norms, entropies, more_layers, more_ops, own_updates
+from ops_golden_places import indices, orders, remaps, transposed
 from ops_golden_recurrent import recurrents
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "ops"
@@ -563,7 +564,8 @@ def main():
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
-                  own_updates, more_layers, more_ops, attentions, recurrents):
+                  own_updates, more_layers, more_ops, attentions, recurrents, remaps, indices,
+                  orders, transposed):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

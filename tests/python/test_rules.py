@@ -109,6 +109,28 @@ def in_process_and_over_a_run():
                                           bare.state_dict().values())))
 
 
+class EachStep(sonde.Rule):
+    needs = None
+
+    def __init__(self):
+        self.steps = []
+
+    def step(self):
+        self.steps.append(self.at.step)
+
+
+@program
+def without_needs():
+    each, run = EachStep(), folder("each")
+    train("LossSpike", run=run, steps=30)[1].close()
+    sonde.open(run).judge(each)
+    check(f"called at every step: {each.steps}", each.steps == list(range(30)))
+    each.steps = []
+    sonde.open(run, begin=3, end=9).judge(each)
+    check(f"of those that were opened: {each.steps}", each.steps == list(range(3, 9)))
+    raises(sonde.BadValueError, "EachStep needs no tensor", train, [EachStep()])
+
+
 @program
 def evidence():
     rule, run = Everything(), folder("evidence")

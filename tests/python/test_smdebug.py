@@ -35,6 +35,7 @@ from smdebug.exceptions import (InvalidCollectionConfiguration, InvalidWorker, S
                                 SMDebugRuntimeError, SMDebugTypeError, SMDebugValueError,
                                 TensorUnavailableForStep)
 import smdebug.pytorch as smd
+import smdebug.rules
 from smdebug.trials import create_trial
 
 ENVIRONMENT = dict(os.environ, PYTHONPATH=PACKAGE, OMP_NUM_THREADS="1",
@@ -249,6 +250,107 @@ def reductions():
           .value(1).shape == ())
     raises(InvalidWorker, "worker_7", weight.reduction_value, 1, "mean", worker="worker_7")
     raises(SMDebugValueError, "'middle'", weight.reduction_value, 1, "middle")
+
+
+OWN_RULES = """
+from smdebug.analysis.utils import parse_list_from_str
+from smdebug.rules.rule import Rule
+
+class Positive(Rule):
+    "A tensor has an element above the threshold."
+
+    def __init__(self, base_trial, tensors, threshold="0.0"):
+        super().__init__(base_trial)
+        self.tensors, self.threshold = parse_list_from_str(tensors), float(threshold)
+
+    def set_required_tensors(self, step):
+        for pattern in self.tensors:
+            self.req_tensors.add(pattern, steps=[step], should_match_regex=True)
+
+    def invoke_at_step(self, step):
+        return any(one.value(step).max() > self.threshold for one in self.req_tensors.get())
+
+class Broken(Rule):
+    def invoke_at_step(self, step):
+        return 1 / (step - 2)
+"""
+
+
+@program
+def own_rules():
+    """One mechanism: a rule of smdebug's is judged with Sonde's, over either's directories."""
+    path, file = folder("own"), os.path.join(FOLDER, "ownrules.py")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(OWN_RULES)
+    hook = smd.Hook(path, save_config=SaveConfig(2), include_collections=["weights", "gradients"])
+    train(new_net(), 7, hook)
+    hook.close()
+    rules = runpy.run_path(file)
+    trial = create_trial(path)
+    found = sonde.open(path).judge(["VanishingGradient", rules["Positive"](trial, "weight"),
+                                    rules["Broken"](trial)])
+    by_rule = {one.rule: one for one in found}
+    check(f"a finding of the whole run: {found}", (by_rule["Positive"].tensor,
+          by_rule["Positive"].step, by_rule["Positive"].last_step,
+          by_rule["Positive"].steps) == ("", 0, 6, 4))
+    check("an exception switches it off", "ZeroDivisionError" in by_rule["Broken"].message)
+    check("which is not one", not sonde.open(path).judge([rules["Positive"](trial, "weight", 1e6)]))
+    check("the steps that were opened", sonde.open(path, begin=2, end=5).judge(
+        [rules["Positive"](trial, "weight")])[0].steps == 2)
+    raises(sonde.BadValueError, "Positive reads a trial", sonde.watch, new_net(),
+           rules=[rules["Positive"](trial, "weight")])
+    invoker = "-m", "smdebug.rules.rule_invoker", "--trial-dir", path, "--rule-name"
+    code, out, errors = run(*invoker, file + ":Positive", "--tensors", "bias, weight",
+                            "--start-step", "1")
+    check(f"the invoker: {code} {out} {errors}", code == 1 and out ==
+          "step 2: warning: Positive: The rule's condition holds. At 3 steps, up to 6.\n")
+    code, out, errors = run(*invoker, file + ":Positive", "--tensors=weight", "--threshold", "99",
+                            "--follow")
+    check(f"no finding: {code} {out} {errors}", (code, out) == (0, "OK: Positive judged 4 steps\n"))
+    for arguments, text in (((file + ":Positve",), "Positve is no rule (expected"),
+                            ((file + ":Positive",), "--tensors: missing"),
+                            ((file + ":Positive", "--tensors", "a", "--treshold", "1"),
+                             "--treshold: Positive has no such parameter"),
+                            ((file + ":Broken", "--stray"), "--stray"),
+                            (("nowhere.py:Rule",), "nowhere.py: no such file")):
+        code, out, errors = run(*invoker, *arguments)
+        check(f"{arguments}: {code} {errors}", code == 2 and text in errors)
+
+
+@program
+def other_names():
+    """Modules that programs import from, configurations as text, log levels."""
+    from smdebug.analysis.utils import parse_bool, parse_list_from_str
+    from smdebug.core.singleton_utils import get_hook
+    from smdebug.pytorch.collection import Collection
+    from smdebug.pytorch.singleton_utils import set_hook
+    from smdebug.rules.req_tensors import RequiredTensors
+    from smdebug.trials import LocalTrial
+    from smdebug.trials.utils import create_trial as create
+    check("the same", create is create_trial and Collection is smd.Collection and
+          RequiredTensors is smdebug.rules.RequiredTensors)
+    hook = smd.Hook(folder("names"))
+    set_hook(hook)
+    check("the hook of the program", get_hook() is hook)
+    check("lists", parse_list_from_str("a, b") == ["a", "b"] and parse_list_from_str(None) == [])
+    check("flags", parse_bool("true") and not parse_bool("False") and parse_bool(None, True))
+    raises(SMDebugValueError, "'yes'", parse_bool, "yes")
+    save = SaveConfig(mode_save_configs={modes.TRAIN: SaveConfigMode(3, save_steps=[1])})
+    check("a SaveConfig as text", SaveConfig.from_json(save.to_json()) == save)
+    reduced = ReductionConfig(["min"], ["max"], ["l1"], ["l2"], save_raw_tensor=True)
+    check("a ReductionConfig as text", ReductionConfig.from_json(reduced.to_json()) == reduced)
+    train(new_net(), 1, hook)
+    hook.close()
+    check("LocalTrial", LocalTrial("t", hook.out_dir).tensor_names() ==
+          create_trial(f" {hook.out_dir} ").tensor_names())
+    code = "import logging, smdebug; logging.getLogger('smdebug').%s('seen')"
+    for level, method, seen in (("info", "info", True), ("ERROR", "warning", False),
+                                ("off", "critical", False), ("loud", "warning", True)):
+        done = subprocess.run([sys.executable, "-c", code % method], text=True, timeout=100,
+                              capture_output=True, env=dict(
+                                  ENVIRONMENT, PYTHONPATH=os.pathsep.join(sys.path[:2]),
+                                  TORNASOLE_LOG_LEVEL=level))
+        check(f"level {level}: {done.stderr}", ("seen" in done.stderr) == seen)
 
 
 @program

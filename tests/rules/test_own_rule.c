@@ -185,6 +185,53 @@ static void a_rule_that_fails_is_a_finding_about_it(void **state)
     stream_close(&s);
 }
 
+static int wants_nothing(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    (void)info;
+    (void)id;
+    return SONDE_RULE_IGNORE;
+}
+
+static void find_at_every_step(sonde_rule_run *run)
+{
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE, "s", 1, 1)) {
+        sonde_rule_say(run, NULL, "It was called.");
+    }
+}
+
+static void a_rule_without_needs_is_called_at_every_step(void **state)
+{
+    static const sonde_rule each = {.abi = SONDE_RULE_ABI,
+                                    .name = "Each",
+                                    .summary = "s",
+                                    .condition = "c",
+                                    .advice = "a",
+                                    .state_size = 1,
+                                    .wants = wants_nothing,
+                                    .step = find_at_every_step};
+    stream s;
+    uint32_t id = 0;
+    sonde_rule_account account;
+
+    (void)state;
+    open_own(&s, "limit=3");
+    assert_int_equal(sonde_rules_add_rule(s.rules, &each, NULL, NULL), SONDE_OK);
+    id = stream_declare(&s, "w1", SONDE_ROLE_WEIGHT, 4, 0);
+    stream_begin(&s);
+    stream_end(&s);
+    stream_put_all(&s, id, 9.0F);
+    stream_end(&s);
+    stream_end(&s); /* w1 is not seen: the other rule is not called */
+    assert_int_equal(stream_found(&s, "w1")->steps, 1);
+    assert_int_equal(stream_found(&s, "")->steps, 3);
+    sonde_rules_account(s.rules, 0, &account);
+    assert_int_equal(account.steps, 1);
+    sonde_rules_account(s.rules, 1, &account);
+    assert_true(account.judged && account.steps == 3);
+    stream_close(&s);
+}
+
 static void another_interface_is_refused(void **state)
 {
     sonde_rule newer = rule;
@@ -231,6 +278,7 @@ int main(void)
         cmocka_unit_test(what_it_lacks_is_told),
         cmocka_unit_test(what_is_wanted_in_another_mode_is_not_there),
         cmocka_unit_test(a_rule_that_fails_is_a_finding_about_it),
+        cmocka_unit_test(a_rule_without_needs_is_called_at_every_step),
         cmocka_unit_test(another_interface_is_refused),
         cmocka_unit_test(the_table_is_whole),
     };

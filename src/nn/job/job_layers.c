@@ -1,374 +1,16 @@
 /*
- * job_layers.c - the model section of a job: its inputs, its layers, its loss.
- *
- * A table holds the kinds of layers that have functions of their own in model.h, each
- * with its keys and a function that calls the builder. All others are rows in src/nn/ops
- * (layer_row.h).
- *
- * Every layer is checked as it is built, so an error has the layer's line.
+ * job_layers.c - the layers of a job: each is checked as it is built, so an error has the
+ * layer's line. Unknown kinds are found before that, all at once.
  */
-#include "nn/job/job.h"
+#include "nn/job/job_layers.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/ops/layer_row.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A layer's name and output, for `from`. */
-typedef struct made {
-    const char *name;
-    sonde_nn_value value;
-} made;
-
-typedef struct job_builder {
-    sonde__yaml_reader reader;
-    sonde_nn_model *model;
-    made *values;
-    size_t count, capacity;
-    sonde_nn_value current;     /* output of the layer before */
-    const sonde__op_layer *row; /* of the layer at hand, or NULL */
-    size_t given;               /* inputs of the layer at hand */
-    bool one_sample;            /* of sonde_nn_job_info */
-    int class_axis;             /* of the loss */
-} job_builder;
-
-enum { MAX_LAYERS = 4096, MAX_KINDS = 256 };
-
-typedef struct layer_kind {
-    const char *name;
-    const char *keys[9]; /* besides name and from */
-    int inputs;
-    /* in has `inputs` values. Reads what is left of the entry; returns an error of
-     * reading; errors of building stick in the model. */
-    sonde_err (*build)(job_builder *b, const sonde__yaml *entry, const char *name,
-                       const sonde_nn_value *in, sonde_nn_value *out);
-    const sonde__op_layer *row; /* or NULL */
-} layer_kind;
-
-/* One number for both axes, or two; *pair stays 0 if the key is missing. */
-static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry,
-                           const char *key, int64_t pair[2])
-{
-    size_t count = 0;
-    const sonde_err err = sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (count == 1) {
-        pair[1] = pair[0];
-    }
-    return SONDE_OK;
-}
-
-/* The keys of a window that moves over images. */
-static sonde_err read_window(const job_builder *b, const sonde__yaml *entry,
-                             int64_t kernel[2], int64_t stride[2], int64_t padding[2],
-                             int64_t dilation[2])
-{
-    const struct {
-        const char *key;
-        int64_t *pair;
-    } keys[] = {{"kernel", kernel},
-                {"stride", stride},
-                {"padding", padding},
-                {"dilation", dilation}};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(keys); i++) {
-        const sonde_err err = read_pair(b, entry, keys[i].key, keys[i].pair);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
-}
-
-static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const char *name,
-                              const sonde_nn_value *in, sonde_nn_value *out)
-{
-    sonde_nn_conv2d_options options = {.size = sizeof options, .groups = 1};
-    bool bias = true;
-    sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_window(b, entry, options.kernel, options.stride, options.padding,
-                      options.dilation);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(&b->reader, entry, "bias", &bias);
-    options.no_bias = !bias;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_conv2d(b->model, name, in[0], &options);
-    return SONDE_OK;
-}
-
-static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const char *name,
-                              const sonde_nn_value *in, sonde_nn_value *out)
-{
-    sonde_nn_linear_options options = {.size = sizeof options};
-    bool bias = true;
-    sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(&b->reader, entry, "bias", &bias);
-    options.no_bias = !bias;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_linear(b->model, name, in[0], &options);
-    return SONDE_OK;
-}
-
-static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
-                                  const char *name, const sonde_nn_value *in,
-                                  sonde_nn_value *out)
-{
-    sonde_nn_group_norm_options options = {.size = sizeof options};
-    bool affine = true;
-    sonde_err err =
-        sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_float(&b->reader, entry, "eps", &options.eps);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(&b->reader, entry, "affine", &affine);
-    options.no_affine = !affine;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_group_norm(b->model, name, in[0], &options);
-    return SONDE_OK;
-}
-
-static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
-                                  const char *name, const sonde_nn_value *in,
-                                  sonde_nn_value *out)
-{
-    sonde_nn_pool2d_options options = {.size = sizeof options};
-    const sonde_err err = read_window(b, entry, options.kernel, options.stride,
-                                      options.padding, options.dilation);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_max_pool2d(b->model, name, in[0], &options);
-    return SONDE_OK;
-}
-
-static sonde_err build_relu(job_builder *b, const sonde__yaml *entry, const char *name,
-                            const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_relu(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
-static sonde_err build_sigmoid(job_builder *b, const sonde__yaml *entry, const char *name,
-                               const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_sigmoid(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
-static sonde_err build_tanh(job_builder *b, const sonde__yaml *entry, const char *name,
-                            const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_tanh(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
-static sonde_err read_axis(const job_builder *b, const sonde__yaml *entry, int *axis)
-{
-    int64_t value = 1;
-    const sonde_err err = sonde__yaml_int(&b->reader, entry, "axis", -SONDE_MAX_DIMS,
-                                          SONDE_MAX_DIMS - 1, &value);
-
-    *axis = (int)value;
-    return err;
-}
-
-static sonde_err build_softmax(job_builder *b, const sonde__yaml *entry, const char *name,
-                               const sonde_nn_value *in, sonde_nn_value *out)
-{
-    int axis = 1;
-    const sonde_err err = read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_softmax(b->model, name, in[0], axis);
-    return SONDE_OK;
-}
-
-static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry,
-                                   const char *name, const sonde_nn_value *in,
-                                   sonde_nn_value *out)
-{
-    int axis = 1;
-    const sonde_err err = read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_log_softmax(b->model, name, in[0], axis);
-    return SONDE_OK;
-}
-
-static sonde_err build_flatten(job_builder *b, const sonde__yaml *entry, const char *name,
-                               const sonde_nn_value *in, sonde_nn_value *out)
-{
-    int axis = 1;
-    const sonde_err err = read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_flatten(b->model, name, in[0], axis);
-    return SONDE_OK;
-}
-
-static sonde_err build_reshape(job_builder *b, const sonde__yaml *entry, const char *name,
-                               const sonde_nn_value *in, sonde_nn_value *out)
-{
-    int64_t shape[SONDE_MAX_DIMS] = {0};
-    size_t rank = 0;
-    const sonde_err err =
-        sonde__yaml_ints(&b->reader, entry, "shape", shape, SONDE_MAX_DIMS, &rank);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_reshape(b->model, name, in[0], (int)rank, shape);
-    return SONDE_OK;
-}
-
-static sonde_err build_add(job_builder *b, const sonde__yaml *entry, const char *name,
-                           const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_add(b->model, name, in[0], in[1]);
-    return SONDE_OK;
-}
-
-static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char *name,
-                           const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_mul(b->model, name, in[0], in[1]);
-    return SONDE_OK;
-}
-
-static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
-                             const sonde_nn_value *in, sonde_nn_value *out)
-{
-    return sonde__job_build_print(&b->reader, entry, b->model, name, in[0], out);
-}
-
-/* Begins a block and hands its input on. */
-static sonde_err build_block(job_builder *b, const sonde__yaml *entry, const char *name,
-                             const sonde_nn_value *in, sonde_nn_value *out)
-{
-    (void)entry;
-    sonde_nn_begin_block(b->model, name);
-    *out = in[0];
-    return SONDE_OK;
-}
-
-static const layer_kind layer_kinds[] = {
-    {"conv2d",
-     {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
-     1,
-     build_conv2d,
-     NULL},
-    {"linear", {"out", "bias"}, 1, build_linear, NULL},
-    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm, NULL},
-    {"max_pool2d",
-     {"kernel", "stride", "padding", "dilation"},
-     1,
-     build_max_pool2d,
-     NULL},
-    {"relu", {NULL}, 1, build_relu, NULL},
-    {"sigmoid", {NULL}, 1, build_sigmoid, NULL},
-    {"tanh", {NULL}, 1, build_tanh, NULL},
-    {"softmax", {"axis"}, 1, build_softmax, NULL},
-    {"log_softmax", {"axis"}, 1, build_log_softmax, NULL},
-    {"flatten", {"axis"}, 1, build_flatten, NULL},
-    {"reshape", {"shape"}, 1, build_reshape, NULL},
-    {"add", {NULL}, 2, build_add, NULL},
-    {"mul", {NULL}, 2, build_mul, NULL},
-    {"print",
-     {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
-      "float_format", "separator", "open_bracket", "close_bracket"},
-     1,
-     build_print,
-     NULL},
-    {"block", {NULL}, 1, build_block, NULL},
-};
-
-/* --- rows of src/nn/ops ------------------------------------------------------------- */
-
-static sonde_err build_row(job_builder *b, const sonde__yaml *entry, const char *name,
-                           const sonde_nn_value *in, sonde_nn_value *out)
-{
-    const sonde__op_layer *row = b->row;
-    sonde_nn_setting settings[SONDE__MAX_FIELDS];
-    size_t count = 0;
-    const sonde_err err =
-        sonde__job_read_settings(&b->reader, entry, row, settings, &count);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_layer(b->model, row->name, name, in, b->given, settings, count);
-    return SONDE_OK;
-}
-
-static layer_kind row_kind(const sonde__op_layer *row)
-{
-    layer_kind kind = {
-        .name = row->name, .inputs = row->inputs, .build = build_row, .row = row};
-
-    for (int i = 0; i < sonde__op_field_count(row); i++) {
-        kind.keys[i] = row->fields[i].key;
-    }
-    return kind;
-}
-
-/* --- entries ---------------------------------------------------------------------- */
-
-/* The names of all kinds of layers; returns their count. */
-static size_t list_kinds(const char *names[MAX_KINDS])
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        names[count++] = layer_kinds[i].name;
-    }
-    for (size_t i = 0; sonde__op_layers[i] != NULL && count < MAX_KINDS; i++) {
-        names[count++] = sonde__op_layers[i]->name;
-    }
-    return count;
-}
+enum { MAX_LAYERS = 4096 };
 
 /* The name of an entry's kind; NULL: the entry is no layer. */
 static const char *asked_kind(const sonde__yaml *entry)
@@ -376,23 +18,6 @@ static const char *asked_kind(const sonde__yaml *entry)
     return entry->kind == SONDE__YAML_SCALAR                     ? entry->text
            : entry->kind == SONDE__YAML_MAP && entry->count == 1 ? entry->children[0]->key
                                                                  : NULL;
-}
-
-/* The kind of a name; false: unknown. */
-static bool find_kind(const char *asked, layer_kind *kind)
-{
-    const sonde__op_layer *row = sonde__op_find_layer(asked);
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        if (strcmp(asked, layer_kinds[i].name) == 0) {
-            *kind = layer_kinds[i];
-            return true;
-        }
-    }
-    if (row != NULL) {
-        *kind = row_kind(row);
-    }
-    return row != NULL;
 }
 
 /* Appends ", item" to a list, or ", ..." if there is no room. */
@@ -410,10 +35,10 @@ static void append_item(char *list, size_t size, const char *item)
 
 /* Finds all unknown layers of the list at once. Expects the names nearest to them, or, if
  * one is near none, all that there are. */
-static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
+static sonde_err check_kinds(const sonde__job_builder *b, const sonde__yaml *section)
 {
-    const char *names[MAX_KINDS];
-    const size_t kinds = list_kinds(names);
+    const char *names[SONDE__JOB_MAX_KINDS];
+    const size_t kinds = sonde__job_list_kinds(names);
     const sonde__yaml *first = NULL;
     char found[300] = "", near[256] = "", item[120];
     bool all_near = true;
@@ -421,13 +46,13 @@ static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
     for (size_t i = 0; i < section->count; i++) {
         const sonde__yaml *entry = section->children[i];
         const char *asked = asked_kind(entry), *nearest = NULL;
-        layer_kind kind;
+        sonde__job_layer_kind kind;
 
         if (asked == NULL) {
             return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
                                     "one layer: {its options}", "not a layer");
         }
-        if (find_kind(asked, &kind)) {
+        if (sonde__job_find_kind(asked, &kind)) {
             continue;
         }
         if (first == NULL) {
@@ -453,8 +78,8 @@ static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
     return sonde__yaml_fail(&b->reader, first, SONDE_EINVAL, near, "%s", found);
 }
 
-static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
-                                  const layer_kind *kind)
+static sonde_err check_layer_keys(const sonde__job_builder *b, const sonde__yaml *body,
+                                  const sonde__job_layer_kind *kind)
 {
     const char *keys[SONDE_COUNT_OF(kind->keys) + 2] = {"name", "from"};
     size_t count = 2;
@@ -465,7 +90,7 @@ static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
     return sonde__yaml_check_keys(&b->reader, body, keys, count);
 }
 
-static sonde_err find_value(const job_builder *b, const sonde__yaml *node,
+static sonde_err find_value(const sonde__job_builder *b, const sonde__yaml *node,
                             sonde_nn_value *value)
 {
     for (size_t i = b->count; node->kind == SONDE__YAML_SCALAR && i-- > 0;) {
@@ -480,8 +105,8 @@ static sonde_err find_value(const job_builder *b, const sonde__yaml *node,
 }
 
 /* The values of `from`, and how many they are in b->given. */
-static sonde_err read_from(job_builder *b, const sonde__yaml *body,
-                           const layer_kind *kind, sonde_nn_value *in)
+static sonde_err read_from(sonde__job_builder *b, const sonde__yaml *body,
+                           const sonde__job_layer_kind *kind, sonde_nn_value *in)
 {
     static const char *const words[] = {"no", "one", "two", "three", "four"};
     const sonde__yaml *source = sonde__yaml_get(body, "from");
@@ -516,18 +141,18 @@ static sonde_err read_from(job_builder *b, const sonde__yaml *body,
     return SONDE_OK;
 }
 
-static sonde_err remember(job_builder *b, const char *name, sonde_nn_value value)
+sonde_err sonde__job_remember(sonde__job_builder *b, const char *name,
+                              sonde_nn_value value)
 {
     if (!sonde__reserve(&b->values, &b->capacity, b->count + 1, sizeof *b->values)) {
         return sonde__fail_nomem(b->reader.diag, "a job");
     }
-    b->values[b->count++] = (made){name, value};
+    b->values[b->count++] = (sonde__job_value){name, value};
     b->current = value;
     return SONDE_OK;
 }
 
-/* The model's own error, with the line of the entry that made it. */
-static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
+sonde_err sonde__job_check_layer(const sonde__job_builder *b, const sonde__yaml *entry)
 {
     sonde_diag diag = {0};
     const sonde_err err = sonde_nn_model_status(b->model, &diag);
@@ -539,16 +164,16 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
     return SONDE_OK;
 }
 
-static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
+static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
-    layer_kind kind = {0};
+    sonde__job_layer_kind kind = {0};
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
     sonde_nn_value in[SONDE__MAX_OPERANDS] = {0}, out = 0;
     sonde_err err = SONDE_OK;
 
-    (void)find_kind(asked_kind(entry), &kind); /* check_kinds found it */
+    (void)sonde__job_find_kind(asked_kind(entry), &kind); /* check_kinds found it */
     if (entry->kind == SONDE__YAML_MAP &&
         !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
           entry->children[0]->text[0] == '\0')) {
@@ -571,15 +196,15 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = check_layer(b, entry);
+    err = sonde__job_check_layer(b, entry);
     if (err != SONDE_OK) {
         return err;
     }
-    return remember(b, name, out);
+    return sonde__job_remember(b, name, out);
 }
 
 /* Whether an entry is a softmax over the batch of the layer before it. */
-static bool is_batch_softmax(const job_builder *b, const sonde__yaml *entry)
+static bool is_batch_softmax(const sonde__job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml *body = entry->kind == SONDE__YAML_MAP ? entry->children[0] : entry;
     const char *kind = asked_kind(entry);
@@ -587,10 +212,10 @@ static bool is_batch_softmax(const job_builder *b, const sonde__yaml *entry)
 
     return (strcmp(kind, "softmax") == 0 || strcmp(kind, "log_softmax") == 0) &&
            body->kind == SONDE__YAML_MAP && sonde__yaml_get(body, "from") == NULL &&
-           read_axis(b, body, &axis) == SONDE_OK && axis == 0;
+           sonde__job_read_axis(b, body, &axis) == SONDE_OK && axis == 0;
 }
 
-static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
+sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model)
 {
     const sonde__yaml *section = sonde__yaml_get(model, "layers");
     size_t count = 0;
@@ -617,180 +242,4 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
         }
     }
     return SONDE_OK;
-}
-
-/* --- the model section -------------------------------------------------------------- */
-
-/* The keys dtype and target. */
-static sonde_err read_input_keys(const job_builder *b, const sonde__yaml *model,
-                                 sonde_nn_job_info *info)
-{
-    const char *dtype = "float32";
-    size_t rank = 0;
-    sonde_err err = sonde__yaml_text(&b->reader, model, "dtype", &dtype);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    info->input_dtype = strcmp(dtype, "int64") == 0 ? SONDE_I64 : SONDE_F32;
-    if (info->input_dtype == SONDE_F32 && strcmp(dtype, "float32") != 0) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "dtype"), SONDE_EINVAL,
-                                "float32, or int64 for tokens", "dtype '%s'", dtype);
-    }
-    err = sonde__yaml_ints(&b->reader, model, "target", info->target_shape,
-                           SONDE_MAX_DIMS - 1, &rank);
-    info->target_rank = (int)rank;
-    if (err != SONDE_OK || rank == 0) {
-        return err;
-    }
-    if (info->target != SONDE_NN_TARGET_CLASS) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "target"),
-                                SONDE_EINVAL, "nll or cross_entropy",
-                                "a target of several classes for another loss");
-    }
-    info->target = SONDE_NN_TARGET_TOKENS;
-    return SONDE_OK;
-}
-
-/* Samples and targets, one of each: compile instantiates the graph with the session's
- * batch size. */
-static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
-                              const sonde_nn_job_info *info, sonde_nn_value *target)
-{
-    const bool labels = info->target != SONDE_NN_TARGET_INPUT;
-    int64_t shape[SONDE_MAX_DIMS] = {1};
-    size_t rank = 0;
-    sonde_err err = sonde__yaml_ints(&b->reader, model, "input", shape + 1,
-                                     SONDE_MAX_DIMS - 1, &rank);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (rank == 0) {
-        err = sonde__yaml_fail(&b->reader, model, SONDE_EINVAL, "input: [1, 28, 28]",
-                               "the model says no shape of its input");
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = remember(b, "input",
-                   sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape));
-    memcpy(shape + 1, info->target_shape, sizeof shape - sizeof *shape);
-    *target =
-        labels ? sonde_nn_input(b->model, SONDE_I64, info->target_rank + 1, shape) : 0;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    return check_layer(b, model);
-}
-
-/* What a reader of the job wants to know of its model. */
-static sonde_err describe(const job_builder *b, sonde_nn_job_info *info,
-                          const sonde__yaml *model)
-{
-    const int64_t *shape = NULL;
-    int rank = 0;
-
-    shape = sonde_nn_value_shape(b->model, b->values[0].value, &rank);
-    info->sample_rank = rank - 1;
-    memcpy(info->sample_shape, shape + 1, (size_t)(rank - 1) * sizeof *shape);
-    shape = sonde_nn_value_shape(b->model, b->current, &rank);
-    info->classes = 0;
-    if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
-        return SONDE_OK;
-    }
-    if (info->target == SONDE_NN_TARGET_TOKENS) {
-        info->class_axis = b->class_axis < 0 ? b->class_axis + rank : b->class_axis;
-        info->classes = shape[info->class_axis];
-        return SONDE_OK;
-    }
-    info->class_axis = 1;
-    if (rank != 2) {
-        return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
-                                "the last layer's output has %d dimensions", rank);
-    }
-    info->classes = shape[1];
-    return SONDE_OK;
-}
-
-static sonde_err build_model(job_builder *b, const sonde__yaml *model,
-                             sonde_nn_job_info *info)
-{
-    static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
-    const sonde__yaml *loss = NULL;
-    sonde_nn_value target = 0;
-    sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    loss = sonde__yaml_get(model, "loss");
-    if (loss != NULL) {
-        err = sonde__job_read_target(&b->reader, loss, &info->target);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    err = read_input_keys(b, model, info);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = build_inputs(b, model, info, &target);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = build_layers(b, model);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    sonde_nn_output(b->model, b->current);
-    if (loss == NULL) {
-        return sonde__yaml_fail(&b->reader, model, SONDE_EINVAL,
-                                "loss: cross_entropy, nll, mse_loss ...",
-                                "the model says no loss");
-    }
-    err = sonde__job_build_loss(&b->reader, loss, b->model,
-                                &(sonde__job_compared){.output = b->current,
-                                                       .sample = b->values[0].value,
-                                                       .labels = target,
-                                                       .target = info->target},
-                                &b->class_axis);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_layer(b, loss);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    return describe(b, info, model);
-}
-
-sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
-                           sonde_nn_model **out, sonde_diag *diag)
-{
-    const char *name = job->builtin != NULL ? job->info.model_name : job->name;
-    job_builder b = {.reader = {name, diag}, .one_sample = job->info.one_sample};
-    sonde_err err = sonde_nn_model_create(&b.model, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = build_model(&b, job->model, info);
-    sonde__free(b.values);
-    if (err != SONDE_OK) {
-        sonde_nn_model_destroy(b.model);
-        return err;
-    }
-    sonde_nn_model_initialise(b.model, info->seed);
-    *out = b.model;
-    return SONDE_OK;
-}
-
-sonde_err sonde_nn_job_build(const sonde_nn_job *job, sonde_nn_model **out,
-                             sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, job, out);
-    sonde_nn_job_info info = job->info;
-
-    return sonde__job_build(job, &info, out, diag);
 }

@@ -46,6 +46,7 @@ static sonde_err read_setting(const sonde__yaml_reader *reader, const sonde__yam
     case SONDE__FIELD_WHOLE:
     case SONDE__FIELD_AXIS:
     case SONDE__FIELD_PAIR:
+    case SONDE__FIELD_TRIPLE:
     case SONDE__FIELD_DIMS:
         break;
     }

@@ -30,15 +30,12 @@
 #include "nn/kernels/fast.h"
 
 enum {
-#if VF_WIDTH == 16
-    ROWS = 6,
-    UNITS = 4, /* 24 accumulators of 32 registers */
-#elif VF_WIDTH == 8
-    ROWS = 6,
-    UNITS = 1, /* 12 of 16 */
+#if VF_WIDTH > 4
+    ROWS = VF_TILE_ROWS,
+    UNITS = VF_TILE_VECS * VF_WIDTH / LANES,
 #else
-    ROWS = 2,
-    UNITS = 1, /* 8 of 16 */
+    ROWS = 2, /* a unit is four vectors: 8 accumulators of 16 registers */
+    UNITS = 1,
 #endif
     BLOCKS = 4,          /* blocks of samples of a segment, at most */
     SEGMENT_UNITS = 128, /* units of a segment, at most */

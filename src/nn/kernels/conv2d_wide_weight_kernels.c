@@ -25,12 +25,8 @@
 #include "nn/kernels/fast.h"
 
 enum {
-    ROWS = 6,
-#if VF_WIDTH == 16
-    VECS = 4, /* 24 accumulators of 32 registers */
-#else
-    VECS = 2, /* 12 of 16 */
-#endif
+    ROWS = VF_TILE_ROWS,
+    VECS = VF_TILE_VECS,
     STRIP = VECS * VF_WIDTH,
     CHUNK_PIXELS = 64, /* of 16 samples; at most */
     CHAIN_PIXELS = 16, /* likewise, of a run */

@@ -12,12 +12,8 @@
 #include "nn/kernels/vec.h"
 
 enum {
-    ROWS = 6,
-#if VF_WIDTH == 16
-    VECS = 4, /* 24 accumulators of 32 registers */
-#else
-    VECS = 2, /* 12 of 16 */
-#endif
+    ROWS = VF_TILE_ROWS,
+    VECS = VF_TILE_VECS,
     STRIP = VECS * VF_WIDTH,
     BLOCK_K = SONDE__KERNEL_GEMM_K,
     BLOCK_M = SONDE__KERNEL_GEMM_M,

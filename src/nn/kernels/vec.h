@@ -36,6 +36,10 @@
 #define VF_WIDTH 4
 #endif
 
+/* The tile of a product that stays in registers: rows by vectors of accumulators, 24 of 32
+ * registers or 12 of 16; the rest hold what is multiplied. */
+enum { VF_TILE_ROWS = 6, VF_TILE_VECS = VF_WIDTH == 16 ? 4 : 2 };
+
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
 /* Unrolls the loop after it: needed where arrays of vectors are to become registers. */
 #if defined(__clang__)

@@ -1,5 +1,6 @@
 /*
- * conv2d.c - two-dimensional convolution, its input gradient and its weight gradient.
+ * conv2d.c - two-dimensional convolution, its input gradient, its weight gradient, and the
+ * transposed convolution, which is the input gradient as a forward op.
  *
  *   y[n,o,i,j] = b[o] + sum over c, k, l of
  *       w[o,c,k,l] x[n, g C/G + c, i s - p + k d, j s - p + l d]
@@ -9,14 +10,21 @@
  * an infinite weight over padding gives no NaN; PyTorch's answer there depends on which
  * of its kernels runs.
  *
+ * ConvTranspose2d makes y (N, O, H', W') of x (N, C, H, W) and w (C, O / groups, kh, kw):
+ * what the input gradient makes of the dy x; H' = (H - 1) s - 2 p + d (kh - 1) + 1 and the
+ * rows that a convolution of this stride leaves over, output_padding. As torch.nn.ConvTranspose2d.
+ *
  * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
- * gradients have those of the forward op, and in dims the shape to give back.
+ * gradients have those of the forward op, and in dims the shape to give back. Of
+ * ConvTranspose2d dims[0] and dims[1] are output_padding.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
 
 #include <stdio.h>
+
+extern const sonde__op_kind sonde__op_conv_transpose2d;
 
 static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w,
                               sonde__op_attrs *attrs, sonde__op_shape *y,
@@ -258,4 +266,93 @@ const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .out_count = 1,
     .infer = conv2d_grad_weight_infer,
     .kernels = conv2d_grad_weight_kernels,
+};
+
+/* --- transposed --------------------------------------------------------------------- */
+
+static sonde_err transposed_extent(const sonde__op_attrs *attrs, int d, int64_t extent,
+                                   int64_t kernel, int64_t *made, sonde_diag *diag)
+{
+    const int64_t more = attrs->dims[d], stride = attrs->stride[d];
+
+    if (stride < 1 || more < 0 || more >= stride) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, "less than the stride",
+                           "output_padding %lld for a stride of %lld", (long long)more,
+                           (long long)stride);
+    }
+    if (stride > SONDE__MAX_EXTENT || kernel > SONDE__MAX_EXTENT ||
+        attrs->dilation[d] > SONDE__MAX_EXTENT || attrs->padding[d] > SONDE__MAX_EXTENT ||
+        extent > SONDE__MAX_EXTENT) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, "at most 2^24",
+                           "a larger size, kernel or stride");
+    }
+    *made = (extent - 1) * stride - 2 * attrs->padding[d] +
+            attrs->dilation[d] * (kernel - 1) + more + 1;
+    if (extent < 1 || *made < 1) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, "at least one row and column",
+                           "%lld of %lld with a padding of %lld", (long long)*made,
+                           (long long)extent, (long long)attrs->padding[d]);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err conv_transpose2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                        sonde_diag *diag)
+{
+    const sonde__op_shape *x = &call->in[0].shape, *w = &call->in[1].shape;
+    sonde__op_shape y = {.dtype = x->dtype, .rank = 4, .dim = {x->dim[0]}}, back;
+
+    SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
+    SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(C, O / groups, kh, kw)", diag));
+    SONDE__TRY(sonde__op_expect_dtype(w, x->dtype, "weight", diag));
+    if (w->dim[0] != x->dim[1] || attrs->groups < 1 ||
+        __builtin_mul_overflow(w->dim[1], attrs->groups, &y.dim[1])) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, "as many as the input has",
+                           "a weight for %lld channels, an input of %lld",
+                           (long long)w->dim[0], (long long)x->dim[1]);
+    }
+    for (int d = 0; d < 2; d++) {
+        SONDE__TRY(transposed_extent(attrs, d, x->dim[2 + d], w->dim[2 + d],
+                                     &y.dim[2 + d], diag));
+    }
+    SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
+    SONDE__TRY(output_shape(&y, w, attrs, &back, diag));
+    SONDE__TRY(sonde__op_expect_shape(x, &back, "input", diag));
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+static void conv_transpose2d_run(const sonde__op_call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    sonde__op_store_all(call, grad_input_at);
+}
+
+SONDE__KERNELS(conv_transpose2d, sonde__kernel_conv2d_grad_input_fast)
+
+static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
+{
+    const sonde__op_value x = context->in[0], w = context->in[1],
+                          dy = context->grad_out[0];
+
+    if (context->wanted[0]) {
+        context->grad_in[0] =
+            sonde__op_emit(context->graph, &sonde__op_conv2d, context->attrs,
+                           (const sonde__op_value[]){dy, w}, 2);
+    }
+    if (context->wanted[1]) {
+        context->grad_in[1] =
+            sonde__op_emit_shaped(context, &sonde__op_conv2d_grad_weight, w,
+                                  (const sonde__op_value[]){x, dy}, 2);
+    }
+}
+
+const sonde__op_kind sonde__op_conv_transpose2d = {
+    .name = "ConvTranspose2d",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = conv_transpose2d_infer,
+    .gradient = conv_transpose2d_gradient,
+    .kernels = conv_transpose2d_kernels,
 };

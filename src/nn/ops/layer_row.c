@@ -59,7 +59,7 @@ static void put(const sonde__op_field *field, sonde__op_attrs *attrs,
                 const double *values, int count)
 {
     char *member = (char *)attrs + field->offset;
-    int64_t pair[2];
+    int64_t pair[2], triple[3];
 
     switch (field->kind) {
     case SONDE__FIELD_NUMBER:
@@ -72,6 +72,12 @@ static void put(const sonde__op_field *field, sonde__op_attrs *attrs,
         pair[0] = (int64_t)values[0];
         pair[1] = (int64_t)values[count - 1];
         memcpy(member, pair, sizeof pair);
+        break;
+    case SONDE__FIELD_TRIPLE:
+        for (int i = 0; i < 3; i++) {
+            triple[i] = (int64_t)values[count == 3 ? (i + 1) % 3 : 0];
+        }
+        memcpy(member, triple, sizeof triple);
         break;
     case SONDE__FIELD_FLAG:
         memcpy(member, &(bool){values[0] != 0.0}, sizeof(bool));
@@ -102,9 +108,10 @@ void sonde__op_set_defaults(const sonde__op_layer *layer, sonde__op_attrs *attrs
 
 static int most_values(const sonde__op_field *field)
 {
-    return field->kind == SONDE__FIELD_DIMS   ? SONDE_MAX_DIMS
-           : field->kind == SONDE__FIELD_PAIR ? 2
-                                              : 1;
+    return field->kind == SONDE__FIELD_DIMS     ? SONDE_MAX_DIMS
+           : field->kind == SONDE__FIELD_TRIPLE ? 3
+           : field->kind == SONDE__FIELD_PAIR   ? 2
+                                                : 1;
 }
 
 sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *attrs,
@@ -116,7 +123,8 @@ sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *att
     const double least = flag ? 0.0 : field->least, most = flag ? 1.0 : field->most;
     char range[64];
 
-    if (field->kind == SONDE__FIELD_WORD || count < 1 || count > most_values(field)) {
+    if (field->kind == SONDE__FIELD_WORD || count < 1 || count > most_values(field) ||
+        (field->kind == SONDE__FIELD_TRIPLE && count == 2)) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL, "%s has %d numbers",
                            field->key, count);
     }

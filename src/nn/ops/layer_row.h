@@ -23,7 +23,9 @@ typedef enum sonde__op_field_kind {
     SONDE__FIELD_FLAG = 3,   /* bool */
     SONDE__FIELD_AXIS = 4,   /* int */
     SONDE__FIELD_WORD = 5,   /* int: the place of the word in `words` */
-    SONDE__FIELD_DIMS = 6    /* attrs.dims and attrs.rank */
+    SONDE__FIELD_DIMS = 6,   /* attrs.dims and attrs.rank */
+    SONDE__FIELD_TRIPLE =
+        7 /* int64_t[3], h, w, d: (depth, height, width), or one number */
 } sonde__op_field_kind;
 
 /* A key of a layer. */
@@ -35,7 +37,7 @@ typedef struct sonde__op_field {
     double least, most; /* of numbers, both allowed */
     const char
         *fallback_text;   /* for the page, where the number does not say it; or NULL */
-    const char *words[4]; /* NULL-terminated */
+    const char *words[6]; /* NULL where there are fewer */
     bool may_be_none;     /* of a number: the word none, which is stored as NaN */
 } sonde__op_field;
 

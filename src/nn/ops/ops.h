@@ -59,8 +59,7 @@ int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout la
 
 /* What ops are parametrised by; each family uses the fields that its comment names. */
 typedef struct sonde__op_attrs {
-    int64_t kernel[2], stride[2], padding[2],
-        dilation[2];              /* conv2d, max_pool2d: (h, w) */
+    int64_t kernel[3], stride[3], padding[3], dilation[3]; /* of windows: (h, w, d) */
     int64_t groups;               /* conv2d, group_norm; one_hot: classes */
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
@@ -276,8 +275,9 @@ extern const sonde__op_kind sonde__op_number;  /* labels i64 (N) → (N, 1) */
 extern const sonde__op_kind sonde__op_one_hot; /* labels i64 (N) → (N, C) */
 extern const sonde__op_kind sonde__op_add;     /* a, b → a + b, broadcast as PyTorch */
 extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
-extern const sonde__op_kind sonde__op_reduce;  /* x → sum or mean over axes */
-extern const sonde__op_kind sonde__op_identity; /* x → x: a place to print */
+extern const sonde__op_kind sonde__op_channel_add; /* x (N, C, ...), b (C) → x + b */
+extern const sonde__op_kind sonde__op_reduce;      /* x → sum or mean over axes */
+extern const sonde__op_kind sonde__op_identity;    /* x → x: a place to print */
 /* Backward */
 extern const sonde__op_kind
     sonde__op_conv2d_grad_input; /* dy, w → dx; dims: shape of x */

@@ -10,30 +10,47 @@
 docs/poptorch.md lists what is different and what is left out.
 """
 
-from . import optim
+from . import optim, profiling
 from .enums import (AnchorMode, AutoStage, CommGroupType, ConnectionType, DataLoaderMode, Liveness,
                     MeanReductionStrategy, OutputMode, ReductionType, SyncPattern)
 from .executor import Error, PoplarExecutor, inferenceModel, trainingModel
-from .loader import DataLoader
-from .ops import (BeginBlock, Block, BlockFunction, identity_loss, ipu_print_tensor,
-                  isRunningOnIpu, nop, recomputationCheckpoint, removeBlocks, serializedMatMul,
-                  set_available_memory)
+from .loader import AsynchronousDataAccessor, DataLoader
+from .ops import (CPU, UnusableError, cond, ctc_beam_search_decoder, custom_op, dynamic_slice,
+                  dynamic_update, for_loop, identity_loss, ipu_print_tensor, isRunningOnIpu, nop,
+                  recomputationCheckpoint, serializedMatMul, set_available_memory)
 from .options import ConfigFileError, Options
+from .placement import (BeginBlock, Block, BlockFunction, HalfFloatCastingBehavior,
+                        MatMulSerializationMode, MultiConv, MultiConvPlanType, NameScope,
+                        OverlapMode, ParallelPhasedExecution, Phase, PipelinedExecution,
+                        SerialPhasedExecution, ShardedExecution, Stage, TensorLocationSettings,
+                        VariableRetrievalMode, removeBlocks)
 from .progress import heed_environment, setLogLevel
 from .saving import load
 
 __version__ = "3.3.0"  # whose interface this is
-__all__ = ["AnchorMode", "AutoStage", "BeginBlock", "Block", "BlockFunction", "CommGroupType",
-           "ConfigFileError", "ConnectionType", "DataLoader", "DataLoaderMode", "Error",
-           "Liveness", "MeanReductionStrategy", "Options", "OutputMode", "PoplarExecutor",
-           "ReductionType", "SyncPattern", "identity_loss", "inferenceModel", "ipu_print_tensor",
-           "isRunningOnIpu", "load", "nop", "optim", "recomputationCheckpoint", "removeBlocks",
-           "serializedMatMul", "setLogLevel", "set_available_memory", "trainingModel"]
+__all__ = ["AnchorMode", "AsynchronousDataAccessor", "AutoStage", "BeginBlock", "Block",
+           "BlockFunction", "CPU", "CommGroupType", "ConfigFileError", "ConnectionType",
+           "DataLoader", "DataLoaderMode", "Error", "HalfFloatCastingBehavior", "Liveness",
+           "MatMulSerializationMode", "MeanReductionStrategy", "MultiConv", "MultiConvPlanType",
+           "NameScope", "Options", "OutputMode", "OverlapMode", "ParallelPhasedExecution",
+           "Phase", "PipelinedExecution", "PoplarExecutor", "ReductionType",
+           "SerialPhasedExecution", "ShardedExecution", "Stage", "SyncPattern",
+           "TensorLocationSettings", "UnusableError", "VariableRetrievalMode", "cond",
+           "ctc_beam_search_decoder", "custom_op", "dynamic_slice", "dynamic_update", "for_loop",
+           "identity_loss", "inferenceModel", "ipuHardwareIsAvailable", "ipuHardwareVersion",
+           "ipu_print_tensor", "isRunningOnIpu", "load", "nop", "optim", "profiling",
+           "recomputationCheckpoint", "removeBlocks", "serializedMatMul", "setLogLevel",
+           "set_available_memory", "trainingModel"]
 
 
 def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:
     """There are no IPUs here."""
     return False
+
+
+def ipuHardwareVersion() -> int:
+    """0: there are no IPUs here."""
+    return 0
 
 
 heed_environment()

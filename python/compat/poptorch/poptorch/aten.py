@@ -156,16 +156,6 @@ for _name in ("argmax", "argmin"):
     op(_name)(_place)
 
 
-@op("max.dim", "min.dim")
-def extreme_and_place(b: Builder, x: Value, dim: int, keepdim: bool = False) -> list[Value]:
-    raise Lacks("the largest with its place")
-
-
-@op("max.default", "min.default")
-def largest(b: Builder, x: Value) -> Value:
-    raise Lacks("the largest of all")
-
-
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     def _compared(b: Builder, x: Value, y: Any, _kind: str = _name) -> Value:
         expect(x.dtype is torch.float32 and (not isinstance(y, Value) or
@@ -252,7 +242,7 @@ def t(b: Builder, x: Value) -> Value:
 def expand(b: Builder, x: Value, shape: Sequence[int], implicit: bool = False) -> Value:
     before = (1,) * (len(shape) - len(x.shape)) + x.shape
     wanted = tuple(old if new == -1 else int(new) for old, new in zip(before, shape))
-    return x if wanted == x.shape else b.do("broadcast", x, shape=wanted)
+    return x if wanted == x.shape else b.add("broadcast", [x], {"shape": wanted}, x.dtype)
 
 
 @op("mT", "adjoint")
@@ -356,7 +346,7 @@ def same(b: Builder, x: Value, *rest: Any, **keys: Any) -> Value:
     return x
 
 
-@op("detach")
+@op("detach", "detach_")
 def detach(b: Builder, x: Value) -> Value:
     expect(not (b.training and x.trained), "a gradient that ends in forward")
     return x

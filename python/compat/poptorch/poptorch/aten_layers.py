@@ -154,47 +154,6 @@ def adaptive_avg_pool2d(b: Builder, x: Value, size: Any) -> Value:
     return b.do("adaptive_avg_pool2d", x, output_size=pair(size))
 
 
-@op("adaptive_max_pool2d")
-def adaptive_max_pool2d(b: Builder, x: Value, size: Any) -> list[Value | None]:
-    sizes = pair(size)
-    expect(len(x.shape) == 4 and all(n % m == 0 for n, m in zip(x.shape[2:], sizes)),
-           "windows of different sizes")
-    kernel = (x.shape[2] // sizes[0], x.shape[3] // sizes[1])
-    return [max_pool2d(b, x, kernel), None]
-
-
-@op("upsample_nearest2d")
-def upsample_nearest2d(b: Builder, x: Value, size: Any = None, *factors: Any) -> Value:
-    n, c, h, w = x.shape
-    if size is None:
-        given = factors[0] if isinstance(factors[0], (list, tuple)) else factors
-        size = [int(h * given[0]), int(w * given[1])]
-    expect(size[0] % h == 0 and size[1] % w == 0, "a factor that is not whole")
-    made = expand(b, b.reshape(x, (n, c, h, 1, w, 1)), (n, c, h, size[0] // h, w, size[1] // w))
-    return b.reshape(made, (n, c, *size))
-
-
-@op("pixel_shuffle")
-def pixel_shuffle(b: Builder, x: Value, r: int) -> Value:
-    n, c, h, w = x.shape
-    made = b.permute(b.reshape(x, (n, c // r ** 2, r, r, h, w)), (0, 1, 4, 2, 5, 3))
-    return b.reshape(made, (n, c // r ** 2, h * r, w * r))
-
-
-@op("constant_pad_nd", "pad")
-def constant_pad(b: Builder, x: Value, padding: Sequence[int], *rest: Any) -> Value:
-    words = [one for one in rest if isinstance(one, str)]
-    value = next((one for one in rest if isinstance(one, (int, float))), 0.0)
-    expect(words in ([], ["constant"]) and min(padding) >= 0, f"such a padding: {padding} {words}")
-    for i in range(len(padding) // 2):
-        dim = len(x.shape) - 1 - i
-        for count, before in ((padding[2 * i], True), (padding[2 * i + 1], False)):
-            if count:
-                edge = b.full((*x.shape[:dim], count, *x.shape[dim + 1:]), value)
-                x = cat(b, [edge, x] if before else [x, edge], dim)
-    return x
-
-
 @op("dropout", "dropout_")
 def dropout(b: Builder, x: Value, p: float, train: bool) -> Value:
     if not train or p == 0:

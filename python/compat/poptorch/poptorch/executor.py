@@ -13,6 +13,7 @@ import copy
 import datetime
 import inspect
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from .engine import Engine, Outdated
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .options import Options
+from .processes import Group
 from .progress import Bar
 from .tracing import Missing, sources, trace
 
@@ -56,9 +58,12 @@ class PoplarExecutor:
                              "for inference")
         if options_.random_seed is not None:
             torch.manual_seed(options_.random_seed)
-        self._optimizer = optimizer
+        self._optimizer = _without_closure(optimizer)
         if training and optimizer is None and any(True for _ in model.parameters()):
             self._optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        there = options_.Distributed
+        self._group = Group(there.processId, there.numProcesses) \
+            if training and there.numProcesses > 1 else None
         self._counts = (options_.device_iterations, options_.Training.gradient_accumulation,
                         options_.replication_factor)
         self._modes = {module: module.training for module in model.modules()}
@@ -69,6 +74,7 @@ class PoplarExecutor:
         self._attached = False
         self._engine: Engine | None = None
         self._compile_seconds = 0.0
+        self._span: tuple[float, float] | None = None  # of the last call
         self._kept: dict[str, Any] | None = {}  # the anchors that the engine keeps
 
     # --- compiling ------------------------------------------------------------------------
@@ -113,6 +119,8 @@ class PoplarExecutor:
         if any(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
                or module._backward_pre_hooks for module in self._model.modules()):
             raise Missing([("hooks of modules", "")])
+        if self._group is not None:
+            raise Missing([("several processes", "")])
         trained = {id(weight) for group in self._optimizer.param_groups
                    for weight in group["params"]} if self._optimizer is not None else set()
         with _running_as(self._model, self._flags()):
@@ -121,8 +129,18 @@ class PoplarExecutor:
                       self._options._resolved(self._training), ())
 
     def _rehearse(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """The names of tensors, from a run of a copy of the model on PyTorch."""
-        trial = copy.deepcopy(self._model)
+        """The names of tensors, from a run on PyTorch of a copy of the model, or of the model
+        itself if it cannot be copied."""
+        try:
+            trial = copy.deepcopy(self._model)
+        except Exception as problem:
+            _log.debug("the model is not copied: %s", problem)
+            with _as_before(self._model):
+                return self._rehearse_on(self._model, args, kwargs)
+        return self._rehearse_on(trial, args, kwargs)
+
+    def _rehearse_on(self, trial: torch.nn.Module, args: tuple[Any, ...],
+                     kwargs: dict[str, Any]) -> list[str]:
         with torch.random.fork_rng(devices=[]), _running_as(trial, self._flags()), \
                 ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
                 torch.set_grad_enabled(self._training):
@@ -249,19 +267,25 @@ class PoplarExecutor:
         if self._engine is not None and not kwargs and self._attached and \
                 self._anchors == self._kept and self._spec is not None and \
                 len(args) == len(self._spec[1]):
+            begin = time.perf_counter()
             try:
                 return self._engine.call(args)
             except (SondeError, Outdated):
                 pass  # checked below, and made contiguous
+            finally:
+                self._span = begin, time.perf_counter()
         _check_period(*self._options._resolved(self._training), self._counts[0])
         if self._names is None:
             self.compile(*args, **kwargs)
         self._attached = True
         tree, leaves = self._leaves(args, kwargs)
         self._check_anchors()
-        if self._engine is not None:
-            return self._on_engine(tree, leaves)
-        return self._on_pytorch(tree, leaves)
+        begin = time.perf_counter()
+        try:
+            return self._on_engine(tree, leaves) if self._engine is not None else \
+                self._on_pytorch(tree, leaves)
+        finally:
+            self._span = begin, time.perf_counter()
 
     def _anchor_key(self, long_name: str, own: OutputMode | None, period: int
                     ) -> tuple[str, OutputMode, int]:
@@ -326,6 +350,7 @@ class PoplarExecutor:
         """Takes the hyper-parameters of an optimiser from the next call on; state is kept."""
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise ValueError(f"optimizer: {optimizer!r} (expected a torch.optim.Optimizer)")
+        _without_closure(optimizer)
         if self._engine is not None and self._training:
             try:
                 self._engine.set_optimizer(optimizer)
@@ -397,6 +422,48 @@ class PoplarExecutor:
         if self._names is None:
             raise Error("Please compile the model first.")
         return datetime.timedelta(seconds=self._compile_seconds)
+
+    # --- times ----------------------------------------------------------------------------
+
+    def _seconds(self) -> tuple[float, float, float]:
+        taken = 0.0 if self._span is None else self._span[1] - self._span[0]
+        return taken, taken, taken
+
+    def getLatency(self) -> tuple[float, float, float]:
+        """(min, max, mean) of the seconds from input to output, which are those of the last
+        call: its micro-batches have no times of their own."""
+        return self._seconds()
+
+    def getComputeLatency(self) -> tuple[float, float, float]:
+        """As getLatency: nothing is copied to a device."""
+        return self._seconds()
+
+    def getHostIpuLatency(self) -> tuple[float, float, float]:
+        """Zeros: nothing is copied to a device."""
+        return 0.0, 0.0, 0.0
+
+    def getIpuHostLatency(self) -> tuple[float, float, float]:
+        """Zeros: nothing is copied from a device."""
+        return 0.0, 0.0, 0.0
+
+    def getPerfCounters(self) -> dict[str, list[list[float]]]:
+        """The times at which inputs were taken and outputs were ready, in seconds: those of the
+        last call, for its first input and its first output."""
+        begin, end = ([], []) if self._span is None else ([self._span[0]], [self._span[1]])
+        return {"input": [begin], "input_complete": [begin], "output": [end],
+                "output_complete": [end]}
+
+    def cycleCount(self) -> int:
+        raise Error("cycleCount: there are no cycles of a device here (expected getLatency)")
+
+    @property
+    def rng_state(self) -> list[int]:
+        """The state of PyTorch's random numbers, which the next compilation takes its seed from."""
+        return torch.get_rng_state().tolist()
+
+    @rng_state.setter
+    def rng_state(self, state: list[int]) -> None:
+        torch.set_rng_state(torch.tensor(state, dtype=torch.uint8))
 
     # --- the device -----------------------------------------------------------------------
 
@@ -505,6 +572,8 @@ class _Call:
         with _running_as(self.model, [executor._modes.get(module, module.training)
                                       for module in self.model.modules()]), \
                 ops.running() as marked, self.observer:
+            if executor._group is not None:
+                executor._group.equalise(self.model)
             for d in range(executor._counts[0]):
                 if executor._training:
                     self.update(d, like, marked)
@@ -579,6 +648,8 @@ class _Call:
             for weight in self.parameters.values():
                 if weight.grad is not None:
                     weight.grad = weight.grad / divisor
+        if self.executor._group is not None:
+            self.executor._group.reduce(iter(self.parameters.values()), mean)
 
     def see_tensors(self, tensors: Any) -> None:
         for name, value in tensors:
@@ -609,6 +680,24 @@ class _Call:
 
 
 @contextlib.contextmanager
+def _as_before(model: torch.nn.Module) -> Iterator[None]:
+    """Afterwards, parameters, gradients and buffers have the values that they had."""
+    weights = [(one, one.detach().clone(), one.grad) for one in model.parameters()]
+    buffers = [(one, one.detach().clone()) for one in model.buffers()]
+    for weight, _, _ in weights:
+        weight.grad = None
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for one, value in [*((weight, value) for weight, value, _ in weights), *buffers]:
+                if not torch.equal(one, value):
+                    one.copy_(value)
+        for weight, _, gradient in weights:
+            weight.grad = gradient
+
+
+@contextlib.contextmanager
 def _running_as(model: torch.nn.Module, modes: list[bool]) -> Iterator[None]:
     """With training flags of the modules as they were when the model was wrapped."""
     modules = list(model.modules())
@@ -620,6 +709,16 @@ def _running_as(model: torch.nn.Module, modes: list[bool]) -> Iterator[None]:
     finally:
         for module, mode in zip(modules, before):
             module.training = mode
+
+
+def _without_closure(optimizer: Any) -> Any:
+    """The optimiser, if its step does not call the model itself."""
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure") \
+        if isinstance(optimizer, torch.optim.Optimizer) else None
+    if closure is not None and closure.default is closure.empty:
+        raise ValueError(f"optimizer: {type(optimizer).__name__} calls the model from its step "
+                         "(expected an optimiser that does not)")
+    return optimizer
 
 
 def _loss_of(output: Any, marked: list[torch.Tensor]) -> torch.Tensor:

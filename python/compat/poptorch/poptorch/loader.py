@@ -10,6 +10,7 @@ import torch
 
 from .enums import DataLoaderMode
 from .options import Options
+from .processes import Part
 from .tables import Table
 
 _log = logging.getLogger("poptorch")
@@ -42,12 +43,19 @@ class DataLoader(torch.utils.data.DataLoader):
                 raise ValueError("batch_sampler: given with batch_size or shuffle (expected one "
                                  "of them)")
             kwargs["batch_sampler"] = _Joined(batch_sampler, calls)
+            if options.Distributed.numProcesses > 1 and auto_distributed_partitioning:
+                raise ValueError("batch_sampler: given with several processes (expected "
+                                 "auto_distributed_partitioning=False)")
         else:
             kwargs.update(batch_size=self._combined, shuffle=shuffle, drop_last=drop_last and
                           batch_size is not None)
             if not drop_last:
                 _log.warning("drop_last=False: a last batch of another size does not fit the "
                              "model that was compiled")
+        if batch_sampler is None and auto_distributed_partitioning and \
+                options.Distributed.numProcesses > 1:
+            kwargs["sampler"] = _part(options, dataset, self._combined if drop_last else None,
+                                      kwargs.pop("shuffle"))
         super().__init__(dataset, num_workers=num_workers,
                          persistent_workers=num_workers > 0 if persistent_workers is None
                          else persistent_workers, **kwargs)
@@ -74,6 +82,18 @@ class DataLoader(torch.utils.data.DataLoader):
         self.terminate()
 
 
+def _part(options: Options, dataset: Any, whole: int | None, shuffle: bool) -> Part:
+    """The samples of this process."""
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise ValueError("dataset: an IterableDataset and several processes (expected "
+                         "auto_distributed_partitioning=False)")
+    if shuffle and options.random_seed is None:
+        raise ValueError("shuffle: True with several processes (expected Options.randomSeed, so "
+                         "that all draw the same order)")
+    return Part(len(dataset), options.Distributed.processId, options.Distributed.numProcesses,
+                whole, options.random_seed if shuffle else None)
+
+
 class _Joined:
     """Batches of a sampler, several of them as one."""
 
@@ -91,3 +111,34 @@ class _Joined:
 
     def __len__(self) -> int:
         return len(self.sampler) // self.count
+
+
+class AsynchronousDataAccessor:
+    """The elements of a data set or loader. They are not loaded ahead: a loader's processes are
+    those that its num_workers says."""
+
+    def __init__(self, dataset: Any, buffer_size: int = 3, miss_sleep_time_in_ms: float = 0.1,
+                 load_indefinitely: bool = True, early_preload: bool = False,
+                 sharing_strategy: Any = None, rebatched_size: int | None = None):
+        if rebatched_size is not None:
+            raise ValueError(f"rebatched_size: {rebatched_size} (expected None: DataLoader makes "
+                             "batches of the right size)")
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        if hasattr(self._dataset, "__iter__"):
+            return iter(self._dataset)
+        return (self._dataset[i] for i in range(len(self._dataset)))
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def terminate(self) -> None:
+        if hasattr(self._dataset, "terminate"):
+            self._dataset.terminate()
+
+    def __enter__(self) -> "AsynchronousDataAccessor":
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self.terminate()

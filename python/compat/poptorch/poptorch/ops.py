@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from sonde import _sonde, watching
-
 
 
 class Error(Exception):
@@ -130,40 +129,76 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
     return tensor
 
 
-class Block:
-    """A part of the model: one device runs all of them here."""
-
-    def __init__(self, user_id: str | None = None, ipu_id: int | None = None):
-        self.user_id, self.ipu_id = user_id, ipu_id
-
-    def __enter__(self) -> "Block":
-        return self
-
-    def __exit__(self, *rest: object) -> None:
-        pass
-
-    @staticmethod
-    def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
-        pass
-
-    @staticmethod
-    def useAutoId() -> None:
-        pass
+def for_loop(count: int, body: Callable[..., Any], inputs: Any) -> list[torch.Tensor]:
+    """body(*inputs), count times, each time with what it returned before."""
+    values = _listed("for_loop", inputs)
+    for _ in range(count):
+        values = _returned(body(*values))
+    return values
 
 
-def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Callable[[Any], Any]:
-    def decorate(function: Any) -> Any:
-        return function
-    return decorate
+def cond(condition: torch.Tensor, then_body: Callable[..., Any], then_inputs: Any,
+         else_body: Callable[..., Any], else_inputs: Any) -> list[torch.Tensor]:
+    """then_body(*then_inputs) if the condition holds, else else_body(*else_inputs)."""
+    body, inputs = (then_body, then_inputs) if bool(condition) else (else_body, else_inputs)
+    return _returned(body(*_listed("cond", inputs)))
 
 
-def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | None = None) -> Any:
-    if getattr(layer_to_call, "_poptorch_block", False):
-        raise ValueError("module has already been assigned to a block.")
-    layer_to_call._poptorch_block = True
-    return layer_to_call
+def _listed(name: str, values: Any) -> list[torch.Tensor]:
+    if not isinstance(values, (list, tuple)):
+        raise ValueError(f"{name}: inputs is {type(values).__name__} (expected a list of tensors)")
+    return list(values)
 
 
-def removeBlocks(module: torch.nn.Module) -> None:
-    for inner in module.modules():
-        inner.__dict__.pop("_poptorch_block", None)
+def _returned(values: Any) -> list[torch.Tensor]:
+    return list(values) if isinstance(values, (list, tuple)) else [values]
+
+
+def dynamic_slice(tensor: torch.Tensor, dim: int, start: Any, size: int, step: int = 1
+                  ) -> torch.Tensor:
+    """size elements of a dimension from start on, each step-th."""
+    return tensor.narrow(dim, int(start), size)[(slice(None),) * (dim % tensor.dim())
+                                                + (slice(None, None, step),)]
+
+
+def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: Any, size: int
+                   ) -> torch.Tensor:
+    """A copy of input whose size elements of a dimension from start on are those of src."""
+    changed = input.clone()
+    changed.narrow(dim, int(start), size).copy_(src)
+    return changed
+
+
+class CPU:
+    """A function of a model that runs on the host, as all of it does here."""
+
+    def __init__(self, layer_to_call: Callable[..., Any], ID: str):
+        self._layer_to_call, self._ID = layer_to_call, ID
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.execute(*args, **kwargs)
+
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
+        return self._layer_to_call(*args, **kwargs)
+
+
+class UnusableError(Error):
+    """A function of poptorch's that needs an IPU."""
+
+
+def _unusable(name: str, why: str) -> NoReturn:
+    at: Any = sys._getframe(2)
+    raise UnusableError(f"{name}: {why} ({at.f_code.co_filename}:{at.f_lineno})")
+
+
+def custom_op(inputs: Any, name: str, domain: str, domain_version: int, example_outputs: Any = None,
+              attributes: Any = None) -> NoReturn:
+    """Error: the op is a program for IPUs. Says at which line of the model it is called."""
+    _unusable("custom_op", f"'{name}' of {domain} is a program for IPUs (expected its function in "
+              "PyTorch)")
+
+
+def ctc_beam_search_decoder(probs: torch.Tensor, lengths: torch.Tensor, blank: int = 0,
+                            beam_width: int = 100, top_paths: int = 1) -> NoReturn:
+    """Error: it is not here. Says at which line of the model it is called."""
+    _unusable("ctc_beam_search_decoder", "it is not here (expected a decoder in PyTorch)")

@@ -22,8 +22,7 @@ _log = logging.getLogger("poptorch")
 
 # Options without effect here that would change what a program computes.
 _CHANGES_NUMBERS = ("inputReplicaGrouping", "broadcastBuffers", "enableSyntheticData",
-                    "setAutomaticLossScaling", "enableFloatingPointExceptions",
-                    "configureProcessId")
+                    "setAutomaticLossScaling", "enableFloatingPointExceptions")
 
 
 class ConfigFileError(Exception):
@@ -140,8 +139,37 @@ class Precision(_Group):
 
 
 class Distributed(_Group):
-    _inert = ("configureProcessId", "setEnvVarNames", "disable")
-    processId, numProcesses = 0, 1
+    """Options of several processes: options.Distributed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value_process_id, self._value_num_processes = 0, 1
+
+    @property
+    def processId(self) -> int:
+        return self._value_process_id
+
+    @property
+    def numProcesses(self) -> int:
+        return self._value_num_processes
+
+    def configureProcessId(self, process_id: int, num_processes: int) -> "Distributed":
+        """Which of how many processes this is: a loader gives each its part of the samples, and
+        the gradients of an update are those of all."""
+        count = _whole("configureProcessId", num_processes)
+        if _whole("configureProcessId", process_id, 0) >= count:
+            raise ValueError(f"configureProcessId: {process_id} of {count} processes (expected 0 "
+                             f"to {count - 1})")
+        return self._set(_value_process_id=process_id, _value_num_processes=count)
+
+    def setEnvVarNames(self, var_num_processes: str, var_process_id: str) -> "Distributed":
+        """Takes both numbers from the environment; they stay as they are without them."""
+        given = os.environ.get(var_process_id), os.environ.get(var_num_processes)
+        return self if None in given else self.configureProcessId(*map(int, given))
+
+    def disable(self) -> "Distributed":
+        """One process, whatever else was said."""
+        return self._set(_value_process_id=0, _value_num_processes=1)
 
 
 class TensorLocations(_Group):

@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, aten_layers, ops  # noqa: F401 (they register their functions)
+from . import aten, aten_layers, aten_places, aten_windows, ops  # noqa: F401 (they register their functions)
 from .builder import Builder, Lacks, Value, expect, find
 
 _MOST = 64  # inputs, or outputs, of a session
@@ -346,14 +346,20 @@ class _Reader:
     # --- outputs ------------------------------------------------------------------------------
 
     def name_modules(self) -> None:
-        """Values that leave a call of a module are its outputs, in the order they are made."""
+        """Values that leave a call of a module are its outputs, in the order they are made; those
+        that it passes on as they are, if it makes none."""
         order = {node: i for i, node in enumerate(self.program.graph.nodes)}
+        makers: dict[int, Any] = {}  # by value, the node that made it
+        for node in order:
+            if node in self.made:
+                makers.setdefault(self.made[node].id, node)
         leaving = []
         for call, nodes in self.calls.items():
             inside = set(nodes)
             path = path_of(nodes[0].meta["nn_module_stack"][call])
             outputs = [node for node in nodes if node in self.made and
                        not all(user in inside for user in node.users)]
+            outputs = [node for node in outputs if makers[self.made[node].id] in inside] or outputs
             if path and outputs:
                 leaving.append((order[outputs[-1]], -path.count("."), path, outputs))
         for _, _, path, outputs in sorted(leaving, key=lambda one: one[:2]):

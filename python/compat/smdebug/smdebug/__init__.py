@@ -13,7 +13,10 @@ different and what is left out.
 
 from .collection import CollectionKeys
 from .config import ReductionConfig, SaveConfig, SaveConfigMode
+from .core.logger import set_level_from_environment
 from .modes import ModeKeys as modes
 
 __version__ = "1.0.34"  # whose interface this is
 __all__ = ["CollectionKeys", "ReductionConfig", "SaveConfig", "SaveConfigMode", "modes"]
+
+set_level_from_environment()

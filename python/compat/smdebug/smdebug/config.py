@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -124,6 +125,20 @@ class SaveConfig:
         return {mode.name: config.to_json_dict()
                 for mode, config in self.mode_save_configs.items()}
 
+    def to_json(self) -> str:
+        return json.dumps(self.to_json_dict())
+
+    @classmethod
+    def from_dict(cls, params: Mapping[str, Any]) -> "SaveConfig":
+        """From the keys of a SaveConfigMode, or {"TRAIN": {"save_interval": 10}, ...}."""
+        if params and all(key in ModeKeys.__members__ for key in params):
+            return cls(mode_save_configs={ModeKeys[key]: value for key, value in params.items()})
+        return cls.parse(SaveConfigMode.from_dict(params))
+
+    @classmethod
+    def from_json(cls, json_str: str) -> "SaveConfig":
+        return cls.from_dict(json.loads(json_str))
+
     @classmethod
     def parse(cls, value: Any) -> "SaveConfig":
         """From what a hook and a collection accept."""
@@ -178,6 +193,20 @@ class ReductionConfig:
         if not names:  # nothing but the raw value, or nothing at all
             return {} if self.save_raw_tensor else {"reductions": ["count"]}
         return {"reductions": names, "save_raw_tensor": self.save_raw_tensor}
+
+    def to_json_dict(self) -> dict[str, Any]:
+        names = self.reductions + [f"abs_{name}" for name in self.abs_reductions] + \
+            [f"{name}_norm" for name in self.norms] + \
+            [f"abs_{name}_norm" for name in self.abs_norms]
+        return {"reductions": ",".join(names), "save_raw_tensor": self.save_raw_tensor,
+                "save_shape": self.save_shape}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_json_dict())
+
+    @classmethod
+    def from_json(cls, json_str: str) -> "ReductionConfig":
+        return cls.from_dict(json.loads(json_str))
 
     @classmethod
     def from_dict(cls, params: Mapping[str, Any]) -> "ReductionConfig":

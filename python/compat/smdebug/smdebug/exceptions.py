@@ -60,6 +60,10 @@ class NoMoreData(SMDebugError):
         super().__init__(f"step {step} of mode {mode.name}: the run ended at step {last_step}")
 
 
+class NoMoreProfilerData(SMDebugError):
+    """Never raised: profiles are not recorded."""
+
+
 class TensorUnavailable(SMDebugError):
     def __init__(self, tname: str):
         self.tname = tname

@@ -12,6 +12,9 @@
         def invoke_at_step(self, step):
             return any(abs(self.base_trial.tensor(name).value(step)).mean() < self.threshold
                        for name in self.req_tensors.get_names())
+
+invoke_rule calls it at every step. A list of rules for sonde.Run.judge may hold it too: it is
+then one of Sonde's rules, with findings.
 """
 
 from __future__ import annotations
@@ -22,11 +25,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+import sonde
+
 from ..analysis.utils import no_refresh
-from ..exceptions import RuleEvaluationConditionMet
+from ..exceptions import (NoMoreData, RuleEvaluationConditionMet, StepUnavailable,
+                          TensorUnavailable, TensorUnavailableForStep)
 from ..trials import Tensor, Trial
 
 _log = logging.getLogger("smdebug")
+# What invoke raises at a step that has not what the rule needs.
+SKIPPED = (TensorUnavailableForStep, StepUnavailable, TensorUnavailable)
 
 
 class RequiredTensors:
@@ -106,3 +114,41 @@ class Rule(ABC):
                 self.report["RuleTriggered"] += 1
                 self.report["Violations"] += 1
                 raise RuleEvaluationConditionMet(self.rule_name, step)
+
+    def __sonde_rule__(self, live: bool) -> sonde.Rule:
+        """This rule among Sonde's."""
+        if live:
+            raise sonde.BadValueError(f"rules: {self.rule_name} reads a trial (expected a subclass "
+                                      "of sonde.Rule; sonde.open(RUN).judge takes this one)")
+        return _Judged(self)
+
+
+class _Judged(sonde.Rule):
+    """A rule that reads a trial, as one of Sonde's: a finding about the whole run begins at the
+    first step at which its condition holds."""
+
+    needs = None  # it fetches the values itself
+
+    def __init__(self, rule: Rule):
+        self.rule = rule
+        self.name = type(rule).__name__
+        self.summary = (type(rule).__doc__ or self.name).strip() or self.name
+        self.condition = "invoke_at_step returns true."
+        self.ended = False
+
+    def step(self) -> None:
+        if self.ended:
+            return
+        try:
+            self.rule.invoke(self.at.step)
+        except RuleEvaluationConditionMet as met:
+            self.ended = met.end_of_rule
+            self.found(message=_said(self.rule), statistic="condition", value=1.0, threshold=1.0)
+        except (*SKIPPED, NoMoreData):
+            pass  # NoMoreData: the rule's trial ends before
+
+
+def _said(rule: Rule) -> str:
+    """What the rule wrote into its report, or that its condition holds."""
+    details = rule.report.get("Details")
+    return f"The rule's condition holds: {details}." if details else "The rule's condition holds."

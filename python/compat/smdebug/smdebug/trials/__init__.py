@@ -1,5 +1,5 @@
 """Reading a run: while it is written, or later."""
 
-from .trial import StepState, Tensor, Trial, create_trial
+from .trial import LocalTrial, S3Trial, StepState, Tensor, Trial, create_trial
 
-__all__ = ["StepState", "Tensor", "Trial", "create_trial"]
+__all__ = ["LocalTrial", "S3Trial", "StepState", "Tensor", "Trial", "create_trial"]

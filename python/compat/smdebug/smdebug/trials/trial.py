@@ -312,15 +312,39 @@ class Trial:
         """Waits until each step is complete. StepUnavailable: it has passed and was not saved;
         NoMoreData: the run ended before it."""
         for step in required_steps:
-            try:
-                self._trial.wait(mode.sonde, step, -1.0)
-            except sonde.SondeError as problem:
-                if problem.code == "SONDE_EEND":
-                    last = self._steps(mode, True)
-                    raise NoMoreData(step, mode, last[-1] if last else -1) from None
-                if problem.code == "SONDE_ENOTFOUND":
-                    raise StepUnavailable(step, mode) from None
-                raise
+            while not self._wait(mode, step):
+                pass
+
+    def _wait(self, mode: ModeKeys, step: int) -> bool:
+        """Waits for a step, but not so long that Ctrl-C would have to; whether it is complete."""
+        try:
+            self._trial.wait(mode.sonde, step, 0.5)
+        except sonde.SondeError as problem:
+            if problem.code == "SONDE_ETIMEOUT":
+                return False
+            if problem.code == "SONDE_EEND":
+                last = self._steps(mode, True)
+                raise NoMoreData(step, mode, last[-1] if last else -1) from None
+            if problem.code == "SONDE_ENOTFOUND":
+                raise StepUnavailable(step, mode) from None
+            raise
+        return True
+
+
+class LocalTrial(Trial):
+    """A run in a folder."""
+
+    def __init__(self, name: str, dirname: str,
+                 range_steps: tuple[int | None, int | None] | None = None, **_unused: Any):
+        super().__init__(dirname, name, range_steps)
+
+
+class S3Trial(Trial):
+    """A run in a bucket."""
+
+    def __init__(self, name: str, bucket_name: str, prefix_name: str,
+                 range_steps: tuple[int | None, int | None] | None = None, **_unused: Any):
+        super().__init__(f"s3://{bucket_name}/{prefix_name.strip('/')}", name, range_steps)
 
 
 def create_trial(path: str | os.PathLike[str], name: str | None = None, profiler: bool = False,

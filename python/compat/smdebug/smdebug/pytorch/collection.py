@@ -1,0 +1,3 @@
+"""Collection, CollectionKeys and CollectionManager."""
+
+from ..collection import Collection, CollectionKeys, CollectionManager  # noqa: F401

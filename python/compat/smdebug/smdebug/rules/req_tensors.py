@@ -1,0 +1,3 @@
+"""RequiredTensors."""
+
+from .rule import RequiredTensors  # noqa: F401

@@ -1,0 +1,3 @@
+"""LocalTrial."""
+
+from .trial import LocalTrial  # noqa: F401

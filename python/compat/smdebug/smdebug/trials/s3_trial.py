@@ -1,0 +1,3 @@
+"""S3Trial."""
+
+from .trial import S3Trial  # noqa: F401

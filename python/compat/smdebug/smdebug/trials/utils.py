@@ -1,0 +1,3 @@
+"""create_trial."""
+
+from .trial import create_trial  # noqa: F401
