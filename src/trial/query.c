@@ -331,11 +331,11 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     sonde_err err = SONDE_OK;
 
     trial->question++;
-    if (find(trial, SONDE__VITALS, id, where, &found)) {
-        err = vitals_of_rows(trial, &found, &rows, &result, diag);
-    } else if (find(trial, SONDE__RAW, id, where, &found)) {
+    if (!find(trial, SONDE__VITALS, id, where, &found) &&
+        find(trial, SONDE__RAW, id, where, &found)) {
         err = vitals_of_values(trial, &found, &result, diag);
-    } else if (find(trial, SONDE__NORMS, id, where, &found)) {
+    } else if (find(trial, SONDE__VITALS, id, where, &found) ||
+               find(trial, SONDE__NORMS, id, where, &found)) {
         err = vitals_of_rows(trial, &found, &rows, &result, diag);
     } else {
         return fail_missing(trial, SONDE__VITALS, id, where, diag);
