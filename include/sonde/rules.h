@@ -73,7 +73,9 @@ SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
 
 /*
  * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
- * recur. id is the XXH3 of rule, tensor and first step, so it does not depend on who
+ * recur. Its severity can rise: a note becomes a warning or an error if training, which
+ * went well, goes badly later. It never falls; once training goes well again, or the tensor
+ * has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor and first step, so it does not depend on who
  * judges the run, or when.
  *
  * because_of groups findings with one cause: where a value is not finite, what begins
@@ -92,10 +94,13 @@ typedef struct sonde_finding {
     int64_t last_step; /* global, at which the condition held last */
     uint64_t steps;    /* observed steps at which the condition held */
     const char *statistic;
-    double value, threshold; /* at the first step */
+    double value, threshold; /* at the first step, or when the rule raised it */
     const char *message, *advice;
     uint64_t
         because_of; /* the id of the finding that it follows from; 0: none is known */
+    sonde_severity raised_from; /* the severity before it rose */
+    int64_t raised_step;        /* global, at which it rose; 0: it never did */
+    int64_t resolved_step;      /* global, since which it is resolved; 0: it is not */
 } sonde_finding;
 
 /* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns
@@ -159,7 +164,8 @@ SONDE_API bool sonde_rules_window(const sonde_rules *rules, int64_t *first,
                                   int64_t *last);
 
 /* Called for every finding at the end of its first step, causes before what follows from
- * them, and once more at finish if it lasted (again is true). The finding is borrowed for
+ * them; at the end of the step at which its severity rises (raised_step is not 0); and once
+ * more at finish if it lasted or is resolved (again is true). The finding is borrowed for
  * the call. */
 typedef void (*sonde_on_finding)(void *user, const sonde_finding *finding, bool again);
 SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,

@@ -240,7 +240,8 @@ def _finding_of(row: dict[str, Any]) -> Finding:
     return Finding(row["rule"], row["severity"], row["tensor"], row["mode"], row["step"],
                    row["mode_step"], row["last_step"], row["steps"], row["statistic"],
                    _number(row["value"]), _number(row["threshold"]), row["message"],
-                   row["advice"], row["id"], row.get("because_of"))
+                   row["advice"], row["id"], row.get("because_of"), row.get("raised_from"),
+                   row.get("raised_step"), row.get("resolved_step"))
 
 
 def open(path: str | os.PathLike[str], *, begin: int = 0, end: int | None = None) -> Run:

@@ -24,23 +24,34 @@ class Finding(NamedTuple):
     last_step: int  # global, at which the condition held last
     steps: int  # observed steps at which the condition held
     statistic: str
-    value: float  # of the statistic, at the first step
+    value: float  # of the statistic, at the first step or when the rule raised it
     threshold: float
     message: str
     advice: str
     id: str  # depends on rule, tensor and first step alone
     because_of: str | None = None  # the id of the finding that it follows from
+    raised_from: str | None = None  # the severity before it rose
+    raised_step: int | None = None  # global, at which it rose
+    resolved_step: int | None = None  # global, since which it is resolved
 
     def __str__(self) -> str:
         where = f" in {self.tensor}" if self.tensor else ""
-        return f"{self.severity}: {self.rule}{where} at step {self.step}: {self.message}"
+        return f"{self.severity}: {self.rule}{where} at step {self.step}: {self.message}" \
+               f"{self._history()}"
+
+    def _history(self) -> str:
+        raised = f" It was a {self.raised_from} until step {self.raised_step}." \
+            if self.raised_step else ""
+        return raised + (f" It is resolved since step {self.resolved_step}."
+                         if self.resolved_step else "")
 
     def _repr_html_(self) -> str:
         colour = {"error": "#b3261e", "warning": "#8a5a00"}.get(self.severity, "#44546a")
         text = html.escape
         return (f'<div style="border-left:4px solid {colour};padding:4px 12px">'
                 f"<b>{text(self.rule)}</b> {text(self.tensor)} <i>step {self.step}</i><br>"
-                f"{text(self.message)}<br><small>{text(self.advice)}</small></div>")
+                f"{text(self.message)}{text(self._history())}<br>"
+                f"<small>{text(self.advice)}</small></div>")
 
 
 class FindingError(RuntimeError):

@@ -6,6 +6,9 @@
                          that the step will change; after: updates, weights, optimiser state.
                          The last one ends the step
 
+    GradScaler           the loss is the one before scaling; a step that it skips ends at its
+                         update
+
 An optimiser that finds no gradient other than 0 at its step, though a backward pass ran, has
 them cleared too early: from then on its gradients are seen after each backward pass.
 
@@ -18,6 +21,7 @@ called in place of Module._call_impl (src/python/python_call.c).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -93,6 +97,47 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
     return roots
 
 
+# --- mixed precision ------------------------------------------------------------------------
+
+_Scaler = torch.amp.GradScaler
+_installed: "list[weakref.ref[Hooks]]" = []
+
+
+def _scale(plain: Any) -> Any:
+    """GradScaler.scale; the result knows the loss that it was made of."""
+
+    @functools.wraps(plain)
+    def scale(self: Any, outputs: Any) -> Any:
+        made = plain(self, outputs)
+        if not is_compiling() and isinstance(made, torch.Tensor) and \
+                isinstance(outputs, torch.Tensor) and made is not outputs:
+            made._sonde_loss = outputs.detach()
+            _backward.scaled = True
+        return made
+
+    scale._sonde = plain  # type: ignore[attr-defined]
+    return scale
+
+
+def _update(plain: Any) -> Any:
+    """GradScaler.update, which ends the steps that the scaler skipped."""
+
+    @functools.wraps(plain)
+    def update(self: Any, *arguments: Any, **options: Any) -> Any:
+        stepped = set(getattr(self, "_per_optimizer_states", ()))
+        for ref in list(_installed):
+            hooks = ref()
+            if hooks is not None:
+                hooks.skip(self, stepped)
+        return plain(self, *arguments, **options)
+
+    update._sonde = plain  # type: ignore[attr-defined]
+    return update
+
+
+_SCALER = {"scale": _scale, "update": _update}
+
+
 class Hooks:
     """The hooks of one watch. _sonde.Watch calls the methods in the part "called by C"."""
 
@@ -108,12 +153,14 @@ class Hooks:
         self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
         self.places: dict[Any, str] = {}  # where backward is called: the loss's name
+        self.scalers: list[weakref.ref[Any]] = []  # that the program gave
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
         roots = _named_roots(model)
         self.core.add_module(None, False)
         self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))
                         for group in getattr(one, "param_groups", ()) for p in group["params"]}
+        self.optimizers = set(map(id, optimizers))
         self.declare(roots)
         self.check_optimizers(optimizers)
         self.install(roots, optimizers, scaler)
@@ -202,6 +249,10 @@ class Hooks:
         _cores.append(self.core)
         torch.autograd.backward = _backward
         torch.nn.Module._compiled_call_impl = _calls
+        _installed.append(weakref.ref(self))
+        if len(_cores) == 1:
+            for name, wrap in _SCALER.items():
+                setattr(_Scaler, name, wrap(getattr(_Scaler, name)))
         if scaler is not None:
             self.wrap_scaler(scaler)
 
@@ -216,20 +267,21 @@ class Hooks:
                     self.core.add_root(part, _is_compiled(part), number)
 
     def wrap_scaler(self, scaler: Any) -> None:
+        """A given scaler with methods of its own; others are wrapped by their class."""
+        for name, wrap in _SCALER.items():
+            if not hasattr(getattr(type(scaler), name), "_sonde"):
+                setattr(scaler, name, wrap(getattr(type(scaler), name)).__get__(scaler))
+                self.handles.append(_Attribute(scaler, name))
+        self.scalers.append(weakref.ref(scaler))
+
+    def skip(self, scaler: Any, stepped: set[int]) -> None:
         """A GradScaler does not call the optimiser at a step that overflows; its update ends
         that step."""
-        plain, ref = scaler.update, weakref.ref(self)
-
-        def update(*arguments: Any, **options: Any) -> Any:
-            hooks = ref()
-            if hooks is not None and hooks.core.state() == (True, True, 0):
-                hooks.core.see_gradients()
-                hooks.core.scalar("skipped_step", 1.0)
-                hooks.core.end()
-            return plain(*arguments, **options)
-
-        scaler.update = update
-        self.handles.append(_Attribute(scaler, "update"))
+        ours = any(ref() is scaler for ref in self.scalers) or stepped & self.optimizers
+        if ours and self.core.state() == (True, True, 0):
+            self.core.see_gradients()
+            self.core.scalar("skipped_step", 1.0)
+            self.core.end()
 
     def remove(self) -> None:
         for handle in self.handles:
@@ -240,6 +292,11 @@ class Hooks:
             if root is not None:
                 _watched.discard(root)
         _cores.remove(self.core)
+        _installed[:] = [ref for ref in _installed if ref() not in (None, self)]
+        for name in _SCALER if not _cores else ():
+            plain = getattr(getattr(_Scaler, name), "_sonde", None)
+            if plain is not None:
+                setattr(_Scaler, name, plain)
         if not _cores and torch.autograd.backward is _backward:
             torch.autograd.backward = _plain_backward
         if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:

@@ -116,6 +116,8 @@ class Watch:
             raise _sonde.BadValueError(f"on_finding: {on_finding!r} (expected 'log', 'raise', "
                                        "a function or None)")
         self.path = os.fspath(run) if run is not None else None
+        self._rank = rank
+        self._worker = f"worker {rank}: " if world > 1 else ""  # in what is printed
         self.every = _intervals(every)
         self.on_finding = on_finding
         self.closed = False
@@ -174,8 +176,8 @@ class Watch:
         self._printed[kind] = count
         if count <= (1 if finding.because_of else _LINES_PER_RULE):
             where = f"{finding.tensor}: " if finding.tensor else ""
-            print(f"sonde: step {finding.step}: {finding.severity}: {finding.rule}: {where}"
-                  f"{finding.message}", file=sys.stderr)
+            print(f"sonde: {self._worker}step {finding.step}: {finding.severity}: {finding.rule}: "
+                  f"{where}{finding.message}{finding._history()}", file=sys.stderr)
 
     @property
     def findings(self) -> list[Finding]:
@@ -311,12 +313,13 @@ class Watch:
             first = next((f for f in worst if not f.because_of), worst[0])
             where = f" in {first.tensor}" if first.tensor else ""
             more = f"; sonde rules {self.path}" if self.path else ""
-            print(f"sonde: {', '.join(said)}: {first.rule}{where} at step {first.step}: "
+            print(f"sonde: {self._worker}{', '.join(said)}: {first.rule}{where} at step {first.step}: "
                   f"{first.message.rstrip('.') if more else first.message}{more}", file=sys.stderr)
         elif rules == 0:
-            print("sonde: not judged: no rule had the data it needs", file=sys.stderr)
-        else:
-            print(f"sonde: OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
+            print(f"sonde: {self._worker}not judged: no rule had the data it needs",
+                  file=sys.stderr)
+        elif self._rank == 0:  # of several workers, one says that all is well with it
+            print(f"sonde: {self._worker}OK: {rules} rules checked {steps:,} steps", file=sys.stderr)
 
     # --- declaring ------------------------------------------------------------------------
 
@@ -467,7 +470,7 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 sonde.Rule, or a list of these; None: nothing is judged
     on_finding  "log" prints it, "raise" also raises FindingError for an error, a function is
                 called with it; None
-    scaler      the GradScaler: steps that it skips end too
+    scaler      a GradScaler whose class has update or scale of its own; PyTorch's is known
     resume      the id of the run in the folder to continue, or "any"
     rank, world this process among several; default: as torchrun says
 

@@ -51,6 +51,15 @@ void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
         (void)fprintf(stream, " It began at step %lld of mode %s.",
                       (long long)finding->mode_step, sonde_mode_name(finding->mode));
     }
+    if (finding->raised_step > 0) {
+        (void)fprintf(stream, " It was a %s until step %lld.",
+                      sonde_severity_name(finding->raised_from),
+                      (long long)finding->raised_step);
+    }
+    if (finding->resolved_step > 0) {
+        (void)fprintf(stream, " It is resolved since step %lld.",
+                      (long long)finding->resolved_step);
+    }
     (void)fprintf(stream, " %s\n", finding->advice);
     (void)fflush(stream);
 }

@@ -22,6 +22,7 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
         return sonde_nn_job_builtin("fashion_cnn", out, diag);
     }
     if (ends_with(text, ".yaml") || ends_with(text, ".yml") || ends_with(text, ".json") ||
+        ends_with(text, ".onnx") ||
         (strchr(text, '/') != NULL && access(text, F_OK) == 0)) {
         return sonde_nn_job_load(text, out, diag);
     }
@@ -32,8 +33,12 @@ sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *
                            sonde_diag *diag)
 {
     const char *file = path != NULL ? path : "sonde-out/model.safetensors";
-    const sonde_err err = sonde_nn_model_load(model, file, diag);
+    sonde_err err = SONDE_OK;
 
+    if (path == NULL && text != NULL && ends_with(text, ".onnx")) {
+        return SONDE_OK; /* it has its own */
+    }
+    err = sonde_nn_model_load(model, file, diag);
     if ((err == SONDE_ENOTFOUND && access(file, F_OK) == 0) || err == SONDE_ESHAPE) {
         char other[64] = "weights";
 

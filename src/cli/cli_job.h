@@ -9,12 +9,12 @@
 
 #include "cli/cli.h"
 
-/* A file (if one of that name exists, or it ends in .yaml, .yml or .json), else a
+/* A file (if one of that name exists, or it ends in .yaml, .yml, .json or .onnx), else a
  * built-in model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
 /* Loads saved weights into a model. path NULL: those that sonde train saves in
- * sonde-out. Errors name text, which is that of cli_job_open. */
+ * sonde-out, or those of an ONNX file. Errors name text, which is that of cli_job_open. */
 sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
                            sonde_diag *diag);
 

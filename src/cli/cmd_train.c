@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { ROWS = 56 }; /* room for the options of the library's table */
+enum { ROWS = 80 }; /* room for the options of the library's table */
 
 /* What the command line gives for a row of that table. */
 typedef struct given {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPTIONS = 64, FIRST_CODE = 256 };
+enum { MOST_OPTIONS = 128, FIRST_CODE = 256 };
 
 size_t cli_option_count(const cli_command *command)
 {

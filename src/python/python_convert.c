@@ -37,6 +37,12 @@ PyObject *sonde__python_vitals(const sonde_vitals *v)
                          v->sumsq, v->sum);
 }
 
+/* None for step 0. */
+static PyObject *step_or_none(int64_t step)
+{
+    return step > 0 ? PyLong_FromLongLong(step) : Py_NewRef(Py_None);
+}
+
 PyObject *sonde__python_finding(const sonde_finding *f)
 {
     char id[24], cause[24];
@@ -45,10 +51,12 @@ PyObject *sonde__python_finding(const sonde_finding *f)
     (void)PyOS_snprintf(cause, sizeof cause, "%016llx",
                         (unsigned long long)f->because_of);
     return Py_BuildValue(
-        "(ssssLLLKsddsssz)", f->rule, sonde_severity_name(f->severity), f->tensor,
+        "(ssssLLLKsddssszzNN)", f->rule, sonde_severity_name(f->severity), f->tensor,
         sonde_mode_name(f->mode), (long long)f->step, (long long)f->mode_step,
         (long long)f->last_step, (unsigned long long)f->steps, f->statistic, f->value,
-        f->threshold, f->message, f->advice, id, f->because_of != 0 ? cause : NULL);
+        f->threshold, f->message, f->advice, id, f->because_of != 0 ? cause : NULL,
+        f->raised_step > 0 ? sonde_severity_name(f->raised_from) : NULL,
+        step_or_none(f->raised_step), step_or_none(f->resolved_step));
 }
 
 PyObject *sonde__python_findings(sonde_rules *rules)

@@ -74,6 +74,7 @@ typedef struct backward {
     PyObject_HEAD PyObject *plain; /* torch.autograd.backward */
     PyObject *method;              /* the code of torch.Tensor.backward, which calls it */
     PyObject *watches;             /* a list */
+    bool scaled; /* a loss may have been scaled, and know the one that it was made of */
 } backward;
 
 /* The caller's frame, code and instruction; Tensor.backward is not a caller. */
@@ -131,6 +132,18 @@ static bool is_scalar(PyObject *tensor)
     return elements == 1;
 }
 
+/* The loss before a GradScaler scaled it; else the tensor. A new reference. */
+static PyObject *unscaled(const backward *self, PyObject *tensor)
+{
+    PyObject *loss = self->scaled ? PyObject_GetAttrString(tensor, "_sonde_loss") : NULL;
+
+    if (loss == NULL) {
+        PyErr_Clear();
+        return Py_NewRef(tensor);
+    }
+    return loss;
+}
+
 /* Shows the loss of the step that is on. */
 static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject *tensor)
 {
@@ -186,16 +199,17 @@ static bool is_from_here(const backward *self)
 
 static bool show_losses(const backward *self, PyObject *tensors)
 {
-    bool from_here = false;
+    bool from_here = false, good = true;
 
     if ((PyTuple_Check(tensors) || PyList_Check(tensors)) &&
         PySequence_Size(tensors) > 0) {
         PyObject *first = PySequence_GetItem(tensors, 0);
-        const bool good = first != NULL && show_losses(self, first);
 
+        good = first != NULL && show_losses(self, first);
         Py_XDECREF(first);
         return good;
     }
+    tensors = unscaled(self, tensors);
     from_here = is_from_here(self);
     for (Py_ssize_t i = 0; i < PyList_Size(self->watches); i++) {
         sonde__python_watch *watch =
@@ -206,11 +220,11 @@ static bool show_losses(const backward *self, PyObject *tensors)
             continue;
         }
         watch->went_back = true;
-        if (!show_loss(self, watch, tensors) && !sonde__python_count_fault(watch)) {
-            return false;
-        }
+        good =
+            good && (show_loss(self, watch, tensors) || sonde__python_count_fault(watch));
     }
-    return true;
+    Py_DECREF(tensors);
+    return good;
 }
 
 /* Once the backward pass is over: shows gradients that are cleared before their step. */
@@ -280,7 +294,29 @@ static void backward_dealloc(PyObject *object)
     Py_DECREF((PyObject *)type);
 }
 
+static PyObject *get_scaled(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((const backward *)object)->scaled);
+}
+
+static int set_scaled(PyObject *object, PyObject *value, void *unused)
+{
+    (void)unused;
+    ((backward *)object)->scaled = value != NULL && PyObject_IsTrue(value) == 1;
+    return 0;
+}
+
+static PyGetSetDef backward_attributes[] = {
+    {"scaled", get_scaled, set_scaled,
+     PyDoc_STR(
+         "Whether losses may have the attribute _sonde_loss: the one before scaling."),
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot backward_slots[] = {
+    {Py_tp_getset, backward_attributes},
     {Py_tp_new, (void *)backward_new},
     {Py_tp_dealloc, (void *)backward_dealloc},
     {Py_tp_call, (void *)backward_call},

@@ -19,6 +19,8 @@ typedef struct session_object {
     PyObject_HEAD sonde_nn_session *session;
     PyObject *graph; /* a reference: the session borrows its model */
     sonde_nn_optimizer optimizer;
+    sonde_nn_optimizer *groups; /* of so many, named group1, group2 ... */
+    int group_count;
     unsigned moves;      /* of the graph, when it was opened */
     unsigned generation; /* sonde__python_generation() of its process */
     bool threaded;       /* it has threads of its own, which a fork does not copy */
@@ -119,13 +121,32 @@ static bool set_number(sonde_nn_optimizer *optimizer, const char *name, double n
     return false;
 }
 
-static bool read_optimizer(PyObject *given, sonde_nn_optimizer *optimizer)
+static bool read_numbers(PyObject *numbers, sonde_nn_optimizer *optimizer)
 {
-    PyObject *numbers = NULL, *key = NULL, *value = NULL;
-    const char *kind = NULL;
+    PyObject *key = NULL, *value = NULL;
     Py_ssize_t place = 0;
 
-    if (!PyArg_ParseTuple(given, "sO!", &kind, &PyDict_Type, &numbers)) {
+    while (PyDict_Next(numbers, &place, &key, &value) != 0) {
+        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+        const double number = PyFloat_AsDouble(value);
+
+        if (name == NULL || PyErr_Occurred() != NULL ||
+            !set_number(optimizer, name, number)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* groups: a borrowed tuple of (selector, numbers). */
+static bool read_optimizer(PyObject *given, sonde_nn_optimizer *optimizer,
+                           PyObject **groups)
+{
+    PyObject *numbers = NULL;
+    const char *kind = NULL;
+
+    if (!PyArg_ParseTuple(given, "sO!O!", &kind, &PyDict_Type, &numbers, &PyTuple_Type,
+                          groups)) {
         return false;
     }
     for (int i = SONDE_NN_SGD; i <= SONDE_NN_LAMB; i++) {
@@ -133,12 +154,50 @@ static bool read_optimizer(PyObject *given, sonde_nn_optimizer *optimizer)
             *optimizer = sonde_nn_optimizer_default((sonde_nn_optimizer_kind)i);
         }
     }
-    while (PyDict_Next(numbers, &place, &key, &value) != 0) {
-        const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
-        const double number = PyFloat_AsDouble(value);
+    return read_numbers(numbers, optimizer);
+}
 
-        if (name == NULL || PyErr_Occurred() != NULL ||
-            !set_number(optimizer, name, number)) {
+static void name_group(int i, char name[32])
+{
+    (void)snprintf(name, 32, "group%d", i + 1);
+}
+
+/* Group i of the session: what its dictionary lacks is the default's kind's. */
+static bool add_group(session_object *self, PyObject *given, int i)
+{
+    sonde_nn_optimizer *numbers = &self->groups[i];
+    sonde_nn_group group = {.name = NULL};
+    PyObject *dictionary = NULL;
+    char name[32];
+    sonde_diag diag = {0};
+
+    *numbers = sonde_nn_optimizer_default(self->optimizer.kind);
+    if (!PyArg_ParseTuple(given, "sO!", &group.params, &PyDict_Type, &dictionary) ||
+        !read_numbers(dictionary, numbers)) {
+        return false;
+    }
+    name_group(i, name);
+    group.name = name;
+    group.optimizer = *numbers;
+    if (sonde_nn_session_add_group(self->session, &group, &diag) != SONDE_OK) {
+        (void)sonde__python_raise(&diag);
+        return false;
+    }
+    return true;
+}
+
+static bool add_groups(session_object *self, PyObject *groups)
+{
+    const int count = groups != NULL ? (int)PyTuple_Size(groups) : 0;
+
+    self->groups = PyMem_Calloc((size_t)count + 1, sizeof *self->groups);
+    if (self->groups == NULL) {
+        (void)PyErr_NoMemory();
+        return false;
+    }
+    self->group_count = count;
+    for (int i = 0; i < count; i++) {
+        if (!add_group(self, PyTuple_GetItem(groups, i), i)) {
             return false;
         }
     }
@@ -186,7 +245,7 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
 
 /* Creates and compiles; false with an exception. */
 static bool open_session(session_object *self, bool training, PyObject *given,
-                         PyObject *anchors)
+                         PyObject *groups, PyObject *anchors)
 {
     sonde_nn_model *model = ((sonde__python_graph *)self->graph)->model;
     sonde_nn_options options;
@@ -212,7 +271,7 @@ static bool open_session(session_object *self, bool training, PyObject *given,
         (void)sonde__python_raise(&diag);
         return false;
     }
-    if (!add_anchors(self, anchors)) {
+    if (!add_groups(self, groups) || !add_anchors(self, anchors)) {
         return false;
     }
     Py_BEGIN_ALLOW_THREADS;
@@ -227,7 +286,7 @@ static bool open_session(session_object *self, bool training, PyObject *given,
 PyObject *sonde__python_new_session(PyObject *graph, PyObject *arguments)
 {
     allocfunc allocate = (allocfunc)PyType_GetSlot(session_type, Py_tp_alloc);
-    PyObject *options = NULL, *optimizer = NULL, *anchors = NULL;
+    PyObject *options = NULL, *optimizer = NULL, *anchors = NULL, *groups = NULL;
     session_object *self = NULL;
     int training = 0;
 
@@ -243,8 +302,8 @@ PyObject *sonde__python_new_session(PyObject *graph, PyObject *arguments)
     self->generation = sonde__python_generation();
     self->moves = ((sonde__python_graph *)graph)->moves;
     self->optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F);
-    if ((optimizer != Py_None && !read_optimizer(optimizer, &self->optimizer)) ||
-        !open_session(self, training != 0, options, anchors)) {
+    if ((optimizer != Py_None && !read_optimizer(optimizer, &self->optimizer, &groups)) ||
+        !open_session(self, training != 0, options, groups, anchors)) {
         Py_CLEAR(self);
     }
     return (PyObject *)self;
@@ -263,6 +322,7 @@ static void session_dealloc(PyObject *object)
         (void)fclose(self->prints);
     }
     free(self->printed);
+    PyMem_Free(self->groups);
     Py_XDECREF(self->graph);
     release(object);
     Py_DECREF((PyObject *)type);
@@ -482,21 +542,35 @@ static PyObject *session_outputs(PyObject *object, PyObject *unused)
         sonde_nn_session_output_count(((session_object *)object)->session));
 }
 
-PyDoc_STRVAR(set_rate_doc, "set_rate(rate)\n--\n\n"
-                           "The learning rate from the next call on.");
+PyDoc_STRVAR(set_rate_doc, "set_rate(rate, group=0)\n--\n\n"
+                           "The learning rate from the next call on, of the parameters\n"
+                           "of no group or of those of a group, from 1.");
 
-static PyObject *session_set_rate(PyObject *object, PyObject *rate)
+static PyObject *session_set_rate(PyObject *object, PyObject *arguments)
 {
     session_object *self = (session_object *)object;
-    const double number = PyFloat_AsDouble(rate);
+    double rate = 0.0;
+    int group = 0;
+    char name[32];
     sonde_diag diag = {0};
 
-    if (PyErr_Occurred() != NULL || !is_free(self)) {
+    if (!PyArg_ParseTuple(arguments, "d|i:set_rate", &rate, &group) || !is_free(self)) {
         return NULL;
     }
-    self->optimizer.learning_rate = (float)number;
-    return done(sonde_nn_session_set_optimizer(self->session, &self->optimizer, &diag),
-                &diag);
+    if (group < 0 || group > self->group_count) {
+        return sonde__python_bad_value("group", "a group of the session", "another");
+    }
+    if (group == 0) {
+        self->optimizer.learning_rate = (float)rate;
+        return done(
+            sonde_nn_session_set_optimizer(self->session, &self->optimizer, &diag),
+            &diag);
+    }
+    name_group(group - 1, name);
+    self->groups[group - 1].learning_rate = (float)rate;
+    return done(
+        sonde_nn_session_set_group(self->session, name, &self->groups[group - 1], &diag),
+        &diag);
 }
 
 PyDoc_STRVAR(save_doc, "save(path)\n--\n\n"
@@ -535,7 +609,7 @@ static PyMethodDef methods[] = {
     {"outputs", session_outputs, METH_NOARGS, outputs_doc},
     {"anchored", session_anchored, METH_VARARGS, anchored_doc},
     {"tensors", session_tensors, METH_NOARGS, tensors_doc},
-    {"set_rate", session_set_rate, METH_O, set_rate_doc},
+    {"set_rate", session_set_rate, METH_VARARGS, set_rate_doc},
     {"save", session_save, METH_O, save_doc},
     {"load", session_load, METH_O, load_doc},
     {NULL, NULL, 0, NULL}};

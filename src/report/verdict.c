@@ -485,6 +485,15 @@ static void draw_what(sonde__report *report, const sonde__report_group *group,
     draw_cause(report, finding);
     sonde_text_format(page, "</dl>\n<p class=\"message\">");
     sonde__report_html_text(page, finding->message);
+    if (finding->raised_step > 0) {
+        sonde_text_format(page, " It was a %s until step %lld.",
+                          sonde_severity_name(finding->raised_from),
+                          (long long)finding->raised_step);
+    }
+    if (finding->resolved_step > 0) {
+        sonde_text_format(page, " It is resolved since step %lld.",
+                          (long long)finding->resolved_step);
+    }
     sonde_text_format(page, "</p>\n");
 }
 

@@ -38,12 +38,17 @@ typedef struct sonde__rule_found {
     sonde_finding finding;
     char *tensor;
     char message[SONDE__MESSAGE];
-    const sonde__rule_terms *terms; /* of a suspicion that waits; else NULL */
-    sonde_rule_run *run;            /* ... and its rule, its tensor there */
+    sonde_rule_run *run; /* of its rule, and its tensor there */
     size_t index;
-    int64_t held;   /* looks at which its condition held */
+    bool kept; /* it is among the findings; else it is a suspicion that waits */
+    bool news; /* its severity has risen since it was reported */
+    const sonde__rule_terms *terms; /* of a suspicion, also once it is kept; else NULL */
+    bool open;      /* it is in `waiting`: its severity is not decided, or may change */
+    bool again;     /* an event that was kept, and has happened again */
     bool dismissed; /* training goes well in spite of it: it waits only to be cleared */
+    int64_t held;   /* looks at which its condition held */
     int64_t missed; /* the last looks in a row at which it did not */
+    int64_t well;   /* verdicts in a row that training goes well, once it is kept */
     sonde__rules_progress_mark mark;
 } sonde__rule_found;
 
@@ -129,10 +134,11 @@ struct sonde_rules {
     bool at_every_step;            /* a rule has no needs */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
-    sonde__rule_found **waiting; /* suspicions */
+    sonde__rule_found **waiting; /* suspicions, and findings whose severity may change */
     size_t waiting_count, waiting_capacity;
     sonde__rules_progress progress;
     size_t reported; /* of these, passed to the callback and the files */
+    bool news;       /* one of these has risen since */
     sonde_finding *copies;
     size_t copy_capacity;
     sonde_on_finding on_finding;
@@ -225,6 +231,9 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
                             bool waits);
 /* findings.c: adds a suspicion to the findings; false if memory runs out. */
 bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found);
+/* findings.c: a finding has that severity from this step on, which is a higher one. */
+void sonde__rule_raise(sonde_rules *rules, sonde__rule_found *found,
+                       sonde_severity severity);
 /* findings.c: the condition of a finding holds at this step, too. */
 void sonde__rules_hold_again(const sonde_rules *rules, sonde__rule_found *found);
 /* suspicions.c: the losses among new tensors; false if memory runs out. */

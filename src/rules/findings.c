@@ -75,6 +75,19 @@ static void free_found(sonde__rule_found *found)
     }
 }
 
+void sonde__rule_raise(sonde_rules *rules, sonde__rule_found *found,
+                       sonde_severity severity)
+{
+    sonde_finding *finding = &found->finding;
+
+    finding->raised_from = finding->severity;
+    finding->raised_step = rules->at.global_step;
+    finding->resolved_step = 0;
+    finding->severity = severity;
+    found->well = 0;
+    found->news = rules->news = true;
+}
+
 bool sonde__rule_keep_found(sonde_rules *rules, sonde__rule_found *found)
 {
     if (!sonde__reserve(&rules->found, &rules->found_capacity, rules->found_count + 1,
@@ -110,6 +123,8 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, boo
     }
     if (waits) {
         rules->waiting[rules->waiting_count++] = found;
+    } else {
+        found->kept = true;
     }
     return found;
 }
@@ -181,11 +196,13 @@ void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
 
 void sonde__rules_free_found(sonde_rules *rules)
 {
+    for (size_t i = 0; i < rules->waiting_count; i++) {
+        if (!rules->waiting[i]->kept) {
+            free_found(rules->waiting[i]);
+        }
+    }
     for (size_t i = 0; i < rules->found_count; i++) {
         free_found(rules->found[i]);
-    }
-    for (size_t i = 0; i < rules->waiting_count; i++) {
-        free_found(rules->waiting[i]);
     }
     sonde__free(rules->found);
     sonde__free(rules->waiting);
@@ -253,6 +270,14 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     sonde_json_string(&json, "message", finding->message);
     sonde_json_string(&json, "advice", finding->advice);
     put_id(&json, "because_of", finding->because_of);
+    if (finding->raised_step > 0) {
+        sonde_json_string(&json, "raised_from",
+                          sonde_severity_name(finding->raised_from));
+        sonde_json_int(&json, "raised_step", finding->raised_step);
+    }
+    if (finding->resolved_step > 0) {
+        sonde_json_int(&json, "resolved_step", finding->resolved_step);
+    }
     sonde_json_end(&json);
     length = text.failed ? 0 : text.length;
     if (size > 0) {
@@ -290,10 +315,40 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
 
 enum { LINE_ROOM = 8192, NUMBER_ROOM = 32 };
 
-/* True if the lines contain the same finding with at least as many steps. */
-static bool is_among(const char *lines, size_t size, const char *line, uint64_t steps)
+/* What follows a key in a line; NULL: the line does not have it. */
+static const char *after_key(const char *line, size_t size, const char *key)
 {
-    static const char key[] = ",\"steps\":";
+    const char *place = memmem(line, size, key, strlen(key));
+
+    return place != NULL ? place + strlen(key) : NULL;
+}
+
+/* Whether a line of the same finding says as much or more: a higher severity, or the same
+ * with at least as many steps, and that it is resolved if it is. */
+static bool says(const char *line, size_t size, const sonde_finding *finding)
+{
+    const char *steps = after_key(line, size, ",\"steps\":");
+    const char *severity = after_key(line, size, "\"severity\":\"");
+    int said = SONDE_SEVERITY_NOTE;
+
+    if (steps == NULL || severity == NULL) {
+        return false;
+    }
+    while (said < SONDE_SEVERITY_ERROR &&
+           *severity != *sonde_severity_name((sonde_severity)said)) {
+        said++;
+    }
+    return said > (int)finding->severity ||
+           (said == (int)finding->severity &&
+            strtoull(steps, NULL, 10) >= finding->steps &&
+            (finding->resolved_step == 0 ||
+             after_key(line, size, "\"resolved_step\":") != NULL));
+}
+
+/* True if the lines contain the same finding, and say as much of it. */
+static bool is_among(const char *lines, size_t size, const char *line,
+                     const sonde_finding *finding)
+{
     const size_t id =
         sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* the beginning of a line */
     const char *const end = lines + size;
@@ -301,11 +356,8 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
 
     while ((next = memmem(next, (size_t)(end - next), line, id)) != NULL) {
         const char *newline = memchr(next, '\n', (size_t)(end - next));
-        const char *said =
-            newline != NULL ? memmem(next, (size_t)(newline - next), key, sizeof key - 1)
-                            : NULL;
 
-        if (said != NULL && strtoull(said + sizeof key - 1, NULL, 10) >= steps) {
+        if (newline != NULL && says(next, (size_t)(newline - next), finding)) {
             return true;
         }
         next += id;
@@ -315,7 +367,7 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
 
 /* What a file of findings holds. */
 typedef struct written {
-    bool among;    /* the finding, with at least as many steps */
+    bool among;    /* the finding, and as much of it */
     bool torn;     /* its last line has no end */
     uint64_t last; /* number of the last line; UINT64_MAX: it cannot be read */
 } written;
@@ -339,7 +391,7 @@ static uint64_t count_lines(const char *lines, size_t size, bool *torn)
 }
 
 /* Looks through the file, or the last 64 MiB of it. */
-static written look_through(int file, const char *line, uint64_t steps)
+static written look_through(int file, const char *line, const sonde_finding *finding)
 {
     enum { MOST = 1 << 26 };
     struct stat status;
@@ -361,7 +413,7 @@ static written look_through(int file, const char *line, uint64_t steps)
         got = pread(file, content, size, status.st_size - (off_t)size);
     }
     if (got > 0) {
-        found.among = is_among(content, (size_t)got, line, steps);
+        found.among = is_among(content, (size_t)got, line, finding);
         found.last = count_lines(content, (size_t)got, &found.torn);
     }
     sonde__free(content);
@@ -433,7 +485,7 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
         return false;
     }
     (void)flock(file, LOCK_EX); /* where there are locks */
-    found = look_through(file, line, finding->steps);
+    found = look_through(file, line, finding);
     if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
         found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
     }
@@ -485,13 +537,27 @@ static void report(sonde_rules *rules, const sonde__rule_found *found, bool agai
     }
 }
 
+/* Reports once more the findings that have risen. */
+static void report_news(sonde_rules *rules)
+{
+    for (size_t i = 0; rules->news && i < rules->reported; i++) {
+        if (rules->found[i]->news) {
+            rules->found[i]->news = false;
+            report(rules, rules->found[i], false);
+        }
+    }
+    rules->news = false;
+}
+
 void sonde__rules_report_new(sonde_rules *rules)
 {
+    report_news(rules);
     if (rules->reported == rules->found_count) {
         return;
     }
     sonde__rules_set_causes(rules);
     while (rules->reported < rules->found_count) {
+        rules->found[rules->reported]->news = false;
         report(rules, rules->found[rules->reported++], false);
     }
 }
@@ -499,7 +565,8 @@ void sonde__rules_report_new(sonde_rules *rules)
 void sonde__rules_report_again(sonde_rules *rules)
 {
     for (size_t i = 0; i < rules->found_count; i++) {
-        if (rules->found[i]->finding.steps > 1) {
+        if (rules->found[i]->finding.steps > 1 ||
+            rules->found[i]->finding.resolved_step > 0) {
             report(rules, rules->found[i], true);
         }
     }

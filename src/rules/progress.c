@@ -6,6 +6,10 @@
  * by a few standard errors, and not above the level at the mark. The loss rises if it is
  * above that level by RISEN of it. It stands still if it has fallen by less than SLIGHT,
  * LONG steps after the mark.
+ *
+ * Training that went well may go badly later: it relapses if the mean of SHORT losses is
+ * above the lowest such mean by half of what the loss had fallen by until then, and by a
+ * few standard errors, at LASTING such means in a row.
  */
 #include "rules/progress.h"
 
@@ -21,14 +25,37 @@
 #define JUMPS                                                                            \
     3.0          /* the first loss is the level if another of the first is so far above */
 #define BACK 1.1 /* after an event */
-enum { LEAST = 3 };
+#define LOST 0.5
+enum { LEAST = 3, LASTING = 2 };
+
+static double first_level(const sonde__rules_progress *progress);
+static double mean_of_last(const sonde__rules_progress *progress, uint64_t n,
+                           double *error);
+
+/* Takes the mean of the last SHORT losses. */
+static void take_mean(sonde__rules_progress *progress)
+{
+    double error = 0.0;
+    const double mean = mean_of_last(progress, SONDE__RULES_SHORT, &error);
+    const double first = first_level(progress), gained = first - progress->lowest;
+    const double lost = mean - progress->lowest;
+    const bool relapsed = progress->count > SONDE__RULES_SHORT &&
+                          gained > FALLEN * fabs(first) && lost > LOST * gained &&
+                          lost > SURE * error;
+
+    progress->relapsed = relapsed ? progress->relapsed + 1 : 0;
+    progress->lowest =
+        progress->count > SONDE__RULES_SHORT ? fmin(progress->lowest, mean) : mean;
+}
 
 void sonde__rules_progress_take(sonde__rules_progress *progress, double loss)
 {
     if (!isfinite(loss)) {
         progress->bad++;
+        progress->bad_row++;
         return;
     }
+    progress->bad_row = 0;
     if (progress->count > 0) {
         progress->crosses =
             progress->crosses || (loss < 0.0) != (progress->first[0] < 0.0);
@@ -37,6 +64,9 @@ void sonde__rules_progress_take(sonde__rules_progress *progress, double loss)
         progress->first[progress->count] = loss;
     }
     progress->recent[progress->count++ % SONDE__RULES_KEPT] = loss;
+    if (progress->count % SONDE__RULES_SHORT == 0) {
+        take_mean(progress);
+    }
 }
 
 /* Mean of the last n losses, n at most KEPT; *error is its standard error, NaN for one. */
@@ -117,7 +147,7 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
         return SONDE__RULES_ILL;
     }
     if (since >= SONDE__RULES_LONG && !progress->crosses &&
-        fall < fmax(SLIGHT * fabs(first), 2.0 * both)) {
+        fall < fmax(fmax(SLIGHT, mark->slight) * fabs(first), 2.0 * both)) {
         return SONDE__RULES_STILL;
     }
     return SONDE__RULES_OPEN;
@@ -149,6 +179,13 @@ sonde__rules_verdict sonde__rules_progress_since(const sonde__rules_progress *pr
     return verdict == SONDE__RULES_OPEN && (since >= SONDE__RULES_LONG || ended)
                ? SONDE__RULES_NONE
                : verdict;
+}
+
+bool sonde__rules_progress_is_relapsed(const sonde__rules_progress *progress)
+{
+    const bool falls = !progress->free && !progress->named && !progress->parts;
+
+    return progress->bad_row >= LEAST || (falls && progress->relapsed >= LASTING);
 }
 
 void sonde__rules_progress_fini(sonde__rules_progress *progress)

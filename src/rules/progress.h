@@ -34,13 +34,16 @@ typedef struct sonde__rules_loss {
 typedef struct sonde__rules_progress {
     double recent[SONDE__RULES_KEPT]; /* a ring */
     double first[SONDE__RULES_FIRST];
-    uint64_t count;            /* finite losses taken */
-    uint64_t bad;              /* steps whose loss was not finite */
-    bool whole;                /* the losses taken are those of the objective */
-    bool parts;                /* several are seen, of which none is the objective */
-    bool free;                 /* it need not fall: the program's inputs say so */
-    bool named;                /* ... or the name of one that was seen does */
-    bool crosses;              /* it has been on both sides of 0 */
+    uint64_t count;    /* finite losses taken */
+    uint64_t bad;      /* steps whose loss was not finite */
+    bool whole;        /* the losses taken are those of the objective */
+    bool parts;        /* several are seen, of which none is the objective */
+    bool free;         /* it need not fall: the program's inputs say so */
+    bool named;        /* ... or the name of one that was seen does */
+    bool crosses;      /* it has been on both sides of 0 */
+    double lowest;     /* mean of SHORT losses in a row, of those so far */
+    uint64_t relapsed; /* such means, in a row, at which half of the fall is lost */
+    uint64_t bad_row;  /* steps in a row whose loss was not finite */
     sonde__rules_loss *losses; /* those of training */
     size_t loss_count, loss_capacity;
 } sonde__rules_progress;
@@ -49,6 +52,8 @@ typedef struct sonde__rules_progress {
 typedef struct sonde__rules_progress_mark {
     double level, error; /* error: standard error of the level; NaN: of one loss */
     uint64_t count, bad;
+    double slight; /* the share of the first losses by which a loss that falls falls, over
+                      SONDE__RULES_LONG steps; 0: 2 % */
 } sonde__rules_progress_mark;
 
 typedef enum sonde__rules_verdict {
@@ -72,6 +77,9 @@ sonde__rules_progress_level(const sonde__rules_progress *progress, bool event);
 SONDE_API sonde__rules_verdict sonde__rules_progress_since(
     const sonde__rules_progress *progress, const sonde__rules_progress_mark *mark,
     bool event, bool ended);
+/* Whether a loss that had fallen has lost half of that, for a while, or is no longer
+ * finite. */
+SONDE_API bool sonde__rules_progress_is_relapsed(const sonde__rules_progress *progress);
 void sonde__rules_progress_fini(sonde__rules_progress *progress);
 
 #endif

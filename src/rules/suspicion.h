@@ -16,6 +16,11 @@
  *                               evidence there is; terms.untold where a loss need not fall
  *
  * progress.h says what "well", "badly" and "still" are.
+ *
+ * A finding that came of a suspicion is a state. It rises to terms.ill if training, which
+ * went well, goes badly while its condition holds, and an event that is no error yet is
+ * judged again when it happens again. A warning or an error is resolved once the tensor has
+ * recovered, or training goes well after all; it stays a finding.
  */
 #ifndef SONDE_RULES_SUSPICION_H
 #define SONDE_RULES_SUSPICION_H
@@ -35,6 +40,7 @@ typedef struct sonde__rule_terms {
     bool event; /* something that happened to training, not its state: after it, the
                       loss should be as before */
     int well, ill, still, untold, alone; /* severities, or SONDE__WITHDRAWN */
+    double slight;                       /* see sonde__rules_progress_mark */
 } sonde__rule_terms;
 
 /* The condition holds at this step, as sonde_rule_found has it. True the first time: then
@@ -42,7 +48,7 @@ typedef struct sonde__rule_terms {
 bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,
                          const char *statistic, double value, double threshold);
 /* The condition was looked at and does not hold: at a few looks in a row, a suspicion that
- * waits is withdrawn. */
+ * waits is withdrawn, and a finding resolved. */
 void sonde__rule_clear(sonde_rule_run *run, size_t i);
 /* A suspicion of tensor i, if there is one, becomes a finding. */
 void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity);
@@ -50,7 +56,9 @@ void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
 void sonde__rule_withdraw(sonde_rule_run *run, size_t i);
 /* Whether a loss need not fall in this run, or none is the objective. */
 bool sonde__rule_loss_is_free(const sonde_rule_run *run);
-/* Whether a suspicion of tensor i waits. */
+/* Whether losses are meant to fall: that, and no name of a loss says otherwise. */
+bool sonde__rule_loss_falls(const sonde_rule_run *run);
+/* Whether a suspicion of tensor i waits, and is no finding yet. */
 bool sonde__rule_suspects(const sonde_rule_run *run, size_t i);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * suspicions.c - see suspicion.h. A suspicion stays in rules->waiting until it is decided;
- * then it moves to the findings, or is freed.
+ * suspicions.c - see suspicion.h. A suspicion stays in rules->waiting until it is freed; when
+ * it is decided, it is a finding as well.
  */
 #include "rules/suspicion.h"
 
@@ -147,11 +147,12 @@ bool sonde__rule_suspects(const sonde_rule_run *run, size_t i)
     const sonde__rule_found *found =
         i == SONDE_RULE_WHOLE_RUN ? run->run_finding : run->tensor_findings[i];
 
-    return found != NULL && found->terms != NULL;
+    return found != NULL && !found->kept;
 }
 
 static void take_out(sonde_rules *rules, size_t k)
 {
+    rules->waiting[k]->open = false;
     memmove(rules->waiting + k, rules->waiting + k + 1,
             (--rules->waiting_count - k) * sizeof(void *));
 }
@@ -160,32 +161,36 @@ static void drop(sonde_rules *rules, size_t k)
 {
     sonde__rule_found *found = rules->waiting[k];
 
+    take_out(rules, k);
     *place_of(found->run, found->index) = NULL;
     sonde__free(found->tensor);
     sonde__free(found);
-    take_out(rules, k);
 }
 
-/* Makes a finding of a suspicion, or drops it if memory runs out. */
+/* Makes a finding of a suspicion, or drops it if memory runs out; or raises the finding. A
+ * state stays open. */
 static void keep(sonde_rules *rules, size_t k, sonde_severity severity)
 {
     sonde__rule_found *found = rules->waiting[k];
 
-    if (sonde__rule_keep_found(rules, found)) {
+    found->again = false;
+    if (found->kept) {
+        sonde__rule_raise(rules, found, severity);
+    } else if (sonde__rule_keep_found(rules, found)) {
         found->finding.severity = severity;
-        found->terms = NULL;
-        take_out(rules, k);
+        found->kept = true;
+        found->well = 0;
     } else {
         drop(rules, k);
     }
 }
 
-/* The place of the suspicion of tensor i in waiting; waiting_count: there is none. */
+/* The place of an open state of tensor i in waiting; waiting_count: there is none. */
 static size_t find_waiting(sonde_rule_run *run, size_t i)
 {
     const sonde_rules *rules = run->rules;
     const sonde__rule_found *found = *place_of(run, i);
-    size_t k = sonde__rule_suspects(run, i) ? 0 : rules->waiting_count;
+    size_t k = found != NULL && found->open ? 0 : rules->waiting_count;
 
     while (k < rules->waiting_count && rules->waiting[k] != found) {
         k++;
@@ -195,26 +200,54 @@ static size_t find_waiting(sonde_rule_run *run, size_t i)
 
 void sonde__rule_withdraw(sonde_rule_run *run, size_t i)
 {
-    const size_t k = find_waiting(run, i);
-
-    if (k < run->rules->waiting_count) {
-        drop(run->rules, k);
+    if (sonde__rule_suspects(run, i)) {
+        drop(run->rules, find_waiting(run, i));
     }
 }
 
 void sonde__rule_confirm(sonde_rule_run *run, size_t i, sonde_severity severity)
 {
-    const size_t k = find_waiting(run, i);
+    if (sonde__rule_suspects(run, i)) {
+        keep(run->rules, find_waiting(run, i), severity);
+    }
+}
 
-    if (k < run->rules->waiting_count) {
-        keep(run->rules, k, severity);
+static void resolve(const sonde_rules *rules, sonde__rule_found *found)
+{
+    if (found->finding.resolved_step == 0 &&
+        found->finding.severity > SONDE_SEVERITY_NOTE) {
+        found->finding.resolved_step = rules->at.global_step;
     }
 }
 
 void sonde__rule_clear(sonde_rule_run *run, size_t i)
 {
-    if (sonde__rule_suspects(run, i) && ++(*place_of(run, i))->missed >= RECOVERED) {
+    sonde__rule_found *found = *place_of(run, i);
+
+    if (found == NULL || found->terms == NULL || ++found->missed < RECOVERED) {
+        return;
+    }
+    if (!found->kept) {
         sonde__rule_withdraw(run, i);
+    } else if (!found->terms->event) {
+        resolve(run->rules, found);
+    }
+}
+
+/* The condition of a state that is known holds at this step, too. */
+static void hold(sonde_rule_run *run, sonde__rule_found *found,
+                 const sonde__rule_terms *terms)
+{
+    sonde_rules *rules = run->rules;
+
+    found->held++;
+    found->missed = 0;
+    sonde__rules_hold_again(rules, found);
+    if (found->kept && found->terms != NULL && terms->event && !found->again &&
+        (int)found->finding.severity < terms->ill) {
+        found->again = true;
+        found->mark = sonde__rules_progress_level(&rules->progress, true);
+        found->mark.slight = terms->slight;
     }
 }
 
@@ -224,13 +257,11 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
     sonde__rule_found **place = place_of(run, i);
     sonde__rule_found *found = NULL;
 
-    if (*place != NULL && (*place)->terms != NULL && terms->ill > (*place)->terms->ill) {
+    if (sonde__rule_suspects(run, i) && terms->ill > (*place)->terms->ill) {
         sonde__rule_withdraw(run, i); /* what is worse replaces it */
     }
     if (*place != NULL) {
-        (*place)->held++;
-        (*place)->missed = 0;
-        sonde__rules_hold_again(run->rules, *place);
+        hold(run, *place, terms);
         return false;
     }
     if (!sonde__rule_make_found(run, i, SONDE_SEVERITY_NOTE, statistic, value, threshold,
@@ -238,10 +269,12 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
         return false;
     }
     found = *place;
+    found->open = true;
     found->terms = terms;
     found->held = 1;
     found->index = i;
     found->mark = sonde__rules_progress_level(&run->rules->progress, terms->event);
+    found->mark.slight = terms->slight;
     return true;
 }
 
@@ -283,28 +316,80 @@ static int decide(const sonde_rules *rules, const sonde__rule_found *found, bool
     return UNDECIDED;
 }
 
+/* A warning or an error is resolved by WELL verdicts in a row that training goes well. */
+static void watch_recovery(const sonde_rules *rules, sonde__rule_found *found)
+{
+    enum { WELL = 2 };
+    const uint64_t since = rules->progress.count - found->mark.count;
+
+    if (found->terms->event || since == 0 || since % SONDE__RULES_SHORT != 0 ||
+        rules->progress.count == 0) {
+        return;
+    }
+    found->well = sonde__rules_progress_since(&rules->progress, &found->mark, false,
+                                              false) == SONDE__RULES_WELL
+                      ? found->well + 1
+                      : 0;
+    if (found->well >= WELL) {
+        resolve(rules, found);
+    }
+}
+
+enum { RECENT = 100 }; /* steps since the condition of a state was last seen to hold */
+
+/* What becomes of a finding that came of a suspicion: the severity that it rises to, or
+ * UNDECIDED. */
+static int decide_kept(const sonde_rules *rules, sonde__rule_found *found)
+{
+    const sonde__rule_terms *terms = found->terms;
+    const sonde_finding *finding = &found->finding;
+    const bool holds = found->missed == 0 && found->held >= terms->looks &&
+                       rules->at.global_step - finding->last_step <= RECENT;
+    int severity = UNDECIDED;
+
+    if ((int)finding->severity > SONDE_SEVERITY_NOTE) {
+        watch_recovery(rules, found);
+    }
+    if (terms->event && found->again) {
+        severity = decide(rules, found, false);
+        found->again = severity == UNDECIDED;
+    } else if (!terms->event && holds && rules->at.global_step > finding->step &&
+               sonde__rules_progress_is_relapsed(&rules->progress)) {
+        severity = terms->ill;
+    }
+    return severity > (int)finding->severity ? severity : UNDECIDED;
+}
+
 void sonde__rules_decide(sonde_rules *rules, bool ended)
 {
     size_t k = 0;
 
     while (k < rules->waiting_count) {
         sonde__rule_found *found = rules->waiting[k];
-        const int severity = found->dismissed ? UNDECIDED : decide(rules, found, ended);
+        const size_t count = rules->waiting_count;
+        const int severity = found->kept        ? decide_kept(rules, found)
+                             : found->dismissed ? UNDECIDED
+                                                : decide(rules, found, ended);
 
-        if (severity == UNDECIDED) {
-            k++;
-        } else if (severity == SONDE__WITHDRAWN) {
+        if (severity == SONDE__WITHDRAWN) {
             found->dismissed = true; /* the rule may still see it at each step */
-            k++;
-        } else {
+        } else if (severity != UNDECIDED) {
             keep(rules, k, (sonde_severity)severity);
         }
+        k += rules->waiting_count == count; /* unless it was dropped */
     }
 }
 
 bool sonde__rule_loss_is_free(const sonde_rule_run *run)
 {
-    return run->rules->progress.free || run->rules->progress.parts;
+    const sonde__rules_progress *progress = &run->rules->progress;
+
+    return progress->free || progress->parts;
+}
+
+bool sonde__rule_loss_falls(const sonde_rule_run *run)
+{
+    return !sonde__rule_loss_is_free(run) && !run->rules->progress.named;
 }
 
 /* --- what is sure ------------------------------------------------------------------- */
@@ -321,11 +406,20 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
     if (severity != SONDE_SEVERITY_NOTE) {
         sonde__rule_confirm(run, i, severity);
     }
-    if (*place != NULL) {
-        sonde__rules_hold_again(run->rules, *place);
+    if (*place == NULL) {
+        return sonde__rule_make_found(run, i, severity, statistic, value, threshold,
+                                      false);
+    }
+    sonde__rules_hold_again(run->rules, *place);
+    if (!(*place)->kept || severity <= (*place)->finding.severity) {
         return false;
     }
-    return sonde__rule_make_found(run, i, severity, statistic, value, threshold, false);
+    sonde__rule_raise(run->rules, *place, severity);
+    (*place)->finding.statistic = statistic;
+    (*place)->finding.value = value;
+    (*place)->finding.threshold = threshold;
+    run->speaking = *place;
+    return true;
 }
 
 void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)

@@ -427,6 +427,19 @@ static void values_that_cannot_be_are_refused(void **state)
             "job:2: learning_rate is -1 (expected a finite number >= 0)");
     refused(MLP "optimizer: {learning_rate: .inf}\n", SONDE_EINVAL,
             "job:2: learning_rate is '.inf' (expected a finite number)");
+    refused(MLP "optimizer: {kind: adam,\n  groups: [{name: a, lr: 1}]}\n", SONDE_EINVAL,
+            "job:3: unknown key 'lr' (expected learning_rate)");
+    refused(MLP "optimizer: {groups: [{name: a}]}\n", SONDE_EINVAL,
+            "job:2: a group lacks params (expected name, and params: a selector of "
+            "parameters)");
+    refused(MLP "optimizer: {groups: [{name: a, params: b, clip_norm: 1}]}\n",
+            SONDE_EINVAL,
+            "job:2: clip_norm is one for all groups (expected it in the section "
+            "optimizer)");
+    refused(MLP "optimizer: {groups: [{name: a, params: b, learning_rate: .nan}]}\n",
+            SONDE_EINVAL, "job:2: learning_rate is '.nan' (expected a finite number)");
+    refused(MLP "optimizer: {groups: 3}\n", SONDE_EINVAL,
+            "job:2: groups is no list (expected a list of at most 64 groups)");
     refused(MLP "optimizer: {nesterov: true}\n", SONDE_EINVAL,
             "job:2: nesterov is momentum 0, dampening 0 (expected momentum > 0 and "
             "dampening 0)");

@@ -183,6 +183,8 @@ static void functions_without_a_session_fail(void **state)
     refused(sonde_nn_session_anchor(NULL, "a", "b", SONDE_ANCHOR_ALL, 1, &engine_diag));
     refused(sonde_nn_session_tap(NULL, "*", &always, SONDE_HOW_RAW, &sink.sink,
                                  &engine_diag));
+    refused(sonde_nn_session_add_group(NULL, NULL, &engine_diag));
+    refused(sonde_nn_session_set_group(NULL, NULL, NULL, &engine_diag));
     refused(sonde_nn_session_outfeed(NULL, NULL, &engine_diag));
     refused(sonde_nn_session_attach(NULL, attach_nothing, NULL, &engine_diag));
     refused(sonde_nn_session_attach_hook(NULL, NULL, &engine_diag));

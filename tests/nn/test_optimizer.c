@@ -337,7 +337,8 @@ static void a_kind_refuses_parameters_of_others(void **state)
     expect_bad(o, "momentum");
     assert_string_equal(engine_diag.found,
                         "not a parameter of adam, which has learning_rate, weight_decay, "
-                        "clip_value, clip_norm, no_bias_decay, beta1, beta2, eps");
+                        "clip_value, clip_norm, no_bias_decay, loss_scaling, "
+                        "automatic_loss_scaling, beta1, beta2, eps");
     o = sonde_nn_optimizer_sgd(0.1F, 0.9F);
     o.beta1 = 0.5F;
     expect_bad(o, "beta1");

@@ -322,6 +322,57 @@ static void a_schedule_sets_the_learning_rate(void **state)
     }
 }
 
+/* Six steps: a group has its own schedule, or its share of the section's; a flag reaches
+ * groups that lack the number. */
+static void groups_have_schedules_of_their_own(void **state)
+{
+    static const char text[] =
+        "model: mnist_mlp_small\n"
+        "data: {name: fashion-synth, path: %s}\n"
+        "optimizer:\n"
+        "  {kind: sgd, learning_rate: 0.5, schedule: table, rates: [3=0.25], groups: [\n"
+        "    {name: head, params: 're:^fc2', learning_rate: 0.4, momentum: 0.5,\n"
+        "     schedule: step, schedule_every: 2, gamma: 0.5},\n"
+        "    {name: half, params: fc1.weight, learning_rate: 0.2},\n"
+        "    {name: rest, params: '*', weight_decay: 0.1}]}\n"
+        "options: {epochs: 1, batch_size: 16, eval_batch_size: 16}\n"
+        "rules: none\n";
+    static const struct {
+        const char *name;
+        float rate; /* of the last step */
+    } rows[] = {{"learningRate___default", 0.25F},
+                {"learningRate___head", 0.1F},
+                {"learningRate___half", 0.05F},
+                {"learningRate___rest", 0.25F}};
+    sonde_nn_job *job = NULL;
+    seen events = {0};
+    sonde_nn_trainer_options options = options_of(&events);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_nn_session *session = NULL;
+    char whole[1024];
+
+    (void)state;
+    (void)snprintf(whole, sizeof whole, text, data);
+    must(sonde_nn_job_parse(whole, strlen(whole), "job", &job, &engine_diag));
+    must(sonde_nn_job_set(job, "learning_rate", "1", &engine_diag));
+    assert_int_equal(sonde_nn_job_group_count(job), 3);
+    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    session = sonde_nn_trainer_session(trainer);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        must(sonde_nn_session_anchor(session, rows[i].name, rows[i].name,
+                                     SONDE_ANCHOR_FINAL, 1, &engine_diag));
+    }
+    must(sonde_nn_trainer_run(trainer, &engine_diag));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sonde_view view;
+
+        must(sonde_nn_session_anchored(session, rows[i].name, &view, &engine_diag));
+        assert_float_equal(*(const float *)view.data, rows[i].rate, 1e-7F);
+    }
+    sonde_nn_trainer_destroy(trainer);
+    sonde_nn_job_destroy(job);
+}
+
 static void a_table_that_cannot_be_is_refused(void **state)
 {
     sonde_nn_job *job = open_job("epochs: 1");
@@ -425,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_resumed_run_ends_with_the_same_bits),
         cmocka_unit_test(a_schedule_sets_the_learning_rate),
         cmocka_unit_test(a_table_that_cannot_be_is_refused),
+        cmocka_unit_test(groups_have_schedules_of_their_own),
         cmocka_unit_test(a_finding_stops_training),
         cmocka_unit_test(a_model_trains_from_a_feed),
     };

@@ -18,6 +18,7 @@ from ops_golden import INF, NAN, case, grad, lines, poisoned, randn, tensors
 from ops_golden_layers import attentions, batch_norms, entropies, more_layers, more_ops, own_updates
 from ops_golden_places import indices, orders, remaps, transposed
 from ops_golden_recurrent import recurrents
+from ops_golden_scale import loss_scales
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "ops"
 
@@ -565,7 +566,7 @@ def main():
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
                   own_updates, more_layers, more_ops, attentions, recurrents, remaps, indices,
-                  orders, transposed):
+                  orders, transposed, loss_scales):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -33,6 +33,37 @@ def train(name, cls, clip_norm=None, clip_value=None, bare=False, **options):
     made[name] = torch.cat([w, b]).detach()
 
 
+def train_groups(name, cls, of_w, of_b, halve_b=False, **options):
+    """w and b with numbers of their own; halve_b: b's rate halves every ten steps."""
+    w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
+    optimiser = cls([{"params": [w], **of_w}, {"params": [b], **of_b}], **options)
+    for t in range(STEPS):
+        optimiser.param_groups[1]["lr"] = of_b["lr"] * (0.5 ** (t // 10) if halve_b else 1.0)
+        optimiser.zero_grad()
+        ((inputs[t] * w).sum() + b.sum()).backward()
+        optimiser.step()
+    made[name] = torch.cat([w, b]).detach()
+
+
+def train_scaled(name, bad, **scaler):
+    """With torch.amp.GradScaler; the inputs of steps `bad` hold an infinity or a NaN."""
+    w, b = (torch.nn.Parameter(t.clone()) for t in (start[:12], start[12:]))
+    optimiser = torch.optim.SGD([w, b], lr=0.05, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", **scaler)
+    scales = []
+    for t in range(STEPS):
+        x = inputs[t].clone()
+        if t in bad:
+            x[3] = bad[t]
+        optimiser.zero_grad()
+        scaler.scale((x * w).sum() + b.sum()).backward()
+        scaler.step(optimiser)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    made[name] = torch.cat([w, b]).detach()
+    made[f"{name}.scales"] = torch.tensor(scales)
+
+
 def own(name, update):
     """update(w, g, state, t) gives the new w, in float64."""
     params = [start[:12].double(), start[12:].double()]
@@ -75,6 +106,12 @@ own("lamb_plain", lambda w, g, s, t: lamb(w, g, s, t, corrects=False))
 train("clip_norm", O.SGD, clip_norm=1.0, lr=0.05)
 train("clip_value", O.Adam, clip_value=0.5, lr=0.01)
 train("clip_both", O.SGD, clip_norm=0.7, clip_value=0.3, lr=0.05, momentum=0.9)
+
+train_groups("groups_adamw", O.AdamW, dict(lr=0.01, weight_decay=0.1),
+             dict(lr=0.05, weight_decay=0.0, betas=(0.8, 0.99)), halve_b=True)
+train_groups("groups_sgd", O.SGD, dict(lr=0.02, momentum=0.0), dict(lr=0.05, momentum=0.9))
+train_scaled("loss_scaled", {0: float("inf"), 17: float("nan"), 18: float("-inf"), 60: float("nan")},
+             init_scale=1024.0, growth_interval=10)
 
 
 def rates(name, make):

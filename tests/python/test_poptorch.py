@@ -470,13 +470,8 @@ def on_pytorch():
     class Own(torch.optim.SGD):
         pass
 
-    def groups(model):
-        return torch.optim.SGD([{"params": model.fc1.parameters(), "lr": 0.2},
-                                {"params": model.fc2.parameters()}], 0.1)
-
     for kind, make, expected in ((Branches, None, "torch.export: "), (Hooked, None, "hooks"),
-                                 (Small, lambda model: Own(model.parameters(), 0.1), "Own"),
-                                 (Small, groups, "groups of parameters")):
+                                 (Small, lambda model: Own(model.parameters(), 0.1), "Own")):
         model = kind()
         with Said() as lines:
             wrapped = poptorch.trainingModel(model, None, make(model) if make else None)

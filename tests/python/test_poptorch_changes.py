@@ -158,7 +158,7 @@ def optimisers_that_change():
     for optimizer in pair.optimizers:
         optimizer.param_groups[1]["lr"] = 0.01
     pair.check("a rate of one group")
-    check("on PyTorch", pair.wrapped._engine is None)
+    check("on the engine", pair.wrapped._engine is not None)
 
     pair = Pair(lambda model: torch.optim.SGD(model.fc2.parameters(), 0.1, momentum=0.9))
     for model, optimizer in zip(pair.models, pair.optimizers):

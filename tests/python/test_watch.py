@@ -365,21 +365,46 @@ def closures_and_scalers():
     check("a closure's steps", len(trial.steps("train")) == 4)
     check("a closure's gradients", len(trial.series("gradient/weight", mode="train")) == 4)
 
-    run = folder("scaler")
-    model = nn.Linear(4, 1)
-    sgd = torch.optim.SGD(model.parameters(), 0.1)
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    with sonde.watch(model, sgd, run=run, scaler=scaler, on_finding=None):
-        for i in range(4):
-            sgd.zero_grad()
-            loss = nn.functional.mse_loss(model(x), y)
-            scaler.scale(loss * (float("inf") if i == 2 else 1.0)).backward()
-            scaler.step(sgd)
-            scaler.update()
-    trial = sonde.open(run)
-    check("a skipped step ends", trial.steps("train").tolist() == [0, 1, 2, 3])
-    check("a skipped step says so",
-          trial.steps("train", "scalar/skipped_step").tolist() == [2])
+    for given in (True, False):  # the scaler may be given, or not
+        run = folder("scaler")
+        model = nn.Linear(4, 1)
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        other = torch.amp.GradScaler("cpu")
+        losses = []
+        with sonde.watch(model, sgd, run=run, on_finding=None,
+                         **({"scaler": scaler} if given else {})):
+            for i in range(4):
+                sgd.zero_grad()
+                loss = nn.functional.mse_loss(model(x), y) * (float("inf") if i == 2 else 1.0)
+                losses.append(loss.item())
+                scaler.scale(loss).backward()
+                other.scale(loss.detach())
+                scaler.step(sgd)
+                scaler.update()
+        trial = sonde.open(run)
+        check("a skipped step ends", trial.steps("train").tolist() == [0, 1, 2, 3])
+        check("a skipped step says so",
+              trial.steps("train", "scalar/skipped_step").tolist() == [2])
+        found = trial.series("loss", ["mean", "pos_inf"], mode="train")
+        check(f"the loss before scaling: {found['mean']}", numpy.allclose(
+            found["mean"][[0, 1, 3]], [losses[0], losses[1], losses[3]]) and
+            found["pos_inf"].tolist() == [0, 0, 1, 0])
+    check("the scaler is as it was", not hasattr(torch.amp.GradScaler.update, "_sonde"))
+
+    class Own(torch.amp.GradScaler):
+        def scale(self, outputs):
+            return super().scale(outputs) * 1.0
+
+    run, scaler = folder("own"), Own("cpu", init_scale=1024.0)
+    with sonde.watch(model, sgd, run=run, on_finding=None, scaler=scaler):
+        loss = nn.functional.mse_loss(model(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(sgd)
+        scaler.update()
+    check("a scaler of another class", abs(sonde.open(run).series("loss")["mean"][0] -
+                                           loss.item()) < 1e-6)
+    check("is as it was", "scale" not in vars(scaler) and "update" not in vars(scaler))
 
 
 @program

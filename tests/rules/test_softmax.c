@@ -93,7 +93,7 @@ static void wrong_heads_are_found_and_right_ones_let_be(void **state)
                                 head == TWICE ? "loss_floor" : "loss");
         } else if (head == OVER_THE_BATCH) {
             assert_int_equal(stream_expect(&s, "loss_input_0", 1).severity,
-                             SONDE_SEVERITY_NOTE);
+                             SONDE_SEVERITY_WARNING);
         } else {
             stream_expect_clean(&s);
         }

@@ -1,9 +1,11 @@
 """test_running.py - installing, building and counting do what ./check says they do; bench/ compiles."""
 
+import importlib.util
 import os
 import re
 import shutil
 import stat
+import subprocess
 import sys
 
 import _planted
@@ -310,6 +312,24 @@ class Benches(_planted.Planted):
         for path in found:
             with open(path, encoding="utf-8") as file:
                 compile(file.read(), path, "exec")
+
+    def test_parts_of_other_peoples_programs(self):
+        """Each program is in one part; its healthy and faulty runs come in turn."""
+        run = os.path.join(_planted.ROOT, "bench", "faults", "others", "run.py")
+        if importlib.util.find_spec("numpy") is None:
+            self.skipTest("numpy is not here")
+        listed = {}
+        for part in "1234":
+            found = subprocess.run([sys.executable, run, "list", "--part", part], capture_output=True,
+                                   text=True, check=True).stdout.splitlines()
+            self.assertGreater(len(found), 20)
+            for line in found:
+                number, name, *runs = line.split()
+                self.assertEqual(number, part)
+                self.assertNotIn(name, listed)
+                listed[name] = runs
+                self.assertEqual([r.startswith("healthy-") for r in runs[:8]], [True, False] * 4)
+                self.assertEqual(len(runs), 9)
 
 
 if __name__ == "__main__":

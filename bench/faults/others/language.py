@@ -72,10 +72,10 @@ def distilbert_trainer(s):
     hugging_face(s, model, [{"input_ids": a, "labels": b} for a, b in zip(x, y)], 1e-3, 250)
 
 
-def hugging_face(s, model, rows, rate, steps=150):
-    import torch
+def trainer_callbacks(s):
+    """For Transformers' Trainer: the plant, then Sonde's own callback, once for each mode."""
     from sonde.transformers import SondeCallback
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import TrainerCallback
 
     class Plant(TrainerCallback):
         def on_train_begin(self, args, state, control, model=None, optimizer=None, **more):
@@ -92,13 +92,21 @@ def hugging_face(s, model, rows, rate, steps=150):
             super().on_train_begin(*arguments, **more)
             s.watches[self.mode] = self.watch
 
-    arguments = TrainingArguments(
-        output_dir=s.folder, max_steps=steps, per_device_train_batch_size=s.batch(16),
-        learning_rate=s.rate(rate), report_to=[], disable_tqdm=True, save_strategy="no",
-        logging_steps=50, seed=s.seed, use_cpu=True)
+    return [Plant(), *map(Watch, MODES)]
+
+
+def trainer_options(s, rate, steps):
+    return {"output_dir": s.folder, "max_steps": steps, "per_device_train_batch_size": s.batch(16),
+            "learning_rate": s.rate(rate), "report_to": [], "disable_tqdm": True, "save_strategy": "no",
+            "logging_steps": 50, "seed": s.seed, "use_cpu": True}
+
+
+def hugging_face(s, model, rows, rate, steps=150):
+    import torch
+    from transformers import Trainer, TrainingArguments
+    arguments = TrainingArguments(**trainer_options(s, rate, steps))
     torch.manual_seed(s.seed)
-    Trainer(model=model, args=arguments, train_dataset=rows,
-            callbacks=[Plant(), *map(Watch, MODES)]).train()
+    Trainer(model=model, args=arguments, train_dataset=rows, callbacks=trainer_callbacks(s)).train()
 
 
 @program("transformers-t5-adafactor", "transformers.models.t5.modeling_t5 transformers.optimization",

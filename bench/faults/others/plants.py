@@ -38,7 +38,7 @@ def plant(kind, rules, needs="", first=0, harm=False, **more):
 def chosen(program, count=5):
     """The kinds for a program, drawn by its name."""
     fit = [k for k, p in sorted(KINDS.items()) if set(p.needs.split()) <= program.can]
-    return sorted(random.Random(f"faults of {program.name}").sample(fit, min(count, len(fit))))
+    return random.Random(f"faults of {program.name}").sample(fit, min(count, len(fit)))
 
 
 def middle(session):

@@ -4,7 +4,8 @@ for the size of networks and buffers."""
 from session import program
 
 
-def learn(s, algorithm, environment, steps, **options):
+def learn(s, algorithm, environment, steps, package=None, **options):
+    """package: stable_baselines3, or one that adds to it."""
     import gymnasium
     import stable_baselines3
     from stable_baselines3.common.callbacks import BaseCallback
@@ -17,7 +18,7 @@ def learn(s, algorithm, environment, steps, **options):
                     s.score(info["episode"]["r"])
             return True
 
-    made = getattr(stable_baselines3, algorithm)(
+    made = getattr(package or stable_baselines3, algorithm)(
         "MlpPolicy", Monitor(gymnasium.make(environment)), seed=s.seed, device="cpu", **options)
     policy = made.policy
     optimizers = [policy.optimizer] if hasattr(policy, "optimizer") and policy.optimizer else \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rules on programs that other people wrote: records each run once, judges it as often as asked.
 
-    run.py record [--half 1|2] [--only PATTERN] [--jobs N]
-    run.py judge  [--half 1|2] [--only PATTERN] [--mode default|full] [--live] [--json FILE] [--verbose]
+    run.py record [--part 1-4] [--only PATTERN] [--mode default|full] [--jobs N]
+    run.py judge  [--part 1-4] [--only PATTERN] [--mode default|full] [--live] [--json FILE] [--verbose]
     run.py list
 
 Each run is watched twice: by sonde.watch(model, optimizer, run=...), default, and with all vital
@@ -14,6 +14,7 @@ import collections
 import fnmatch
 import hashlib
 import importlib
+import itertools
 import json
 import math
 import multiprocessing
@@ -26,24 +27,28 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 HEALTHY = {"seed-1": (1, None), "seed-2": (2, None), "batch": (3, "batch"), "half-rate": (4, "half-rate")}
-DRIVERS = ("trainers", "images", "language", "measures", "players")
+DRIVERS = {1: ("trainers", "images", "language", "measures", "players"),  # parts 1 and 2
+           3: ("pictures", "sequences", "science", "loops", "agents")}  # parts 3 and 4
 
 
 def programs():
     sys.path.insert(0, HERE)
     import session
-    for name in DRIVERS:
+    for name in sum(DRIVERS.values(), ()):
         importlib.import_module(name)
     return session.PROGRAMS
 
 
-def half(name):
-    return 1 + hashlib.sha256(name.encode()).digest()[0] % 2
+def part(one):
+    first = next(p for p, names in DRIVERS.items() if one.drive.__module__ in names)
+    return first + hashlib.sha256(one.name.encode()).digest()[0] % 2
 
 
 def runs(one):
+    """Healthy and faulty ones in turn: a recording that is stopped has some of both."""
     import plants
-    return [f"healthy-{name}" for name in HEALTHY] + plants.chosen(one)
+    turns = itertools.zip_longest((f"healthy-{name}" for name in HEALTHY), plants.chosen(one))
+    return [run for turn in turns for run in turn if run]
 
 
 # --- record ------------------------------------------------------------------------------------
@@ -110,8 +115,7 @@ def record(a, chosen):
     import session
     session.prepare(a.build)
     going, loaded = {}, {}
-    if a.light:
-        session.MODES.remove("full")
+    session.MODES[:] = [a.mode] if a.mode else session.MODES
 
     def wait():
         child, status = os.wait()
@@ -242,21 +246,21 @@ def main():
     parser.add_argument("command", choices=("record", "judge", "list"))
     parser.add_argument("--cache", default="/tmp/sonde-others")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
-    parser.add_argument("--half", type=int, choices=(1, 2))
-    parser.add_argument("--mode", choices=("full", "default"), default="full")
+    parser.add_argument("--part", type=int, action="append", choices=(1, 2, 3, 4))
+    parser.add_argument("--mode", choices=("default", "full"), help="record: both without it; judge: default")
     parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
     parser.add_argument("--run", default="*", help="runs: healthy-*, bit-flip ...")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--live", action="store_true")
-    parser.add_argument("--light", action="store_true", help="record: default only")
     parser.add_argument("--json")
     parser.add_argument("--verbose", action="store_true")
     a = parser.parse_args()
     known = programs()
-    chosen = [n for n in known if a.half in (None, half(n)) and any(fnmatch.fnmatch(n, only) for only in a.only.split(","))]
+    chosen = [n for n in known if part(known[n]) in (a.part or (1, 2, 3, 4)) and
+              any(fnmatch.fnmatch(n, only) for only in a.only.split(","))]
     if a.command == "list":
         for name in chosen:
-            print(half(name), name, *runs(known[name])[len(HEALTHY):])
+            print(part(known[name]), name, *runs(known[name]))
     elif a.command == "record":
         record(a, [known[n] for n in chosen])
     else:
@@ -264,7 +268,7 @@ def main():
                  if fnmatch.fnmatch(r, a.run)]
         paths = [path for path in paths if os.path.exists(path)]
         with multiprocessing.Pool(a.jobs) as pool:
-            results = list(pool.imap_unordered(judge, [(p, a.build, a.mode, a.live) for p in paths]))
+            results = list(pool.imap_unordered(judge, [(p, a.build, a.mode or "default", a.live) for p in paths]))
         if a.json:
             with open(a.json, "w") as out:
                 json.dump(results, out)

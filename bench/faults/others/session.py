@@ -70,6 +70,7 @@ def load(one):
         torchvision_library.append(torchvision_without_cuda())
     for name in one.needs:
         importlib.import_module(name)
+    torch.set_default_dtype(torch.float32)  # some change it as they are imported
 
 
 torchvision_library = []
@@ -121,26 +122,24 @@ class Session:
         self.step += 1
 
     def at_optimizer(self, model):
-        """Attaches when a trainer makes its first optimizer; model: a function that gives it."""
+        """Attaches when a trainer first uses one of its optimizers; model: a function that gives it."""
         import torch
-        plain = torch.optim.Optimizer.__init__
-        session = self
+        plain, clear = torch.optim.Optimizer.__init__, torch.optim.Optimizer.zero_grad
+        session, seen = self, []
 
         @functools.wraps(plain)
         def made(optimizer, *arguments, **options):
             plain(optimizer, *arguments, **options)
-            if not session.watches:
-                session.pending = optimizer, model
-
-        torch.optim.Optimizer.__init__ = made
-        step = torch.optim.Optimizer.zero_grad
+            if not session.planted:
+                seen.append(optimizer)
 
         def first_use(optimizer, *arguments, **options):
-            if not session.watches and getattr(session, "pending", (None,))[0] is optimizer:
-                session.attach(session.pending[1](), optimizer)
+            if not session.planted and any(optimizer is one for one in seen):
+                session.attach(model(), seen)
                 return optimizer.zero_grad(*arguments, **options)
-            return step(optimizer, *arguments, **options)
+            return clear(optimizer, *arguments, **options)
 
+        torch.optim.Optimizer.__init__ = made
         torch.optim.Optimizer.zero_grad = first_use
 
     # --- data -------------------------------------------------------------------------------

@@ -26,7 +26,8 @@ class Finding(ctypes.Structure):
     _fields_ = [("id", U64), ("rule", STR), ("severity", INT), ("tensor", STR), ("mode", INT),
                 ("step", I64), ("mode_step", I64), ("last_step", I64), ("steps", U64),
                 ("statistic", STR), ("value", REAL), ("threshold", REAL), ("message", STR),
-                ("advice", STR), ("because_of", U64)]
+                ("advice", STR), ("because_of", U64), ("raised_from", INT), ("raised_step", I64),
+                ("resolved_step", I64)]
 
 
 class Diag(ctypes.Structure):

@@ -11,7 +11,8 @@
  *         - log_softmax: {name: log_softmax, axis: 1}
  *       loss: {nll: {name: loss}}       # or cross_entropy, mse_loss ...
  *     data: {name: fashion-mnist, mean: 0.5, std: 0.5}
- *     optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9}
+ *     optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9,
+ *                 groups: [{name: head, params: "fc*", learning_rate: 0.01}]}
  *     options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}
  *     observe:
  *       - {tensors: "Gradient___*", every: 100, print: true}
@@ -113,6 +114,16 @@ typedef struct sonde_nn_job_info {
     int64_t target_shape[SONDE_MAX_DIMS];
 } sonde_nn_job_info;
 
+/* An entry of `groups` in the section `optimizer`: the numbers that it lacks are the
+ * section's. Strings belong to the job. */
+typedef struct sonde_nn_job_group {
+    const char *name, *params;
+    sonde_nn_optimizer optimizer;
+    bool scheduled; /* it has keys of a schedule; else the section's applies */
+    sonde_nn_rate rate;
+    sonde_nn_job_texts rates; /* as in sonde_nn_job_info */
+} sonde_nn_job_group;
+
 typedef struct sonde_nn_job sonde_nn_job;
 
 /* SONDE_EFORMAT for text that is not YAML, SONDE_EINVAL for wrong keys and values;
@@ -137,6 +148,13 @@ SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
 SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
+
+SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
+/* Group i, over what the info holds now. SONDE_EINVAL: its numbers are out of range. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_get_group(const sonde_nn_job *job,
+                                                         size_t i,
+                                                         sonde_nn_job_group *group,
+                                                         sonde_diag *diag);
 
 /* Whether the job has a section `record`; and a new hook that it describes
  * (docs/recording.md). options (may be NULL) override the section; without one they

@@ -27,6 +27,21 @@
  * the norm clip_norm, times min(1, clip_norm / (norm + 1e-6)). The norm is the tensor
  * GlobalNorm___default, what an update reads Clipped___<parameter>.
  *
+ * Loss scaling multiplies the loss's gradient, and so all gradients, by a factor that
+ * updates divide out again: small gradients survive in narrow formats. Fixed: the factor
+ * is loss_scaling. Automatic, by the rule of torch.amp.GradScaler: a step with a gradient
+ * that is not finite updates nothing and multiplies the factor by backoff_factor;
+ * growth_interval steps in a row without one multiply it by growth_factor. The tensor
+ * lossScaling___default is the factor: in a step the one used if it is fixed, that of the
+ * next step if it is automatic. With it go growthTracker___default,
+ * skippedSteps___default and FoundInf___default.
+ *
+ * velocity_scaling is PopTorch's: v is held times velocity_scaling, and w = w - lr /
+ * velocity_scaling v. It changes rounding alone.
+ *
+ * Further tensors: learningRate___<group>, clipNorm___default and trainStep___default (the
+ * step's number, int64), each of the step at hand and of role scalar.
+ *
  * Plain values: any number of threads may read one.
  */
 #ifndef SONDE_NN_OPTIMIZER_H
@@ -53,7 +68,8 @@ typedef enum sonde_nn_optimizer_kind {
 /* Plain data: copy and change it freely. */
 typedef struct sonde_nn_optimizer {
     sonde_nn_optimizer_kind kind;
-    float learning_rate; /* may change between calls; compile fixes all others */
+    float learning_rate; /* it and loss_scaling may change between calls; compile fixes
+                            all others */
     float weight_decay;
     float momentum, dampening; /* SGD; RMSprop has momentum too */
     bool nesterov;             /* SGD; needs momentum > 0 and dampening 0 */
@@ -66,6 +82,11 @@ typedef struct sonde_nn_optimizer {
     float clip_value, clip_norm;               /* 0: gradients are not clipped */
     bool no_bias_decay; /* parameters of one dimension have no weight decay: biases and
                            norms */
+    float velocity_scaling;      /* SGD with momentum; 0: 1 */
+    float loss_scaling;          /* 0: none; at the start, if it is automatic: 65536 */
+    bool automatic_loss_scaling; /* after GradScaler */
+    float growth_factor, backoff_factor; /* of it; 0: 2 and 0.5 */
+    int growth_interval;                 /* steps; 0: 2000 */
 } sonde_nn_optimizer;
 
 /* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW and LAMB weight
@@ -86,6 +107,25 @@ SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
+/* --- groups ---------------------------------------------------------------------------- */
+
+typedef struct sonde_nn_rate sonde_nn_rate;
+
+/*
+ * Parameters with numbers of their own, as torch.optim's param_groups. A parameter belongs
+ * to the first group that selects it, otherwise to the default, the session's optimiser.
+ * kind, clipping and loss scaling are the default's: a group has the same.
+ */
+typedef struct sonde_nn_group {
+    const char *name;   /* in learningRate___<name>: letters, digits, _ and - */
+    const char *params; /* a selector (<sonde/selector.h>) of names of parameters */
+    sonde_nn_optimizer optimizer;
+    const sonde_nn_rate *rate; /* of its learning rate, for trainers; NULL: the default's,
+                                  over this group's learning rate */
+} sonde_nn_group;
+
+enum { SONDE_NN_GROUPS_MOST = 64 };
+
 /* --- schedules ------------------------------------------------------------------------ */
 
 typedef enum sonde_nn_rate_kind {
@@ -104,7 +144,7 @@ enum { SONDE_NN_RATE_MOST = 32 };
  * OneCycleLR, or a table. During `warmup` steps it rises in a straight line to the rate;
  * the schedule begins after them (a table counts all steps).
  */
-typedef struct sonde_nn_rate {
+struct sonde_nn_rate {
     sonde_nn_rate_kind kind;
     int64_t warmup;
     int64_t total; /* steps of the training */
@@ -113,7 +153,7 @@ typedef struct sonde_nn_rate {
     int table_count;
     int64_t table_step[SONDE_NN_RATE_MOST];
     double table_rate[SONDE_NN_RATE_MOST];
-} sonde_nn_rate;
+};
 
 /* The rate of a step, from 0, where `base` is the optimiser's. Give it to a session with
  * sonde_nn_session_set_optimizer between calls of run. NULL: base. */

@@ -60,6 +60,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session
                                                        const sonde_schedule *schedule,
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
+/* Parameters with numbers of their own: copied, rate apart. Groups are asked in the order
+ * in which they are added. compile refuses a group that selects no parameter. SONDE_EINVAL:
+ * numbers out of range, or a name that another group has. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_add_group(sonde_nn_session *session,
+                                                             const sonde_nn_group *group,
+                                                             sonde_diag *diag);
 /* An outfeed queue, attached by compile. Borrowed until destroy; one session at a
  * time. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_outfeed(sonde_nn_session *session,
@@ -172,10 +178,15 @@ SONDE_API const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *
 /* Steps done so far; the next step has this number. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
-/* Takes effect at the next call. SONDE_ESTATE: a field other than the learning rate
- * differs from the compiled one; diag names it. */
+/* Takes effect at the next call. SONDE_ESTATE: a field other than the learning rate, or a
+ * fixed loss scale, differs from the compiled one; diag names it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_optimizer(
     sonde_nn_session *session, const sonde_nn_optimizer *optimizer, sonde_diag *diag);
+
+/* The same for a group; SONDE_ENOTFOUND: no group has this name. */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_session_set_group(sonde_nn_session *session, const char *name,
+                           const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
 /* Parameters, buffers, optimiser state and step counters in one safetensors file; a resumed run
  * equals an uninterrupted one bit for bit. */

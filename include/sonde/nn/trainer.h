@@ -157,6 +157,9 @@ typedef struct sonde_nn_trainer_options {
     const sonde_nn_rate
         *rate; /* how the learning rate changes, copied; NULL: it does not.
                                   A job has its own. total 0: the steps of all epochs */
+    const sonde_nn_group *groups; /* of parameters, copied with their rates; a job has its
+                                     own */
+    size_t group_count;
 } sonde_nn_trainer_options;
 
 /* --- a trainer's life ------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  *     value the micro-batch used), by the first replica;
  *   - a buffer of the model is shown at the end of every micro-batch;
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
- *   - inputs are shown when a micro-batch starts.
+ *   - inputs are shown when a micro-batch starts, hyper-parameters with the first update.
  *
  * In addition an update reports whether the gradient it consumes is finite, if a tap asks
  * for it: the only observation at a step at which nothing is due.
@@ -117,6 +117,18 @@ static bool computes_gradient(const sonde__plan_step *step)
 static sonde__op_value gradient_of(const sonde__plan_step *step)
 {
     return computes_gradient(step) ? step->out_value[1] : step->in_value[1];
+}
+
+/* The numbers that the updates of a step share. */
+static void show_hyper(bind_work *work)
+{
+    const sonde__plan *plan = work->plan;
+
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        if (plan->buffers[i].place == SONDE__IN_HYPER) {
+            show(work, plan->buffers[i].value, (int)i, -1, -1);
+        }
+    }
 }
 
 static void show_update(bind_work *work, const sonde__plan_step *step)
@@ -252,6 +264,7 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
                                 sonde_diag *diag)
 {
     bind_work work = {program, id_of, observer, plan, 0, 0, false};
+    bool updates = false;
 
     show_inputs(&work);
     for (size_t i = 0; i < plan->step_count; i++) {
@@ -259,6 +272,10 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
 
         work.first = plan->showing_count;
         step->first_showing = (int)work.first;
+        if (step->update && !updates) {
+            updates = true;
+            show_hyper(&work);
+        }
         if (step->update) {
             show_update(&work, step);
         } else if (step->kind == &sonde__op_reorder) {

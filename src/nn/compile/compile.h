@@ -49,7 +49,8 @@ typedef enum sonde__plan_place {
     SONDE__IN_INPUT = 1, /* of the caller; moves with every micro-batch */
     SONDE__IN_PARAM = 2,
     SONDE__IN_STATE = 3,
-    SONDE__IN_BUFFER = 4 /* of the model */
+    SONDE__IN_BUFFER = 4, /* of the model */
+    SONDE__IN_HYPER = 5   /* a number of the optimiser */
 } sonde__plan_place;
 
 /* Memory of one value in one layout. */
@@ -131,6 +132,23 @@ typedef struct sonde__plan_state {
     bool accumulator; /* zeroed when a step begins */
 } sonde__plan_state;
 
+/* Places of the numbers that updates share in a plan's `hyper`; the learning rates of the
+ * groups follow, the default's first. */
+enum {
+    SONDE__HYPER_STEP = 0, /* int64 */
+    SONDE__HYPER_CLIP_NORM = 1,
+    SONDE__HYPER_LOSS_SCALE = 2,
+    SONDE__HYPER_RATES = 3
+};
+
+/* Automatic loss scaling: between `gate`, the first update, and `last`, the op that moves
+ * the scale, steps are left out where *found is not 0. */
+typedef struct sonde__plan_scaler {
+    const float *found;
+    float *scale, *skipped; /* NULL: the scale is fixed */
+    size_t gate, last;
+} sonde__plan_scaler;
+
 typedef struct sonde__plan {
     sonde__plan_step *steps;
     size_t step_count, step_capacity;
@@ -156,9 +174,12 @@ typedef struct sonde__plan {
     size_t state_count;
     sonde_vitals *vitals; /* slots of showings, at most one for each */
     uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
-    float live[SONDE__LIVE_COUNT]; /* numbers of the optimiser, see ops.h */
-    float bare[SONDE__LIVE_COUNT]; /* the same without weight decay */
-    sonde__op_draw draw;           /* of the micro-batch at hand */
+    /* Numbers of the optimiser (ops.h): for each group, and for each without weight
+     * decay. All replicas read the first one's. */
+    float (*live)[SONDE__LIVE_COUNT];
+    int64_t *hyper; /* what named hyper-parameters show; an int64 or a float each */
+    sonde__plan_scaler scaler;
+    sonde__op_draw draw; /* of the micro-batch at hand */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;
     float *state_block;
@@ -187,8 +208,11 @@ typedef struct sonde__plan_program {
     const sonde_nn_model *model;
     const sonde_nn_options *options;
     const sonde_nn_optimizer *optimizer; /* NULL: inference */
-    sonde__op_value *gradient_of;        /* by value id of the forward graph; 0: none */
-    int64_t batch_size;                  /* samples of a micro-batch */
+    const sonde_nn_group *groups;        /* of so many; the default is none of them */
+    size_t group_count;
+    int *group_of; /* by parameter: 0 the default, else one more than in groups */
+    sonde__op_value *gradient_of; /* by value id of the forward graph; 0: none */
+    int64_t batch_size;           /* samples of a micro-batch */
     size_t forward_values;
     sonde__plan_trained *trained; /* one for each of the model's parameters */
     size_t micro_ops;             /* ops before this index run for every micro-batch */
@@ -199,6 +223,14 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
                                    const sonde_nn_options *options,
                                    const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 void sonde__plan_program_fini(sonde__plan_program *program);
+/* group.c: gives every parameter to the first group that selects it. SONDE_ENOTFOUND: a
+ * group that selects none. groups are borrowed. */
+sonde_err sonde__plan_take_groups(sonde__plan_program *program,
+                                  const sonde_nn_group *groups, size_t count,
+                                  sonde_diag *diag);
+/* The numbers of a group. */
+const sonde_nn_optimizer *sonde__plan_optimizer(const sonde__plan_program *program,
+                                                int group);
 
 /* Each leaves the graph's error set on failure. */
 void sonde__pass_autodiff(sonde__plan_program *program);
@@ -249,6 +281,19 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
 static inline bool sonde__plan_splits(const sonde_nn_options *options)
 {
     return options->gradient_accumulation > 1 || options->replication_factor > 1;
+}
+
+static inline bool sonde__plan_scales(const sonde__plan_program *program)
+{
+    return program->optimizer != NULL && (program->optimizer->loss_scaling != 0.0F ||
+                                          program->optimizer->automatic_loss_scaling);
+}
+
+/* Whether updates follow all gradients: a step may be left out if one is not finite. */
+static inline bool sonde__plan_updates_apart(const sonde__plan_program *program)
+{
+    return sonde__plan_splits(program->options) ||
+           (program->optimizer != NULL && program->optimizer->automatic_loss_scaling);
 }
 
 /* Whether micro-batches go through stages: in training with blocks. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 static const char *const layout_names[] = {"plain", "lanes", "panels", "any"};
-static const char *const place_names[] = {"arena", "input", "parameter", "state",
-                                          "buffer"};
+static const char *const place_names[] = {"arena", "input",  "parameter",
+                                          "state", "buffer", "number"};
 
 static void dump_value(const sonde__op_graph *graph, sonde__op_value value, FILE *stream)
 {

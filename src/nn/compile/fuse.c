@@ -210,7 +210,7 @@ void sonde__pass_fuse(sonde__plan_program *program)
     for_each(graph, &sonde__op_max_pool2d, fuse_conv_relu_pool);
     for_each(graph, &sonde__op_relu, fuse_relu);
     for_each(graph, &sonde__op_max_pool2d_grad, fuse_pool_relu_conv_grad);
-    if (!sonde__plan_splits(program->options)) {
+    if (!sonde__plan_updates_apart(program)) {
         for_each(graph, &sonde__op_sgd, fuse_weight_update);
     }
 }

@@ -325,6 +325,20 @@ static bool lay_outputs(layout_work *work)
     return plan->outputs != NULL;
 }
 
+/* Hyper-parameters lie where the session writes them; no op need read them. */
+static bool lay_hyper(layout_work *work)
+{
+    const sonde__op_graph *graph = &work->program->graph;
+    bool well = true;
+
+    for (sonde__op_value v = 1; well && v < graph->value_count; v++) {
+        if (graph->values[v].source == SONDE__FROM_HYPER) {
+            well = add_buffer(work, v, SONDE__PLAIN) >= 0;
+        }
+    }
+    return well;
+}
+
 /* The next op is of segment `segment`, not of the one at hand: those up to it begin with
  * its first step. */
 static void note_segments(const layout_work *work, int segment, int *at_hand)
@@ -371,6 +385,9 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
     }
     if (well && program->micro_ops >= graph->op_count) {
         well = lay_outputs(&work);
+    }
+    if (well) {
+        well = lay_hyper(&work);
     }
     if (well && plan->segments != NULL) {
         note_segments(&work, 2 * graph->stage_count, &segment);

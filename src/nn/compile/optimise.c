@@ -6,7 +6,11 @@
  *
  * An update goes to the end of the list; with G = 1 the fuse pass may bring it forward.
  * Clipping by norm needs all gradients, so all updates come after it; the norm is
- * GlobalNorm___default, a clipped gradient Clipped___W.
+ * GlobalNorm___default, a clipped gradient Clipped___W. With automatic loss scaling all
+ * updates come after FoundInf___default, and the op that moves the scale after them.
+ *
+ * What updates read besides is named, to be observed: learningRate___<group>,
+ * clipNorm___default, lossScaling___default, trainStep___default.
  */
 #include "nn/compile/compile.h"
 
@@ -60,15 +64,18 @@ static void name_state(sonde__op_graph *graph, sonde__op_value value, const char
     graph->values[value].role = SONDE_ROLE_OPTIMIZER;
 }
 
-static void emit_update(sonde__plan_program *program, const sonde__plan_trained *trained)
+static void emit_update(sonde__plan_program *program, size_t i)
 {
     static const sonde__op_shape counter = {.dtype = SONDE_F32, .rank = 0};
-    const sonde_nn_optimizer *optimizer = program->optimizer;
+    const sonde__plan_trained *trained = &program->trained[i];
+    const int group = program->group_of[i];
+    const sonde_nn_optimizer *optimizer = sonde__plan_optimizer(program, group);
     const update_row *row = &updates[optimizer->kind];
     sonde__op_graph *graph = &program->graph;
     const sonde__op_shape shape = *sonde__op_value_shape(graph, trained->param);
     const sonde__graph_node_value param = graph->values[trained->param];
     const sonde__op_attrs attrs = {.choice = choice_of(optimizer),
+                                   .group = group,
                                    .bare = optimizer->no_bias_decay && shape.rank <= 1};
     sonde__op_value in[2 + MOST_STATES] = {trained->param, trained->summed};
     sonde__op_value out = 0;
@@ -112,7 +119,7 @@ static void clip(sonde__plan_program *program, sonde__plan_trained *trained,
 
     graph->module = param.module;
     trained->summed = sonde__op_emit(graph, kind, NULL, in, norm != 0 ? 2 : 1);
-    if (trained->summed != 0 && sonde__plan_splits(program->options)) {
+    if (trained->summed != 0 && sonde__plan_updates_apart(program)) {
         graph->values[trained->summed].pass = SONDE_PASS_UPDATE; /* one a step */
     }
     if (trained->summed != 0 && last) {
@@ -140,7 +147,7 @@ static sonde__op_value emit_norm(sonde__plan_program *program)
         graph->values[norm].name = sonde__graph_string(graph, "GlobalNorm___default");
         graph->values[norm].role = SONDE_ROLE_OPTIMIZER;
     }
-    if (norm != 0 && sonde__plan_splits(program->options)) {
+    if (norm != 0 && sonde__plan_updates_apart(program)) {
         graph->values[norm].pass = SONDE_PASS_UPDATE;
     }
     return norm;
@@ -165,19 +172,122 @@ static void clip_all(sonde__plan_program *program)
     }
 }
 
+/* --- loss scaling ------------------------------------------------------------------- */
+
+static const sonde__op_shape one_number = {.dtype = SONDE_F32, .rank = 0};
+
+static void name_number(sonde__op_graph *graph, sonde__op_value value, const char *what,
+                        const char *group)
+{
+    if (value != 0) {
+        graph->values[value].name = sonde__graph_string(graph, "%s___%s", what, group);
+        graph->values[value].role = SONDE_ROLE_SCALAR;
+        graph->values[value].pass = SONDE_PASS_UPDATE;
+    }
+}
+
+/* Whether a gradient that is applied is not finite; 0: the scale is fixed. */
+static sonde__op_value emit_found(sonde__plan_program *program)
+{
+    sonde__op_graph *graph = &program->graph;
+    sonde__op_value found = 0;
+
+    graph->module = sonde__graph_string(graph, "%s", "");
+    for (size_t i = 0; program->optimizer->automatic_loss_scaling &&
+                       i < program->model->param_count && graph->err == SONDE_OK;
+         i++) {
+        const sonde__op_value in[] = {program->trained[i].summed, found};
+
+        if (is_updated(program, i)) {
+            found =
+                sonde__op_emit(graph, &sonde__op_found_inf, NULL, in, found != 0 ? 2 : 1);
+        }
+    }
+    name_number(graph, found, "FoundInf", "default");
+    return found;
+}
+
+static void emit_loss_scale(sonde__plan_program *program, sonde__op_value found)
+{
+    static const char *const names[] = {"lossScaling", "growthTracker", "skippedSteps"};
+    const sonde_nn_optimizer *optimizer = program->optimizer;
+    sonde__op_graph *graph = &program->graph;
+    const sonde__op_attrs attrs = {
+        .number = {optimizer->growth_factor != 0.0F ? optimizer->growth_factor : 2.0F,
+                   optimizer->backoff_factor != 0.0F ? optimizer->backoff_factor : 0.5F},
+        .groups = optimizer->growth_interval != 0 ? optimizer->growth_interval : 2000};
+    sonde__op_value in[] = {found, 0, 0, 0}, out = 0;
+
+    graph->module = sonde__graph_string(graph, "%s", "");
+    for (int k = 1; k <= 3; k++) {
+        in[k] = state(graph, &one_number);
+    }
+    out = sonde__op_emit(graph, &sonde__op_loss_scale, &attrs, in, 4);
+    for (sonde__op_value k = 0; out != 0 && k < 3; k++) {
+        name_number(graph, out + k, names[k], "default");
+    }
+}
+
+/* --- numbers of the optimiser ------------------------------------------------------- */
+
+/* Which numbers have names, in the order in which a session writes them. */
+static void name_numbers(sonde__plan_program *program)
+{
+    static const sonde__op_shape whole = {.dtype = SONDE_I64, .rank = 0};
+    const sonde_nn_optimizer *optimizer = program->optimizer;
+    sonde__op_graph *graph = &program->graph;
+    const struct {
+        const char *name;
+        const sonde__op_shape *shape;
+        bool exists;
+    } rows[SONDE__HYPER_RATES] = {
+        [SONDE__HYPER_STEP] = {"trainStep", &whole, true},
+        [SONDE__HYPER_CLIP_NORM] = {"clipNorm", &one_number, optimizer->clip_norm > 0.0F},
+        [SONDE__HYPER_LOSS_SCALE] = {"lossScaling", &one_number,
+                                     optimizer->loss_scaling != 0.0F &&
+                                         !optimizer->automatic_loss_scaling},
+    };
+
+    graph->module = sonde__graph_string(graph, "%s", "");
+    for (int i = 0; i < SONDE__HYPER_RATES; i++) {
+        if (rows[i].exists) {
+            name_number(graph,
+                        sonde__graph_leaf(graph, rows[i].shape, SONDE__FROM_HYPER, i,
+                                          NULL, SONDE_ROLE_SCALAR),
+                        rows[i].name, "default");
+        }
+    }
+    for (int i = 0; i <= (int)program->group_count; i++) {
+        name_number(graph,
+                    sonde__graph_leaf(graph, &one_number, SONDE__FROM_HYPER,
+                                      SONDE__HYPER_RATES + i, NULL, SONDE_ROLE_SCALAR),
+                    "learningRate", i == 0 ? "default" : program->groups[i - 1].name);
+    }
+}
+
 void sonde__pass_optimise(sonde__plan_program *program)
 {
     sonde__op_graph *graph = &program->graph;
+    sonde__op_value found = 0;
+    size_t first = 0;
 
     graph->pass = SONDE_PASS_BACKWARD;
     clip_all(program);
+    found = emit_found(program);
     graph->pass = SONDE_PASS_UPDATE;
+    first = graph->op_count;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
         if (is_updated(program, i)) {
-            emit_update(program, &program->trained[i]);
+            emit_update(program, i);
         }
     }
-    if (!sonde__plan_splits(program->options)) {
+    if (found != 0) {
+        emit_loss_scale(program, found);
+    }
+    if (graph->op_count > first) {
+        name_numbers(program);
+    }
+    if (!sonde__plan_updates_apart(program)) {
         program->micro_ops = graph->op_count;
     }
 }

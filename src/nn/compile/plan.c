@@ -318,6 +318,40 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
             buffer->data = plan->states[buffer->index].data;
         } else if (buffer->place == SONDE__IN_BUFFER && plan->replica == 0) {
             buffer->data = program->model->buffers[buffer->index].data;
+        } else if (buffer->place == SONDE__IN_HYPER) {
+            buffer->data = &plan->hyper[buffer->index];
+        }
+    }
+}
+
+/* What the session writes before a step. Replicas after the first read the first one's. */
+static bool make_live(const sonde__plan_program *program, const sonde__plan *first,
+                      sonde__plan *plan)
+{
+    if (first != NULL) {
+        plan->live = first->live;
+        plan->hyper = first->hyper;
+        return true;
+    }
+    plan->live = sonde__calloc(2 * (program->group_count + 1), sizeof *plan->live);
+    plan->hyper =
+        sonde__calloc(SONDE__HYPER_RATES + program->group_count + 1, sizeof *plan->hyper);
+    return plan->live != NULL && plan->hyper != NULL;
+}
+
+/* Where the op lies that moves the loss scale, and what it reads. */
+static void find_scaler(sonde__plan *plan)
+{
+    for (size_t i = plan->step_count; i-- > plan->micro_steps;) {
+        const sonde__plan_step *step = &plan->steps[i];
+
+        if (step->kind == &sonde__op_loss_scale) {
+            plan->scaler = (sonde__plan_scaler){.found = step->call.in[0].data,
+                                                .scale = step->call.in[1].data,
+                                                .skipped = step->call.in[3].data,
+                                                .last = i};
+        } else if (step->update) {
+            plan->scaler.gate = i;
         }
     }
 }
@@ -393,7 +427,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
-        step->call.live = step->attrs.bare ? plan->bare : plan->live;
+        step->call.live = plan->live[2 * step->attrs.group + (step->attrs.bare ? 1 : 0)];
         step->call.draw = &plan->draw;
         for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =
@@ -438,8 +472,12 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
     if (plan->replica > 0 && !make_buffers(plan)) {
         return sonde__fail_nomem(diag, "the buffers of a replica");
     }
+    if (!make_live(program, device->first, plan)) {
+        return sonde__fail_nomem(diag, "the optimiser's numbers");
+    }
     point_leaves(program, plan);
     err = make_calls(plan, diag);
+    find_scaler(plan);
     if (err != SONDE_OK || observer == NULL) {
         return err;
     }
@@ -496,5 +534,9 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->buffer_block);
     sonde__free(plan->segments);
     sonde__free(plan->replica_block);
+    if (plan->replica == 0 && plan->slot == 0) { /* the others borrow them */
+        sonde__free(plan->live);
+        sonde__free(plan->hyper);
+    }
     *plan = (sonde__plan){0};
 }

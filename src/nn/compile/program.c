@@ -54,7 +54,9 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
     program->gradient_of =
         sonde__calloc(program->forward_values, sizeof *program->gradient_of);
     program->trained = sonde__calloc(model->param_count, sizeof *program->trained);
-    if (program->gradient_of == NULL || program->trained == NULL) {
+    program->group_of = sonde__calloc(model->param_count, sizeof *program->group_of);
+    if (program->gradient_of == NULL || program->trained == NULL ||
+        program->group_of == NULL) {
         return sonde__fail_nomem(diag, "compiling");
     }
     for (size_t i = 0; i < model->param_count; i++) {
@@ -68,5 +70,6 @@ void sonde__plan_program_fini(sonde__plan_program *program)
     sonde__graph_fini(&program->graph);
     sonde__free(program->gradient_of);
     sonde__free(program->trained);
+    sonde__free(program->group_of);
     *program = (sonde__plan_program){0};
 }

@@ -92,7 +92,8 @@ void sonde__pass_prune(sonde__plan_program *program)
     }
     drop_prints(graph, needed);
     for (size_t v = 1; v < graph->value_count; v++) {
-        if (graph->values[v].source != SONDE__FROM_OP && !needed[v]) {
+        if (graph->values[v].source != SONDE__FROM_OP &&
+            graph->values[v].source != SONDE__FROM_HYPER && !needed[v]) {
             graph->values[v].name = NULL; /* a parameter or input that nothing reads */
         }
     }

@@ -20,10 +20,11 @@
 /* The kind of a value without producer. */
 typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
-    SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */
-    SONDE__FROM_PARAM = 2, /* index counts the model's parameters */
-    SONDE__FROM_STATE = 3, /* of the optimiser, or an accumulator; index counts them */
-    SONDE__FROM_BUFFER = 4 /* index counts the model's buffers */
+    SONDE__FROM_INPUT = 1,  /* fed by the caller; index counts the model's inputs */
+    SONDE__FROM_PARAM = 2,  /* index counts the model's parameters */
+    SONDE__FROM_STATE = 3,  /* of the optimiser, or an accumulator; index counts them */
+    SONDE__FROM_BUFFER = 4, /* index counts the model's buffers */
+    SONDE__FROM_HYPER = 5   /* a number of the optimiser; index counts them */
 } sonde__graph_source;
 
 typedef struct sonde__graph_node_value {
@@ -156,8 +157,8 @@ typedef struct sonde__graph_param {
     float spread;              /* not 0: drawn normal with this standard deviation */
     size_t blank_first, blank; /* so many elements from there begin at zero */
     bool left_out;             /* not the optimiser's */
-    bool given;    /* a buffer with values of the caller's: initialise keeps them */
-    bool borrowed; /* data is the caller's: neither drawn nor freed */
+    bool given;                /* it has values of the caller's: initialise keeps them */
+    bool borrowed;             /* data is the caller's: neither drawn nor freed */
 } sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */

@@ -589,7 +589,7 @@ void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t st
 void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
     for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
-        if (!model->params[i].borrowed) {
+        if (!model->params[i].given && !model->params[i].borrowed) {
             sonde__graph_param_draw(&model->params[i], seed, i);
         }
     }

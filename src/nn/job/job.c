@@ -61,8 +61,9 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
 }
 
 static sonde_err read_optimizer(const sonde__yaml_reader *reader,
-                                const sonde__yaml *section, sonde_nn_job_info *info)
+                                const sonde__yaml *section, sonde_nn_job *job)
 {
+    sonde_nn_job_info *info = &job->info;
     sonde_diag diag = {0};
     const sonde_err err = sonde__job_read_options(reader, section, info);
 
@@ -73,7 +74,7 @@ static sonde_err read_optimizer(const sonde__yaml_reader *reader,
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected, "%s is %s",
                                 diag.where, diag.found);
     }
-    return SONDE_OK;
+    return sonde__job_read_groups(reader, section, job);
 }
 
 static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *entry,
@@ -206,7 +207,7 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
         return err;
     }
     if ((section = sonde__yaml_get(root, "optimizer")) != NULL) {
-        err = read_optimizer(reader, section, &job->info);
+        err = read_optimizer(reader, section, job);
     }
     if (err != SONDE_OK) {
         return err;
@@ -249,6 +250,11 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     }
     if (model->kind != SONDE__YAML_SCALAR) {
         job->model = model;
+        return sonde__yaml_text(reader, model, "onnx", &job->onnx);
+    }
+    if (sonde__job_is_onnx(model->text)) {
+        job->model = model;
+        job->onnx = model->text;
         return SONDE_OK;
     }
     text = sonde__job_builtin_text(model->text);
@@ -352,9 +358,29 @@ error:
     return err;
 }
 
+/* A job of an ONNX file alone. */
+static sonde_err load_onnx(const char *path, sonde_nn_job **out, sonde_diag *diag)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    char text[1024], *place = text + snprintf(text, sizeof text, "model: '");
+
+    for (; *name != '\0' && place + 4 < text + sizeof text; name++) {
+        if (*name == '\'') { /* as YAML has it */
+            *place++ = '\'';
+        }
+        *place++ = *name;
+    }
+    (void)snprintf(place, 3, "'");
+    return sonde_nn_job_parse(text, strlen(text), path, out, diag);
+}
+
 sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, out);
+    if (sonde__job_is_onnx(path)) {
+        return load_onnx(path, out, diag);
+    }
     enum { LARGEST = 1 << 20 };
     FILE *file = fopen(path, "rb");
     char *text = NULL;

@@ -16,8 +16,10 @@ struct sonde_nn_job {
     sonde__yaml *root;
     sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
     const sonde__yaml *model; /* in one of the two */
+    const char *onnx;         /* the file that the model is, or NULL */
     sonde_nn_job_info info;
-    bool rules_set; /* by sonde_nn_job_set: the job's own list is gone */
+    const sonde__yaml *groups; /* of the optimizer; NULL: none */
+    bool rules_set;            /* by sonde_nn_job_set: the job's own list is gone */
     sonde_nn_job_tap *taps;
     size_t tap_count;
     sonde_nn_demo demo;
@@ -29,9 +31,25 @@ struct sonde_nn_job {
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag);
 
+/* Whether a text names an ONNX file, by its ending. */
+bool sonde__job_is_onnx(const char *text);
+/* A new model of the ONNX file that a job's model names, with its first input and output;
+ * errors name the file, or the line of the section. *loss: the loss of classes that fits
+ * what the file ends with. */
+sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_job *job,
+                               sonde_nn_model **out, const char **loss);
+
 /* A section whose keys are rows of the option table. */
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info);
+/* An entry of a list in a section, with `extra` keys besides the section's. */
+sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
+                                const sonde__yaml *entry, const char *section,
+                                const char *const *extra, size_t extra_count,
+                                sonde_nn_job_info *info);
+/* The list `groups` of the section `optimizer`. */
+sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *section, sonde_nn_job *job);
 /* The list of rules, "none" included. */
 sonde_err sonde__job_read_judge(const sonde__yaml_reader *reader, const sonde__yaml *node,
                                 sonde_nn_job_info *info);

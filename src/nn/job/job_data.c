@@ -3,9 +3,11 @@
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Samples must have the model's shape, and no more classes than it has, if any. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
@@ -79,6 +81,47 @@ static sonde_err open_folder(const char *path, sonde_nn_split split,
                           : sonde_nn_dataset_open_folder(path, out, diag);
 }
 
+/* Whether a folder has the files of MNIST, or of a set like it. */
+static bool holds_idx(const char *path)
+{
+    static const char *const files[] = {
+        "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte",
+        "t10k-images-idx3-ubyte.gz"};
+    char file[4096];
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(files); i++) {
+        (void)snprintf(file, sizeof file, "%s/%s", path, files[i]);
+        if (access(file, F_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The name of a job's data. Without one, a folder of IDX files is the known set that it is
+ * called after (mnist/), or else mnist. */
+static const char *name_of(const sonde_nn_job_info *info)
+{
+    const char *path = info->data_path, *name = NULL;
+    size_t end = strlen(path);
+
+    if (info->data_name[0] != '\0' || path[0] == '\0' || !holds_idx(path)) {
+        return info->data_name;
+    }
+    while (end > 1 && path[end - 1] == '/') {
+        end--;
+    }
+    for (size_t i = 0; (name = sonde_nn_dataset_name(i)) != NULL; i++) {
+        const size_t length = strlen(name);
+
+        if (end >= length && strncmp(path + end - length, name, length) == 0 &&
+            (end == length || path[end - length - 1] == '/')) {
+            return name;
+        }
+    }
+    return "mnist";
+}
+
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
 {
     if (job == NULL) {
@@ -86,7 +129,7 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     }
     const sonde_nn_job_info *info = &job->info;
 
-    return info->input_dtype == SONDE_I64 || info->data_name[0] != '\0' ||
+    return info->input_dtype == SONDE_I64 || name_of(info)[0] != '\0' ||
            info->data_path[0] == '\0' ||
            sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
            sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
@@ -103,8 +146,8 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
 
     if (info->input_dtype == SONDE_I64) {
         err = open_text(info, split, &set, diag);
-    } else if (info->data_name[0] != '\0') {
-        err = sonde_nn_dataset_open_named(info->data_name, split, path, &set, diag);
+    } else if (name_of(info)[0] != '\0') {
+        err = sonde_nn_dataset_open_named(name_of(info), split, path, &set, diag);
     } else if (path != NULL) {
         err = open_folder(path, split, &set, diag);
     } else {

@@ -1,37 +1,71 @@
 /*
- * job_model.c - the model section of a job: its inputs, its layers, its loss.
+ * job_model.c - the model section of a job: its inputs, its layers or its ONNX file, its
+ * loss.
  */
-#include "nn/job/job_layers.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "nn/graph/graph.h"
+#include "nn/job/job_layers.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* The keys dtype and target. */
-static sonde_err read_input_keys(const sonde__job_builder *b, const sonde__yaml *model,
-                                 sonde_nn_job_info *info)
+typedef struct model_builder {
+    sonde__yaml_reader reader;
+    sonde_nn_model *model;
+    sonde_nn_value sample, labels, output; /* labels 0: the target is the sample */
+    int class_axis;                        /* of the loss */
+} model_builder;
+
+/* The model's own error, with the line of the section. */
+static sonde_err check_status(const model_builder *b, const sonde__yaml *section)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde_nn_model_status(b->model, &diag);
+
+    if (err != SONDE_OK) {
+        return sonde__yaml_fail(&b->reader, section, err, diag.expected, "%s: %s",
+                                diag.where, diag.found);
+    }
+    return SONDE_OK;
+}
+
+/* --- inputs ------------------------------------------------------------------------- */
+
+/* The key dtype. */
+static sonde_err read_dtype(const model_builder *b, const sonde__yaml *section,
+                            sonde_nn_job_info *info)
 {
     const char *dtype = "float32";
-    size_t rank = 0;
-    sonde_err err = sonde__yaml_text(&b->reader, model, "dtype", &dtype);
+    const sonde_err err = sonde__yaml_text(&b->reader, section, "dtype", &dtype);
 
     if (err != SONDE_OK) {
         return err;
     }
     info->input_dtype = strcmp(dtype, "int64") == 0 ? SONDE_I64 : SONDE_F32;
     if (info->input_dtype == SONDE_F32 && strcmp(dtype, "float32") != 0) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "dtype"), SONDE_EINVAL,
-                                "float32, or int64 for tokens", "dtype '%s'", dtype);
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(section, "dtype"),
+                                SONDE_EINVAL, "float32, or int64 for tokens",
+                                "dtype '%s'", dtype);
     }
-    err = sonde__yaml_ints(&b->reader, model, "target", info->target_shape,
-                           SONDE_MAX_DIMS - 1, &rank);
+    return SONDE_OK;
+}
+
+/* The key target. */
+static sonde_err read_positions(const model_builder *b, const sonde__yaml *section,
+                                sonde_nn_job_info *info)
+{
+    size_t rank = 0;
+    const sonde_err err = sonde__yaml_ints(&b->reader, section, "target",
+                                           info->target_shape, SONDE_MAX_DIMS - 1, &rank);
+
     info->target_rank = (int)rank;
     if (err != SONDE_OK || rank == 0) {
         return err;
     }
     if (info->target != SONDE_NN_TARGET_CLASS) {
-        return sonde__yaml_fail(&b->reader, sonde__yaml_get(model, "target"),
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(section, "target"),
                                 SONDE_EINVAL, "nll or cross_entropy",
                                 "a target of several classes for another loss");
     }
@@ -39,56 +73,125 @@ static sonde_err read_input_keys(const sonde__job_builder *b, const sonde__yaml 
     return SONDE_OK;
 }
 
-/* Samples and targets, one of each: compile instantiates the graph with the session's
- * batch size. */
-static sonde_err build_inputs(sonde__job_builder *b, const sonde__yaml *model,
-                              const sonde_nn_job_info *info, sonde_nn_value *target)
+/* The labels, of the sample's batch: compile instantiates the graph with the session's. */
+static void add_labels(model_builder *b, const sonde_nn_job_info *info)
 {
-    const bool labels = info->target != SONDE_NN_TARGET_INPUT;
+    int64_t shape[SONDE_MAX_DIMS] = {0};
+    const int64_t *sample = sonde_nn_value_shape(b->model, b->sample, NULL);
+
+    if (info->target == SONDE_NN_TARGET_INPUT || sample == NULL) {
+        return;
+    }
+    shape[0] = sample[0];
+    memcpy(shape + 1, info->target_shape, sizeof shape - sizeof *shape);
+    b->labels = sonde_nn_input(b->model, SONDE_I64, info->target_rank + 1, shape);
+}
+
+/* A sample of the key input. */
+static sonde_err add_sample(model_builder *b, const sonde__yaml *section,
+                            const sonde_nn_job_info *info)
+{
     int64_t shape[SONDE_MAX_DIMS] = {1};
     size_t rank = 0;
-    sonde_err err = sonde__yaml_ints(&b->reader, model, "input", shape + 1,
-                                     SONDE_MAX_DIMS - 1, &rank);
+    const sonde_err err = sonde__yaml_ints(&b->reader, section, "input", shape + 1,
+                                           SONDE_MAX_DIMS - 1, &rank);
 
     if (err != SONDE_OK) {
         return err;
     }
     if (rank == 0) {
-        err = sonde__yaml_fail(&b->reader, model, SONDE_EINVAL, "input: [1, 28, 28]",
-                               "the model says no shape of its input");
+        return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "input: [1, 28, 28]",
+                                "the model says no shape of its input");
     }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__job_remember(
-        b, "input", sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape));
-    memcpy(shape + 1, info->target_shape, sizeof shape - sizeof *shape);
-    *target =
-        labels ? sonde_nn_input(b->model, SONDE_I64, info->target_rank + 1, shape) : 0;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    return sonde__job_check_layer(b, model);
+    b->sample = sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape);
+    return SONDE_OK;
 }
 
+/* --- the network -------------------------------------------------------------------- */
+
+/* The keys of layers. */
+static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
+                              sonde_nn_job_info *info)
+{
+    static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
+    sonde__job_builder layers = {.reader = b->reader, .one_sample = job->info.one_sample};
+    sonde_err err =
+        sonde__yaml_check_keys(&b->reader, job->model, keys, SONDE_COUNT_OF(keys));
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_dtype(b, job->model, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_model_create(&b->model, b->reader.diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = add_sample(b, job->model, info);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    add_labels(b, info);
+    err = check_status(b, job->model);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    layers.model = b->model;
+    err = sonde__job_remember(&layers, "input", b->sample);
+    if (err == SONDE_OK) {
+        err = sonde__job_build_layers(&layers, job->model);
+    }
+    b->output = layers.current;
+    sonde__free(layers.values);
+    sonde_nn_output(b->model, b->output);
+    return err;
+}
+
+/* The network of an ONNX file; *loss: the one that fits it. */
+static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
+                           sonde_nn_job_info *info, const char **loss)
+{
+    static const char *const keys[] = {"onnx", "input", "loss", "target"};
+    sonde_err err = SONDE_OK;
+
+    if (job->model->kind == SONDE__YAML_MAP) {
+        err = sonde__yaml_check_keys(&b->reader, job->model, keys, SONDE_COUNT_OF(keys));
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__job_open_onnx(&b->reader, job, &b->model, loss);
+    if (err != SONDE_OK || b->model == NULL) {
+        return err;
+    }
+    b->sample = b->model->graph.inputs[0];
+    b->output = sonde_nn_model_output(b->model, 0);
+    info->input_dtype = sonde__graph_shape(b->model, b->sample)->dtype;
+    add_labels(b, info);
+    return check_status(b, job->model);
+}
+
+/* --- the whole ---------------------------------------------------------------------- */
+
 /* What a reader of the job wants to know of its model. */
-static sonde_err describe(const sonde__job_builder *b, sonde_nn_job_info *info,
+static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
                           const sonde__yaml *model)
 {
-    const int64_t *shape = NULL;
-    int rank = 0;
+    const sonde__op_shape *sample = sonde__graph_shape(b->model, b->sample);
+    const sonde__op_shape *output = sonde__graph_shape(b->model, b->output);
+    const int rank = output->rank;
 
-    shape = sonde_nn_value_shape(b->model, b->values[0].value, &rank);
-    info->sample_rank = rank - 1;
-    memcpy(info->sample_shape, shape + 1, (size_t)(rank - 1) * sizeof *shape);
-    shape = sonde_nn_value_shape(b->model, b->current, &rank);
+    info->sample_rank = sample->rank - 1;
+    memcpy(info->sample_shape, sample->dim + 1, sizeof sample->dim - sizeof *sample->dim);
     info->classes = 0;
     if (info->target == SONDE_NN_TARGET_INPUT || info->target == SONDE_NN_TARGET_NUMBER) {
         return SONDE_OK;
     }
     if (info->target == SONDE_NN_TARGET_TOKENS) {
         info->class_axis = b->class_axis < 0 ? b->class_axis + rank : b->class_axis;
-        info->classes = shape[info->class_axis];
+        info->classes = output->dim[info->class_axis];
         return SONDE_OK;
     }
     info->class_axis = 1;
@@ -96,74 +199,66 @@ static sonde_err describe(const sonde__job_builder *b, sonde_nn_job_info *info,
         return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
                                 "the last layer's output has %d dimensions", rank);
     }
-    info->classes = shape[1];
+    info->classes = output->dim[1];
     return SONDE_OK;
 }
 
-static sonde_err build_model(sonde__job_builder *b, const sonde__yaml *model,
+static sonde_err add_loss(model_builder *b, const sonde_nn_job *job,
+                          const sonde__yaml *loss, const sonde_nn_job_info *info)
+{
+    const sonde_err err =
+        sonde__job_build_loss(&b->reader, loss, b->model,
+                              &(sonde__job_compared){.output = b->output,
+                                                     .sample = b->sample,
+                                                     .labels = b->labels,
+                                                     .target = info->target},
+                              &b->class_axis);
+
+    return err != SONDE_OK ? err : check_status(b, loss->line > 0 ? loss : job->model);
+}
+
+static sonde_err build_model(model_builder *b, const sonde_nn_job *job,
                              sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"input", "layers", "loss", "dtype", "target"};
-    const sonde__yaml *loss = NULL;
-    sonde_nn_value target = 0;
-    sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
+    const sonde__yaml *loss = sonde__yaml_get(job->model, "loss");
+    const char *fitting = NULL;
+    char word[16] = "";
+    const sonde__yaml standard = {.kind = SONDE__YAML_SCALAR, .text = word};
+    sonde_err err =
+        loss != NULL ? sonde__job_read_target(&b->reader, loss, &info->target) : SONDE_OK;
 
     if (err != SONDE_OK) {
         return err;
     }
-    loss = sonde__yaml_get(model, "loss");
-    if (loss != NULL) {
-        err = sonde__job_read_target(&b->reader, loss, &info->target);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    err = read_input_keys(b, model, info);
+    err = job->model->kind == SONDE__YAML_MAP ? read_positions(b, job->model, info)
+                                              : SONDE_OK;
     if (err != SONDE_OK) {
         return err;
     }
-    err = build_inputs(b, model, info, &target);
+    err = job->onnx != NULL ? open_onnx(b, job, info, &fitting)
+                            : build_layers(b, job, info);
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_build_layers(b, model);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    sonde_nn_output(b->model, b->current);
-    if (loss == NULL) {
-        return sonde__yaml_fail(&b->reader, model, SONDE_EINVAL,
+    if (loss == NULL && fitting == NULL) {
+        return sonde__yaml_fail(&b->reader, job->model, SONDE_EINVAL,
                                 "loss: cross_entropy, nll, mse_loss ...",
                                 "the model says no loss");
     }
-    err = sonde__job_build_loss(&b->reader, loss, b->model,
-                                &(sonde__job_compared){.output = b->current,
-                                                       .sample = b->values[0].value,
-                                                       .labels = target,
-                                                       .target = info->target},
-                                &b->class_axis);
-    if (err != SONDE_OK) {
-        return err;
+    if (fitting != NULL) {
+        (void)snprintf(word, sizeof word, "%s", fitting);
     }
-    err = sonde__job_check_layer(b, loss);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    return describe(b, info, model);
+    err = add_loss(b, job, loss != NULL ? loss : &standard, info);
+    return err != SONDE_OK ? err : describe(b, info, job->model);
 }
 
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag)
 {
     const char *name = job->builtin != NULL ? job->info.model_name : job->name;
-    sonde__job_builder b = {.reader = {name, diag}, .one_sample = job->info.one_sample};
-    sonde_err err = sonde_nn_model_create(&b.model, diag);
+    model_builder b = {.reader = {name, diag}};
+    const sonde_err err = build_model(&b, job, info);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = build_model(&b, job->model, info);
-    sonde__free(b.values);
     if (err != SONDE_OK) {
         sonde_nn_model_destroy(b.model);
         return err;

@@ -86,6 +86,19 @@ static const sonde_nn_option rows[] = {
      FIELD(optimizer.clip_norm), .help = "clip the norm of all gradients; 0: do not"},
     {"optimizer", "no_bias_decay", "no_bias_decay", FLAG,
      FIELD(optimizer.no_bias_decay), .help = "no weight decay for biases and norms"},
+    {"optimizer", "velocity_scaling", "velocity_scaling", ANY_REAL(NULL),
+     FIELD(optimizer.velocity_scaling), .help = "of sgd: its velocity is held times this"},
+    {"optimizer", "loss_scaling", "loss_scaling", ANY_REAL(NULL), FIELD(optimizer.loss_scaling),
+     .help = "gradients are computed times this; 0: they are not scaled"},
+    {"optimizer", "automatic_loss_scaling", "automatic_loss_scaling", FLAG,
+     FIELD(optimizer.automatic_loss_scaling),
+     .help = "it begins at loss_scaling (65536), shrinks at infinities, grows without"},
+    {"optimizer", "growth_factor", "growth_factor", ANY_REAL(NULL),
+     FIELD(optimizer.growth_factor), .help = "of automatic loss scaling (2)"},
+    {"optimizer", "backoff_factor", "backoff_factor", ANY_REAL(NULL),
+     FIELD(optimizer.backoff_factor), .help = "of automatic loss scaling (0.5)"},
+    {"optimizer", "growth_interval", "growth_interval", COUNT(1, INT32_MAX, NULL),
+     FIELD(optimizer.growth_interval), .help = "steps without infinities before it grows (2000)"},
     {"optimizer", "schedule", "schedule", CHOICE("constant|step|cosine|one_cycle|table", "constant"),
      FIELD(rate.kind), .help = "how the learning rate changes: constant, step, cosine, one_cycle, table"},
     {"optimizer", "warmup", "warmup", COUNT(0, INT64_MAX, "0"),
@@ -402,34 +415,56 @@ static sonde_err take_poptorch_names(const sonde__yaml_reader *reader,
     return SONDE_OK;
 }
 
+sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
+                                const sonde__yaml *entry, const char *section,
+                                const char *const *extra, size_t extra_count,
+                                sonde_nn_job_info *info)
+{
+    enum { MOST_EXTRA = 4 };
+    const char *keys[SONDE_COUNT_OF(rows) + MOST_EXTRA];
+    size_t count = 0;
+    sonde_err err = SONDE_OK;
+
+    while (count < extra_count && count < MOST_EXTRA) {
+        keys[count] = extra[count];
+        count++;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].section, section) == 0 && rows[i].key != NULL) {
+            keys[count++] = rows[i].key;
+        }
+    }
+    err = sonde__yaml_check_keys(reader, entry, keys, count);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].section, section) != 0 || rows[i].key == NULL ||
+            sonde__yaml_get(entry, rows[i].key) == NULL) {
+            continue;
+        }
+        err = read_row(reader, entry, &rows[i], info);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info)
 {
-    const char *keys[SONDE_COUNT_OF(rows)];
-    size_t count = 0;
+    static const char *const groups[] = {"groups"};
+    const bool has_groups = strcmp(section->key, "optimizer") == 0;
     sonde_err err = take_poptorch_names(reader, section);
 
     if (err != SONDE_OK) {
         return err;
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
-        if (strcmp(rows[i].section, section->key) == 0 && rows[i].key != NULL) {
-            keys[count++] = rows[i].key;
-        }
-    }
-    err = sonde__yaml_check_keys(reader, section, keys, count);
+    err = sonde__job_read_entry(reader, section, section->key, groups, has_groups ? 1 : 0,
+                                info);
     if (err != SONDE_OK) {
         return err;
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
-        if (strcmp(rows[i].section, section->key) != 0 || rows[i].key == NULL ||
-            sonde__yaml_get(section, rows[i].key) == NULL) {
-            continue;
-        }
-        err = read_row(reader, section, &rows[i], info);
-        if (err != SONDE_OK) {
-            return err;
-        }
     }
     settle_rules(&info->rules);
     return SONDE_OK;

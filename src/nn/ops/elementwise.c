@@ -207,10 +207,12 @@ static sonde_err fill_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 static void fill_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t count = sonde__op_shape_count(&call->out[0].shape);
+    const double times =
+        call->attrs->scaled ? (double)call->live[SONDE__LIVE_LOSS_SCALE] : 1.0;
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__op_store(&call->out[0], i, (double)call->attrs->scale);
+        sonde__op_store(&call->out[0], i, (double)call->attrs->scale * times);
     }
 }
 

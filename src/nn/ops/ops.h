@@ -80,6 +80,8 @@ typedef struct sonde__op_attrs {
     bool track;        /* batch_norm: it has running statistics */
     bool causal;       /* attention: a query sees no later key */
     bool bare;         /* of an update: weight decay does not apply */
+    int group;         /* of an update: the group of its parameter, 0 the default */
+    bool scaled;       /* fill: times the loss scale, which is live */
     bool training;     /* set by emit: the op is part of a session for training */
 } sonde__op_attrs;
 
@@ -89,8 +91,10 @@ enum { SONDE__MAX_OPERANDS = 10 };
 enum {
     SONDE__LIVE_CLIP_VALUE = 8,
     SONDE__LIVE_CLIP_NORM = 9,
-    SONDE__LIVE_SCALE = 10, /* of gradients: 1 / G for the mean over micro-batches */
-    SONDE__LIVE_COUNT = 11
+    SONDE__LIVE_SCALE = 10, /* of gradients: 1 / G for the mean over micro-batches,
+                             divided by the loss scale */
+    SONDE__LIVE_LOSS_SCALE = 11,
+    SONDE__LIVE_COUNT = 12
 };
 
 typedef struct sonde__operand {
@@ -318,6 +322,11 @@ extern const sonde__op_kind sonde__op_lamb;    /* w, g, m, v, step () → withou
 extern const sonde__op_kind sonde__op_clip_value;    /* g → y */
 extern const sonde__op_kind sonde__op_gradient_norm; /* g, norm () ? → norm () */
 extern const sonde__op_kind sonde__op_clip_norm;     /* g, norm () → y */
+/* loss_scale.c. */
+extern const sonde__op_kind
+    sonde__op_found_inf; /* g, before () ? → 1 if one is not finite, else 0 */
+extern const sonde__op_kind
+    sonde__op_loss_scale; /* found, scale, tracker, skipped → the last three */
 /* Between layouts; put in by the layout pass, named after nothing. */
 extern const sonde__op_kind sonde__op_reorder; /* x → x in another layout */
 

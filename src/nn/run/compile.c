@@ -47,6 +47,10 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__plan_take_groups(program, session->groups, session->group_count, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     for (size_t i = 1; i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 5;
 
@@ -495,6 +499,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         goto error;
     }
     sonde__free(id_of);
+    sonde__session_begin_scaling(session);
     report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
     session->compiled = true;
     session->compile_seconds = sonde__now() - started;

@@ -187,25 +187,6 @@ static void point_inputs(const execution *run)
     }
 }
 
-/* The numbers of the optimiser; only the plan of replica 0 updates. */
-static void set_live(sonde_nn_session *session)
-{
-    const int summed =
-        session->options.gradient_accumulation * session->options.replication_factor;
-    const float scale = session->options.reduction == SONDE_NN_REDUCTION_MEAN
-                            ? 1.0F / (float)summed
-                            : 1.0F;
-    sonde_nn_optimizer bare = session->optimizer;
-
-    sonde__session_optimizer_live(&session->optimizer, scale, session->step == 0,
-                                  session->plan.live);
-    if (session->optimizer.no_bias_decay) {
-        bare.weight_decay = 0.0F;
-        sonde__session_optimizer_live(&bare, scale, session->step == 0,
-                                      session->plan.bare);
-    }
-}
-
 /* Every replica begins a step with the buffers of replica 0. */
 static void place_replicas(const device_call *call, const sonde_coordinate *at)
 {
@@ -248,7 +229,7 @@ static void begin_step(device_call *call)
                            .mode_step = session->step,
                            .global_step = session->step};
 
-    call->bad = call->again = call->bad_loss = false;
+    call->bad = call->again = call->bad_loss = call->skips = false;
     if (session->stage != NULL) {
         call->stage_base = sonde__session_turn_now(&session->stage[0].forward);
         clear_accumulators(&session->plan);
@@ -257,7 +238,7 @@ static void begin_step(device_call *call)
         sonde_hook_next_step(session->hook, session->step, &at);
     }
     if (session->training) {
-        set_live(session);
+        sonde__session_set_live(session);
     }
     place_replicas(call, &at);
     sonde__session_outputs_begin_step(session, &at);
@@ -533,6 +514,49 @@ static void run_stages(device_call *call, int member)
     }
 }
 
+/* --- updates ------------------------------------------------------------------------ */
+
+/* The updates of a step with a gradient that is not finite: parameters and the optimiser's
+ * state keep their values, and are shown. */
+static void skip_updates(execution *run, size_t first, size_t end)
+{
+    sonde__plan *plan = run->plan;
+
+    run->call->skips = true;
+    for (size_t i = first; i < end; i++) {
+        sonde__plan_step *step = &plan->steps[i];
+
+        if (run->call->due && step->showing_count > 0) {
+            sonde__session_show(run, step->first_showing, step->showing_count);
+        }
+        if (step->call.bad != NULL && !sonde__session_is_finite(&step->call.in[1])) {
+            sonde__session_tell_bad(run, step);
+        }
+    }
+    run->call->skips = false;
+}
+
+static void run_updates(const device_call *call, int member)
+{
+    execution *run = &call->session->updating;
+    const sonde__plan *plan = run->plan;
+    const sonde__plan_scaler *scaler = &plan->scaler;
+
+    if (scaler->scale == NULL) {
+        run_list(run, plan->micro_steps, plan->step_count, member);
+        return;
+    }
+    run_list(run, plan->micro_steps, scaler->gate, member);
+    meet_all(call);
+    if (*scaler->found == 0.0F) {
+        run_list(run, scaler->gate, scaler->last, member);
+    } else if (member == 0) {
+        skip_updates(run, scaler->gate, scaler->last);
+    }
+    meet_all(call);
+    run_list(run, scaler->last, plan->step_count, member);
+}
+
 /* One step of the device loop, of iteration call->iteration. */
 static void run_step(void *user, int member)
 {
@@ -554,8 +578,7 @@ static void run_step(void *user, int member)
     }
     if (session->plan.step_count > session->plan.micro_steps) {
         meet_all(call);
-        run_list(&session->updating, session->plan.micro_steps, session->plan.step_count,
-                 member);
+        run_updates(call, member);
     }
 }
 

@@ -120,6 +120,7 @@ static const struct {
     OWN(initial_accumulator_value, OF_ADAGRAD),
     OWN(max_weight_norm, OF_LAMB),
     OWN(no_bias_correction, OF_LAMB),
+    OWN(velocity_scaling, OF_SGD),
 #undef OWN
 };
 
@@ -132,7 +133,8 @@ static bool has_field(sonde_nn_optimizer_kind kind, size_t i)
 static sonde_err check_fields(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
     static const char of_all[] =
-        "learning_rate, weight_decay, clip_value, clip_norm, no_bias_decay";
+        "learning_rate, weight_decay, clip_value, clip_norm, no_bias_decay, "
+        "loss_scaling, automatic_loss_scaling";
     const sonde_nn_optimizer standard = sonde_nn_optimizer_default(optimizer->kind);
     const char *name = sonde_nn_optimizer_name(optimizer->kind);
     char known[128] = "";
@@ -184,6 +186,13 @@ static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *d
          OF_LAMB},
         {"clip_value", optimizer->clip_value, 0.0F, INFINITY, at_least_0, OF_ALL},
         {"clip_norm", optimizer->clip_norm, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"velocity_scaling", optimizer->velocity_scaling, 0.0F, INFINITY, at_least_0,
+         OF_SGD},
+        {"loss_scaling", optimizer->loss_scaling, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"growth_factor", optimizer->growth_factor, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"backoff_factor", optimizer->backoff_factor, 0.0F, INFINITY, at_least_0, OF_ALL},
+        {"growth_interval", (float)optimizer->growth_interval, 0.0F, INFINITY, at_least_0,
+         OF_ALL},
     };
 
     if ((unsigned)optimizer->kind > SONDE_NN_LAMB) {
@@ -199,6 +208,13 @@ static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *d
             return sonde__fail(diag, SONDE_EINVAL, ranges[i].field, ranges[i].expected,
                                "%g", (double)ranges[i].value);
         }
+    }
+    if ((optimizer->growth_factor != 0.0F && optimizer->growth_factor <= 1.0F) ||
+        optimizer->backoff_factor >= 1.0F) {
+        return sonde__fail(diag, SONDE_EINVAL, "growth_factor",
+                           "growth above 1, backoff below 1", "growth %g, backoff %g",
+                           (double)optimizer->growth_factor,
+                           (double)optimizer->backoff_factor);
     }
     if (optimizer->kind == SONDE_NN_SGD && optimizer->nesterov &&
         (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
@@ -245,14 +261,19 @@ void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float sc
     };
 
     memcpy(live, numbers[o->kind], sizeof numbers[0]);
+    if (o->velocity_scaling != 0.0F && o->momentum != 0.0F) {
+        live[0] /= o->velocity_scaling; /* the rate, the decay and the scale of SGD */
+        live[3] *= o->velocity_scaling;
+        live[5] *= o->velocity_scaling;
+    }
     live[SONDE__LIVE_CLIP_VALUE] = o->clip_value;
     live[SONDE__LIVE_CLIP_NORM] = o->clip_norm;
     live[SONDE__LIVE_SCALE] = scale;
 }
 
-/* The first field other than the learning rate that differs; NULL if none does. */
-const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
-                                                const sonde_nn_optimizer *b)
+/* The first field that compile fixes and that differs; NULL if none does. */
+static const char *find_difference(const sonde_nn_optimizer *a,
+                                   const sonde_nn_optimizer *b)
 {
     const struct {
         const char *field;
@@ -277,6 +298,15 @@ const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
         {"clip_value", a->clip_value != b->clip_value},
         {"clip_norm", a->clip_norm != b->clip_norm},
         {"no_bias_decay", a->no_bias_decay != b->no_bias_decay},
+        {"velocity_scaling", a->velocity_scaling != b->velocity_scaling},
+        {"loss_scaling", a->loss_scaling != b->loss_scaling &&
+                             (a->loss_scaling == 0.0F || b->loss_scaling == 0.0F ||
+                              a->automatic_loss_scaling)},
+        {"automatic_loss_scaling",
+         a->automatic_loss_scaling != b->automatic_loss_scaling},
+        {"growth_factor", a->growth_factor != b->growth_factor},
+        {"backoff_factor", a->backoff_factor != b->backoff_factor},
+        {"growth_interval", a->growth_interval != b->growth_interval},
     };
 
     for (size_t i = 0; i < SONDE_COUNT_OF(fields); i++) {
@@ -285,4 +315,17 @@ const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
         }
     }
     return NULL;
+}
+
+sonde_err sonde__session_optimizer_may_become(const sonde_nn_session *session,
+                                              const sonde_nn_optimizer *now,
+                                              const sonde_nn_optimizer *next,
+                                              sonde_diag *diag)
+{
+    const char *field = session->compiled ? find_difference(now, next) : NULL;
+
+    return field == NULL
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_ESTATE, field, "the value compiled with",
+                             "only the learning rate may change after compile");
 }

@@ -224,6 +224,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     sonde__free(session->tap_requests);
     sonde__free(session->attach_requests);
     sonde__free(session->checkpoints);
+    sonde__session_free_groups(session);
     (void)pthread_mutex_destroy(&session->output_lock);
     sonde__free(session);
 }
@@ -487,7 +488,6 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
                                          const sonde_nn_optimizer *optimizer,
                                          sonde_diag *diag)
 {
-    const char *field = NULL;
     sonde_err err = sonde__graph_expect(session, "session", diag);
 
     if (err != SONDE_OK) {
@@ -497,16 +497,19 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
     if (err != SONDE_OK) {
         return err;
     }
-    field = sonde__session_optimizer_difference(&session->optimizer, optimizer);
     if (!session->training) {
         return sonde__fail(diag, SONDE_ESTATE, "optimizer", "a training session",
                            "this session infers");
     }
-    if (session->compiled && field != NULL) {
-        return sonde__fail(diag, SONDE_ESTATE, field, "the value compiled with",
-                           "only the learning rate may change after compile");
+    err = sonde__session_optimizer_may_become(session, &session->optimizer, optimizer,
+                                              diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     session->optimizer = *optimizer;
+    for (size_t i = 0; i < session->group_count; i++) { /* it is one for all groups */
+        session->groups[i].optimizer.loss_scaling = optimizer->loss_scaling;
+    }
     return SONDE_OK;
 }
 

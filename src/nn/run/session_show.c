@@ -80,9 +80,10 @@ static void take_vitals(const execution *run, const sonde__plan_showing *showing
     }
 }
 
-static bool is_fused(const sonde__plan_showing *showing)
+/* Whether the kernel that ran has filled the vital signs. */
+static bool is_fused(const execution *run, const sonde__plan_showing *showing)
 {
-    return showing->vitals_in >= 0 || showing->vitals_out >= 0;
+    return !run->call->skips && (showing->vitals_in >= 0 || showing->vitals_out >= 0);
 }
 
 /* The vital signs that are wanted and that no kernel provides: before the replica's turn,
@@ -99,7 +100,7 @@ static void take_all_vitals(const execution *run, int first, int count)
         sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool norms = (wants & SONDE_HOW_VITALS) == 0;
 
-        if ((wants & SIGNS) != 0 && !is_fused(showing) &&
+        if ((wants & SIGNS) != 0 && !is_fused(run, showing) &&
             (taken != showing->slot || (!norms && sonde_vitals_are_norms(vitals)))) {
             take_vitals(run, showing, norms, vitals);
             taken = showing->slot;
@@ -131,7 +132,7 @@ void sonde__session_show(execution *run, int first, int count)
             view = &found;
         }
         sonde_observer_observe(session->observer, showing->id, view,
-                               is_fused(showing) || (wants & SIGNS) != 0
+                               is_fused(run, showing) || (wants & SIGNS) != 0
                                    ? &plan->vitals[showing->slot]
                                    : NULL,
                                run->at.micro_batch, run->at.replica);
@@ -186,6 +187,17 @@ bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member)
         bad = bad || step->call.bad[i] != 0;
     }
     return bad;
+}
+
+bool sonde__session_is_finite(const sonde__operand *operand)
+{
+    const sonde__op_shape *shape = &operand->shape;
+    const sonde_view view =
+        sonde_view_of(shape->dtype, shape->rank, shape->dim, operand->data);
+    sonde_vitals vitals;
+
+    sonde_vitals_of(&view, &vitals);
+    return vitals.nan == 0 && vitals.pos_inf == 0 && vitals.neg_inf == 0;
 }
 
 void sonde__session_tell_bad(const execution *run, sonde__plan_step *step)

@@ -43,6 +43,7 @@ typedef struct device_call {
     bool again;          /* the forward pass is computed once more */
     bool bad;            /* a value that is not finite was reported */
     bool bad_loss;       /* of a micro-batch in a pipeline */
+    bool skips;          /* the updates are left out: a gradient is not finite */
     unsigned stage_base; /* counts of stages when the step begins */
 } device_call;
 
@@ -73,6 +74,8 @@ struct sonde_nn_session {
     sonde_nn_model *model; /* borrowed */
     sonde_nn_options options;
     sonde_nn_optimizer optimizer;
+    sonde_nn_group *groups; /* with numbers of their own */
+    size_t group_count, group_capacity;
     bool training, compiled;
     sonde_mode mode;
     int64_t epoch_calls; /* 0: not known */
@@ -129,8 +132,17 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
 /* The numbers an update kernel reads, in the order of ops.h. */
 void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
                                    bool first, float live[SONDE__LIVE_COUNT]);
-const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
-                                                const sonde_nn_optimizer *b);
+/* SONDE_ESTATE: a number that is fixed by compile differs. */
+sonde_err sonde__session_optimizer_may_become(const sonde_nn_session *session,
+                                              const sonde_nn_optimizer *now,
+                                              const sonde_nn_optimizer *next,
+                                              sonde_diag *diag);
+
+/* session_groups.c: writes what updates read, and named numbers show, at the coming step. */
+void sonde__session_set_live(const sonde_nn_session *session);
+/* Once compiled: the loss scale of the first step, if it is automatic. */
+void sonde__session_begin_scaling(const sonde_nn_session *session);
+void sonde__session_free_groups(sonde_nn_session *session);
 
 /* Count, shapes, dtypes, contiguity, and that targets are classes. */
 sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
@@ -178,6 +190,7 @@ void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, boo
 /* Whether an update that several parts have run, or member 0 alone, found its gradient
  * bad: then all members come to the same answer, else only member 0 may ask. */
 bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member);
+bool sonde__session_is_finite(const sonde__operand *operand);
 /* Reports the vital signs of the gradient before it is overwritten. */
 void sonde__session_tell_bad(const execution *run, sonde__plan_step *step);
 /* Has the outputs computed that exist only to be shown, or leaves them out. */

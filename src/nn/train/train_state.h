@@ -8,6 +8,14 @@
 
 enum { SONDE__TRAIN_PATH = 4096 };
 
+/* A group of parameters. */
+typedef struct sonde__train_group {
+    const char *name; /* borrowed */
+    sonde_nn_optimizer optimizer;
+    bool own; /* it has a schedule of its own */
+    sonde_nn_rate rate;
+} sonde__train_group;
+
 struct sonde_nn_trainer {
     sonde_nn_trainer_options options;
     sonde_nn_job *job; /* NULL: created from a model and a feed */
@@ -15,6 +23,8 @@ struct sonde_nn_trainer {
     sonde_nn_optimizer optimizer;
     sonde_nn_rate rate; /* of steps, over optimizer.learning_rate */
     bool scheduled;     /* the rate changes */
+    sonde__train_group *groups;
+    size_t group_count;
     int epochs;
     int64_t eval_every;
 
@@ -62,6 +72,15 @@ sonde_err sonde__train_path(const char *folder, const char *name,
                             char path[SONDE__TRAIN_PATH], sonde_diag *diag);
 void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* rates.c: the schedules of a job, or of the options. */
+sonde_err sonde__train_take_rate(sonde_nn_trainer *trainer, sonde_diag *diag);
+/* Gives the session its groups. */
+sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag);
+/* Steps of the training, for schedules that do not say them. */
+void sonde__train_set_total(sonde_nn_trainer *trainer, int64_t steps);
+/* Gives the session the learning rates of its next step. */
+sonde_err sonde__train_set_rates(const sonde_nn_trainer *trainer, sonde_diag *diag);
 
 /* judging.c: rules, actions and control of a run. path: the recording, or NULL. */
 sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,

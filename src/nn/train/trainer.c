@@ -82,20 +82,6 @@ static void announce(const sonde_nn_trainer *trainer)
 
 /* --- training ----------------------------------------------------------------------- */
 
-/* Gives the session the learning rate of its next step. */
-static sonde_err set_rate(const sonde_nn_trainer *trainer, sonde_diag *diag)
-{
-    sonde_nn_optimizer now = trainer->optimizer;
-
-    if (!trainer->scheduled) {
-        return SONDE_OK;
-    }
-    now.learning_rate =
-        (float)sonde_nn_rate_at(&trainer->rate, (double)trainer->optimizer.learning_rate,
-                                sonde_nn_session_step(trainer->session));
-    return sonde_nn_session_set_optimizer(trainer->session, &now, diag);
-}
-
 /* A job whose target is the sample reads no labels. */
 static size_t count_inputs(const sonde_nn_trainer *trainer,
                            const sonde_nn_feed_batch *batch)
@@ -110,7 +96,7 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
                              sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    sonde_err err = set_rate(trainer, diag);
+    sonde_err err = sonde__train_set_rates(trainer, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -336,9 +322,8 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
             trainer->resume, (long long)trainer->first_step, trainer->epochs);
     }
     trainer->session_options.device_iterations = trainer->plan.device_iterations;
-    if (trainer->rate.total == 0) {
-        trainer->rate.total = trainer->epochs * batches * trainer->plan.device_iterations;
-    }
+    sonde__train_set_total(trainer,
+                           trainer->epochs * batches * trainer->plan.device_iterations);
     for (int64_t epoch = done / batches; epoch < trainer->epochs; epoch++) {
         const int64_t skip = epoch == done / batches ? done % batches : 0;
         const sonde_err err = run_epoch(trainer, (int)epoch, skip, diag);

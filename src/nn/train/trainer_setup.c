@@ -95,6 +95,10 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__train_add_groups(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (trainer->job != NULL) {
         err = sonde__train_hook_open(trainer, &trainer->hook, diag);
     }
@@ -106,91 +110,6 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
         return err;
     }
     return attach_judging(trainer, diag);
-}
-
-/* "STEP=RATE" into entry i of the table. */
-static bool read_table_entry(const char *text, sonde_nn_rate *rate, int i)
-{
-    char *end = NULL;
-
-    errno = 0;
-    rate->table_step[i] = strtoll(text, &end, 10);
-    if (end == text || *end != '=' || errno != 0) {
-        return false;
-    }
-    text = end + 1;
-    rate->table_rate[i] = strtod(text, &end);
-    return end != text && *end == '\0';
-}
-
-/* The number that an option has if it is not set. */
-static double standard_of(const char *name)
-{
-    const sonde_nn_option *row = NULL;
-
-    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
-        if (strcmp(row->name, name) == 0) {
-            return strtod(row->standard, NULL);
-        }
-    }
-    return 0.0;
-}
-
-/* Refuses what is set for another schedule than the job's. */
-static sonde_err check_schedule(const sonde_nn_job_info *info, sonde_diag *diag)
-{
-    const struct {
-        const char *name, *schedule;
-        bool set;
-        sonde_nn_rate_kind kind;
-    } own[] = {
-        {"schedule_every", "step",
-         (double)info->rate.every != standard_of("schedule_every"), SONDE_NN_RATE_STEP},
-        {"gamma", "step", info->rate.gamma != standard_of("gamma"), SONDE_NN_RATE_STEP},
-        {"schedule_end", "cosine", info->rate.end != standard_of("schedule_end"),
-         SONDE_NN_RATE_COSINE},
-        {"rates", "table", info->rates.count > 0, SONDE_NN_RATE_TABLE},
-    };
-    static const char *const kinds[] = {"constant", "step", "cosine", "one_cycle",
-                                        "table"};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(own); i++) {
-        if (own[i].set && info->rate.kind != own[i].kind) {
-            return sonde__fail(diag, SONDE_EINVAL, own[i].name, NULL,
-                               "a parameter of the schedule %s, not of %s",
-                               own[i].schedule, kinds[info->rate.kind]);
-        }
-    }
-    return SONDE_OK;
-}
-
-/* The schedule of a job, or of the options. */
-static sonde_err take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
-{
-    const sonde_nn_job_info *info =
-        trainer->job != NULL ? sonde_nn_job_get_info(trainer->job) : NULL;
-    const sonde_nn_job_texts *texts = info != NULL ? &info->rates : NULL;
-    sonde_nn_rate *rate = &trainer->rate;
-
-    if (info != NULL) {
-        const sonde_err err = check_schedule(info, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        *rate = info->rate;
-    } else if (trainer->options.rate != NULL) {
-        *rate = *trainer->options.rate;
-    }
-    for (size_t i = 0; texts != NULL && i < texts->count; i++) {
-        if (i == SONDE_NN_RATE_MOST || !read_table_entry(texts->text[i], rate, (int)i)) {
-            return sonde__fail(diag, SONDE_EINVAL, "rates", "STEP=RATE, at most 32",
-                               "'%s'", texts->text[i]);
-        }
-        rate->table_count = (int)i + 1;
-    }
-    trainer->scheduled = rate->kind != SONDE_NN_RATE_CONSTANT || rate->warmup > 0;
-    return trainer->scheduled ? sonde_nn_rate_check(rate, diag) : SONDE_OK;
 }
 
 /* Refuses a folder that another trainer saves into. Where folders cannot be locked, or
@@ -217,7 +136,7 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     if (err != SONDE_OK) {
         goto error;
     }
-    err = take_rate(trainer, diag);
+    err = sonde__train_take_rate(trainer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -327,6 +246,7 @@ void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
     if (trainer->lock >= 0) {
         (void)close(trainer->lock);
     }
+    sonde__free(trainer->groups);
     sonde__free(trainer);
 }
 

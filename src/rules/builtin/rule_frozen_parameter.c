@@ -13,6 +13,8 @@
  *               count: training has converged. Where they have grown to SUMMED times
  *               those at the beginning of the rest, they are summed for a later update,
  *               and the parameters may rest twice as long.
+ *               Or gradients, which were seen at all of the first IDLE_AFTER comparisons or
+ *               more, are not seen any more, for as long.
  *     cut off   after `idle` comparisons a weight has never changed and never had a
  *               gradient other than 0, while others are trained.
  * A parameter whose expected change is below its precision is ignored. L is the median,
@@ -25,10 +27,12 @@
  * cannot distinguish this from a mistake: the optimiser's state for the parameter changes
  * (its learning rate is 0); or the parameters without a change are the first layers, at
  * least two or half of them. A weight that is cut off is a warning if trained weights
- * precede and follow it, few weights are like it, and none of them is of another module
+ * precede it, few weights are like it, and none of them is of another module
  * (layers that adapters train around are frozen on purpose) or the table of an embedding
  * (of sines, or trained elsewhere), and its module has an output where those of others are
- * seen (a head may not be used); else all of them are one note.
+ * seen (a head may not be used). It is a warning wherever it stands if its gradient is
+ * declared, which is so for parameters that require one, unless a whole module of several
+ * weights is like it (a teacher, a backbone without gradients). All others are one note.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -37,6 +41,7 @@
 #include "rules/engine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
@@ -52,7 +57,10 @@ typedef struct frozen {
     size_t weights, still,
         first_moving; /* weights; that never changed; the first other */
     bool looked;      /* for weights that are cut off */
-    bool reported;    /* idle, of parameter: */
+    bool pulls;       /* a gradient of a parameter has been seen */
+    int64_t led;      /* first comparisons at which gradients were seen */
+    int64_t bare;  /* last comparisons in a row without a change and without gradients */
+    bool reported; /* idle, of parameter: */
     size_t idlest;
     double largest; /* |element| of all gradients so far */
     double resting; /* the same, at the first step of this rest */
@@ -62,6 +70,7 @@ typedef struct tensor_memory {
     size_t gradient, state; /* of a parameter: indices of its tensors */
     sonde_vitals before;
     bool has_before, same;
+    bool meant;              /* it may be frozen on purpose */
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
     int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
@@ -190,7 +199,7 @@ static bool may_be_meant(sonde_rule_run *run, size_t i)
            (state->still >= 2 || 2 * state->still >= state->weights);
 }
 
-static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
                   const sonde_vitals *g, bool others)
 {
     const frozen *state = sonde_rule_state(run);
@@ -199,7 +208,8 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     if (memory->steps < state->patience || memory->steps <= 3 * memory->rest_most) {
         return;
     }
-    if (others && may_be_meant(run, i)) {
+    if (memory->meant || (others && may_be_meant(run, i))) {
+        memory->meant = true; /* also once layers before it are trained */
         severity = SONDE_SEVERITY_NOTE;
     }
     if (sonde_rule_found(run, i, severity, "steps_unchanged", (double)memory->steps,
@@ -259,13 +269,31 @@ static void report_idle(sonde_rule_run *run, int64_t needed)
     }
 }
 
+/* Judges a comparison at which nothing changed and no gradient was seen. */
+static void judge_bare(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
+
+    state->bare++;
+    if (state->bare >= IDLE_AFTER && state->led >= IDLE_AFTER && state->idle_most == 0 &&
+        sonde_rule_found(run, state->idlest, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)state->bare, (double)IDLE_AFTER)) {
+        sonde_rule_say(run,
+                       "Check that gradients are not cleared between the backward pass "
+                       "and the optimiser's step, and that it is called.",
+                       "No parameter changed at the last %lld observed steps, and none "
+                       "had a gradient, as all of them had before.",
+                       (long long)state->bare);
+    }
+}
+
 /* Judges the step as a whole. */
 static void judge_idle(sonde_rule_run *run)
 {
     frozen *state = sonde_rule_state(run);
     size_t count = 0, most = SIZE_MAX;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool any = false, changed = false, ended = false, summed = false;
+    bool any = false, changed = false, shown = false, ended = false, summed = false;
     int64_t needed = state->idle;
 
     for (size_t i = 0; i < count; i++) {
@@ -276,8 +304,11 @@ static void judge_idle(sonde_rule_run *run)
             continue;
         }
         any = any || memory->has_before;
-        changed = changed || (memory->has_before && !memory->same);
         g = memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
+        shown = shown || g != NULL;
+        /* a copy that follows the weights, as a teacher does, has no gradient */
+        changed = changed || (memory->has_before && !memory->same &&
+                              (memory->gradient != SIZE_MAX || !state->pulls));
         if (g != NULL && sonde__builtin_nonzero(g) > 0 && sonde__builtin_bad(g) == 0 &&
             (most == SIZE_MAX ||
              g->abs_max > tensors[((tensor_memory *)tensors[most].memory)->gradient]
@@ -285,10 +316,19 @@ static void judge_idle(sonde_rule_run *run)
             most = i;
         }
     }
+    state->pulls = state->pulls || most != SIZE_MAX;
     state->compared += any;
     state->changed += changed;
+    state->led += any && most != SIZE_MAX && state->led + 1 == state->compared;
+    if (any && !changed && !shown && state->led > 0) {
+        judge_bare(run);
+        return;
+    }
+    state->bare = any ? 0 : state->bare;
     if (most != SIZE_MAX) {
         const tensor_memory *memory = tensors[most].memory;
+
+        state->idlest = state->reported ? state->idlest : most;
         const double now = tensors[memory->gradient].vitals->abs_max;
 
         state->largest = fmax(state->largest, now);
@@ -309,7 +349,6 @@ static void judge_idle(sonde_rule_run *run)
     }
     needed *= summed ? 2 : 1;
     if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
-        state->idlest = state->reported ? state->idlest : most;
         state->reported = true;
         report_idle(run, needed);
     }
@@ -325,14 +364,13 @@ static bool is_cut_off(sonde_rule_run *run, const sonde_rule_tensor *tensor)
            !memory->pulled;
 }
 
-/* True if every weight of the same outermost module, and more than one, is cut off: a
- * teacher, or a copy for targets. */
-static bool is_whole_part(sonde_rule_run *run, size_t i)
+/* True if every weight of the module whose name is the first characters of that of tensor
+ * i, and more than one, is cut off: a teacher, or a copy for targets. */
+static bool is_part(sonde_rule_run *run, size_t i, size_t length)
 {
     size_t count = 0, members = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const char *name = sonde_rule_info(run, tensors[i].id)->name;
-    const size_t length = strcspn(name, "./");
 
     for (size_t k = 0; k < count; k++) {
         const char *other = sonde_rule_info(run, tensors[k].id)->name;
@@ -345,6 +383,31 @@ static bool is_whole_part(sonde_rule_run *run, size_t i)
         }
     }
     return members > 1;
+}
+
+/* ... of its outermost module. */
+static bool is_whole_part(sonde_rule_run *run, size_t i)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    return is_part(run, i, strcspn(sonde_rule_info(run, tensors[i].id)->name, "./"));
+}
+
+/* ... of any module that it is in. */
+static bool is_some_part(sonde_rule_run *run, size_t i)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const char *name = sonde_rule_info(run, tensors[i].id)->name;
+
+    for (const char *dot = strpbrk(name, "./"); dot != NULL;
+         dot = strpbrk(dot + 1, "./")) {
+        if (is_part(run, i, (size_t)(dot - name))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool ends_in_weight(const char *name)
@@ -379,9 +442,11 @@ static bool is_one_module(sonde_rule_run *run)
     return true;
 }
 
-/* Whether the module of a weight computes something, as far as outputs are seen; the
- * network itself does. */
-static bool is_used(const sonde_rule_run *run, const sonde_tensor_info *info)
+/* Whether the module of a weight computes something: YES if an output of it is known,
+ * NO if only outputs of others are; the network itself may. */
+typedef enum use { NO, PERHAPS, YES } use;
+
+static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info)
 {
     const sonde_catalogue *catalogue = run->rules->catalogue;
     const char *dot = strrchr(info->name, '.');
@@ -395,40 +460,71 @@ static bool is_used(const sonde_rule_run *run, const sonde_tensor_info *info)
             any = true;
             if (strncmp(other->name, info->name, length) == 0 &&
                 strncmp(other->name + length, "_output", 7) == 0) {
-                return true;
+                return YES;
             }
         }
     }
-    return !any || dot == NULL;
+    return !any || dot == NULL ? PERHAPS : NO;
 }
 
-static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, bool between)
+/* How a weight is cut off. */
+typedef enum cut_off {
+    MAY_BE_MEANT,
+    AFTER, /* a trained layer */
+    ASKED  /* it requires a gradient, and is used */
+} cut_off;
+
+static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, cut_off how)
+{
+    static const char *const texts[] = {
+        [MAY_BE_MEANT] = "That is right if they are frozen on purpose.",
+        [AFTER] = "Layers before it are trained.",
+        [ASKED] = "It requires a gradient, and other layers are trained."};
+    const frozen *state = sonde_rule_state(run);
+    char others[64] = "";
+
+    if (how == MAY_BE_MEANT) {
+        (void)snprintf(others, sizeof others, " and %zu other weights", cut - 1);
+    }
+
+    if (sonde_rule_found(
+            run, i, how == MAY_BE_MEANT ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+            "steps_without_gradient", (double)state->compared, (double)state->idle)) {
+        sonde_rule_say(run,
+                       "Check that it requires a gradient, and that nothing (detach, "
+                       "item, numpy, no_grad) cuts it off from the loss.",
+                       "It%s never had a gradient and never changed. %s", others,
+                       texts[how]);
+    }
+}
+
+/* few: the weights that are cut off are few, and of one module. */
+static cut_off how_cut_off(sonde_rule_run *run, size_t i, bool few)
 {
     const frozen *state = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
-    between = between && is_used(run, sonde_rule_info(run, tensors[i].id));
+    const use used = find_use(run, info);
 
-    if (sonde_rule_found(run, i, between ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
-                         "steps_without_gradient", (double)state->compared,
-                         (double)state->idle)) {
-        sonde_rule_say(run,
-                       "Check that it requires a gradient, and that nothing (detach, "
-                       "item, numpy, no_grad) cuts it off from the loss.",
-                       between ? "It never had a gradient and never changed, while the "
-                                 "layers before and after it are trained."
-                               : "It and %zu other weights have no gradient and never "
-                                 "changed. That is right if they are frozen on purpose.",
-                       cut - 1);
+    if (!ends_in_weight(info->name) || sonde__builtin_is_table(run, info) || used == NO) {
+        return MAY_BE_MEANT;
     }
+    if (few && i > state->first_moving && !is_whole_part(run, i)) {
+        return AFTER;
+    }
+    return used == YES && !is_some_part(run, i) &&
+                   ((const tensor_memory *)tensors[i].memory)->gradient != SIZE_MAX
+               ? ASKED
+               : MAY_BE_MEANT;
 }
 
 /* Reports the weights that are cut off; once. */
 static void judge_cut_off(sonde_rule_run *run)
 {
     frozen *state = sonde_rule_state(run);
-    size_t count = 0, cut = 0, last = SIZE_MAX, last_trained = 0, trained = 0;
+    size_t count = 0, cut = 0, last = SIZE_MAX, trained = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     bool few = false, others = false;
 
@@ -439,19 +535,16 @@ static void judge_cut_off(sonde_rule_run *run)
 
         if (is_weight(run, &tensors[i]) && memory->moved && memory->pulled) {
             trained++;
-            last_trained = i;
         }
         cut += is_cut_off(run, &tensors[i]);
     }
     few = trained > 0 && 3 * cut <= state->weights && is_one_module(run);
     for (size_t i = 0; i < count && trained > 0; i++) {
         if (is_cut_off(run, &tensors[i])) {
-            const char *name = sonde_rule_info(run, tensors[i].id)->name;
+            const cut_off how = how_cut_off(run, i, few);
 
-            if (few && i > state->first_moving && i < last_trained &&
-                ends_in_weight(name) && !is_whole_part(run, i) &&
-                !sonde__builtin_is_table(run, sonde_rule_info(run, tensors[i].id))) {
-                report_cut_off(run, i, cut, true);
+            if (how != MAY_BE_MEANT) {
+                report_cut_off(run, i, cut, how);
             } else {
                 others = true;
                 last = i < state->first_moving || last == SIZE_MAX ? i : last;
@@ -459,7 +552,7 @@ static void judge_cut_off(sonde_rule_run *run)
         }
     }
     if (others) {
-        report_cut_off(run, last, cut, false);
+        report_cut_off(run, last, cut, MAY_BE_MEANT);
     }
 }
 
@@ -516,7 +609,7 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained. A note where layers may be frozen on purpose. So is a weight whose module has no output where those of others are seen.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained. A note where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

@@ -10,6 +10,14 @@
  * independent losses of any one distribution, this happens about once in 10^9 steps. A
  * spike that recovers sooner does not fire.
  *
+ * A loss that has fallen loses what was gained where weights of another time are loaded, or
+ * one step is far too large. Fires, as a warning, when from one step to the next, and at
+ * most of the `patience` steps since, a loss that is meant to fall has returned to its
+ * first level:
+ *     the median of B is above m + LOST (f - m), f the first losses of the run and m the
+ *     median of the RECENT steps before B; f - m is above GAINED of f; and nine tenths of B
+ *     are above nine tenths of those.
+ *
  * A loss can also rise because its targets move: those of value learning come from the
  * network itself, and the losses of two players rise in turns. The finding is an error if
  * the loss is the only one or the total, was above 0 before, and either
@@ -27,8 +35,12 @@
 #include <string.h>
 
 enum { BEFORE = 64, FEW = 16, MOST = 256, LOSSES = 0, WEIGHTS = 1, FIRST = 5 };
+enum { RECENT = 15 };
 #define MOVED 3.0
 #define FAR 10.0
+#define LOST 0.75
+#define GAINED 0.2
+#define ONE_STEP 0.3 /* of f - m, at the first step of B */
 
 typedef struct spike {
     double factor;
@@ -132,6 +144,42 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
                                                 : SONDE_SEVERITY_NOTE;
 }
 
+/* Judges whether what was gained is lost. */
+static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+{
+    const spike *state = sonde_rule_state(run);
+    const size_t patience = (size_t)state->patience;
+    const size_t before = memory->count - patience;
+    const double *after = memory->losses + before, first = memory->first;
+    double recent[RECENT], later[MOST], gained = 0.0;
+
+    /* The step of the jump usually decides; sorting takes longer. */
+    if (before < RECENT ||
+        after[0] - after[-1] < ONE_STEP * fmax(first - after[-1], GAINED * fabs(first))) {
+        return;
+    }
+    memcpy(recent, after - RECENT, sizeof recent);
+    sonde__builtin_sort(recent, RECENT);
+    memcpy(later, after, patience * sizeof *later);
+    sonde__builtin_sort(later, patience);
+    gained = first - recent[RECENT / 2];
+    if (gained < GAINED * fabs(first) ||
+        later[patience / 2] < recent[RECENT / 2] + LOST * gained ||
+        count_above(after, patience, recent[RECENT - 1 - tenth(RECENT)]) <
+            patience - tenth(patience)) {
+        return;
+    }
+    if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", later[patience / 2],
+                         recent[RECENT / 2] + LOST * gained)) {
+        sonde_rule_say(run,
+                       "Check whether weights of another checkpoint or run were loaded, "
+                       "or the learning rate was raised.",
+                       "In one step, %zu observed steps ago, it returned from about %.4g "
+                       "to %.4g; the first losses were %.4g.",
+                       patience - 1, recent[RECENT / 2], later[patience / 2], first);
+    }
+}
+
 static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
     const spike *state = sonde_rule_state(run);
@@ -213,6 +261,10 @@ static void step(sonde_rule_run *run)
              BEFORE + (size_t)state->patience);
         if (memory->count >= (size_t)(state->least + state->patience)) {
             judge(run, i, memory);
+            if (sonde__builtin_loss_kind(run, tensors[i].id) != SONDE__LOSS_PART &&
+                sonde__rule_loss_falls(run)) {
+                judge_lost(run, i, memory);
+            }
         }
     }
 }
@@ -220,11 +272,14 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps and does not recover",
-    .condition = "Over the last `patience` observed steps, the median loss is above "
-                 "`factor` times the median of the 64 steps before, and nine tenths of "
-                 "the losses are above nine tenths of those. A note for one of several "
-                 "losses, and where the weights move as before and the loss stays within "
-                 "ten times its first values: targets may move, as in value learning.",
+    .condition =
+        "Over the last `patience` observed steps, the median loss is above "
+        "`factor` times the median of the 64 steps before, and nine tenths of "
+        "the losses are above nine tenths of those. A note for one of several "
+        "losses, and where the weights move as before and the loss stays within "
+        "ten times its first values: targets may move, as in value learning. Or, "
+        "in one step, a loss that is meant to fall loses three quarters of what "
+        "it has fallen by, and stays there.",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,

@@ -27,6 +27,12 @@
  * |g'|: there g' is a single gradient or a sum of few, and f another one, while gradients
  * that are cleared and smooth (the same batch, a large one) change by little.
  *
+ * In a run that is observed from its start, the first pair must differ by more than SINGLE
+ * |g'| for the rule to fire at once, since both are single gradients there. And sums of
+ * gradients that agree grow by one gradient at each step: the rule also fires if, at each
+ * of the first GROWN pairs, |f| / |g'| is 1 / k of pair k to within a factor of EQUAL and
+ * f agrees with f', and |g| has grown to LARGER times the first g'.
+ *
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
  * or not from so low. A step at which no parameter changes does not count: gradients that
@@ -55,6 +61,11 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define NEARLY_ALL 95.0
 #define ABOVE 1.5
 #define FRESH 0.3
+#define SINGLE 0.5
+#define EQUAL 1.6
+#define AGREES 0.3
+#define LARGER 3.0
+enum { GROWN = 5 };
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
 
 /* Of one step, over all parameters. */
@@ -72,6 +83,9 @@ typedef struct zero_grad {
     double largest; /* |g| so far, without the last `patience` steps */
     uint32_t held;  /* bit i: the condition held i steps ago */
     double fresh;   /* the largest |f| / |g'| of the first pairs of the run */
+    double single;  /* |f| / |g'| of the first pair */
+    double first;   /* |g'| of it */
+    int64_t grown;  /* first pairs at which all is one gradient more */
     bool from_start;
     bool paired;
 } zero_grad;
@@ -283,15 +297,30 @@ static bool is_smooth(const zero_grad *state)
     return state->from_start && state->fresh < FRESH;
 }
 
-/* Judges the last `patience` steps. */
-static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+static void report(sonde_rule_run *run, double percent)
 {
     /* gradients that no longer change look like sums of themselves */
     static const char *const others[] = {"WeightUpdateRatio", "VanishingGradient",
                                          "DuplicateBatch", "NonFinite", NULL};
+    const zero_grad *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
-    const bool explained = cause != NULL;
+
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                         cause != NULL ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
+                         "percent_summed", percent, SHARE)) {
+        sonde__rules_follows(run, cause);
+        sonde_rule_say(run, cause != NULL ? "Mend the earlier findings first." : NULL,
+                       "Each gradient is that of the previous step plus a new one: "
+                       "gradients add up (the norm is now %.3g, the new part %.3g).",
+                       sqrt(state->at.now), sqrt(state->at.fresh));
+    }
+}
+
+/* Judges the last `patience` steps. */
+static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
     zero_grad *state = sonde_rule_state(run);
+    const bool doubled = !state->from_start || state->single > SINGLE;
     double percent = 0.0;
 
     state->held <<= 1;
@@ -300,19 +329,31 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
     }
     percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
     state->held |= percent >= SHARE;
-    if (percent >= SHARE &&
-        (is_clear(state, percent) || (holds_often(state->held) && !is_smooth(state))) &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "percent_summed", percent, SHARE)) {
-        sonde__rules_follows(run, cause);
-        sonde_rule_say(run, explained ? "Mend the earlier findings first." : NULL,
-                       "Each gradient is that of the previous step plus a new one: "
-                       "gradients add up (the norm is now %.3g, the new part %.3g).",
-                       sqrt(state->at.now), sqrt(state->at.fresh));
+    if (percent >= SHARE && ((is_clear(state, percent) && doubled) ||
+                             (holds_often(state->held) && !is_smooth(state)))) {
+        report(run, percent);
     }
     state->largest =
         fmax(state->largest, state->last[state->streak % state->patience].before);
+}
+
+/* Judges the first pairs of a run: whether each gradient has one more in it. */
+static void judge_first(sonde_rule_run *run)
+{
+    zero_grad *state = sonde_rule_state(run);
+    const double pair = (double)state->pairs; /* from 1 */
+    const double by = sqrt(state->at.fresh / state->at.before) * pair;
+    const bool agrees =
+        state->pairs == 1 ||
+        state->at.along > AGREES * sqrt(state->at.fresh) * state->fresh_before;
+
+    if (!state->from_start || state->pairs > GROWN || state->grown + 1 != state->pairs) {
+        return;
+    }
+    state->grown += by > 1.0 / EQUAL && by < EQUAL && agrees;
+    if (state->grown == GROWN && sqrt(state->at.now) > LARGER * state->first) {
+        report(run, 100.0);
+    }
 }
 
 static void step(sonde_rule_run *run)
@@ -330,9 +371,16 @@ static void step(sonde_rule_run *run)
     state->from_start =
         state->pairs == 0 ? sonde_rule_at(run)->mode_step <= 1 : state->from_start;
     if (state->paired && state->pairs < FIRST && state->at.before > 0.0) {
-        state->fresh = fmax(state->fresh, sqrt(state->at.fresh / state->at.before));
+        const double ratio = sqrt(state->at.fresh / state->at.before);
+
+        state->single = state->pairs == 0 ? ratio : state->single;
+        state->first = state->pairs == 0 ? sqrt(state->at.before) : state->first;
+        state->fresh = fmax(state->fresh, ratio);
     }
     state->pairs += state->paired;
+    if (state->paired && changed) {
+        judge_first(run);
+    }
     judge(run, tensors, count);
     state->fresh_before = sqrt(state->at.fresh);
     state->at = (norms){0};
@@ -364,7 +412,8 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     .condition =
         "Over `patience` steps, three quarters of all gradients equal the previous "
         "gradient plus a new part that has a steady size and does not oppose it; and "
-        "gradients leave their range, or this holds at half of the last steps.",
+        "gradients leave their range, or this holds at half of the last steps. Or each of "
+        "the first five gradients of a run is larger by one more.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -24,8 +24,9 @@
  *               smallest is below ALIKE times that of sqrt(mean v). Adam divides m by
  *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
  *               have the wrong scale. Judged on parameters of at most
- *               SMALL elements, whose raw values are read. A note: such a step is that of
- *               plain SGD, which may be intended.
+ *               SMALL elements, whose raw values are read. A note, since such a step is
+ *               that of plain SGD, which may be intended; a warning if in addition no
+ *               parameter changes by more than SLIGHT of its size.
  *
  * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
@@ -45,6 +46,8 @@ enum { SMALL = 512, FEW = 4, AFTER = 20 };
 #define LARGEST 1e4
 #define ALIKE 0.15
 #define APART 2.0
+#define SLIGHT 3e-4
+#define LEAST_RMS 1e-2 /* a parameter may begin at 0 */
 
 typedef struct optimizer_state {
     int64_t patience;
@@ -268,6 +271,7 @@ typedef struct scale {
     size_t count, largest;        /* of them; the one with the largest gradient */
     double least_by, most_by;     /* rms(w - w') / rms(m) */
     double least_root, most_root; /* sqrt(mean v) */
+    double most_change;           /* rms(w - w') / rms(w) */
 } scale;
 
 static void take_scale(scale *all, size_t i, const tensor_memory *memory,
@@ -287,6 +291,8 @@ static void take_scale(scale *all, size_t i, const tensor_memory *memory,
     all->most_by = fmax(all->most_by, by);
     all->least_root = all->count == 0 ? root : fmin(all->least_root, root);
     all->most_root = fmax(all->most_root, root);
+    all->most_change =
+        fmax(all->most_change, memory->change / fmax(sonde__builtin_rms(w), LEAST_RMS));
     all->count++;
 }
 
@@ -303,8 +309,10 @@ static void judge_epsilon(sonde_rule_run *run, const scale *all)
         log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
     state->drowned = drowned ? state->drowned + 1 : 0;
     if (state->drowned >= state->patience &&
-        sonde_rule_found(run, all->largest, SONDE_SEVERITY_NOTE, "root_second_moment",
-                         all->most_root, all->most_root / all->least_root)) {
+        sonde_rule_found(
+            run, all->largest,
+            all->most_change < SLIGHT ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+            "root_second_moment", all->most_root, all->most_root / all->least_root)) {
         sonde_rule_say(run, "Lower the optimiser's epsilon; check the scale of the loss.",
                        "Parameters change in proportion to their first moments, though "
                        "the roots of the second moments go from %.2g to %.2g: the "
@@ -366,10 +374,12 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer_state),
     .summary = "the state of Adam is invalid or used wrongly",
-    .condition = "A second moment is below 0; or the step counter does not change for "
-                 "`patience` steps while the moments do; or |m| is far above sqrt v; or "
-                 "the moments change as with swapped betas. A note: parameters change in "
-                 "proportion to m, whatever their v: epsilon is far above sqrt v.",
+    .condition =
+        "A second moment is below 0; or the step counter does not change for "
+        "`patience` steps while the moments do; or |m| is far above sqrt v; or "
+        "the moments change as with swapped betas; or parameters change in "
+        "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
+        "a note where any of them changes by more than 0.0003 of its size.",
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

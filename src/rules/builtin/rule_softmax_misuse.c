@@ -11,8 +11,10 @@
  *               the columns of s add up to 1: softmax is not applied, and the loss has no
  *               lower bound; or
  *     batch     L is the same mean, and the exponentials of the columns add up to 1, those
- *               of the rows do not: softmax runs over the samples of the batch. A note:
- *               such a network can learn, but its scores depend on the other samples.
+ *               of the rows do not: softmax runs over the samples of the batch. Such a network can
+ *               learn, but its scores depend on the other samples: a warning. Where each
+ *               sample is a class of its own, as pairs are in contrastive learning, that
+ *               is intended.
  * L must equal that number to within CLOSE, so other losses (weighted, smoothed) do not
  * fire.
  *
@@ -119,6 +121,7 @@ typedef struct properties {
     double nll, cross_entropy; /* means over the rows */
     bool probabilities;
     bool by_row, by_column; /* exponentials add up to 1 */
+    bool pairs;             /* sample i is of class i */
 } properties;
 
 /* false: a label is out of range. */
@@ -126,7 +129,8 @@ static bool look(const misuse *state, properties *out)
 {
     const double n = (double)state->rows;
 
-    *out = (properties){.probabilities = true, .by_row = true, .by_column = true};
+    *out = (properties){
+        .probabilities = true, .by_row = true, .by_column = true, .pairs = true};
     for (size_t i = 0; i < state->rows; i++) {
         const double *s = state->scores + i * state->classes;
         const double log_of = log_sum(s, state->classes, 1);
@@ -143,6 +147,7 @@ static bool look(const misuse *state, properties *out)
         out->probabilities =
             out->probabilities && least >= 0.0 && fabs(sum - 1.0) < CLOSE;
         out->by_row = out->by_row && fabs(log_of) < CLOSE;
+        out->pairs = out->pairs && (size_t)y == i;
         out->nll -= s[y] / n;
         out->cross_entropy += (log_of - s[y]) / n;
     }
@@ -162,7 +167,7 @@ static void report_batch(sonde_rule_run *run, double loss, double expected)
 {
     const misuse *state = sonde_rule_state(run);
 
-    if (sonde_rule_found(run, state->tensor, SONDE_SEVERITY_NOTE, "loss", loss,
+    if (sonde_rule_found(run, state->tensor, SONDE_SEVERITY_WARNING, "loss", loss,
                          expected)) {
         sonde_rule_say(run, "Apply softmax along the dimension of the classes.",
                        "The exponentials of each column add up to 1, those of the rows "
@@ -180,7 +185,8 @@ static void judge(sonde_rule_run *run, double loss, const properties *is)
 
     state->twice = is->probabilities && entropy && !nll ? state->twice + 1 : 0;
     state->missing = !normalised && nll && !entropy ? state->missing + 1 : 0;
-    state->batch = is->by_column && !is->by_row && nll ? state->batch + 1 : 0;
+    state->batch =
+        is->by_column && !is->by_row && nll && !is->pairs ? state->batch + 1 : 0;
     if (state->batch >= state->patience) {
         report_batch(run, loss, is->cross_entropy);
     }
@@ -235,10 +241,11 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
     .summary = "softmax is applied twice, not at all, or over the batch",
-    .condition = "At `patience` steps in a row, the loss is the cross-entropy of values "
-                 "that are probabilities already, or the mean of -s[label] of values "
-                 "whose exponentials do not add up to 1. A note: they add up to 1 over "
-                 "the samples of the batch.",
+    .condition =
+        "At `patience` steps in a row, the loss is the cross-entropy of values "
+        "that are probabilities already, or the mean of -s[label] of values "
+        "whose exponentials do not add up to 1, or do so over the samples of the "
+        "batch, unless sample i is of class i.",
     .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = wants,

@@ -12,8 +12,10 @@
  * may be a copy that is taken anew: below MANY, or at rest, a has to be above 16 a', and
  * q - q' within a tenth of a^2.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
- * q changes by far more than a^2, or not as far. Elements that shrink, and bits of a
- * mantissa, do no harm that can be distinguished from training.
+ * q changes by far more than a^2, or not as far. Elements that shrink, bits of a mantissa,
+ * and jumps below NEGLIGIBLE times the largest magnitude of all parameters at the step do
+ * no harm that can be distinguished from training: a bias whose gradient is 0 but for
+ * rounding, as that of the keys of attention, wanders by less.
  *
  * Evidence: norms of parameters.
  */
@@ -24,11 +26,14 @@
 
 #include <math.h>
 
+#define NEGLIGIBLE 1e-4
+
 enum { MANY = 32, ELEMENTS = 8 }; /* smaller tensors are not judged */
 
 typedef struct spike {
     double factor;
     int64_t least;
+    double largest; /* magnitude of all parameters at this step */
 } spike;
 
 typedef struct tensor_memory {
@@ -83,7 +88,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
         memory->changes.count < state->least) {
         return;
     }
-    if (jump > state->factor * median) {
+    if (jump > state->factor * median && jump > NEGLIGIBLE * state->largest) {
         report(run, i, memory, v, steps, median);
     }
 }
@@ -92,7 +97,18 @@ static void step(sonde_rule_run *run)
 {
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    spike *state = sonde_rule_state(run);
 
+    state->largest = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0) {
+            /* one that has jumped is the largest itself */
+            state->largest =
+                fmax(state->largest, ((const tensor_memory *)tensors[i].memory)->largest);
+        }
+    }
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;

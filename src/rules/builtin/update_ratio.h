@@ -91,8 +91,7 @@ typedef struct sonde__builtin_update_look {
     double sum, first_part, last_part, first_loss, last_loss;
 } sonde__builtin_update_look;
 
-/* Two looks at the beginning of a run: a short one, and a long one with a higher limit.
- */
+/* Two looks at the beginning of a run: a short one, and a long one. */
 typedef struct sonde__builtin_update_slow {
     sonde__builtin_update_look looks[2];
     sonde__builtin_update_look decayed; /* the short one, without weight decay */

@@ -4,8 +4,9 @@
  * Fires, for the weight that changes most, when over the first 40 comparisons of a run
  * that is observed from its first step on the largest r of all weights was below `slow`
  * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
- * steps change nothing by more than 3 %. Or when the same holds over the first 100
- * comparisons for a limit of 8 `slow`: a note.
+ * steps change nothing by more than 3 %. If r was below 8 `slow` on average over the first
+ * 40 comparisons, or the first 100, and did not grow, the losses decide (suspicion.h): it
+ * is a warning if they fall by less than SLIGHT, nothing if they fall as they should.
  *
  * Weight decay moves weights along -w', without any gradient. Where the rest of the updates
  * is below a tenth of them at the first 40 comparisons, only r of the rest is judged, and
@@ -15,30 +16,45 @@
 #include "rules/suspicion.h"
 
 #define SHARE 0.1
+#define LIMIT 8.0 /* times `slow` */
+#define FALLEN 0.95
+#define SLIGHT 0.05
 enum { DECAYED = 40 };
 
 typedef struct look {
     int64_t steps, part; /* comparisons; of them at either end */
-    double limit;        /* times `slow` */
-    double fall;         /* the loss has fallen if it is below this share of the first */
 } look;
 
-static const look looks[2] = {{40, 10, 1.0, 0.95}, {100, 20, 8.0, 0.98}};
+static const look looks[2] = {{40, 10}, {100, 20}};
 
-static void report(sonde_rule_run *run, double mean, const look *at)
+static const sonde__rule_terms perhaps_slow = {.well = SONDE__WITHDRAWN,
+                                               .ill = SONDE_SEVERITY_NOTE,
+                                               .still = SONDE_SEVERITY_WARNING,
+                                               .untold = SONDE_SEVERITY_NOTE,
+                                               .alone = SONDE_SEVERITY_NOTE,
+                                               .slight = SLIGHT};
+
+static void report(sonde_rule_run *run, double mean, const look *at, bool still)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    const size_t i = state->step.fastest;
+    bool first = false;
 
-    if (sonde_rule_found(run, state->step.fastest,
-                         mean < state->slow && !sonde__rule_loss_is_free(run)
-                             ? SONDE_SEVERITY_WARNING
-                             : SONDE_SEVERITY_NOTE,
-                         "update_ratio", mean, at->limit * state->slow)) {
+    if (mean < state->slow && still) {
+        first = sonde_rule_found(run, i,
+                                 sonde__rule_loss_is_free(run) ? SONDE_SEVERITY_NOTE
+                                                               : SONDE_SEVERITY_WARNING,
+                                 "update_ratio", mean, state->slow);
+    } else {
+        first = sonde__rule_suspect(run, i, &perhaps_slow, "update_ratio", mean,
+                                    LIMIT * state->slow);
+    }
+    if (first) {
         sonde_rule_say(run,
                        "Raise the learning rate; check the loss's reduction and the "
                        "optimiser's epsilon.",
                        "In the first %lld steps no weight changed by more than %.2g "
-                       "times its own size a step, and the loss did not fall.",
+                       "times its own size a step, and the loss hardly fell.",
                        (long long)at->steps, mean);
     }
 }
@@ -62,10 +78,9 @@ static void take(sonde_rule_run *run, sonde__builtin_update_look *slow, const lo
         slow->last_part += largest;
         slow->last_loss += loss;
     }
-    if (slow->compared == at->steps && mean > 0.0 && mean < at->limit * state->slow &&
-        slow->last_part < 3.0 * slow->first_part &&
-        slow->last_loss > at->fall * slow->first_loss) {
-        report(run, mean, at);
+    if (slow->compared == at->steps && mean > 0.0 && mean < LIMIT * state->slow &&
+        slow->last_part < 3.0 * slow->first_part) {
+        report(run, mean, at, slow->last_loss > FALLEN * slow->first_loss);
     }
 }
 

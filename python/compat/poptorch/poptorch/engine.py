@@ -26,16 +26,18 @@ class Outdated(Exception):
 # --- the optimiser --------------------------------------------------------------------------------
 
 
-def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, dict[str, float]]:
-    """An optimiser as the engine's: its name and numbers. Missing: the engine has no such one."""
+def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, list[dict[str, float]]]:
+    """An optimiser as the engine's: its name, and the numbers of each group. Missing: the engine
+    has no such one."""
     kind = _KINDS.get(type(optimizer))
     if kind is None:
         raise Missing([(f"the optimiser {type(optimizer).__name__}", "")])
-    groups = [{key: value for key, value in group.items() if key != "params"}
-              for group in optimizer.param_groups]
-    if any(group != groups[0] for group in groups):
-        raise Missing([("groups of parameters with settings of their own", "")])
-    group = dict(groups[0])
+    return kind, [_numbers_of(optimizer, kind, group) for group in optimizer.param_groups]
+
+
+def _numbers_of(optimizer: torch.optim.Optimizer, kind: str,
+                group: dict[str, Any]) -> dict[str, float]:
+    """The engine's numbers of a group."""
     if group.get("amsgrad") or group.get("maximize"):
         raise Missing([("amsgrad, or maximize", "")])
     numbers = {ours: float(group[theirs]) for theirs, ours in _NUMBERS.items() if theirs in group}
@@ -48,8 +50,12 @@ def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, dict[str, float]
     limit = getattr(optimizer, "max_grad_norm", float("inf"))
     if limit != float("inf"):
         numbers["clip_norm"] = float(limit)
-    return kind, {key: value for key, value in numbers.items() if key in _ALLOWED[kind]
-                  or value != 0.0}
+    return {key: value for key, value in numbers.items() if key in _ALLOWED[kind] or value != 0.0}
+
+
+def _without_rates(settings: tuple[str, list[dict[str, float]]]) -> Any:
+    """What of an optimiser is compiled."""
+    return settings[0], [{**numbers, "learning_rate": 0.0} for numbers in settings[1]]
 
 
 _NUMBERS = {"lr": "learning_rate", "weight_decay": "weight_decay", "momentum": "momentum",
@@ -159,8 +165,10 @@ class Engine:
         updates, micro = (d, g * r) if self.training else (d * r, 1)
         self.hold(optimizer)
         settings = settings_of(optimizer) if optimizer is not None and self.training else None
-        self.rate = settings[1]["learning_rate"] if settings is not None else 0.0
+        self.rates = [] if settings is None else \
+            [numbers["learning_rate"] for numbers in settings[1]]
         self.settings = settings
+        given = None if settings is None else self.given(settings)
         mode, period = self.output if r == 1 else (OutputMode.All, 1)
         seed = self.options.random_seed
         options = (updates, micro, self.options.Training._value_reduction is ReductionType.Sum,
@@ -169,12 +177,12 @@ class Engine:
                    torch.get_num_threads())
         passes: dict[str, str] = {}
         if anchors:
-            plain_session = self.graph.session(self.training, options, settings, ())
+            plain_session = self.graph.session(self.training, options, given, ())
             passes = {name: when for name, _, when in plain_session.tensors()}
         self.anchors = {key: _Anchor(self, *key, passes) for key in anchors}
         requests = tuple(anchor.request(str(i))
                          for i, anchor in enumerate(self.anchors.values()))
-        session = self.graph.session(self.training, options, settings, requests)
+        session = self.graph.session(self.training, options, given, requests)
         before, self.session = self.session, session
         if before is not None:
             with _file() as path:
@@ -186,11 +194,31 @@ class Engine:
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
 
+    def given(self, settings: tuple[str, list[dict[str, float]]]) -> tuple[Any, ...]:
+        """An optimiser as a session takes it: groups after the first by the names of their
+        parameters. Sets self.numbered: the session's numbers of the groups, 0 for the first."""
+        assert self.optimizer is not None
+        names = {id(weight): name for name, weight in self.weights().items()
+                 if weight.requires_grad}
+        groups, self.numbered = [], [0]
+        for group, numbers in zip(self.optimizer.param_groups[1:], settings[1][1:]):
+            found = [names[id(weight)] for weight in group["params"] if id(weight) in names]
+            if found:
+                groups.append((",".join(found), numbers))
+            self.numbered.append(len(groups) if found else -1)
+        return settings[0], settings[1][0], tuple(groups)
+
     def hold(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Continues with an optimiser; notes what of it does not change unseen."""
         self.optimizer = optimizer
         if optimizer is not None:
             self.groups, self.held = len(optimizer.param_groups), optimizer.state
+            self.held_members = self.members(optimizer)
+
+    @staticmethod
+    def members(optimizer: torch.optim.Optimizer) -> list[list[int]]:
+        """Which parameters each group has."""
+        return [[id(weight) for weight in group["params"]] for group in optimizer.param_groups]
 
     def state(self) -> bytes:
         """Parameters, buffers and the optimiser's state, as safetensors."""
@@ -280,25 +308,25 @@ class Engine:
 
     def set_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """A new rate; other numbers compile a session that takes over the state."""
-        kind, numbers = settings_of(optimizer)
-        if self.settings is not None and (kind, {**numbers, "learning_rate": 0.0}) == \
-                (self.settings[0], {**self.settings[1], "learning_rate": 0.0}):
+        settings = settings_of(optimizer)
+        if self.settings is not None and _without_rates(settings) == \
+                _without_rates(self.settings) and self.members(optimizer) == self.held_members:
             self.hold(optimizer)
         else:
             self.open(optimizer, list(self.anchors))
 
     def heed_optimizer(self) -> None:
-        """The learning rate may change between calls. Outdated: the program gave groups rates of
-        their own, added a group, loaded the optimiser's state, or froze parameters."""
+        """The learning rates may change between calls. Outdated: the program added a group, loaded
+        the optimiser's state, or froze parameters."""
         groups = self.optimizer.param_groups
-        rate = float(groups[0]["lr"])
         if len(groups) != self.groups or self.optimizer.state is not self.held or \
-                any(group["lr"] != groups[0]["lr"] for group in groups[1:]) or \
                 [owner[name].requires_grad for owner, name in self.slots] != self.trained:
             raise Outdated
-        if rate != self.rate:
-            self.session.set_rate(rate)
-            self.rate = rate
+        for i, group in enumerate(groups):
+            rate = float(group["lr"])
+            if rate != self.rates[i] and self.numbered[i] >= 0:
+                self.session.set_rate(rate, self.numbered[i])
+                self.rates[i] = rate
 
     # --- parameters -----------------------------------------------------------------------
 

@@ -1,0 +1,511 @@
+/*
+ * onnx_layers.c - ONNX ops with parameters: convolutions, matrix products, norms, pools,
+ * embeddings, PReLU.
+ */
+#include "base/macros.h"
+#include "nn/onnx/onnx_ops.h"
+
+#include <math.h>
+#include <string.h>
+
+static const sonde__onnx_pair none = {0, 0};
+
+/* --- windows ----------------------------------------------------------------------------- */
+
+/* A window that moves over one or two dimensions, as two. */
+typedef struct window {
+    int dims;                                                    /* 1 or 2 */
+    int64_t kernel[2], stride[2], dilation[2], begin[2], end[2]; /* begin, end: padding */
+    int64_t size[2];                                             /* of the input */
+} window;
+
+/* The attribute's numbers in the last places of a pair. */
+static bool read_pair(sonde__onnx_node *node, const char *name, int dims, int64_t *pair)
+{
+    int64_t given[2];
+    size_t count = 0;
+
+    if (!sonde__onnx_ints(node, name, given, 2, &count)) {
+        return false;
+    }
+    if (count != 0 && count != (size_t)dims) {
+        return sonde__onnx_refuse(node, SONDE_EINVAL, NULL, "%s has %zu numbers", name,
+                                  count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (given[i] < 1 || given[i] > INT32_MAX) {
+            return sonde__onnx_refuse(node, SONDE_EINVAL, "1 or more", "%s is %lld", name,
+                                      (long long)given[i]);
+        }
+        pair[2 - count + i] = given[i];
+    }
+    return true;
+}
+
+static int64_t span(const window *w, int d)
+{
+    return w->dilation[d] * (w->kernel[d] - 1) + 1;
+}
+
+/* The padding of auto_pad, so that there are size / stride windows, rounded up. */
+static void pad_same(window *w, bool upper)
+{
+    for (int d = 2 - w->dims; d < 2; d++) {
+        const int64_t count = (w->size[d] + w->stride[d] - 1) / w->stride[d];
+        const int64_t needed = (count - 1) * w->stride[d] + span(w, d) - w->size[d];
+        const int64_t pad = SONDE_MAX(needed, 0);
+
+        w->begin[d] = upper ? pad / 2 : pad - pad / 2;
+        w->end[d] = pad - w->begin[d];
+    }
+}
+
+static bool read_padding(sonde__onnx_node *node, window *w)
+{
+    int64_t pads[4];
+    size_t count = 0;
+
+    if (!sonde__onnx_ints(node, "pads", pads, 4, &count)) {
+        return false;
+    }
+    if (count != 0 && count != 2 * (size_t)w->dims) {
+        return sonde__onnx_refuse(node, SONDE_EINVAL, NULL, "pads has %zu numbers",
+                                  count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t half = count / 2, d = 2 - half + i % half;
+
+        if (pads[i] < 0 || pads[i] > INT32_MAX) {
+            return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "0 or more",
+                                      "a padding of %lld", (long long)pads[i]);
+        }
+        *(i < half ? &w->begin[d] : &w->end[d]) = pads[i];
+    }
+    if (sonde__onnx_says(node, "auto_pad", "NOTSET", "SAME_UPPER") ||
+        sonde__onnx_says(node, "auto_pad", "NOTSET", "SAME_LOWER")) {
+        pad_same(w, sonde__onnx_says(node, "auto_pad", "NOTSET", "SAME_UPPER"));
+    }
+    return true;
+}
+
+/* Rounding up makes the same number of windows as rounding down: the last window does not
+ * hang over. */
+static bool check_ceil(sonde__onnx_node *node, const window *w)
+{
+    for (int d = 2 - w->dims; d < 2; d++) {
+        const int64_t room = w->size[d] + w->begin[d] + w->end[d] - span(w, d);
+
+        if (room % w->stride[d] != 0 && sonde__onnx_int(node, "ceil_mode", 0) != 0) {
+            return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "ceil_mode 0",
+                                      "ceil_mode with a window that hangs over the edge");
+        }
+    }
+    return true;
+}
+
+static bool read_window(sonde__onnx_node *node, sonde__onnx_pair x, window *w)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    const int rank = sonde__onnx_shape(node, x, dims);
+
+    w->dims = rank - 2;
+    if (rank < 3 || rank > 4) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "(N, C, L) or (N, C, H, W)",
+                                  "an input of %d dimensions", rank);
+    }
+    for (int d = 0; d < 2; d++) {
+        const int place = rank - 2 + d;
+
+        w->stride[d] = w->dilation[d] = 1;
+        w->size[d] = w->dims == 1 && d == 0 ? 1 : (int64_t)dims[place].base;
+    }
+    if (!read_pair(node, "kernel_shape", w->dims, w->kernel) ||
+        !read_pair(node, "strides", w->dims, w->stride) ||
+        !read_pair(node, "dilations", w->dims, w->dilation) || !read_padding(node, w) ||
+        !check_ceil(node, w)) {
+        return false;
+    }
+    if (w->begin[0] != w->end[0] || w->begin[1] != w->end[1]) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "the same on both sides",
+                                  "a padding of %lld and %lld",
+                                  (long long)w->begin[w->begin[0] != w->end[0] ? 0 : 1],
+                                  (long long)w->end[w->begin[0] != w->end[0] ? 0 : 1]);
+    }
+    return true;
+}
+
+/* (N, C, L) as (N, C, 1, L), and back. */
+static sonde__onnx_pair widen(sonde__onnx_node *node, sonde__onnx_pair x)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+
+    if (x.model == 0 || sonde__onnx_shape(node, x, dims) != 3) {
+        return x;
+    }
+    dims[3] = dims[2];
+    dims[2] = (sonde__onnx_number){1.0, 0.0};
+    return sonde__onnx_reshape(node, x, 4, dims);
+}
+
+static sonde__onnx_pair narrow(sonde__onnx_node *node, sonde__onnx_pair x,
+                               const window *w)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+
+    if (x.model == 0 || w->dims == 2 || sonde__onnx_shape(node, x, dims) != 4) {
+        return x;
+    }
+    dims[2] = dims[3];
+    return sonde__onnx_reshape(node, x, 3, dims);
+}
+
+static bool build_conv(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const bool bias = sonde__onnx_has_input(node, 2);
+    sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                              sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
+                              bias ? sonde__onnx_take(node, 2, SONDE_ROLE_BIAS) : none};
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    const int rank = sonde__onnx_shape(node, in[1], dims);
+    window w = {.dims = 2};
+    sonde_nn_setting settings[4];
+
+    if (node->import->err != SONDE_OK) {
+        return false;
+    }
+    if (rank != 3 && rank != 4) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "one or two",
+                                  "a convolution over %d dimensions", rank - 2);
+    }
+    w.kernel[0] = rank == 3 ? 1 : (int64_t)dims[2].base;
+    w.kernel[1] = (int64_t)dims[rank - 1].base;
+    if (!read_window(node, in[0], &w)) {
+        return false;
+    }
+    settings[0] = sonde__onnx_setting("stride", w.stride, 2);
+    settings[1] = sonde__onnx_setting("padding", w.begin, 2);
+    settings[2] = sonde__onnx_setting("dilation", w.dilation, 2);
+    settings[3] =
+        (sonde_nn_setting)SONDE__ONNX_SET("groups", sonde__onnx_int(node, "group", 1));
+    in[0] = widen(node, in[0]);
+    in[1] = widen(node, in[1]);
+    return sonde__onnx_give(
+        node, 0,
+        narrow(node, sonde__onnx_emit(node, op->kind, in, bias ? 3 : 2, settings, 4),
+               &w));
+}
+
+static bool build_pool(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    const bool mean = strcmp(op->name, "AveragePool") == 0;
+    window w = {.dims = 2, .kernel = {1, 1}};
+    sonde_nn_setting settings[4];
+
+    if (x.model == 0 || !read_window(node, x, &w)) {
+        return false;
+    }
+    if (mean && (w.dilation[0] != 1 || w.dilation[1] != 1)) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "1", "dilations");
+    }
+    settings[0] = sonde__onnx_setting("kernel_size", w.kernel, 2);
+    settings[1] = sonde__onnx_setting("stride", w.stride, 2);
+    settings[2] = sonde__onnx_setting("padding", w.begin, 2);
+    settings[3] = mean ? (sonde_nn_setting)SONDE__ONNX_SET(
+                             "count_include_pad",
+                             sonde__onnx_int(node, "count_include_pad", 0) != 0)
+                       : sonde__onnx_setting("dilation", w.dilation, 2);
+    x = widen(node, x);
+    return sonde__onnx_give(
+        node, 0, narrow(node, sonde__onnx_emit(node, op->kind, &x, 1, settings, 4), &w));
+}
+
+/* Over all dimensions after the channels. */
+static bool build_global_pool(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    const int rank = sonde__onnx_shape(node, x, dims);
+    int64_t axes[SONDE_MAX_DIMS] = {0};
+    sonde_nn_setting settings[2] = {SONDE__ONNX_SET("keepdim", 1)};
+
+    if (x.model == 0 || rank < 3) {
+        return sonde__onnx_refuse(node, SONDE_ESHAPE, "(N, C, ...)",
+                                  "an input of %d dimensions", rank);
+    }
+    for (int i = 2; i < rank; i++) {
+        axes[i - 2] = i;
+    }
+    settings[1] = sonde__onnx_setting("dim", axes, (size_t)rank - 2);
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, op->kind, &x, 1, settings, 2));
+}
+
+/* --- products ----------------------------------------------------------------------------- */
+
+/* Element k of the transpose of a matrix of *rows columns. */
+static size_t transposed(const void *user, size_t k)
+{
+    const int64_t *dim = user; /* of the transpose */
+    const size_t width = (size_t)dim[1], height = (size_t)dim[0];
+
+    return k % width * height + k / width;
+}
+
+/* Input i, an initialiser (K, O) that an exporter transposed, as a weight (O, K). */
+static bool turn_weight(sonde__onnx_node *node, size_t i, sonde__onnx_pair *weight)
+{
+    const sonde__onnx_slot *slot = sonde__onnx_input(node, i);
+    sonde__onnx_arrangement arrangement = {
+        .suffix = "weight", .role = SONDE_ROLE_WEIGHT, .rank = 2, .place = transposed};
+
+    if (slot == NULL || slot->initial == NULL || slot->value.model != 0 ||
+        slot->initial->n_dims != 2 || node->module[0] == '\0' ||
+        strchr(slot->name, '.') != NULL) {
+        return false;
+    }
+    arrangement.dim[0] = slot->initial->dims[1];
+    arrangement.dim[1] = slot->initial->dims[0];
+    arrangement.user = arrangement.dim;
+    *weight = sonde__onnx_arrange(node, i, &arrangement);
+    return true;
+}
+
+/* x wᵀ over the last dimension. */
+static sonde__onnx_pair apply_weight(sonde__onnx_node *node, sonde__onnx_pair x,
+                                     sonde__onnx_pair weight)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, out[SONDE_MAX_DIMS] = {{0}};
+    const int rank = sonde__onnx_shape(node, x, dims);
+    sonde__onnx_pair in[2] = {x, weight};
+    sonde__onnx_number flat[2] = {{-1.0, 0.0}};
+
+    if (x.model == 0 || weight.model == 0 || rank < 1) {
+        return none;
+    }
+    (void)sonde__onnx_shape(node, weight, out);
+    flat[1] = dims[rank - 1];
+    if (rank != 2) {
+        in[0] = sonde__onnx_reshape(node, x, 2, flat);
+    }
+    in[0] = sonde__onnx_emit(node, "linear", in, 2, NULL, 0);
+    dims[rank - 1] = out[0];
+    return rank == 2 || in[0].model == 0 ? in[0]
+                                         : sonde__onnx_reshape(node, in[0], rank, dims);
+}
+
+static bool build_matmul(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_pair in[2] = {sonde__onnx_take(node, 0, SONDE_ROLE_WEIGHT), none};
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    int rank[2];
+
+    if (in[0].model != 0 && turn_weight(node, 1, &in[1])) {
+        return sonde__onnx_give(node, 0, apply_weight(node, in[0], in[1]));
+    }
+    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
+    if (in[0].model == 0 || in[1].model == 0) {
+        return false;
+    }
+    rank[0] = sonde__onnx_shape(node, in[0], dims);
+    rank[1] = sonde__onnx_shape(node, in[1], dims);
+    if (rank[0] < 2 || rank[1] < 2) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "2 or more",
+                                  "a product of values of %d and %d dimensions", rank[0],
+                                  rank[1]);
+    }
+    return sonde__onnx_give(node, 0, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0));
+}
+
+static const int64_t swapped[] = {1, 0};
+
+/* alpha A' B' + beta C */
+static bool build_gemm(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde_nn_setting alpha =
+        SONDE__ONNX_SET("value", sonde__onnx_float(node, "alpha", 1.0));
+    const sonde_nn_setting beta =
+        SONDE__ONNX_SET("value", sonde__onnx_float(node, "beta", 1.0));
+    const bool plain = alpha.values[0] == 1.0 && beta.values[0] == 1.0;
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION), none,
+                              none};
+    sonde__onnx_pair sum[2] = {none, none};
+    const bool bias = sonde__onnx_has_input(node, 2);
+    bool direct = false;
+
+    if (in[0].model != 0 && sonde__onnx_int(node, "transA", 0) != 0) {
+        in[0] = sonde__onnx_permute(node, in[0], 2, swapped);
+    }
+    if (sonde__onnx_int(node, "transB", 0) != 0) {
+        in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
+    } else if (!turn_weight(node, 1, &in[1])) {
+        in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
+        in[1] = in[1].model != 0 ? sonde__onnx_permute(node, in[1], 2, swapped) : none;
+    }
+    if (bias) {
+        in[2] = sonde__onnx_take(node, 2, SONDE_ROLE_BIAS);
+    }
+    if (in[0].model == 0 || in[1].model == 0 || node->import->err != SONDE_OK) {
+        return false;
+    }
+    direct = bias && plain && sonde__onnx_shape(node, in[2], dims) == 1;
+    sum[0] = sonde__onnx_emit(node, op->kind, in, direct ? 3 : 2, NULL, 0);
+    if (alpha.values[0] != 1.0) {
+        sum[0] = sonde__onnx_emit(node, "scale", sum, 1, &alpha, 1);
+    }
+    if (bias && !direct) {
+        sum[1] = beta.values[0] == 1.0
+                     ? in[2]
+                     : sonde__onnx_emit(node, "scale", &in[2], 1, &beta, 1);
+        sum[0] = sonde__onnx_emit(node, "add", sum, 2, NULL, 0);
+    }
+    return sonde__onnx_give(node, 0, sum[0]);
+}
+
+/* --- norms -------------------------------------------------------------------------------- */
+
+static bool build_batch_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_pair in[6];
+    sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5)),
+        SONDE__ONNX_SET("momentum", 1.0 - sonde__onnx_float(node, "momentum", 0.9)),
+        SONDE__ONNX_SET("affine", 1), SONDE__ONNX_SET("track_running_stats", 1)};
+
+    in[0] = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
+    in[2] = sonde__onnx_take(node, 2, SONDE_ROLE_BIAS);
+    in[3] = sonde__onnx_take(node, 3, SONDE_ROLE_BUFFER);
+    in[4] = sonde__onnx_take(node, 4, SONDE_ROLE_BUFFER);
+    in[5] = sonde__onnx_buffer(node, "num_batches_tracked", SONDE_I64, 0, NULL, 0.0);
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, op->kind, in, 6, settings, 4));
+}
+
+static bool build_instance_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                                    sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
+                                    sonde__onnx_take(node, 2, SONDE_ROLE_BIAS)};
+    const sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5)),
+        SONDE__ONNX_SET("affine", 1)};
+
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, op->kind, in, 3, settings, 2));
+}
+
+static size_t in_place(const void *user, size_t k)
+{
+    (void)user;
+    return k;
+}
+
+/* A parameter of each channel, which may be a column (C, 1, 1). */
+static sonde__onnx_pair take_channels(sonde__onnx_node *node, size_t i, sonde_role role)
+{
+    const sonde__onnx_slot *slot = sonde__onnx_input(node, i);
+    const bool column =
+        slot != NULL && slot->initial != NULL && slot->initial->n_dims > 1;
+    sonde__onnx_arrangement flat = {.suffix = role == SONDE_ROLE_BIAS ? "bias" : "weight",
+                                    .role = role,
+                                    .rank = 1,
+                                    .place = in_place};
+
+    if (!column) {
+        return sonde__onnx_take(node, i, role);
+    }
+    flat.dim[0] = slot->initial->dims[0];
+    return sonde__onnx_arrange(node, i, &flat);
+}
+
+static bool build_group_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                                    take_channels(node, 1, SONDE_ROLE_WEIGHT),
+                                    take_channels(node, 2, SONDE_ROLE_BIAS)};
+    const sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("groups", sonde__onnx_int(node, "num_groups", 0)),
+        SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5))};
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, own[SONDE_MAX_DIMS] = {{0}};
+
+    if (node->import->err != SONDE_OK) {
+        return false;
+    }
+    /* up to opset 20 the scale is of groups */
+    if (sonde__onnx_shape(node, in[0], dims) < 2 ||
+        sonde__onnx_shape(node, in[1], own) != 1 || own[0].base != dims[1].base) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "one of each channel",
+                                  "a scale of groups");
+    }
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, op->kind, in, 3, settings, 2));
+}
+
+/* Over the dimensions from `axis` on. */
+static bool build_layer_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const bool bias = sonde__onnx_has_input(node, 2);
+    const sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                                    sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
+                                    bias ? sonde__onnx_take(node, 2, SONDE_ROLE_BIAS)
+                                         : none};
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    const int rank = sonde__onnx_shape(node, in[0], dims);
+    int64_t axis = sonde__onnx_int(node, "axis", -1);
+    sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5)),
+        {.key = "normalized_shape"},
+        SONDE__ONNX_SET("elementwise_affine", 1),
+        SONDE__ONNX_SET("bias", bias)};
+
+    axis += axis < 0 ? rank : 0;
+    if (node->import->err != SONDE_OK || axis < 1 || axis >= rank) {
+        return sonde__onnx_refuse(node, SONDE_EINVAL,
+                                  "a dimension after that of the batch",
+                                  "axis %lld of %d dimensions", (long long)axis, rank);
+    }
+    for (int i = (int)axis; i < rank; i++) {
+        settings[1].values[settings[1].count++] = dims[i].base;
+    }
+    return sonde__onnx_give(
+        node, 0, sonde__onnx_emit(node, op->kind, in, bias ? 3 : 2, settings, 4));
+}
+
+/* --- others ------------------------------------------------------------------------------- */
+
+static bool build_prelu(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_pair in[2] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                              sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT)};
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, flat = {1.0, 0.0};
+    sonde_nn_setting setting;
+
+    if (in[0].model == 0 || in[1].model == 0) {
+        return false;
+    }
+    for (int i = sonde__onnx_shape(node, in[1], dims); i-- > 0;) {
+        flat.base *= dims[i].base;
+    }
+    in[1] = sonde__onnx_reshape(node, in[1], 1, &flat);
+    setting = (sonde_nn_setting)SONDE__ONNX_SET("num_parameters", flat.base);
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, op->kind, in, 2, &setting, 1));
+}
+
+const sonde__onnx_op sonde__onnx_layer_ops[] = {
+    {"Conv", build_conv, "conv2d", {{0}}},
+    {"MaxPool", build_pool, "max_pool2d", {{0}}},
+    {"AveragePool", build_pool, "avg_pool2d", {{0}}},
+    {"GlobalAveragePool", build_global_pool, "mean", {{0}}},
+    {"GlobalMaxPool", build_global_pool, "amax", {{0}}},
+    {"MatMul", build_matmul, "matmul", {{0}}},
+    {"Gemm", build_gemm, "linear", {{0}}},
+    {"BatchNormalization", build_batch_norm, "batch_norm", {{0}}},
+    {"InstanceNormalization", build_instance_norm, "instance_norm", {{0}}},
+    {"GroupNormalization", build_group_norm, "group_norm", {{0}}},
+    {"LayerNormalization", build_layer_norm, "layer_norm", {{0}}},
+    {"PRelu", build_prelu, "prelu", {{0}}},
+    {NULL, NULL, NULL, {{0}}},
+};

@@ -1,0 +1,150 @@
+/*
+ * test_onnx.c - ONNX files of torch's exporters against PyTorch: the output of each, and
+ * every parameter after a step.
+ *
+ * tests/golden/onnx is written by tests/python/make_onnx_golden.py.
+ */
+#include "engine.h"
+#include "base/macros.h"
+
+#include <sonde/nn/onnx.h>
+#include <sonde/safetensors.h>
+
+#include <math.h>
+
+static const char *const cases[] = {"mlp", "cnn"};
+
+enum { PATH = 512 };
+
+static const char *path_of(const char *name, const char *kind, const char *ending,
+                           char *path)
+{
+    (void)snprintf(path, PATH, "%s/golden/onnx/%s_%s.%s", SONDE_TEST_DIR, name, kind,
+                   ending);
+    return path;
+}
+
+/* Sums of up to some hundred products in another order, and what a rate of 0.1 makes of
+ * them: some 1e-6 of the largest. */
+static void expect_near(const char *path, const char *what, const sonde_view *found,
+                        const sonde_view *wanted)
+{
+    const float *a = found->data, *b = wanted->data;
+    double most = 1.0;
+
+    if (!sonde_view_same_shape(found, wanted)) {
+        fail_msg("%s, %s: another shape", path, what);
+    }
+    for (int64_t i = 0; i < sonde_view_count(wanted); i++) {
+        most = fmax(most, fabs((double)b[i]));
+    }
+    for (int64_t i = 0; i < sonde_view_count(wanted); i++) {
+        if (!(fabs((double)a[i] - (double)b[i]) <= 1e-5 * most)) {
+            fail_msg("%s, %s: element %lld is %.9g, PyTorch says %.9g", path, what,
+                     (long long)i, (double)a[i], (double)b[i]);
+        }
+    }
+}
+
+static const sonde_view *tensor(const sonde_safetensors *golden, const char *name)
+{
+    const sonde_view *view = sonde_safetensors_find(golden, name);
+
+    if (view == NULL) {
+        fail_msg("no tensor %s", name);
+    }
+    return view;
+}
+
+/* The output of the network as it was exported. */
+static void check_output(const char *path, sonde_nn_model *model,
+                         const sonde_safetensors *golden)
+{
+    const sonde_view *x = tensor(golden, "x"), *wanted = tensor(golden, "y");
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    sonde_view y;
+
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_batch_size(&options, (int)x->shape[0]);
+    must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    must(sonde_nn_session_run(session, x, 1, &engine_diag));
+    must(sonde_nn_session_output(session, 0, &y, &engine_diag));
+    expect_near(path, "y", &y, wanted);
+    sonde_nn_session_destroy(session);
+}
+
+/* A step of SGD on the mean squared error. */
+static void check_step(const char *path, sonde_nn_model *model,
+                       const sonde_safetensors *golden)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    const sonde_view inputs[] = {*tensor(golden, "x"), *tensor(golden, "t")};
+    sonde_nn_value compared[2] = {sonde_nn_model_output(model, 0), 0};
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    sonde_view target = inputs[1];
+    size_t trained = 0;
+
+    target.shape[0] = sonde_nn_value_shape(model, compared[0], NULL)[0];
+    compared[1] = sonde_nn_input(model, SONDE_F32, target.rank, target.shape);
+    sonde_nn_loss(model, sonde_nn_layer(model, "mse_loss", "loss", compared, 2, NULL, 0));
+    must(sonde_nn_model_status(model, &engine_diag));
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_batch_size(&options, (int)inputs[0].shape[0]);
+    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    must(sonde_nn_session_run(session, inputs, 2, &engine_diag));
+    for (size_t i = 0; i < sonde_safetensors_count(golden); i++) {
+        const char *name = sonde_safetensors_name(golden, i);
+
+        trained += strncmp(name, "after.", 6) == 0;
+    }
+    assert_int_equal(sonde_nn_parameter_count(model), trained);
+    for (size_t i = 0; i < trained; i++) {
+        const sonde_view found = sonde_nn_parameter_view(model, i);
+        char name[320];
+
+        (void)snprintf(name, sizeof name, "after.%s", sonde_nn_parameter_name(model, i));
+        expect_near(path, name, &found, tensor(golden, name));
+    }
+    sonde_nn_session_destroy(session);
+}
+
+static void check_file(const char *name, const char *kind)
+{
+    char path[PATH], values[PATH];
+    sonde_safetensors *golden = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_nn_onnx_info info = {0};
+
+    (void)path_of(name, kind, "onnx", path);
+    must(sonde_nn_onnx_load(path, NULL, &model, &info, &engine_diag));
+    assert_int_equal(info.batch, 0);
+    must(sonde_safetensors_open(path_of(name, kind, "safetensors", values), &golden,
+                                &engine_diag));
+    sonde_nn_model_initialise(model, 7); /* keeps the file's values */
+    check_output(path, model, golden);
+    check_step(path, model, golden);
+    sonde_nn_model_destroy(model);
+    sonde_safetensors_destroy(golden);
+}
+
+static void of_pytorch(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        check_file(cases[i], "old");
+        check_file(cases[i], "new");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_pytorch),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
