@@ -8,7 +8,8 @@
  *
  * Two sessions of one process take turns in short slices, in the order A B B A, so that
  * other programs and the clock of the processor affect both. A slice ends when the
- * recorder has written what the slice recorded. A pair is two neighbouring slices, and 16
+ * recorder has written what the slice recorded, and the segments that are closed are
+ * removed: at most a few hundred MB lie in FOLDER at a time. A pair is two neighbouring slices, and 16
  * pairs, or fewer of a large network, are a round. Each round has new sessions, made in another order and at other
  * addresses: where a network lies in memory makes a difference of some percent. Rows are
  * medians over the rounds of the medians over their pairs, in processor seconds:
@@ -26,26 +27,23 @@
  * `vitals_every: 10`, which records nothing for the rules beyond that. noise: neither
  * records: what the figures are worth.
  */
-#include "support.h"
+#include "recorded.h"
 
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "record/recorder_state.h"
 
 #include <sonde/hook.h>
+#include <sonde/recorder.h>
 
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum {
     SAMPLES = 16384,
-    RING = 64 << 20,
     PERIOD = 100,
     PAIRS = 16,
     MOST_ROUNDS = 512,
@@ -55,6 +53,7 @@ enum {
 #define SLICE 0.02       /* seconds of a slice */
 #define MOST_WARMING 1.0 /* seconds */
 #define ROUND 2.0        /* seconds of a round with hooks, at most, but for two pairs */
+#define ROOM 1e9         /* bytes that must be free */
 
 typedef enum what { WHAT_RING, WHAT_HOOK, WHAT_DEFAULTS, WHAT_NOISE } what;
 
@@ -73,9 +72,8 @@ static const mode modes[] = {
 
 /* One of the two. */
 typedef struct side {
-    const mode *mode;
-    bool heap;
     char run[512];
+    bench_records records;
     sonde_recorder *recorder; /* NULL: records nothing */
     sonde_hook *hook;         /* NULL: has none */
     bench_network net;
@@ -85,6 +83,7 @@ typedef struct side {
 
 typedef struct bench {
     const char *job, *dir;
+    char folder[480];
     what what;
     const mode *mode;
     double seconds;
@@ -94,69 +93,7 @@ typedef struct bench {
     double thread[MOST_ROUNDS], process[MOST_ROUNDS], first[MOST_ROUNDS]; /* B over A */
 } bench;
 
-static double now_of(clockid_t clock)
-{
-    struct timespec now;
-
-    (void)clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int drop(const char *path, const struct stat *status, int kind, struct FTW *at)
-{
-    (void)status;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 /* --- the sides ---------------------------------------------------------------------- */
-
-static sonde_err create(const side *self, const sonde_recorder_options *options,
-                        const sonde_catalogue *catalogue, sonde_recorder **out,
-                        sonde_diag *diag)
-{
-    static sonde__record_backend_ops ops; /* has no place for the file of a ring */
-    sonde__record_backend *backend = NULL;
-    const sonde_err err = sonde__record_backend_local(options->path, &backend, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (self->heap) {
-        ops = *backend->ops;
-        ops.place = NULL;
-        backend->ops = &ops;
-    }
-    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
-}
-
-static sonde_err attach(void *user, const sonde_catalogue *catalogue,
-                        sonde_observer *observer, sonde_diag *diag)
-{
-    side *self = user;
-    const sonde_recorder_options options = {.size = sizeof options,
-                                            .path = self->run,
-                                            .ring_bytes = RING,
-                                            .when_full = SONDE_WHEN_FULL_WAIT};
-    sonde_selector *selector = NULL;
-    sonde_tap tap = {.how = self->mode->how};
-    sonde_err err = create(self, &options, catalogue, &self->recorder, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_selector_create(self->mode->selector, &selector, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    tap.what = selector;
-    tap.where = sonde_recorder_sink(self->recorder);
-    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(1);
-    err = sonde_observer_add(observer, &tap, NULL, diag);
-    sonde_selector_destroy(selector);
-    return err;
-}
 
 /* vitals_every: 0 for the defaults. */
 static void make_hook(side *self, const char *job, int64_t vitals_every)
@@ -182,14 +119,19 @@ static void make_side(bench *b, int which)
 {
     side *const self = &b->sides[which];
 
-    *self = (side){.mode = b->mode, .heap = which == 0};
+    *self = (side){.recorder = NULL};
     self->gap =
         bench_alloc(64 + 64 * (size_t)sonde__below(5, b->rounds, (uint64_t)which, 16384));
-    (void)snprintf(self->run, sizeof self->run, "%s/bench-keeping-%d-%d", b->dir,
-                   (int)getpid(), which);
-    (void)nftw(self->run, drop, 16, FTW_DEPTH | FTW_PHYS);
+    (void)snprintf(self->run, sizeof self->run, "%s/%d", b->folder, which);
+    bench_remove(self->run);
     if (b->what == WHAT_RING) {
-        bench_network_attach(&self->net, b->job, 1, attach, self);
+        self->records = (bench_records){.run = self->run,
+                                        .selector = b->mode->selector,
+                                        .how = b->mode->how,
+                                        .interval = 1,
+                                        .heap = which == 0};
+        bench_network_record(&self->net, b->job, &self->records);
+        self->recorder = self->records.recorder;
     } else if (has_hooks(b) && (which == 1 || b->what == WHAT_DEFAULTS)) {
         make_hook(self, b->job, which == 1 ? 0 : 10);
     } else {
@@ -208,11 +150,9 @@ static void free_sides(bench *b)
             bench_check(sonde_hook_close(self->hook, SONDE_RUN_FINISHED, NULL, &diag),
                         &diag);
         } else {
-            bench_check(
-                sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag),
-                &diag);
+            bench_records_close(&self->records);
         }
-        (void)nftw(self->run, drop, 16, FTW_DEPTH | FTW_PHYS);
+        bench_remove(self->run);
         sonde__free(self->gap);
     }
 }
@@ -222,26 +162,27 @@ static void free_sides(bench *b)
 static void run_slice(const bench *b, side *self, int64_t steps, double *thread,
                       double *process)
 {
-    const double thread_start = now_of(CLOCK_THREAD_CPUTIME_ID);
-    const double process_start = now_of(CLOCK_PROCESS_CPUTIME_ID);
+    const double thread_start = bench_clock(CLOCK_THREAD_CPUTIME_ID);
+    const double process_start = bench_clock(CLOCK_PROCESS_CPUTIME_ID);
 
     for (int64_t i = 0; i < steps; i++) {
         bench_network_step(&self->net, &b->batches, self->step++);
     }
-    *thread = now_of(CLOCK_THREAD_CPUTIME_ID) - thread_start;
+    *thread = bench_clock(CLOCK_THREAD_CPUTIME_ID) - thread_start;
     if (self->hook != NULL) {
         self->recorder = sonde_hook_recorder(self->hook);
     }
     if (self->recorder != NULL) {
         (void)sonde_recorder_drain(self->recorder, 600.0);
     }
-    *process = now_of(CLOCK_PROCESS_CPUTIME_ID) - process_start;
+    *process = bench_clock(CLOCK_PROCESS_CPUTIME_ID) - process_start;
+    bench_records_thin(self->run);
 }
 
 /* Until a ring has been written once, or for a while. */
 static void warm_ring(const bench *b, side *self)
 {
-    const double end = now_of(CLOCK_MONOTONIC) + MOST_WARMING;
+    const double end = bench_clock(CLOCK_MONOTONIC) + MOST_WARMING;
     sonde_recorder_stats stats = {0};
     double thread = 0.0, process = 0.0;
 
@@ -250,8 +191,8 @@ static void warm_ring(const bench *b, side *self)
         if (self->recorder != NULL) {
             sonde_recorder_get_stats(self->recorder, &stats);
         }
-    } while (self->recorder != NULL && stats.bytes < RING &&
-             now_of(CLOCK_MONOTONIC) < end);
+    } while (self->recorder != NULL && stats.bytes < BENCH_RING &&
+             bench_clock(CLOCK_MONOTONIC) < end);
 }
 
 /* The first steps; returns how many steps a slice has. *pairs: of a round. */
@@ -299,10 +240,10 @@ static void measure_round(bench *b)
 
 static void measure(bench *b)
 {
-    const double end = now_of(CLOCK_MONOTONIC) + b->seconds;
+    const double end = bench_clock(CLOCK_MONOTONIC) + b->seconds;
 
     while (b->rounds < LEAST_ROUNDS ||
-           (b->rounds < MOST_ROUNDS && now_of(CLOCK_MONOTONIC) < end)) {
+           (b->rounds < MOST_ROUNDS && bench_clock(CLOCK_MONOTONIC) < end)) {
         measure_round(b);
     }
 }
@@ -390,6 +331,7 @@ int main(int argc, char **argv)
                       "[--job NAME] [--mode MODE] [--seconds S] [--dir FOLDER]\n");
         return 2;
     }
+    bench_folder_make(b.dir, ROOM, b.folder, sizeof b.folder);
     bench_batches_make(&b.batches, b.job, SAMPLES, false);
     measure(&b);
     bench_header();

@@ -29,11 +29,10 @@
  * synced at the end, buffered or past the cache, whichever is faster, in the same
  * folder.
  */
-#include "support.h"
+#include "recorded.h"
 
 #include "base/macros.h"
 #include "base/memory.h"
-#include "record/recorder_state.h"
 
 #include <sonde/error.h>
 #include <sonde/recorder.h>
@@ -43,7 +42,6 @@
 #include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +49,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAMPLES = 16384, RING = 64 << 20, BLOCK = 4 << 20, MOST_BLOCKS = 4096 };
-static const double BLOCK_SECONDS = 0.03, MOST_BYTES = 3e9;
+enum { SAMPLES = 16384, BLOCK = 4 << 20, MOST_BLOCKS = 4096 };
+static const double BLOCK_SECONDS = 0.03, MOST_BYTES = 3e9, ROOM = 4e9;
 
 typedef struct mode {
     const char *name, *selector;
@@ -75,20 +73,12 @@ typedef struct bench {
     bool heap;
     bench_batches batches;
     mode mode;
-    char run[512];
-    sonde_recorder *recorder;
+    char folder[480], run[512];
+    bench_records records;
     bench_network bare, recording;
     int64_t steps; /* of each, timed */
     double bare_wall, bare_own, wall, own;
 } bench;
-
-static double now_of(clockid_t clock)
-{
-    struct timespec now;
-
-    (void)clock_gettime(clock, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void must(bool done, const char *what)
 {
@@ -98,77 +88,19 @@ static void must(bool done, const char *what)
     }
 }
 
-static int drop(const char *path, const struct stat *status, int kind, struct FTW *at)
-{
-    (void)status;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-static void drop_run(const bench *b)
-{
-    (void)nftw(b->run, drop, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-/* --- the recording session -------------------------------------------------------- */
-
-/* On a store that has no place for the file of a ring. */
-static sonde_err create_on_heap(const sonde_recorder_options *options,
-                                const sonde_catalogue *catalogue, sonde_recorder **out,
-                                sonde_diag *diag)
-{
-    static sonde__record_backend_ops ops;
-    sonde__record_backend *backend = NULL;
-    const sonde_err err = sonde__record_backend_local(options->path, &backend, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    ops = *backend->ops;
-    ops.place = NULL;
-    backend->ops = &ops;
-    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
-}
-
-static sonde_err attach(void *user, const sonde_catalogue *catalogue,
-                        sonde_observer *observer, sonde_diag *diag)
-{
-    bench *b = user;
-    const sonde_recorder_options options = {.size = sizeof options,
-                                            .path = b->run,
-                                            .ring_bytes = RING,
-                                            .when_full = SONDE_WHEN_FULL_WAIT};
-    sonde_selector *what = NULL;
-    sonde_tap tap = {.how = b->mode.how};
-    sonde_err err = b->heap
-                        ? create_on_heap(&options, catalogue, &b->recorder, diag)
-                        : sonde_recorder_create(&options, catalogue, &b->recorder, diag);
-
-    if (err == SONDE_OK) {
-        err = sonde_selector_create(b->mode.selector, &what, diag);
-    }
-    if (err == SONDE_OK) {
-        tap.what = what;
-        tap.where = sonde_recorder_sink(b->recorder);
-        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(b->mode.interval);
-        err = sonde_observer_add(observer, &tap, NULL, diag);
-    }
-    sonde_selector_destroy(what);
-    return err;
-}
+/* --- both sessions --------------------------------------------------------------- */
 
 static void time_block(bench *b, bench_network *net, int64_t first, int64_t count,
                        double *wall, double *own)
 {
-    const double start = now_of(CLOCK_MONOTONIC);
-    const double own_start = now_of(CLOCK_THREAD_CPUTIME_ID);
+    const double start = bench_clock(CLOCK_MONOTONIC);
+    const double own_start = bench_clock(CLOCK_THREAD_CPUTIME_ID);
 
     for (int64_t i = 0; i < count; i++) {
         bench_network_step(net, &b->batches, first + i);
     }
-    *own += now_of(CLOCK_THREAD_CPUTIME_ID) - own_start;
-    *wall += now_of(CLOCK_MONOTONIC) - start;
+    *own += bench_clock(CLOCK_THREAD_CPUTIME_ID) - own_start;
+    *wall += bench_clock(CLOCK_MONOTONIC) - start;
 }
 
 /* Both sessions in turns, until the seconds or the bytes are used up; then the run is
@@ -177,27 +109,25 @@ static void measure(bench *b, sonde_recorder_stats *stats)
 {
     double ignored = 0.0, step = 0.0;
     int64_t block = 0;
-    sonde_diag diag = {0};
 
     time_block(b, &b->bare, 0, 20, &ignored, &ignored);
     time_block(b, &b->recording, 0, 20, &ignored, &ignored);
     time_block(b, &b->bare, 0, 20, &step, &ignored);
     block = (int64_t)fmax(10.0, ceil(BLOCK_SECONDS / (step / 20.0) / 10.0) * 10.0);
-    must(sonde_recorder_drain(b->recorder, 60.0), "drain");
+    must(sonde_recorder_drain(b->records.recorder, 60.0), "drain");
     do {
         time_block(b, &b->bare, b->steps, block, &b->bare_wall, &b->bare_own);
         time_block(b, &b->recording, b->steps, block, &b->wall, &b->own);
         b->steps += block;
-        sonde_recorder_get_stats(b->recorder, stats);
+        sonde_recorder_get_stats(b->records.recorder, stats);
     } while (b->bare_wall + b->wall < b->seconds && (double)stats->bytes < MOST_BYTES);
     {
-        const double start = now_of(CLOCK_MONOTONIC);
+        const double start = bench_clock(CLOCK_MONOTONIC);
 
-        (void)sonde_recorder_drain(b->recorder, 600.0);
-        sonde_recorder_get_stats(b->recorder, stats);
-        bench_check(sonde_recorder_close(b->recorder, SONDE_RUN_FINISHED, NULL, &diag),
-                    &diag);
-        b->wall += now_of(CLOCK_MONOTONIC) - start;
+        (void)sonde_recorder_drain(b->records.recorder, 600.0);
+        sonde_recorder_get_stats(b->records.recorder, stats);
+        bench_records_close(&b->records);
+        b->wall += bench_clock(CLOCK_MONOTONIC) - start;
     }
 }
 
@@ -208,22 +138,23 @@ static void measure(bench *b, sonde_recorder_stats *stats)
 static double time_copy(double bytes, double piece)
 {
     const size_t size = (size_t)fmax(piece, 1.0), source_bytes = (size_t)1 << 19;
-    unsigned char *ring = bench_alloc(RING), *source = bench_alloc(source_bytes + size);
+    unsigned char *ring = bench_alloc(BENCH_RING),
+                  *source = bench_alloc(source_bytes + size);
     double own = 0.0, start = 0.0;
     size_t to = 0, from = 0, count = (size_t)fmax(200e6 / (double)size, 1.0);
 
-    memset(ring, 1, RING);
+    memset(ring, 1, BENCH_RING);
     memset(source, 2, source_bytes + size);
-    start = now_of(CLOCK_THREAD_CPUTIME_ID);
+    start = bench_clock(CLOCK_THREAD_CPUTIME_ID);
     for (size_t i = 0; i < count; i++) {
-        to = to + size > RING ? 0 : to;
+        to = to + size > BENCH_RING ? 0 : to;
         from = from > source_bytes ? 0 : from;
         memcpy(ring + to, source + from, size);
         __asm__ volatile("" : : "r"(ring) : "memory");
         to += size;
         from += size;
     }
-    own = now_of(CLOCK_THREAD_CPUTIME_ID) - start;
+    own = bench_clock(CLOCK_THREAD_CPUTIME_ID) - start;
     sonde__free(ring);
     sonde__free(source);
     return own * bytes / ((double)count * (double)size);
@@ -238,7 +169,7 @@ static double disk_rate(const bench *b, double bytes, int flags)
     double start = 0.0, seconds = 0.0;
     int fd = -1;
 
-    (void)snprintf(path, sizeof path, "%s/bench-disk-%d", b->dir, (int)getpid());
+    (void)snprintf(path, sizeof path, "%s/disk", b->folder);
     must(block != NULL, "memory");
     for (size_t i = 0; i < BLOCK; i++) {
         block[i] = (unsigned char)(i * 2654435761U >> 13);
@@ -249,12 +180,12 @@ static double disk_rate(const bench *b, double bytes, int flags)
         return 0.0; /* no O_DIRECT on this file system */
     }
     must(fd >= 0, path);
-    start = now_of(CLOCK_MONOTONIC);
+    start = bench_clock(CLOCK_MONOTONIC);
     for (size_t i = 0; i < blocks; i++) {
         must(write(fd, block, BLOCK) == BLOCK, path);
     }
     must(fdatasync(fd) == 0, path);
-    seconds = now_of(CLOCK_MONOTONIC) - start;
+    seconds = bench_clock(CLOCK_MONOTONIC) - start;
     (void)close(fd);
     (void)unlink(path);
     sonde__free(block);
@@ -318,18 +249,21 @@ static void run_mode(bench *b, const mode *which)
     b->mode = *which;
     b->steps = 0;
     b->bare_wall = b->bare_own = b->wall = b->own = 0.0;
-    (void)snprintf(b->run, sizeof b->run, "%s/bench-recording-%d-%s", b->dir,
-                   (int)getpid(), which->name);
-    drop_run(b);
+    (void)snprintf(b->run, sizeof b->run, "%s/%s", b->folder, which->name);
+    b->records = (bench_records){.run = b->run,
+                                 .selector = which->selector,
+                                 .how = which->how,
+                                 .interval = which->interval,
+                                 .heap = b->heap};
     bench_network_make(&b->bare, b->job, 1, NULL);
-    bench_network_attach(&b->recording, b->job, 1, attach, b);
-    b->cpu = -now_of(CLOCK_PROCESS_CPUTIME_ID);
+    bench_network_record(&b->recording, b->job, &b->records);
+    b->cpu = -bench_clock(CLOCK_PROCESS_CPUTIME_ID);
     measure(b, &stats);
-    b->cpu += now_of(CLOCK_PROCESS_CPUTIME_ID);
-    report(b, which, &stats);
+    b->cpu += bench_clock(CLOCK_PROCESS_CPUTIME_ID);
     bench_network_free(&b->recording);
     bench_network_free(&b->bare);
-    drop_run(b);
+    bench_remove(b->run); /* before the disk is measured, which takes as much room */
+    report(b, which, &stats);
 }
 
 int main(int argc, char **argv)
@@ -356,6 +290,7 @@ int main(int argc, char **argv)
                       "[--ring file|heap]\n");
         return 2;
     }
+    bench_folder_make(b.dir, ROOM, b.folder, sizeof b.folder);
     bench_batches_make(&b.batches, b.job, SAMPLES, false);
     bench_header();
     for (size_t i = 0; i < SONDE_COUNT_OF(modes); i++) {

@@ -16,13 +16,44 @@ static bool ends_with(const char *text, const char *ending)
     return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
+static bool is_job(const char *text)
+{
+    return ends_with(text, ".yaml") || ends_with(text, ".yml") ||
+           ends_with(text, ".onnx");
+}
+
+const char *cli_job_built_in(const char *text)
+{
+    const char *name = NULL;
+
+    for (size_t i = 0; (name = sonde_nn_job_builtin_name(i)) != NULL; i++) {
+        if (strcmp(name, text != NULL ? text : "fashion_cnn") == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+sonde_err cli_job_check_file(const char *argument, const char *what, sonde_diag *diag)
+{
+    const bool model = cli_job_built_in(argument) != NULL && access(argument, F_OK) != 0;
+    char expected[160];
+
+    if (!model && !is_job(argument)) {
+        return SONDE_OK;
+    }
+    (void)snprintf(expected, sizeof expected, "%s; --model %.60s names the model", what,
+                   argument);
+    return sonde_diag_set(diag, SONDE_EINVAL, argument, expected, "is a %s",
+                          model ? "model" : "job file");
+}
+
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
 {
     if (text == NULL) {
         return sonde_nn_job_builtin("fashion_cnn", out, diag);
     }
-    if (ends_with(text, ".yaml") || ends_with(text, ".yml") || ends_with(text, ".json") ||
-        ends_with(text, ".onnx") ||
+    if (is_job(text) || ends_with(text, ".json") ||
         (strchr(text, '/') != NULL && access(text, F_OK) == 0)) {
         return sonde_nn_job_load(text, out, diag);
     }

@@ -13,6 +13,12 @@
  * built-in model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
+/* The name of a built-in model; NULL: text is none. NULL is fashion_cnn. */
+const char *cli_job_built_in(const char *text);
+/* An argument that stands for a file: SONDE_EINVAL if it is a model or a job instead, and
+ * no file has that name. what: "an image", "saved weights". */
+sonde_err cli_job_check_file(const char *argument, const char *what, sonde_diag *diag);
+
 /* Loads saved weights into a model. path NULL: those that sonde train saves in
  * sonde-out, or those of an ONNX file. Errors name text, which is that of cli_job_open. */
 sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,

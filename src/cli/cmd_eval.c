@@ -175,6 +175,9 @@ static int run_eval(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
+    if (argc > 0 && cli_job_check_file(argv[0], "saved weights", &diag) != SONDE_OK) {
+        return cli_fail(&diag);
+    }
     cli_catch_interrupt();
     err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
     if (err != SONDE_OK) {

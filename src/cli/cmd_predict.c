@@ -395,9 +395,16 @@ static int continue_text(const prediction *run)
 
 static int run_predict(const void *values, int argc, char **argv)
 {
+    const char *const image = "an image, or --prompt TEXT";
     prediction run = {.asked = values};
     sonde_diag diag = {0};
     int code = CLI_OK;
+
+    for (int i = 0; i < argc; i++) {
+        if (cli_job_check_file(argv[i], image, &diag) != SONDE_OK) {
+            return cli_fail(&diag);
+        }
+    }
 
     if ((run.asked->prompt != NULL) != (argc == 0)) {
         return cli_fail_text("predict needs images, or --prompt TEXT");

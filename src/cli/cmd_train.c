@@ -367,19 +367,6 @@ static sonde_err set_options(const training *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* The name of a built-in model; NULL: a job describes it. */
-static const char *built_in(const char *text)
-{
-    const char *name = NULL;
-
-    for (size_t i = 0; (name = sonde_nn_job_builtin_name(i)) != NULL; i++) {
-        if (strcmp(name, text != NULL ? text : "fashion_cnn") == 0) {
-            return name;
-        }
-    }
-    return NULL;
-}
-
 static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
 {
     const train_values *asked = run->asked;
@@ -402,7 +389,7 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                                               .resume = asked->resume,
                                               .no_evaluation = asked->no_eval,
                                               .program = "sonde train",
-                                              .run_model = built_in(job),
+                                              .run_model = cli_job_built_in(job),
                                               .open_data = open_data};
     const sonde_err err =
         sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);

@@ -32,15 +32,31 @@ static bool take(void *user, int64_t token)
     return !cli_interrupted();
 }
 
-static void print_json(const char *prompt, const char *text)
+/* The text may hold zero bytes, which a string of C cannot. */
+static void quote(sonde_text *out, const continuation *made)
+{
+    sonde_text_add(out, "\"");
+    for (size_t i = 0; i < made->size; i += strlen(made->text + i) + 1) {
+        sonde_json_escape(out, made->text + i);
+        if (i + strlen(made->text + i) < made->size) {
+            sonde_text_add(out, "\\u0000");
+        }
+    }
+    sonde_text_add(out, "\"");
+}
+
+static void print_json(const char *prompt, const continuation *made)
 {
     sonde_json *const json = cli_json();
+    sonde_text text = {0};
 
+    quote(&text, made);
     sonde_json_object(json, NULL);
     sonde_json_string(json, "prompt", prompt);
-    sonde_json_string(json, "text", text);
+    sonde_json_raw(json, "text", text.failed ? "null" : text.data);
     sonde_json_end(json);
     cli_json_print("\n");
+    sonde_text_fini(&text);
 }
 
 sonde_err cli_predict_text(sonde_nn_model *model, const cli_text_request *request,
@@ -70,7 +86,7 @@ sonde_err cli_predict_text(sonde_nn_model *model, const cli_text_request *reques
     }
     err = sonde_nn_generate(model, tokens, (int64_t)length, &options, diag);
     if (request->json && err == SONDE_OK) {
-        print_json(request->prompt, made.text);
+        print_json(request->prompt, &made);
     } else if (!request->json) {
         (void)fputc('\n', stdout);
     }

@@ -241,11 +241,10 @@ static bool copy_keys(sonde__s3_bucket *bucket, sonde__s3_keys *keys)
 /* Whether it is time for new credentials. */
 static bool is_due(sonde__s3_bucket *bucket)
 {
-    const double now = (double)time(NULL);
     bool due = false;
 
     (void)pthread_mutex_lock(&bucket->lock);
-    due = bucket->keys.renew > 0.0 && now >= bucket->keys.renew;
+    due = sonde__s3_keys_are_old(&bucket->keys);
     (void)pthread_mutex_unlock(&bucket->lock);
     return due;
 }
@@ -267,7 +266,7 @@ static void renew_keys(sonde__s3_bucket *bucket, sonde__s3_line *line)
 
         (void)snprintf(bucket->renewal_fault, sizeof bucket->renewal_fault, "%s",
                        sonde_diag_line(&why, text, sizeof text));
-        bucket->keys.renew = (double)time(NULL) + RENEW_AGAIN;
+        sonde__s3_keys_renew_after(&bucket->keys, RENEW_AGAIN);
     }
     (void)pthread_mutex_unlock(&bucket->lock);
 }

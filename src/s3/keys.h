@@ -23,11 +23,17 @@ typedef struct sonde__s3_keys {
     char *key, *secret, *token; /* token: NULL if there is none */
     double expires;             /* seconds since 1970; 0: never */
     double renew;               /* likewise; from here on new ones are to be found */
+    double renew_at;            /* the same on the clock of sonde__now */
     char source[160];           /* where they are from, for people */
     bool of_instance;
 } sonde__s3_keys;
 
 void sonde__s3_keys_fini(sonde__s3_keys *keys);
+/* New ones are to be found after so many seconds. */
+void sonde__s3_keys_renew_after(sonde__s3_keys *keys, double seconds);
+/* Whether that time is over, by the system's clock or by the monotonic one: the first may
+ * be set back, and the second stands still while the machine sleeps. */
+bool sonde__s3_keys_are_old(const sonde__s3_keys *keys);
 /* keys: new. SONDE_ENOTFOUND: no source is configured. line serves for requests. */
 sonde_err sonde__s3_keys_find(sonde__s3_line *line, sonde__s3_keys *keys,
                               sonde_diag *diag);

@@ -1,6 +1,7 @@
 /*
  * keys_take.c - what the sources of credentials share; see keys.h.
  */
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -43,6 +44,18 @@ double sonde__s3_time(const char *text)
     return seconds;
 }
 
+void sonde__s3_keys_renew_after(sonde__s3_keys *keys, double seconds)
+{
+    keys->renew = (double)time(NULL) + seconds;
+    keys->renew_at = sonde__now() + seconds;
+}
+
+bool sonde__s3_keys_are_old(const sonde__s3_keys *keys)
+{
+    return keys->renew > 0.0 &&
+           ((double)time(NULL) >= keys->renew || sonde__now() >= keys->renew_at);
+}
+
 sonde_err sonde__s3_keys_take(sonde__s3_keys *keys, const char *key, const char *secret,
                               const char *token, const char *expires, const char *where,
                               sonde_diag *diag)
@@ -59,7 +72,8 @@ sonde_err sonde__s3_keys_take(sonde__s3_keys *keys, const char *key, const char 
             return sonde__fail(diag, SONDE_EFORMAT, where, "a time to come",
                                "gives credentials that expired at %.40s", expires);
         }
-        keys->renew = SONDE_MAX(keys->expires - RENEW, now + (keys->expires - now) / 2.0);
+        sonde__s3_keys_renew_after(
+            keys, SONDE_MAX(keys->expires - now - RENEW, (keys->expires - now) / 2.0));
     }
     keys->key = sonde__strdup(key);
     keys->secret = sonde__strdup(secret);

@@ -30,30 +30,12 @@
 #define BEAT 2.0       /* seconds between two heartbeats */
 #define LONGEST 30.0   /* seconds between two tries in an outage */
 #define PATIENCE 300.0 /* seconds without progress that closing waits */
+#define SLOW 5.0       /* seconds that a thread has to stop, unless it hangs */
 
 /* --- closing ------------------------------------------------------------------------ */
 
-static void stop_threads(sonde__s3_spool *spool)
+static void free_spool(sonde__s3_spool *spool)
 {
-    atomic_store(&spool->stop, true);
-    if (spool->started) {
-        (void)pthread_join(spool->sender, NULL);
-        (void)pthread_join(spool->heart, NULL);
-        spool->started = false;
-    }
-}
-
-void sonde__s3_spool_close(void *handle)
-{
-    sonde__s3_spool *spool = handle;
-
-    if (spool == NULL) {
-        return;
-    }
-    stop_threads(spool);
-    if (spool->failed) {
-        sonde__s3_spool_clear(spool);
-    }
     sonde__s3_spool_leave(spool);
     sonde__s3_spool_forget(spool);
     for (size_t i = 0; i < spool->fetched_count; i++) {
@@ -68,6 +50,62 @@ void sonde__s3_spool_close(void *handle)
     sonde__free(spool->memory);
     sonde__free(spool->folder);
     sonde__free(spool);
+}
+
+/* The last user frees the spool: the handle, or a thread that is not waited for. */
+static void release(sonde__s3_spool *spool)
+{
+    if (atomic_fetch_sub(&spool->users, 1) == 1) {
+        free_spool(spool);
+    }
+}
+
+/* Waits on moved for a tenth of a second at most; the caller holds the lock. */
+static void wait_a_moment(sonde__s3_spool *spool)
+{
+    const struct timespec until = sonde__clock_after(0.1);
+
+    (void)pthread_cond_timedwait(&spool->moved, &spool->lock, &until);
+}
+
+/* Stops the threads. False if one hangs in a system call: both are left alone then. */
+static bool stop_threads(sonde__s3_spool *spool)
+{
+    const double most = sonde__s3_setting("SONDE_S3_STOP_SECONDS", SLOW);
+    const double since = sonde__now();
+
+    atomic_store(&spool->stop, true);
+    if (!spool->started || spool->hangs) {
+        return !spool->hangs;
+    }
+    (void)pthread_mutex_lock(&spool->lock);
+    while (spool->running > 0 && sonde__now() - since < most) {
+        wait_a_moment(spool);
+    }
+    spool->hangs = spool->running > 0;
+    (void)pthread_mutex_unlock(&spool->lock);
+    if (spool->hangs) {
+        (void)pthread_detach(spool->sender);
+        (void)pthread_detach(spool->heart);
+    } else {
+        (void)pthread_join(spool->sender, NULL);
+        (void)pthread_join(spool->heart, NULL);
+        spool->started = false;
+    }
+    return !spool->hangs;
+}
+
+void sonde__s3_spool_close(void *handle)
+{
+    sonde__s3_spool *spool = handle;
+
+    if (spool == NULL) {
+        return;
+    }
+    if (stop_threads(spool) && spool->failed) {
+        sonde__s3_spool_clear(spool);
+    }
+    release(spool);
 }
 
 /* --- opening ------------------------------------------------------------------------ */
@@ -377,7 +415,8 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
         return sonde__fail_nomem(diag, url);
     }
     (void)pthread_mutex_init(&spool->lock, NULL);
-    (void)pthread_cond_init(&spool->moved, NULL);
+    (void)sonde__clock_condition(&spool->moved);
+    atomic_init(&spool->users, 1);
     spool->writer = *writer;
     spool->held = spool->entry = -1;
     spool->most = (uint64_t)sonde__s3_setting("SONDE_SPOOL_BYTES", (double)MOST_SPOOL);
@@ -427,6 +466,35 @@ static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
 static void *send_all(void *user);
 static void *beat_on(void *user);
 
+/* A thread counts as a user, and as running, from before it starts. */
+static int start_thread(sonde__s3_spool *spool, pthread_t *thread, void *run(void *))
+{
+    int failed = 0;
+
+    (void)atomic_fetch_add(&spool->users, 1);
+    (void)pthread_mutex_lock(&spool->lock);
+    spool->running++;
+    (void)pthread_mutex_unlock(&spool->lock);
+    failed = pthread_create(thread, NULL, run, spool);
+    if (failed != 0) {
+        (void)pthread_mutex_lock(&spool->lock);
+        spool->running--;
+        (void)pthread_mutex_unlock(&spool->lock);
+        (void)atomic_fetch_sub(&spool->users, 1);
+    }
+    return failed;
+}
+
+static void *end_thread(sonde__s3_spool *spool)
+{
+    (void)pthread_mutex_lock(&spool->lock);
+    spool->running--;
+    (void)pthread_cond_broadcast(&spool->moved);
+    (void)pthread_mutex_unlock(&spool->lock);
+    release(spool);
+    return NULL;
+}
+
 static sonde_err start_threads(sonde__s3_spool *spool, sonde_diag *diag)
 {
     sigset_t all, before;
@@ -435,9 +503,9 @@ static sonde_err start_threads(sonde__s3_spool *spool, sonde_diag *diag)
     (void)sigfillset(&all); /* the program handles signals */
     failed = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (failed == 0) {
-        failed = pthread_create(&spool->sender, NULL, send_all, spool);
+        failed = start_thread(spool, &spool->sender, send_all);
         if (failed == 0) {
-            failed = pthread_create(&spool->heart, NULL, beat_on, spool);
+            failed = start_thread(spool, &spool->heart, beat_on);
             spool->started = failed == 0;
             if (failed != 0) {
                 atomic_store(&spool->stop, true);
@@ -574,7 +642,7 @@ static void *send_all(void *user)
             nap(spool, err == SONDE_OK ? wait : by_chance(wait));
         }
     }
-    return NULL;
+    return end_thread(spool);
 }
 
 static void *beat_on(void *user)
@@ -585,7 +653,7 @@ static void *beat_on(void *user)
         (void)sonde__s3_spool_beat(spool, NULL); /* the sender reports an outage */
         nap(spool, BEAT);
     }
-    return NULL;
+    return end_thread(spool);
 }
 
 /* --- the end ------------------------------------------------------------------------ */
@@ -600,13 +668,7 @@ static bool wait_for_sender(sonde__s3_spool *spool)
 
     (void)pthread_mutex_lock(&spool->lock);
     while (!(done = spool->done) && sonde__now() - since < patience) {
-        struct timespec until = {0};
-
-        (void)clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 100 * 1000 * 1000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&spool->moved, &spool->lock, &until);
+        wait_a_moment(spool);
         if (atomic_load(&spool->bucket->answered) != answered) { /* parts count too */
             answered = atomic_load(&spool->bucket->answered);
             since = sonde__now();
@@ -625,11 +687,13 @@ sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
         return SONDE_OK;
     }
     atomic_store(&spool->closing, true);
-    (void)pthread_join(spool->heart, NULL);
     done = wait_for_sender(spool);
-    atomic_store(&spool->stop, true);
-    (void)pthread_join(spool->sender, NULL);
-    spool->started = false;
+    if (!stop_threads(spool)) {
+        return sonde__fail(diag, SONDE_EIO, spool->bucket->url, "a disk that answers",
+                           "a system call on its spool hangs; what is not sent is kept "
+                           "in %s",
+                           spool->folder);
+    }
     if (done && spool->keeps) {
         return sonde__fail(diag, SONDE_EIO, spool->bucket->url, NULL,
                            "files that could not be closed are kept in %s",

@@ -90,11 +90,13 @@ typedef struct sonde__s3_spool {
     size_t control_seen;
 
     pthread_t sender, heart;
-    bool started;
+    bool started, hangs;             /* hangs: threads that are not waited for */
+    atomic_int users;                /* the handle and the threads; the last one frees */
     bool failed;                     /* the start failed: the folder is removed */
     atomic_bool full, closing, stop; /* closing: the writer has ended */
     pthread_mutex_t lock;
     pthread_cond_t moved;
+    int running;               /* threads; guarded by lock */
     bool done;                 /* everything is sent; guarded by lock */
     uint64_t sent;             /* files; guarded by lock */
     uint64_t left, left_bytes; /* guarded by lock */

@@ -4,6 +4,7 @@
 #include "s3/upload.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/memory.h"
 #include "s3/profile.h"
 #include "s3/xml.h"
 
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +26,9 @@ typedef struct upload {
     sonde_text parts; /* XML */
     uint64_t part;    /* bytes of one */
     int sent;         /* parts that the store has */
+    int fd;           /* of the file at path */
+    const char *path;
+    unsigned char *piece; /* one part, or all of a small file */
     struct stat about;
     const char *memory; /* NULL: none */
     sonde_diag *diag;
@@ -239,13 +242,38 @@ static void end_memory(const upload *up)
 
 /* --- a file ------------------------------------------------------------------------- */
 
-static sonde_err put_rest(upload *up, const unsigned char *bytes, uint64_t size)
+/* Reads a part into memory: a mapping of a file that becomes shorter, or whose disk
+ * fails, would end the process. */
+static sonde_err read_piece(const upload *up, uint64_t begin, size_t size)
 {
+    for (size_t done = 0; done < size;) {
+        const ssize_t n =
+            pread(up->fd, up->piece + done, size - done, (off_t)(begin + done));
+
+        if (n == 0) {
+            return sonde__fail(up->diag, SONDE_EIO, up->path, NULL,
+                               "it was cut off while it was read");
+        }
+        if (n < 0 && errno != EINTR) {
+            return sonde__fail_errno(up->diag, up->path, "cannot be read");
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return SONDE_OK;
+}
+
+static sonde_err put_rest(upload *up)
+{
+    const uint64_t size = (uint64_t)up->about.st_size;
+
     for (uint64_t begin = (uint64_t)up->sent * up->part; begin < size;
          begin += up->part) {
-        const sonde_err err = put_part(up, (int)(begin / up->part) + 1, bytes + begin,
-                                       (size_t)SONDE_MIN(up->part, size - begin));
+        const size_t count = (size_t)SONDE_MIN(up->part, size - begin);
+        sonde_err err = read_piece(up, begin, count);
 
+        if (err == SONDE_OK) {
+            err = put_part(up, (int)(begin / up->part) + 1, up->piece, count);
+        }
         if (err != SONDE_OK) {
             return err;
         }
@@ -260,13 +288,13 @@ static void set_back(upload *up)
     sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
 }
 
-static sonde_err put_parts(upload *up, const unsigned char *bytes, uint64_t size)
+static sonde_err put_parts(upload *up)
 {
     sonde_err err = SONDE_OK;
 
     set_back(up);
     if (recall(up)) {
-        err = put_rest(up, bytes, size);
+        err = put_rest(up);
         if (err == SONDE_OK) {
             end_memory(up);
             return SONDE_OK;
@@ -284,7 +312,7 @@ static sonde_err put_parts(upload *up, const unsigned char *bytes, uint64_t size
         return err;
     }
     remember_begin(up);
-    err = put_rest(up, bytes, size);
+    err = put_rest(up);
     if (err == SONDE_OK) {
         end_memory(up);
         return SONDE_OK;
@@ -306,38 +334,45 @@ static uint64_t part_size(uint64_t size)
     return SONDE_MAX(usual, size / MOST_PARTS + 1);
 }
 
+static sonde_err put_whole(upload *up)
+{
+    const size_t size = (size_t)up->about.st_size;
+    const sonde_err err = read_piece(up, 0, size);
+
+    return err != SONDE_OK ? err
+                           : sonde__s3_put(up->bucket, up->line, up->name, up->piece,
+                                           size, false, up->diag);
+}
+
 sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
                              const char *name, const char *path, const char *memory,
                              sonde_diag *diag)
 {
-    upload up = {
-        .bucket = bucket, .line = line, .name = name, .memory = memory, .diag = diag};
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    void *bytes = NULL;
-    size_t size = 0;
+    upload up = {.bucket = bucket,
+                 .line = line,
+                 .name = name,
+                 .memory = memory,
+                 .path = path,
+                 .fd = open(path, O_RDONLY | O_CLOEXEC),
+                 .diag = diag};
+    uint64_t size = 0;
     sonde_err err = SONDE_OK;
 
-    if (fd < 0 || fstat(fd, &up.about) != 0) {
+    if (up.fd < 0 || fstat(up.fd, &up.about) != 0) {
         err = sonde__fail_errno(diag, path, "cannot be read");
         goto done;
     }
-    size = (size_t)up.about.st_size;
-    bytes = size > 0 ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    if (bytes == MAP_FAILED) {
-        bytes = NULL;
-        err = sonde__fail_errno(diag, path, "cannot be read");
-        goto done;
-    }
+    size = (uint64_t)up.about.st_size;
     up.part = part_size(size);
-    err = size <= up.part ? sonde__s3_put(bucket, line, name, bytes, size, false, diag)
-                          : put_parts(&up, bytes, size);
+    up.piece = sonde__malloc((size_t)SONDE_MIN(up.part, SONDE_MAX(size, 1)));
+    err = up.piece == NULL  ? sonde__fail_nomem(diag, path)
+          : size <= up.part ? put_whole(&up)
+                            : put_parts(&up);
 done:
-    if (bytes != NULL) {
-        (void)munmap(bytes, size);
+    if (up.fd >= 0) {
+        (void)close(up.fd);
     }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
+    sonde__free(up.piece);
     sonde_text_fini(&up.parts);
     return err;
 }

@@ -2,6 +2,7 @@
  * run_file.c - see run_file.h.
  */
 #include "trial/run_file.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -259,12 +260,27 @@ static bool is_here(const sonde_trial *trial, const json_t *state)
     return host != NULL && strcmp(host, trial->host) == 0;
 }
 
-static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *worker,
-                       const json_t *state)
+/* Whether the heartbeat is old. Once this reader has seen it grow, by its own clock: that
+ * of the writer's machine may be wrong, or be set. */
+static bool is_old(sonde__trial_worker *worker, const json_t *state)
 {
     const double beat =
         sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
-    const bool old = now_seconds() - beat > SONDE__CRASHED_AFTER;
+    const double now = sonde__now();
+
+    if (beat != worker->beat || worker->beat_at <= 0.0) {
+        worker->beats = worker->beat_at > 0.0 && beat > worker->beat;
+        worker->beat = beat;
+        worker->beat_at = now;
+    }
+    return now - worker->beat_at > SONDE__CRASHED_AFTER ||
+           (!worker->beats && now_seconds() - beat > SONDE__CRASHED_AFTER);
+}
+
+static bool is_crashed(const sonde_trial *trial, sonde__trial_worker *worker,
+                       const json_t *state)
+{
+    const bool old = is_old(worker, state);
     const bool here = is_here(trial, state);
     const bool runs = here && has_process(take_integer(state, "pid", 0));
 

@@ -53,8 +53,11 @@ typedef struct sonde__trial_worker {
     uint64_t superseded; /* records so far */
     uint64_t superseded_steps;
     bool said_ended, crashed;
-    bool no_state; /* its state.json is damaged */
-    bool no_ring;  /* what a dead writer left in its ring was recovered, or cannot be */
+    double beat;    /* the heartbeat that was read last */
+    double beat_at; /* when this reader first saw it, on its own clock */
+    bool beats;     /* this reader has seen it grow */
+    bool no_state;  /* its state.json is damaged */
+    bool no_ring;   /* what a dead writer left in its ring was recovered, or cannot be */
     uint64_t lost;
     int64_t put; /* records that its writers took, as state.json counts; -1: not known */
     uint32_t stats_rows;              /* in all files, damaged ones included */

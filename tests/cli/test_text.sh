@@ -17,7 +17,7 @@ optimizer: {kind: adam, learning_rate: 0.01}
 rules: none
 options: {epochs: 3, batch_size: 8, eval_batch_size: 8}
 END
-python3 -c 'print("abcdefg" * 450, end="")' >text.txt
+python3 -c 'print("abcdef\0" * 450, end="")' >text.txt # a byte of 0 cuts no text
 
 run 0 "$sonde" train tiny.yaml --data text.txt --no-pictures
 grep -q '^Eval perplexity: 1\.0[0-9]*, 0\.0[0-9]* bits a token$' "$out" || fail "$(cat "$out")"
@@ -29,11 +29,17 @@ row = json.load(open(sys.argv[1]))
 assert row["accuracy"] == 1.0 and abs(row["perplexity"] - math.exp(row["loss"])) < 1e-3, row
 END
 run 0 "$sonde" predict -m tiny.yaml --prompt cde --length 10 --temperature 0
-[ "$(cat "$out")" = cdefgabcdefga ] || fail "predict: $(cat "$out")"
+[ "$(cat "$out")" = 'cdef?abcdef?a' ] || fail "predict: $(cat "$out")"
 run 0 "$sonde" predict -m tiny.yaml --prompt cde --length 3 --json --seed 5
-[ "$(cat "$out")" = '{"prompt": "cde", "text": "fga"}' ] || fail "predict --json: $(cat "$out")"
+[ "$(cat "$out")" = '{"prompt": "cde", "text": "f\u0000a"}' ] || fail "predict --json: $(cat "$out")"
 
 # what cannot be
+run 2 "$sonde" predict gpt
+stderr_is "sonde: error: gpt: is a model (expected an image, or --prompt TEXT; --model gpt names the model)"
+run 2 "$sonde" predict tiny.yaml
+stderr_is "sonde: error: tiny.yaml: is a job file (expected an image, or --prompt TEXT; --model tiny.yaml names the model)"
+run 2 "$sonde" eval gpt
+stderr_is "sonde: error: gpt: is a model (expected saved weights; --model gpt names the model)"
 run 2 "$sonde" predict -m tiny.yaml
 stderr_is "sonde: error: predict needs images, or --prompt TEXT"
 run 2 "$sonde" predict -m tiny.yaml --prompt ""

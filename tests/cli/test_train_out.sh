@@ -84,6 +84,13 @@ run 0 "${train[@]}" --out full --epochs 2 --resume other.safetensors
 grep -q 'checkpoint.safetensors as checkpoint.2.safetensors$' "$err" || fail "$(cat "$err")"
 [ -s full/model.2.safetensors ] && [ -s full/model.safetensors ] || fail "no second model is kept"
 
+# the checkpoint of an interrupted training has no model beside it
+mkdir cut
+cp other.safetensors cut/checkpoint.safetensors
+run 0 "${train[@]}" --out cut --epochs 1
+stderr_is "sonde: warning: cut: an interrupted training is kept: checkpoint.safetensors as checkpoint.1.safetensors; to continue it, resume from that checkpoint"
+cmp other.safetensors cut/checkpoint.1.safetensors || fail "the checkpoint of the interrupted training is lost"
+
 # a disk with room for the model (417 kB), not for the checkpoint (833 kB)
 (
     trap '' XFSZ

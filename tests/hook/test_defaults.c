@@ -34,7 +34,7 @@ static const struct {
     {"state", SONDE_ROLE_OPTIMIZER, 20, 20, 0},
     {"output", SONDE_ROLE_OUTPUT, 20, 50, 0}, /* raw in evaluation alone */
     {"activation", SONDE_ROLE_ACTIVATION, 20, 50, 0},
-    {"slope", SONDE_ROLE_ACTIVATION_GRADIENT, 20, 50, 0},
+    {"slope", SONDE_ROLE_ACTIVATION_GRADIENT, 20, 100, 0},
     {"loss", SONDE_ROLE_LOSS, 0, 1, 0},
 };
 

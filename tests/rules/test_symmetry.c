@@ -183,6 +183,42 @@ static void gradients_that_add_up_are_found(void **state)
     }
 }
 
+/* Between its looks at large parameters the rule sees small ones alone. Where these are
+ * frozen they say nothing; where they are trained they show that updates wait. */
+static void updates_show_in_small_parameters(void **state)
+{
+    (void)state;
+    for (int waits = 0; waits < 2; waits++) {
+        stream s;
+        uint32_t gradient = 0, weight = 0, bias = 0;
+        float g[N] = {0};
+
+        stream_open(&s, "MissingZeroGrad");
+        gradient = stream_declare(&s, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, ROWS,
+                                  COLUMNS);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, STREAM_MOST / 2, 2);
+        bias = stream_declare(&s, "fc.bias", SONDE_ROLE_BIAS, COLUMNS, 0);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            const float moved = (float)(waits ? step / 8 : step);
+
+            next(&s, waits ? SUMMED : NOT_CLEARED, step, g);
+            if (step % 10 == 0) {
+                stream_put_all(&s, weight, moved);
+            }
+            stream_put_all(&s, bias, waits ? moved : 0.0F);
+            stream_put(&s, gradient, g);
+            stream_end(&s);
+        }
+        if (waits) {
+            stream_expect_clean(&s);
+        } else {
+            (void)stream_expect(&s, "", 25);
+        }
+        stream_close(&s);
+    }
+}
+
 /* Gradients that no longer change look like sums: after such an error it is a note. */
 static void sums_with_a_cause_are_a_note(void **state)
 {
@@ -223,6 +259,7 @@ int main(void)
         cmocka_unit_test(units_that_are_alike_are_found),
         cmocka_unit_test(zeros_are_judged_by_their_gradients),
         cmocka_unit_test(gradients_that_add_up_are_found),
+        cmocka_unit_test(updates_show_in_small_parameters),
         cmocka_unit_test(sums_with_a_cause_are_a_note),
     };
 

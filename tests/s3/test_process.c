@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define GOOD                                                                             \
@@ -108,6 +109,45 @@ static void times_are_read(void **state)
     assert_true(sonde__s3_time("tomorrow") == 0.0);
 }
 
+/* The system's clock, which may be set; the monotonic one goes on. */
+static time_t set_by;
+
+time_t time(time_t *out)
+{
+    struct timespec now;
+    time_t shown = 0;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    shown = now.tv_sec + set_by;
+    if (out != NULL) {
+        *out = shown;
+    }
+    return shown;
+}
+
+/* Whatever happens to the clock, a renewal comes after its time at the latest. */
+static void a_clock_that_is_set_back_delays_no_renewal(void **state)
+{
+    const struct timespec nap = {.tv_nsec = 20000000};
+
+    (void)state;
+    for (int hours = -1; hours <= 1; hours++) {
+        sonde__s3_keys keys = {0};
+        const double begun = sonde__now();
+
+        set_by = 0;
+        sonde__s3_keys_renew_after(&keys, 0.2);
+        assert_true(!sonde__s3_keys_are_old(&keys) || sonde__now() - begun >= 0.2 ||
+                    (double)time(NULL) >= keys.renew);
+        set_by = hours * (time_t)3600;
+        while (!sonde__s3_keys_are_old(&keys)) {
+            assert_true(hours < 1 && sonde__now() - begun < 60.0);
+            (void)nanosleep(&nap, NULL);
+        }
+    }
+    set_by = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +156,7 @@ int main(void)
         cmocka_unit_test(a_parent_may_ignore_its_children),
         cmocka_unit_test(output_has_a_limit),
         cmocka_unit_test(times_are_read),
+        cmocka_unit_test(a_clock_that_is_set_back_delays_no_renewal),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

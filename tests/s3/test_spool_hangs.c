@@ -1,7 +1,7 @@
 /*
- * test_spool_hangs.c - the disk of a spool hangs while it is opened: another process that
- * is stopped holds its lock, or a file cannot be opened. Opening returns, and once the
- * disk answers, the next one succeeds.
+ * test_spool_hangs.c - the disk of a spool hangs, while it is opened: another process that
+ * is stopped holds its lock; or while a file is sent, which a lease keeps from being
+ * opened. Opening and closing return, and once the disk answers, the next open succeeds.
  * tsan: yes
  */
 #include "s3/store_server.h"
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "record/recorder_state.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -72,11 +73,77 @@ static void a_slow_store_is_waited_for(void **state)
     sonde__store_spool_close(spool);
 }
 
+/* A file that nobody can open while its descriptor, which is returned, has a lease. */
+static int make_leased(const char *path)
+{
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "{}\n", 3), 3);
+    (void)signal(SIGIO, SIG_IGN);
+    return fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? fd : -1;
+}
+
+static void a_file_that_cannot_be_read(void **state)
+{
+    const sonde_tensor_info info = {
+        .name = "w", .dtype = SONDE_F32, .same_as = SONDE_NO_TENSOR};
+    const struct timespec nap = {.tv_nsec = 10000000};
+    const double until = sonde__now() + 60.0;
+    sonde_recorder_options options = {.size = sizeof options,
+                                      .path = "s3://bucket/unread"};
+    char leased[256], findings[512], *folder = NULL;
+    sonde_catalogue *catalogue = NULL;
+    sonde_recorder *recorder = NULL;
+    sonde__store_spool *spool = NULL;
+    sonde_diag diag = {0};
+    uint32_t id = 0;
+    int fd = -1;
+    sonde_err err = SONDE_OK;
+
+    (void)state;
+    fd = make_leased(in_root(leased, "leased"));
+    if (fd < 0) {
+        skip(); /* no leases on this file system */
+    }
+    (void)setenv("SONDE_S3_CLOSE_SECONDS", "0.1", 1);
+    (void)setenv("SONDE_S3_STOP_SECONDS", "0.5", 1);
+    assert_int_equal(sonde_catalogue_create(&catalogue, &diag), SONDE_OK);
+    assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, &diag), SONDE_OK);
+    assert_int_equal(sonde_recorder_create(&options, catalogue, &recorder, &diag),
+                     SONDE_OK);
+    assert_int_equal(sonde__store_spool_folder(options.path, &folder, NULL), SONDE_OK);
+    (void)snprintf(findings, sizeof findings, "%s/findings", folder);
+    assert_true(mkdir(findings, 0700) == 0 || errno == EEXIST);
+    (void)strcat(findings, "/Rule.jsonl");
+    assert_int_equal(rename(leased, findings), 0);
+    while (fcntl(fd, F_GETLEASE) == F_WRLCK && sonde__now() < until) {
+        (void)nanosleep(&nap, NULL); /* until the sender opens the file */
+    }
+    assert_int_not_equal(fcntl(fd, F_GETLEASE), F_WRLCK);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag),
+                     SONDE_EIO);
+    assert_non_null(strstr(diag.found, "a system call on its spool hangs"));
+    assert_int_equal(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+    assert_int_equal(close(fd), 0);
+    do { /* the thread that was left ends */
+        err = sonde__recorder_open_spool(
+            options.path,
+            &(sonde__store_writer){.world = 1, .resumes = true, .sends = true}, 60.0,
+            &spool, &diag);
+    } while (err == SONDE_EBUSY && sonde__now() < until);
+    assert_int_equal(err, SONDE_OK);
+    sonde__store_spool_close(spool);
+    sonde_catalogue_destroy(catalogue);
+    sonde__free(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lock_that_is_held),
         cmocka_unit_test(a_slow_store_is_waited_for),
+        cmocka_unit_test(a_file_that_cannot_be_read),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

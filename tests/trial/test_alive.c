@@ -104,6 +104,36 @@ static void a_clock_may_go_backwards(void **state)
     assert_int_equal(status(), SONDE_RUN_CRASHED);
 }
 
+/* The clock of another machine is an hour behind, or ahead: its writer lives while its
+ * heartbeat changes. */
+static void a_clock_of_another_machine_may_be_wrong(void **state)
+{
+    (void)state;
+    for (int hours = -1; hours <= 1; hours += 2) {
+        sonde_trial *trial = NULL;
+        sonde_run_info info;
+        bool changed = false;
+        writer w;
+
+        writer_begin(test_run, 1);
+        writer_open(&w, test_run, 0);
+        writer_state(&w, "running", 1, "another machine", hours * 3600, 0);
+        known_declare(&w);
+        known_step(&w, writer_at(SONDE_MODE_TRAIN, 0, 0));
+        trial = trial_opened(test_run);
+        sonde_trial_describe(trial, &info);
+        assert_int_equal(info.status, hours > 0 ? SONDE_RUN_CRASHED : SONDE_RUN_RUNNING);
+        writer_state(&w, "running", 1, "another machine", hours * 3600 - 5, 0);
+        assert_int_equal(sonde_trial_refresh(trial, &changed, NULL), SONDE_OK);
+        sonde_trial_describe(trial, &info);
+        assert_int_equal(info.status, SONDE_RUN_RUNNING);
+        sonde_trial_close(trial);
+        writer_drop(&w);
+        assert_int_equal(folder_remove(NULL), 0);
+        assert_int_equal(folder_make(NULL), 0);
+    }
+}
+
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 int main(void)
@@ -113,6 +143,7 @@ int main(void)
         ON_ITS_OWN(a_number_that_is_used_again_is_no_writer),
         ON_ITS_OWN(a_writer_without_a_lock_is_known_by_its_number),
         ON_ITS_OWN(a_clock_may_go_backwards),
+        ON_ITS_OWN(a_clock_of_another_machine_may_be_wrong),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -181,12 +181,13 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
 
 /* --- results of an earlier training ------------------------------------------------- */
 
-enum { RESULTS = 3, NAME_SIZE = 48 };
+enum { MODEL, CHECKPOINT, CHECKPOINTS, RESULTS, NAME_SIZE = 48 };
 
 static const struct {
     const char *name, *suffix;
-} results[RESULTS] = {
-    {"model", ".safetensors"}, {"checkpoint", ".safetensors"}, {"checkpoints", ""}};
+} results[RESULTS] = {[MODEL] = {"model", ".safetensors"},
+                      [CHECKPOINT] = {"checkpoint", ".safetensors"},
+                      [CHECKPOINTS] = {"checkpoints", ""}};
 
 /* Whether the folder has the result; number 0: that of the last training. */
 static bool has_result(const char *folder, int i, int number, char name[NAME_SIZE],
@@ -233,6 +234,7 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *out = trainer->options.out;
     char renamed[4 * NAME_SIZE * RESULTS] = "";
+    bool kept_one[RESULTS] = {false};
     size_t used = 0;
     int number = 0;
 
@@ -255,10 +257,17 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
         if (rename(path, kept_path) != 0) {
             return sonde__fail_errno(diag, path, "cannot be renamed to keep it");
         }
+        kept_one[i] = true;
         used += (size_t)snprintf(renamed + used, sizeof renamed - used, "%s%s as %s",
                                  used > 0 ? ", " : "", name, kept);
     }
-    if (used > 0) {
+    if (kept_one[CHECKPOINT] && !kept_one[MODEL]) {
+        sonde__train_warn(
+            trainer,
+            "%s: an interrupted training is kept: %s; to continue it, resume "
+            "from that checkpoint",
+            out, renamed);
+    } else if (used > 0) {
         sonde__train_warn(trainer, "%s: results of an earlier training are kept: %s", out,
                           renamed);
     }

@@ -61,6 +61,8 @@ enum {
     SONDE__OUTPUTS = 1U << SONDE_ROLE_OUTPUT,
     SONDE__ACTIVATIONS = SONDE__INPUTS | SONDE__OUTPUTS | 1U << SONDE_ROLE_ACTIVATION,
     SONDE__NUMBERS = 1U << SONDE_ROLE_SCALAR | 1U << SONDE_ROLE_OTHER,
+    SONDE__BACKWARD = 1U << SONDE_ROLE_ACTIVATION_GRADIENT,
+    SONDE__NOT_BACKWARD = ((1U << SONDE_ROLE_COUNT) - 1U) & ~(unsigned)SONDE__BACKWARD,
     SONDE__ANY = 0
 };
 
@@ -75,10 +77,16 @@ enum {
     {                                                                                    \
         .first = 20, .every = 50                                                         \
     }
-/* Full vital signs of parameters, gradients and the optimiser's values. */
-#define SONDE__NOW_AND_THEN                                                              \
+/* For full vital signs of parameters and gradients, and for values that keep a trace of
+ * the steps before, as moments of the optimiser do. */
+#define SONDE__AT_TIMES                                                                  \
     {                                                                                    \
         .first = 20, .every = 20                                                         \
+    }
+/* For gradients of activations: what is wrong with them shows in those of parameters. */
+#define SONDE__RARELY                                                                    \
+    {                                                                                    \
+        .first = 20, .every = 100                                                        \
     }
 /* For rules that compare a step with the one before, and with those before that. */
 #define SONDE__IN_PAIRS                                                                  \

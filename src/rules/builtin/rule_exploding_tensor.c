@@ -31,7 +31,15 @@ static const sonde_rule_param params[] = {
     SONDE__FLAG(exploding, only_nan, "false", "accept infinities"),
 };
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_NORMS, false, SONDE__ANY, SONDE__SELDOM}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
+    {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const int need = sonde__builtin_wants_any(run, info, id);
+
+    return need == 0 && info->role == SONDE_ROLE_ACTIVATION_GRADIENT ? 1 : need;
+}
 
 /* Whether a tensor holds -Inf and no other bad value, and may do so. */
 static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *tensor)
@@ -123,6 +131,6 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
               "tensor that became NaN or infinite.",
     .tensor_size = sizeof(tensor_memory),
-    .wants = sonde__builtin_wants_any,
+    .wants = wants,
     .step = step,
 };

@@ -86,7 +86,7 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__CLOSELY},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__NOW_AND_THEN}};
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -66,7 +66,7 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
-    {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__NOW_AND_THEN},
+    {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

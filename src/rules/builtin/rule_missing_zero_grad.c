@@ -36,8 +36,9 @@
  * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
  * gradients that oscillate through momentum do so for some steps, but not in most layers,
  * or not from so low. A step at which no parameter changes does not count: gradients that
- * are summed over several batches before an update are intended. SAMPLE elements of each
- * gradient are used, evenly spread.
+ * are summed over several batches before an update are intended. At consecutive steps,
+ * parameters of at most SMALL elements are enough to see an update. SAMPLE elements of
+ * each gradient are used, evenly spread.
  *
  * Evidence: raw gradients of consecutive steps; vital signs of parameters.
  */
@@ -50,7 +51,8 @@
 
 #include <math.h>
 
-enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
+enum { GRADIENTS = 0, PARAMETERS = 1, LARGE_PARAMETERS = 2 };
+enum { SAMPLE = 512, MOST_STEPS = 32, SMALL = 4096, MOVING = 32 };
 #define SHARE 75.0
 #define NOISE 0.02
 #define OPPOSED (-0.25)
@@ -98,6 +100,7 @@ typedef struct tensor_memory {
     double cosine; /* of f and g' at this step; NAN: there is none */
     double last[MOST_STEPS];
     double l1, sum; /* of a parameter, before */
+    int moves;      /* comparisons until it no longer counts as one that changes */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -106,7 +109,18 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
-    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS}};
+    {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS},
+    {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY}};
+
+static int parameter_need(const sonde_tensor_info *info)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < info->rank && count <= SMALL; i++) {
+        count *= info->shape[i];
+    }
+    return count <= SMALL ? PARAMETERS : LARGE_PARAMETERS;
+}
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -115,7 +129,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         return SONDE_RULE_IGNORE;
     }
     return sonde__builtin_is_gradient(info)    ? GRADIENTS
-           : sonde__builtin_is_parameter(info) ? PARAMETERS
+           : sonde__builtin_is_parameter(info) ? parameter_need(info)
                                                : SONDE_RULE_IGNORE;
 }
 
@@ -124,7 +138,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     size_t count = 0;
     tensor_memory *memory = sonde_rule_tensors(run, &count)[i].memory;
 
-    if (sonde_rule_tensors(run, &count)[i].need == PARAMETERS) {
+    if (sonde_rule_tensors(run, &count)[i].need != GRADIENTS) {
         return SONDE_OK;
     }
     memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
@@ -174,25 +188,33 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->has = true;
 }
 
-/* True if a parameter has changed, or none is seen. */
+/* True if a parameter has changed since it was last seen, or if those that usually change
+ * are not seen at this step. */
 static bool updated(sonde_rule_run *run)
 {
-    size_t count = 0, seen = 0, changed = 0;
+    size_t count = 0, seen = 0, changed = 0, moving = 0, hidden = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].need == PARAMETERS ? tensors[i].vitals : NULL;
+        const sonde_vitals *v = tensors[i].need != GRADIENTS ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL) {
+            const bool other = v->l1 != memory->l1 || v->sum != memory->sum;
+
             seen++;
-            changed += !memory->has || v->l1 != memory->l1 || v->sum != memory->sum;
+            changed += !memory->has || other;
+            moving += memory->moves > 0;
+            memory->moves =
+                memory->has && other ? MOVING : memory->moves - (memory->moves > 0);
             memory->l1 = v->l1;
             memory->sum = v->sum;
             memory->has = true;
+        } else {
+            hidden += tensors[i].need != GRADIENTS && memory->moves > 0;
         }
     }
-    return changed > 0 || seen == 0;
+    return changed > 0 || seen == 0 || (moving == 0 && hidden > 0);
 }
 
 /* Adds a step to the streak. */

@@ -30,7 +30,8 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_NORMS, false, SONDE__ANY, SONDE__SELDOM}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
+    {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
@@ -44,7 +45,9 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
-    return sonde__builtin_is_own(info, id) ? 0 : SONDE_RULE_IGNORE;
+    return !sonde__builtin_is_own(info, id)               ? SONDE_RULE_IGNORE
+           : info->role == SONDE_ROLE_ACTIVATION_GRADIENT ? 1
+                                                          : 0;
 }
 
 /* A smaller rank is earlier; within a rank sonde__rule_is_earlier decides. */

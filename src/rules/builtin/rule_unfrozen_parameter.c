@@ -22,13 +22,13 @@ typedef struct unfrozen {
     size_t parameters, trained, linked;
 } unfrozen;
 
-enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
+enum { PARAMETERS = 0, SIGNS = 1, STATES = 2, REGEX = 0 };
 
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
-    bool copy;   /* a trained parameter is its twin */
-    size_t sign; /* of a parameter: its gradient, update or state */
+    bool copy;         /* a trained parameter is its twin */
+    size_t sign, held; /* of a parameter: its gradient or update; its state */
     int64_t changes;
 } tensor_memory;
 
@@ -40,9 +40,10 @@ static const sonde_rule_param params[] = {
                  "changes of a parameter that only looks frozen before the rule fires"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__NOW_AND_THEN},
-    {"gradients or updates", SONDE_HOW_VITALS, true,
-     SONDE__GRADIENTS | SONDE__UPDATES | SONDE__STATE, SONDE__NOW_AND_THEN}};
+    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__AT_TIMES},
+    {"gradients or updates", SONDE_HOW_VITALS, true, SONDE__GRADIENTS | SONDE__UPDATES,
+     SONDE__AT_TIMES},
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -51,10 +52,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         return SONDE_RULE_IGNORE;
     }
     return sonde__builtin_is_parameter(info) ? PARAMETERS
-           : info->role == SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_UPDATE ||
-                   info->role == SONDE_ROLE_OPTIMIZER
-               ? SIGNS
-               : SONDE_RULE_IGNORE;
+           : info->role == SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_UPDATE ? SIGNS
+           : info->role == SONDE_ROLE_OPTIMIZER                                   ? STATES
+                                                : SONDE_RULE_IGNORE;
 }
 
 /* Whether the names end in the same parts: two of them, or all of the shorter name. */
@@ -108,13 +108,14 @@ static void find_trained(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     sonde__builtin_link(run, PARAMETERS, SIGNS, NULL, offsetof(tensor_memory, sign));
+    sonde__builtin_link(run, PARAMETERS, STATES, NULL, offsetof(tensor_memory, held));
     state->linked = count;
     state->parameters = state->trained = 0;
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need == PARAMETERS) {
-            memory->trained = memory->sign != SIZE_MAX;
+            memory->trained = memory->sign != SIZE_MAX || memory->held != SIZE_MAX;
             memory->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
             state->parameters++;
             state->trained += memory->trained;
