@@ -27,7 +27,7 @@ typedef struct train_values {
     given rows[ROWS];
     const char *out, *resume;
     cli_list print;
-    bool no_eval, no_pictures, json, quiet;
+    bool no_eval, no_pictures, json, quiet, print_options;
 } train_values;
 
 typedef struct training {
@@ -506,9 +506,57 @@ static void print_saved(const training *run)
     (void)printf("\n");
 }
 
+/* What --print-options prints: the job's, after its flags and the environment. */
+static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
+{
+    sonde_err err = cli_job_open(job, &run->job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_job_print(run->job, run->asked->json, stdout, diag);
+}
+
+/* How long the calls of the training session took. */
+static void print_latency(const training *run)
+{
+    sonde_json *const json = cli_json();
+    sonde_nn_latency latency;
+    sonde_diag diag;
+
+    if (sonde_nn_session_get_latency(sonde_nn_trainer_session(run->trainer), &latency,
+                                     &diag) != SONDE_OK) {
+        return;
+    }
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "event", "latency");
+    sonde_json_int(json, "calls", latency.calls);
+    sonde_json_format(json, "minimum", "%.9f", latency.minimum);
+    sonde_json_format(json, "mean", "%.9f", latency.mean);
+    sonde_json_format(json, "median", "%.9f", latency.median);
+    sonde_json_format(json, "p90", "%.9f", latency.p90);
+    sonde_json_format(json, "p99", "%.9f", latency.p99);
+    sonde_json_format(json, "maximum", "%.9f", latency.maximum);
+    sonde_json_end(json);
+    cli_json_print("\n");
+}
+
 static sonde_err train(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = set_up(run, job, diag);
+    sonde_err err = SONDE_OK;
+
+    if (run->asked->print_options) {
+        return name_flag(print_options(run, job, diag), diag);
+    }
+    err = set_up(run, job, diag);
 
     if (err != SONDE_OK) {
         return name_flag(err, diag);
@@ -517,6 +565,9 @@ static sonde_err train(training *run, const char *job, sonde_diag *diag)
     end_progress(run);
     if (err != SONDE_OK) {
         return name_flag(err, diag);
+    }
+    if (run->asked->json) {
+        print_latency(run);
     }
     cli_print_verdict(run->trainer, run->asked->json);
     if (!run->asked->no_pictures) {
@@ -573,6 +624,7 @@ static const cli_option own_options[] = {
     OPTION("print", 'p', CLI_LIST, "TENSORS", print, "print these at every step to stderr; may be given again"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate"),
     OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
+    OPTION("print-options", 0, CLI_FLAG, NULL, print_options, "print all options as they stand, as YAML or (--json) JSON, and do not train"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line on stdout"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only the result and errors"),
 };

@@ -157,7 +157,7 @@ def main():
     headers = sorted(os.path.relpath(os.path.join(folder, name), include)
                      for folder, _, names in os.walk(include) for name in names)
     text = "\n".join(open(os.path.join(include, h), encoding="utf-8").read() for h in headers)
-    makers = set(re.findall(r"\bmake_(sonde_\w+)\(void\)",
+    makers = set(re.findall(r"\bmake_(sonde_\w+|FILE)\(void\)",
                             open(makers_file, encoding="utf-8").read()))
     COUNTS.update((name, int(count)) for name, count in re.findall(
         r"#define HOSTILE_(\w+) (\d+)", open(makers_file, encoding="utf-8").read()))

@@ -69,7 +69,8 @@ MISTAKE(pool_padding, POOL(.kernel = {2, 2}, .padding = {2, 2}))
 MISTAKE(pool_too_large, POOL(.kernel = {7, 7}))
 MISTAKE(norm_without_groups, NORM(.eps = 0.1F))
 MISTAKE(norm_groups, NORM(.groups = 3))
-MISTAKE(linear_of_image, LINEAR("fc", x, 3))
+MISTAKE(linear_of_numbers,
+        LINEAR("fc", sonde_nn_reshape(m, NULL, x, 1, (const int64_t[]){-1}), 3))
 MISTAKE(linear_without_out, LINEAR("fc", sonde_nn_flatten(m, NULL, x, 1), 0))
 MISTAKE(linear_other_shape,
         LINEAR("fc", LINEAR("fc", sonde_nn_flatten(m, NULL, x, 1), 3), 3))
@@ -171,9 +172,8 @@ static void mistakes_of_layers_are_told(void **state)
     expect_that(
         norm_groups, SONDE_EINVAL,
         "norm/GroupNorm: 3 groups of 4 channels (expected a divisor of the channels)");
-    expect_that(linear_of_image, SONDE_ESHAPE,
-                "fc: a linear layer over (2, 4, 6, 6) (expected (N, features): flatten "
-                "it first)");
+    expect_that(linear_of_numbers, SONDE_ESHAPE,
+                "fc: a linear layer over (288) (expected (N, ..., features))");
     expect_that(linear_without_out, SONDE_EINVAL,
                 "fc: a linear layer with out 0 (expected at least 1)");
     expect_that(linear_other_shape, SONDE_ESHAPE,

@@ -355,10 +355,11 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "job:2: unknown key 'learing_rate' (expected learning_rate)");
     refused(MLP "options:\n  batchsize: 5\n", SONDE_EINVAL,
             "job:3: unknown key 'batchsize' (expected batch_size)");
-    refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
-            "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
-            "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-            "gradient_accumulation, replicas, execution, reduction, threads)");
+    refused(
+        MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
+        "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
+        "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
+        "gradient_accumulation, replicas, execution, reduction, floating_point_exceptions, threads)");
     refused(MLP "options: {execution: sideways}\n", SONDE_EINVAL,
             "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
     refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"
@@ -396,7 +397,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             SONDE_EINVAL,
             "job:1: unknown loss 'mse' (expected cross_entropy, nll, mse_loss, l1_loss, "
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
-            "binary_cross_entropy_with_logits, soft_margin_loss, kl_div)");
+            "binary_cross_entropy_with_logits, soft_margin_loss, kl_div, "
+            "poisson_nll_loss, hinge_embedding_loss)");
     refused(
         "model: fashion_cmm\n", SONDE_ENOTFOUND,
         "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, lstm, mnist_mlp or "
@@ -505,8 +507,8 @@ static void models_that_cannot_be_are_refused(void **state)
         "    - relu: {from: [input]}", SONDE_ENOTFOUND,
         "job:4: from 'a list' (expected the name of a layer before it, or input)");
     layers_refused("    - relu\n    - linear: {name: fc, out: 3}", SONDE_ESHAPE,
-                   "job:5: fc: a linear layer over (1, 2, 8, 8) (expected (N, "
-                   "features): flatten it first)");
+                   "job:6: loss/Nll: input is float32 (1, 2, 8, 3) (expected "
+                   "log-probabilities (N, C))");
     layers_refused(
         "    - flatten\n    - linear: {out: 3}", SONDE_EINVAL,
         "job:5: linear: a layer with parameters (weight) needs a name (expected a "

@@ -148,6 +148,48 @@ static void a_demo_is_read_and_repaired(void **state)
     sonde_nn_job_destroy(job);
 }
 
+/* What a job prints is read again to the same values, as YAML and as JSON. */
+static void printed_options_are_read_again(void **state)
+{
+    static const char text[] =
+        "model: mnist_mlp_small\n"
+        "data: {name: fashion-synth, mean: 0.1307}\n"
+        "optimizer:\n"
+        "  {kind: adamw, learning_rate: 0.003, beta2: 0.95, schedule: cosine,\n"
+        "   schedule_end: 0.1, warmup: 7, loss_scaling: 128, groups: [\n"
+        "   {name: a, params: 'fc1.*', weight_decay: 0.25},\n"
+        "   {name: b, params: 're:^fc2', schedule: table, rates: [1=0.5, 9=0.1]}]}\n"
+        "options: {epochs: 3, replicas: 2, seed: 123456789012, execution: sharded,\n"
+        "          floating_point_exceptions: true}\n"
+        "rules: none\n";
+    char *printed[3] = {NULL, NULL, NULL};
+    sonde_nn_job *job = NULL;
+
+    (void)state;
+    must(sonde_nn_job_parse(text, sizeof text - 1, "job", &job, &engine_diag));
+    for (int i = 0; i < 3; i++) {
+        const bool json = i == 1;
+        size_t size = 0;
+        FILE *stream = open_memstream(&printed[i], &size);
+
+        assert_non_null(stream);
+        must(sonde_nn_job_print(job, json, stream, &engine_diag));
+        assert_int_equal(fclose(stream), 0);
+        sonde_nn_job_destroy(job);
+        must(sonde_nn_job_parse(printed[i], size, "printed", &job, &engine_diag));
+    }
+    assert_string_equal(printed[0], printed[2]);
+    assert_non_null(strstr(printed[0], "\n  learning_rate: 0.003\n"));
+    assert_non_null(strstr(printed[0], "\n  seed: 123456789012\n"));
+    assert_non_null(strstr(printed[0], "rules:\n  judge: \"none\"\n"));
+    assert_non_null(strstr(printed[1], "\"execution\": \"sharded\""));
+    assert_int_equal(sonde_nn_job_group_count(job), 2);
+    sonde_nn_job_destroy(job);
+    for (int i = 0; i < 3; i++) {
+        free(printed[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -155,6 +197,7 @@ int main(void)
         cmocka_unit_test(a_text_sets_an_option),
         cmocka_unit_test(rules_none_drops_the_jobs_actions),
         cmocka_unit_test(wrong_texts_are_refused),
+        cmocka_unit_test(printed_options_are_read_again),
         cmocka_unit_test(the_environment_sets_options),
         cmocka_unit_test(a_demo_is_read_and_repaired),
     };

@@ -59,6 +59,10 @@ static const special specials[] = {
     {"max_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
     {"avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
     {"adaptive_avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"embedding_bag", {IDS(4, 5)}, 0, {0}},
+    {"one_hot", {IDS(4, 3)}, 0, {0}},
+    {"margin_ranking_loss", {FLOATS(4), FLOATS(4), FLOATS(4)}, 0, {0}},
+    {"cosine_embedding_loss", {FLOATS(4, 8), FLOATS(4, 8), FLOATS(4)}, 0, {0}},
     {"pad", {FLOATS(4, 2, 3)}, 4, {1, 2, -1, 1}},
     {"interpolate", {FLOATS(4, 2, 3)}, 1, {5}},
     {"flip", {FLOATS(4, 2, 3)}, 2, {1, -1}},
@@ -260,6 +264,41 @@ static void jobs_have_them(void **state)
     sonde_nn_job_destroy(job);
 }
 
+/* Borders, windows, places; and a linear layer over the last dimension of four. */
+static void jobs_have_images_and_places(void **state)
+{
+    static const char text[] =
+        "model:\n"
+        "  input: [2, 6, 8]\n"
+        "  layers:\n"
+        "    - pad: {pad: [1, 1], mode: reflect}\n"
+        "    - interpolate: {scale_factor: 2, mode: bilinear}\n"
+        "    - conv_transpose2d: {name: up, out_channels: 3, kernel_size: 2, stride: 2}\n"
+        "    - adaptive_max_pool2d: {output_size: [5, 7]}\n"
+        "    - linear: {name: fc1, out: 6}\n"
+        "    - topk: {k: 4}\n"
+        "    - reshape: {shape: [-1, 15, 4]}\n"
+        "    - conv1d: {name: conv, out_channels: 4, kernel_size: 3}\n"
+        "    - max_pool1d: {kernel_size: 2}\n"
+        "    - flatten\n"
+        "    - glu\n"
+        "    - linear: {name: fc2, out: 3}\n"
+        "  loss: cross_entropy\n";
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+
+    (void)state;
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    assert_int_equal(sonde_nn_parameter_count(model), 8);
+    assert_string_equal(sonde_nn_parameter_name(model, 0), "up.weight");
+    assert_string_equal(sonde_nn_parameter_name(model, 2), "fc1.weight");
+    assert_int_equal(sonde_nn_parameter_view(model, 2).shape[1], 7);
+    assert_int_equal(sonde_nn_parameter_view(model, 6).shape[1], 2);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
 /* ResNet-18 with a first convolution of 3 x 3 has 11,173,962 parameters for three channels
  * and 10 classes, and 1,152 fewer for one channel; 20 norms have 3 buffers each. */
 static void resnet18_is_a_job(void **state)
@@ -388,9 +427,13 @@ static void the_page_has_the_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_row_builds),  cmocka_unit_test(mistakes_are_told),
-        cmocka_unit_test(null_is_refused),   cmocka_unit_test(jobs_have_them),
-        cmocka_unit_test(resnet18_is_a_job), cmocka_unit_test(the_page_has_the_table),
+        cmocka_unit_test(every_row_builds),
+        cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(null_is_refused),
+        cmocka_unit_test(jobs_have_them),
+        cmocka_unit_test(jobs_have_images_and_places),
+        cmocka_unit_test(resnet18_is_a_job),
+        cmocka_unit_test(the_page_has_the_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-enum { MOST_INPUTS = 3, MOST_SETTINGS = 6 };
+enum { MOST_INPUTS = 4, MOST_SETTINGS = 6 };
 
 typedef struct layer_case {
     const char *name, *layer;
@@ -34,6 +34,16 @@ static const layer_case cases[] = {
     {"attention_cross",
      "multihead_attention",
      3,
+     1,
+     {{.key = "num_heads", .values = {3}}}},
+    {"attention_mask",
+     "multihead_attention",
+     2,
+     1,
+     {{.key = "num_heads", .values = {3}}}},
+    {"attention_cross_mask",
+     "multihead_attention",
+     4,
      1,
      {{.key = "num_heads", .values = {3}}}},
     {"encoder",

@@ -61,6 +61,15 @@ def main():
              (2, 4, 5, 4)),
             ("transposed2d_plain", torch.nn.ConvTranspose2d(3, 2, 2, bias=False), (2, 3, 3, 4))):
         put(name, layer, lambda m, x: m(x), torch.randn(*shape))
+    mask = torch.randn(2, 1, 5, 5)
+    put("attention_mask", torch.nn.MultiheadAttention(12, 3, batch_first=True),
+        lambda m, x, k: m(x, x, x, attn_mask=k.repeat(1, 3, 1, 1).flatten(0, 1),
+                          need_weights=False)[0], x, mask)
+    mask = torch.randn(2, 1, 5, 7).masked_fill_(torch.rand(2, 1, 5, 7) < 0.3, -torch.inf)
+    put("attention_cross_mask", torch.nn.MultiheadAttention(12, 3, batch_first=True),
+        lambda m, q, k, v, w: m(q, k, v, attn_mask=w.repeat(1, 3, 1, 1).flatten(0, 1),
+                                need_weights=False)[0],
+        x, torch.randn(2, 7, 12), torch.randn(2, 7, 12), mask)
     if OUT.exists():  # last bits differ between processors: old cases stay
         tensors.update((name, old) for name, old in load_file(OUT).items() if name in tensors)
     save_file(tensors, OUT, {"torch": torch.__version__.split("+")[0]})

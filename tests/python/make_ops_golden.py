@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from ops_golden import INF, NAN, case, grad, lines, poisoned, randn, tensors
 from ops_golden_layers import attentions, batch_norms, entropies, more_layers, more_ops, own_updates
-from ops_golden_places import indices, orders, remaps, transposed
+from ops_golden_places import bags, casts, indices, orders, remaps, transposed
 from ops_golden_recurrent import recurrents
 from ops_golden_scale import loss_scales
 
@@ -459,6 +459,12 @@ def pointwise():
         ("Erf", torch.erf, {}), ("Pow", lambda x: torch.pow(x, 3.0), {"number": (3.0, 0.0)}),
         ("Pow", lambda x: torch.pow(x, -1.5), {"number": (-1.5, 0.0)}),
         ("Clamp", lambda x: torch.clamp(x, -0.7, 0.9), {"number": (-0.7, 0.9)}),
+        ("Erfc", torch.erfc, {}), ("Tan", torch.tan, {}), ("Asin", torch.asin, {}),
+        ("Acos", torch.acos, {}), ("Atan", torch.atan, {}), ("Sinh", torch.sinh, {}),
+        ("Cosh", torch.cosh, {}), ("Asinh", torch.asinh, {}), ("Atanh", torch.atanh, {}),
+        ("Log2", torch.log2, {}), ("Log10", torch.log10, {}), ("Exp2", torch.exp2, {}),
+        ("Sign", lambda x: torch.where(x.isnan(), x, x.sign()), {}), ("Floor", torch.floor, {}),
+        ("Ceil", torch.ceil, {}), ("Round", torch.round, {}), ("Trunc", torch.trunc, {}),
     ]
     for i, (kind, function, attrs) in enumerate(rows):
         finite = odd[torch.isfinite(odd) | torch.isnan(odd)]  # PyTorch says NaN at infinities
@@ -468,6 +474,9 @@ def pointwise():
             y = function(x)
             dy = randn(*y.shape)
             case(f"pointwise{i}.{what}", kind, [("x", x)], [("y", y)], **attrs)
+            if kind == "Sign":
+                x = x.detach()[~x.isnan()].requires_grad_()
+                y, dy = function(x), dy.reshape(-1)[:x.numel()]
             case(f"pointwise{i}.{what}.d", kind + "Grad", [("dy", dy), ("x", x)],
                  [("dx", grad(y, [x], dy)[0])], **attrs)
 
@@ -534,9 +543,20 @@ def pairs():
          None, sigmoid),
         ("SoftMarginLoss", lambda a, b: torch.log1p(torch.exp(-b * a)), {}, None, torch.sign),
         ("KlDiv", lambda a, b: F.kl_div(a, b, **none), {}, None, sigmoid),
+        ("KlDiv", lambda a, b: F.kl_div(a, b, log_target=True, **none), {"affine": True}, None,
+         None),
+        ("PoissonNllLoss", lambda a, b: F.poisson_nll_loss(a, b, **none),
+         {"affine": True, "number": (1e-8, 0.0)}, None, torch.abs),
+        ("PoissonNllLoss", lambda a, b: F.poisson_nll_loss(
+            a, b, log_input=False, full=True, eps=1e-3, **none),
+         {"causal": True, "number": (1e-3, 0.0)}, torch.abs, lambda b: b.abs() * 2),
+        ("HingeEmbeddingLoss", lambda a, b: F.hinge_embedding_loss(a, b, margin=0.7, **none),
+         {"number": (0.7, 0.0)}, None, torch.sign),
+        ("FloatPower", torch.pow, {}, torch.abs, None), ("Atan2", torch.atan2, {}, None, None),
     ]
     for i, (kind, function, attrs, of_a, of_b) in enumerate(rows):
-        for what in ("plain", "nan", "broadcast") if i < 4 else ("plain", "nan"):
+        broad = ("plain", "nan", "broadcast")
+        for what in broad if i < 4 or kind in ("FloatPower", "Atan2") else broad[:2]:
             a = randn(3, 7) if of_a is None else of_a(randn(3, 7))
             b = randn(*((7,) if what == "broadcast" else (3, 7)))
             b = b if of_b is None else of_b(b)
@@ -553,7 +573,8 @@ def pairs():
             if what == "broadcast":
                 continue  # the slopes have y's shape; finite differences have the sums
             for which, leaf in (("A", a), ("B", b)):
-                slope = None if kind in ("BceLoss", "SoftMarginLoss") and which == "B" else \
+                slope = None if kind in ("BceLoss", "SoftMarginLoss", "HingeEmbeddingLoss",
+                                         "PoissonNllLoss") and which == "B" else \
                     grad(function(a, b), [leaf], dy)[0]
                 case(f"{name}.d{which}", f"{kind}Grad{which}", [("dy", dy), ("a", a), ("b", b)],
                      [("d", slope)], **attrs)
@@ -566,7 +587,7 @@ def main():
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
                   own_updates, more_layers, more_ops, attentions, recurrents, remaps, indices,
-                  orders, transposed, loss_scales):
+                  orders, transposed, casts, bags, loss_scales):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

@@ -194,3 +194,43 @@ def transposed():
     x = torch.arange(24).reshape(2, 3, 4)
     case("transpose.whole", "Transpose", [("x", x)], [("y", x.permute(2, 0, 1))], dims=(2, 0, 1),
          exact=True)
+
+
+def casts():
+    """cast.c, and one_hot of several dimensions."""
+    x = torch.tensor([0.0, -0.0, 1.5, -2.7, 3e9, NAN, INF, -INF])
+    whole, bits = torch.tensor([0, -7, 1 << 40]), torch.tensor([True, False])
+    small = torch.tensor([0.0, 1.5, -2.7, 3e9])
+    for name, given, made in (("float", whole, whole.float()), ("of_bool", bits, bits.float()),
+                              ("same", x, x), ("of_bits", bits, bits.float())):
+        case(f"cast.{name}", "Cast", [("x", given)], [("y", made)], exact=True)
+    for name, given in (("whole", small), ("whole_bits", bits), ("whole_whole", whole)):
+        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.long())], choice=1, exact=True)
+    for name, given in (("bool", x), ("bool_whole", whole), ("bool_bits", bits)):
+        case(f"cast.{name}", "Cast", [("x", given)], [("y", given.bool())], choice=2, exact=True)
+    x = torch.tensor([[3, 0, 1], [2, 2, 0]])
+    case("one_hot.rows", "OneHot", [("x", x)], [("y", F.one_hot(x, 5).float())], groups=5,
+         exact=True)
+
+
+def bags():
+    """embedding_bag.c"""
+    torch.manual_seed(35)
+    ids = torch.tensor([[4, 0, 4, 2], [1, 1, 3, 0], [3, 3, 3, 3]])
+    for poison in (False, True):
+        tail = ".nan" if poison else ""
+        for choice, mode in enumerate(("mean", "sum", "max")):
+            for padding in (None, 3):
+                w = randn(6, 5)
+                if poison and mode != "max":  # PyTorch's maximum leaves NaN out
+                    poisoned(w, (5, NAN), (22, INF))
+                w.requires_grad_()
+                y = F.embedding_bag(ids, w, mode=mode, padding_idx=padding)
+                dy = randn(*y.shape)
+                if poison:
+                    poisoned(dy, (1, NAN), (6, INF))
+                attrs = dict(choice=choice, number=(-1.0 if padding is None else 3.0, 0.0))
+                name = f"bag.{mode}.{padding}{tail}"
+                case(name, "EmbeddingBag", [("x", ids), ("w", w)], [("y", y)], **attrs)
+                case(name + ".d", "EmbeddingBagGrad", [("dy", dy), ("x", ids), ("w", w)],
+                     [("dw", grad(y, [w], dy)[0])], **attrs)

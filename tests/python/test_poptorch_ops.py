@@ -2,6 +2,7 @@
 
 Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
 """
+import math
 import os
 import sys
 
@@ -122,8 +123,26 @@ FUNCTIONS = {
     "attention, broadcast": lambda x: F.scaled_dot_product_attention(x, x[:1], x[:1]),
     "max_pool1d": lambda x: F.max_pool1d(x, 2), "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 1, 1),
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 4),
-    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 4), "in place": lambda x: (x * 2).add_(1).mul_(x), "clone": lambda x: x.clone().float(),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x, 4),
+    "in place": lambda x: (x * 2).add_(1).mul_(x), "clone": lambda x: x.clone().float(),
     "instance_norm": lambda x: F.instance_norm(x),
+    "tan": lambda x: torch.tan(x * 0.3), "asin": lambda x: torch.asin(x.tanh() * 0.9),
+    "atan2": lambda x: torch.atan2(x, x * x + 1), "sinh": torch.sinh, "log2": lambda x: (
+        x * x + 1).log2(), "exp2": torch.exp2, "rounding": lambda x: x.floor() * x + x.round() +
+    torch.trunc(x) * x.sign(), "tensor power": lambda x: (x.abs() + 0.5) ** (x * 0.5),
+    "a power": lambda x: 2 ** x, "einsum": lambda x: torch.einsum("bij,bkj->bik", x, x),
+    "einsum of three": lambda x: torch.einsum("bij,jk,bik->bi", x, x[0].T, x[..., :4]),
+    "a sum of einsum": lambda x: torch.einsum("bij->j", x), "outer": lambda x: torch.outer(
+        x[0, 0], x[0, 1]), "mv": lambda x: torch.mv(x[0], x[1, 0]), "lerp": lambda x: torch.lerp(
+        x, x * x, 0.3), "addcmul": lambda x: torch.addcmul(x, x, x, value=0.5),
+    "logsumexp": lambda x: x.logsumexp(1), "cosine_similarity": lambda x: F.cosine_similarity(
+        x, x * x + 0.1, 2), "distance": lambda x: F.pairwise_distance(x, x * x),
+    "as float": lambda x: (x > 0.2).float() * x, "places": lambda x: x * x.argmax(1, True),
+    "one_hot": lambda x: F.one_hot(x.argmax(2), 6) * x, "logic": lambda x: torch.where(
+        ((x > 0.1) & (x < 1.5)) | ~(x > -0.3), x, x * 2), "nan_to_num": lambda x: torch.nan_to_num(
+        x + torch.tensor([math.nan, 0, 0, 0, 0, 0]), 0.5),
+    "all": lambda x: x * (x > -9).all(), "softmin": lambda x: F.softmin(x, 1),
+    "whole numbers": lambda x: torch.where(x.argmax(2, keepdim=True) == 2, x, -x),
     "reflect": lambda x: F.pad(x, (2, 3), "reflect"), "cut": lambda x: F.pad(x, (-1, 2, 1, -2)),
     "replicate": lambda x: F.pad(x, (1, 0), "replicate"), "circular": lambda x: F.pad(
         x, (2, 1), "circular"), "interpolate": lambda x: F.interpolate(x, 9),
@@ -171,6 +190,16 @@ LOSSES = {
     F.binary_cross_entropy_with_logits(a, b.sigmoid()), "soft margin": lambda a, b:
     F.soft_margin_loss(a, torch.where(b > 0, 1.0, -1.0)), "kl_div": lambda a, b: F.kl_div(
         F.log_softmax(a, 1), F.softmax(b, 1), reduction="batchmean"),
+    "bce with weights": lambda a, b: F.binary_cross_entropy_with_logits(
+        a, b.sigmoid(), pos_weight=torch.tensor([1.0, 2.0, 0.5, 3.0]), weight=b.abs()),
+    "kl_div of logarithms": lambda a, b: F.kl_div(F.log_softmax(a, 1), F.log_softmax(b, 1),
+                                                  log_target=True, reduction="sum"),
+    "poisson": lambda a, b: F.poisson_nll_loss(a, b.abs() * 3, full=True),
+    "hinge": lambda a, b: F.hinge_embedding_loss(a, torch.where(b > 0, 1.0, -1.0), 0.5),
+    "ranking": lambda a, b: F.margin_ranking_loss(a, b, torch.where(b > 0, 1.0, -1.0), 0.1),
+    "cosine": lambda a, b: F.cosine_embedding_loss(
+        a, b, torch.where(b[:, 0] > 0, 1.0, -1.0), 0.1),
+    "triplet": lambda a, b: F.triplet_margin_loss(a, b, b.flip(0), swap=True),
     "none, then mean": lambda a, b: F.mse_loss(a, b, reduction="none").mean(),
 }
 
@@ -204,6 +233,9 @@ def losses():
                        ("smoothing", {"label_smoothing": 0.1}), ("ignored", {"ignore_index": 1})):
         same(f"cross_entropy, {name}", Compared(lambda z, y, keys=keys: F.cross_entropy(
             z, y, **keys)), data(5, 6), labels)
+    same("cross_entropy of each", Compared(lambda z, y: (F.cross_entropy(
+        z, y, reduction="none", weight=weight) * torch.arange(5)).sum()), data(5, 6),
+         torch.tensor([0, 3, -100, 1, 2]))
     same("nll_loss", Compared(lambda z, y: F.nll_loss(F.log_softmax(z, 1), y)), data(5, 6), labels)
     same("labels that are ignored", Compared(F.cross_entropy), data(5, 6),
          torch.tensor([0, -100, 1, -100, 2]))
@@ -249,6 +281,23 @@ def layers():
             ("convolutions", (2, 1, 12, 12), lambda: nn.Conv2d(1, 4, 3), nn.ReLU,
              lambda: nn.MaxPool2d(2), nn.Flatten, lambda: nn.Linear(100, 10), nn.GELU)):
         same(name, Net(*parts), data(*shape), tolerance=3e-5)
+
+
+@program
+def bags():
+    class Net(nn.Module):
+        def __init__(self, **keys):
+            super().__init__()
+            torch.manual_seed(5)
+            self.bag, self.fc = nn.EmbeddingBag(9, 4, **keys), nn.Linear(4, 3)
+
+        def forward(self, x):
+            y = self.fc(self.bag(x))
+            return y, (y * y).mean()
+
+    tokens = torch.randint(9, (5, 6), generator=torch.Generator().manual_seed(4))
+    for keys in ({}, {"mode": "sum", "padding_idx": 2}, {"mode": "max"}):
+        same(f"EmbeddingBag {keys}", Net(**keys), tokens)
 
 
 @program

@@ -575,6 +575,40 @@ def the_first_bad_tensor():
 
 
 @program
+def the_first_bad_gradient():
+    """The backward pass goes from the last module to the first."""
+    class Spoil(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, spoils):
+            ctx.spoils = spoils
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * (float("nan") if ctx.spoils else 1.0), None
+
+    class Deep(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.zero, self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x, spoils):
+            return self.two(Spoil.apply(self.one(self.zero(x).tanh()), spoils).tanh())
+
+    for step, name in ((5, "gradient/one_output_0"), (33, "gradient/one.bias")):
+        run, model = folder("spoiled"), Deep()
+        sgd = torch.optim.SGD(model.parameters(), 0.1)
+        with sonde.watch(model, sgd, run=run, on_finding=None) as watch:
+            for i in range(step + 1):
+                sgd.zero_grad()
+                model(torch.randn(8, 4), i == step).square().mean().backward()
+                sgd.step()
+        for found in (watch.findings, sonde.open(run).judge()):
+            bad = [(f.tensor, f.step) for f in found if f.rule == "NonFinite"]
+            check(f"first at step {step}: {bad}", bad == [(name, step)])
+
+
+@program
 def faults():
     """What cannot be observed is counted, and the program goes on with the same numbers."""
     class Deep(nn.Module):

@@ -32,6 +32,8 @@
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H
 
+#include <stdio.h>
+
 #include <sonde/hook.h>
 #include <sonde/nn/loader.h>
 #include <sonde/nn/model.h>
@@ -149,6 +151,10 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
+/* All options with a value, section by section, as YAML or as one line of JSON: a job, but
+ * for a model of its own layers. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json,
+                                                     FILE *stream, sonde_diag *diag);
 SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
 /* Group i, over what the info holds now. SONDE_EINVAL: its numbers are out of range. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_get_group(const sonde_nn_job *job,

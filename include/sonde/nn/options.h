@@ -58,6 +58,10 @@ typedef struct sonde_nn_options {
     /* Called after every pass of compile; may be NULL. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
+    /* run ends with SONDE_ERANGE at the first op that makes a NaN or an infinity, and names
+     * the tensor, the op, the step and the element. The step is not done; updates that came
+     * before the op are. One thread, no fused ops, the same bits. */
+    bool floating_point_exceptions;
 } sonde_nn_options;
 
 /* Fills in the defaults of a struct of so many bytes. */

@@ -170,6 +170,13 @@ sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name
  * output mode. SONDE_ESTATE: before the first call, and in a session for inference. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_loss(const sonde_nn_session *session,
                                                         double *loss, sonde_diag *diag);
+/* Durations of calls of run since compile, in seconds; percentiles to 3 %. */
+typedef struct sonde_nn_latency {
+    int64_t calls; /* 0: all else is 0 */
+    double minimum, mean, median, p90, p99, maximum;
+} sonde_nn_latency;
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_get_latency(
+    const sonde_nn_session *session, sonde_nn_latency *latency, sonde_diag *diag);
 /* Serves requests without a call of run, for loops that must react at once. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
                                                         sonde_diag *diag);

@@ -108,23 +108,28 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
                                                         in, options->no_bias ? 2 : 3));
 }
 
-/* The op over (N, K); (N, T, K) is read as (N T, K). */
+/* The op over (N, K); of more dimensions all but the last are folded into the first. */
 static sonde_nn_value linear_op(sonde__graph_layer *layer, sonde_nn_value *in, int count)
 {
     const sonde__op_shape x = *sonde__graph_shape(layer->model, in[0]);
-    const sonde__op_attrs rows = {.rank = 2, .dims = {-1, x.dim[2]}};
-    sonde__op_attrs back = {.rank = 3, .dims = {-1, x.dim[1], 0}};
+    const int last = x.rank - 1;
+    sonde__op_attrs rows = {.rank = 2, .dims = {-1}},
+                    back = {.rank = x.rank, .dims = {-1}};
     sonde_nn_value y = 0;
 
-    if (x.rank != 3) {
+    if (x.rank <= 2) {
         return sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
     }
+    rows.dims[1] = x.dim[last];
     in[0] = sonde__graph_layer_op(layer, &sonde__op_reshape, &rows, in, 1);
     y = in[0] == 0 ? 0 : sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
     if (y == 0) {
         return 0;
     }
-    back.dims[2] = sonde__graph_shape(layer->model, y)->dim[1];
+    for (int i = 1; i < last; i++) {
+        back.dims[i] = x.dim[i];
+    }
+    back.dims[last] = sonde__graph_shape(layer->model, y)->dim[1];
     return sonde__graph_layer_op(layer, &sonde__op_reshape, &back, &y, 1);
 }
 
@@ -149,11 +154,11 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
                                 "a linear layer with out %lld", (long long)options->out);
-    } else if (x != 0 && shape->rank != 2 && shape->rank != 3) {
+    } else if (x != 0 && shape->rank < 2) {
         char text[96];
 
         (void)sonde__graph_fail(
-            &model->graph, SONDE_ESHAPE, layer.path, "(N, features): flatten it first",
+            &model->graph, SONDE_ESHAPE, layer.path, "(N, ..., features)",
             "a linear layer over %s",
             sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
     } else if (x != 0) {

@@ -2,6 +2,7 @@
  * named_layer.c - sonde_nn_layer: a layer by its name, from its row in src/nn/ops.
  */
 #include "nn/graph/layer.h"
+#include "base/fail.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
@@ -140,6 +141,10 @@ sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
     }
     out = graph->err == SONDE_OK ? row->build(&builder, attrs, operands) : 0;
     if (out == 0 && graph->err == SONDE_OK) {
+        if (diag.err == SONDE_OK) {
+            (void)sonde__fail(&diag, SONDE_EINVAL, NULL, "all inputs and tensors",
+                              "%s with too few values", row->name);
+        }
         (void)refuse(layer, &diag);
     }
     return out;

@@ -47,6 +47,8 @@ sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
                                 const sonde__yaml *entry, const char *section,
                                 const char *const *extra, size_t extra_count,
                                 sonde_nn_job_info *info);
+/* Whether all groups share a key of the optimizer: a group cannot have it. */
+bool sonde__job_is_shared(const char *key);
 /* The list `groups` of the section `optimizer`. */
 sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
                                  const sonde__yaml *section, sonde_nn_job *job);

@@ -19,18 +19,29 @@
 
 static const char *const own_keys[] = {"name", "params"};
 
-/* Keys of the section that a group cannot have. */
-static sonde_err check_shared(const sonde__yaml_reader *reader, const sonde__yaml *entry)
+bool sonde__job_is_shared(const char *key)
 {
     static const char *const shared[] = {
         "kind",          "clip_value",     "clip_norm",       "loss_scaling",
         "growth_factor", "backoff_factor", "growth_interval", "automatic_loss_scaling"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(shared); i++) {
-        if (sonde__yaml_get(entry, shared[i]) != NULL) {
-            return sonde__yaml_fail(reader, sonde__yaml_get(entry, shared[i]),
-                                    SONDE_EINVAL, "it in the section optimizer",
-                                    "%s is one for all groups", shared[i]);
+        if (strcmp(key, shared[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sonde_err check_shared(const sonde__yaml_reader *reader, const sonde__yaml *entry)
+{
+    for (size_t i = 0; i < entry->count; i++) {
+        const sonde__yaml *child = entry->children[i];
+
+        if (child->key != NULL && sonde__job_is_shared(child->key)) {
+            return sonde__yaml_fail(reader, child, SONDE_EINVAL,
+                                    "it in the section optimizer",
+                                    "%s is one for all groups", child->key);
         }
     }
     return SONDE_OK;

@@ -31,6 +31,12 @@ enum { MAX_LOSSES = 64, MAX_KEYS = SONDE__MAX_FIELDS + 2 };
 
 static const char *const class_losses[] = {"cross_entropy", "nll"};
 
+/* Whether a row compares an output with a target; others compare more values. */
+static bool is_loss(const sonde__op_layer *row)
+{
+    return row->reduces && row->inputs == 2;
+}
+
 /* The names of all losses; returns their count. */
 static size_t list_losses(const char *names[MAX_LOSSES])
 {
@@ -38,7 +44,7 @@ static size_t list_losses(const char *names[MAX_LOSSES])
 
     memcpy(names, class_losses, sizeof class_losses);
     for (size_t i = 0; sonde__op_layers[i] != NULL && count < MAX_LOSSES; i++) {
-        if (sonde__op_layers[i]->reduces) {
+        if (is_loss(sonde__op_layers[i])) {
             names[count++] = sonde__op_layers[i]->name;
         }
     }
@@ -82,7 +88,7 @@ static sonde_err read_entry(const sonde__yaml_reader *reader, const sonde__yaml 
         }
     }
     entry->row = sonde__op_find_layer(entry->name);
-    return entry->row != NULL && entry->row->reduces
+    return entry->row != NULL && is_loss(entry->row)
                ? SONDE_OK
                : refuse_loss(reader, section, entry->name);
 }

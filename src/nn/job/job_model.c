@@ -196,7 +196,8 @@ static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
     }
     info->class_axis = 1;
     if (rank != 2) {
-        return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE, "(N, classes)",
+        return sonde__yaml_fail(&b->reader, model, SONDE_ESHAPE,
+                                "(N, classes): a layer flatten before the last linear",
                                 "the last layer's output has %d dimensions", rank);
     }
     info->classes = output->dim[1];

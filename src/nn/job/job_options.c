@@ -136,6 +136,9 @@ static const sonde_nn_option rows[] = {
      FIELD(options.execution), .help = "how the blocks of a network are trained"},
     {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"),
      FIELD(options.reduction), .help = "over the micro-batches of a step"},
+    {"options", "floating_point_exceptions", "floating_point_exceptions", FLAG,
+     FIELD(options.floating_point_exceptions),
+     .help = "stop at the first op that makes a NaN or an infinity, and name it"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
 
@@ -323,19 +326,23 @@ static sonde_err read_count(const sonde__yaml_reader *reader, const sonde__yaml 
 static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *section,
                            const sonde_nn_option *row, sonde_nn_job_info *info)
 {
-    float value = 0.0F;
+    float narrow = 0.0F;
+    double value = 0.0;
     char range[80];
-    const sonde_err err = sonde__yaml_float(reader, section, row->key, &value);
+    const sonde_err err = sonde__yaml_float(reader, section, row->key, &narrow);
 
     if (err != SONDE_OK) {
         return err;
     }
-    if (!in_range(row, (double)value)) {
+    value = row->size == sizeof narrow
+                ? (double)narrow
+                : strtod(sonde__yaml_get(section, row->key)->text, NULL);
+    if (!in_range(row, value)) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 range_of(row, range, sizeof range), "%s is %g", row->key,
-                                (double)value);
+                                value);
     }
-    store_real(row, info, (double)value);
+    store_real(row, info, value);
     return SONDE_OK;
 }
 

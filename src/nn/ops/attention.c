@@ -16,11 +16,15 @@
  * does not take part has weight 0, whatever its score; a query without keys has weights 0,
  * as PyTorch has it. The causal mask leaves query t the keys 0 ... t.
  *
- * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D).
+ * Dropout (number[0] its probability) multiplies P by factors F before V: Y = (F P) V,
+ * dV = (F P)^T dY, dP = F (dY V^T). The second output is P without them.
+ *
+ * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D); number[0]; stream.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/attention_heads.h"
+#include "nn/ops/dropout.h"
 
 #include <math.h>
 #include <string.h>
@@ -166,6 +170,7 @@ static void forward_run(const sonde__op_call *call, int part, int parts, bool is
             for (int64_t j = 0; j < h.keys; j++) {
                 sum +=
                     sonde__op_load(&call->out[1], at + j) *
+                    sonde__op_dropout_factor(call, at + j) *
                     sonde__op_load(v, sonde__op_head_place(&h.v, m.batch, m.head, j) + e);
             }
             sonde__op_store(&call->out[0],
@@ -191,10 +196,23 @@ static bool is_f32(const sonde__op_call *call)
     return call->in[0].shape.dtype == SONDE_F32;
 }
 
+/* Of a part: that of a product, and P with dropout. */
+static size_t part_scratch(const sonde__op_call *call, bool is_packed)
+{
+    const sonde__op_heads h = sonde__op_heads_of(call->in, call->attrs, is_packed);
+
+    return sonde__kernel_gemm_scratch() +
+           (call->attrs->number[0] > 0.0F ? sonde__op_head_bytes(&h) : 0);
+}
+
 static size_t product_scratch(const sonde__op_call *call, int parts)
 {
-    (void)call;
-    return sonde__kernel_gemm_scratch() * (size_t)parts;
+    return part_scratch(call, false) * (size_t)parts;
+}
+
+static size_t self_product_scratch(const sonde__op_call *call, int parts)
+{
+    return part_scratch(call, true) * (size_t)parts;
 }
 
 /* Masks and normalises row i of matrix number `number` of P. */
@@ -226,7 +244,8 @@ static void forward_products(const sonde__op_call *call, int part, int parts,
     const sonde__operand *k = &call->in[is_packed ? 0 : 1],
                          *v = &call->in[is_packed ? 0 : 2];
     const int64_t count = h.batches * h.heads, size = h.queries * h.keys;
-    char *scratch = (char *)call->scratch + sonde__kernel_gemm_scratch() * (size_t)part;
+    char *scratch = (char *)call->scratch + part_scratch(call, is_packed) * (size_t)part;
+    float *dropped = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
 
     for (int64_t n = count * part / parts; n < count * (part + 1) / parts; n++) {
         const sonde__op_head_at m = sonde__op_head_number(&h, n);
@@ -243,7 +262,7 @@ static void forward_products(const sonde__op_call *call, int part, int parts,
             .m = h.queries,
             .n = h.width,
             .k = h.keys,
-            .a = {weights, h.keys, 1},
+            .a = {sonde__op_drops(call) ? dropped : weights, h.keys, 1},
             .b = sonde__op_head_rows(v, &h.v, m, false),
             .c = (float *)call->out[0].data +
                  sonde__op_head_place(&h.y, m.batch, m.head, 0),
@@ -252,6 +271,9 @@ static void forward_products(const sonde__op_call *call, int part, int parts,
         sonde__kernel_gemm_run(&scores, scratch);
         for (int64_t i = 0; i < h.queries; i++) {
             finish_row(call, &h, n, i, mask_of(call, is_packed));
+        }
+        if (sonde__op_drops(call)) {
+            sonde__op_dropout_row(call, n * size, weights, dropped, size);
         }
         sonde__kernel_gemm_run(&values, scratch);
     }
@@ -283,7 +305,7 @@ static void self_attention_products(const sonde__op_call *call, int part, int pa
     SONDE__KERNELS(op, op##_fast)
 
 FAST_ATTENTION(attention, attention_products, product_scratch)
-FAST_ATTENTION(self_attention, self_attention_products, product_scratch)
+FAST_ATTENTION(self_attention, self_attention_products, self_product_scratch)
 
 /* --- gradient ------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  */
 #include "nn/kernels/rows.h"
 #include "nn/ops/attention_heads.h"
+#include "nn/ops/dropout.h"
 
 #include <string.h>
 
@@ -48,6 +49,7 @@ static sonde_err self_attention_grad_infer(sonde__op_call *call, sonde__op_attrs
 
 /* The operands of a gradient. */
 typedef struct grad_operands {
+    const sonde__op_call *call;
     const sonde__operand *dy, *p, *q, *k, *v, *dq, *dk, *dv, *ds;
     sonde__op_heads h;
     double scale;
@@ -56,7 +58,8 @@ typedef struct grad_operands {
 static grad_operands operands_of(const sonde__op_call *call, bool is_packed)
 {
     const int step = is_packed ? 0 : 1;
-    grad_operands g = {.dy = &call->in[0],
+    grad_operands g = {.call = call,
+                       .dy = &call->in[0],
                        .p = &call->in[1],
                        .q = &call->in[2],
                        .k = &call->in[2 + step],
@@ -91,6 +94,7 @@ static void grad_of_scores(const grad_operands *g, int64_t number, sonde__op_hea
                         sonde__op_load(
                             g->v, sonde__op_head_place(&h->v, m.batch, m.head, j) + e);
                 }
+                dp *= sonde__op_dropout_factor(g->call, at + j);
                 dot += pass == 0 ? dp * sonde__op_load(g->p, at + j) : 0.0;
                 sonde__op_store(g->ds, at + j, sonde__op_load(g->p, at + j) * (dp - dot));
             }
@@ -98,7 +102,8 @@ static void grad_of_scores(const grad_operands *g, int64_t number, sonde__op_hea
     }
 }
 
-/* out[row, :] = scale * sum over i of weight(row, i) x[i, :] */
+/* out[row, :] = scale * sum over i of weight(row, i) x[i, :]; P as a weight is dropped
+ * from. */
 static void weighted_rows(const grad_operands *g, const sonde__operand *weight,
                           int64_t number, sonde__op_head_at m, bool by_key,
                           const sonde__operand *x, const sonde__op_head_view *of_x,
@@ -119,6 +124,7 @@ static void weighted_rows(const grad_operands *g, const sonde__operand *weight,
 
                 sum +=
                     sonde__op_load(weight, at) *
+                    (weight == g->p ? sonde__op_dropout_factor(g->call, at) : 1.0) *
                     sonde__op_load(x, sonde__op_head_place(of_x, m.batch, m.head, i) + d);
             }
             sonde__op_store(out, sonde__op_head_place(of_out, m.batch, m.head, row) + d,
@@ -182,15 +188,21 @@ static void products_of_scores(const grad_operands *g, int64_t number,
     for (int64_t i = 0; i < h->queries; i++) {
         float *row = ds + i * h->keys;
 
+        if (sonde__op_drops(g->call)) {
+            sonde__op_dropout_row(g->call, (number * h->queries + i) * h->keys, row, row,
+                                  h->keys);
+        }
         sonde__kernel_rows()->softmax_grad(row, p + i * h->keys, row, h->keys);
         memcpy(scaled + i * h->keys, row, (size_t)h->keys * sizeof *row);
         sonde__kernel_rows()->scale(scaled + i * h->keys, (float)g->scale, h->keys);
     }
 }
 
-static size_t scaled_bytes(const sonde__op_heads *h)
+/* Of a part: that of a product, dS times scale, and P with dropout. */
+static size_t part_scratch(const sonde__op_call *call, const sonde__op_heads *h)
 {
-    return ((size_t)(h->queries * h->keys) * sizeof(float) + 63) / 64 * 64;
+    return sonde__kernel_gemm_scratch() +
+           sonde__op_head_bytes(h) * (call->attrs->number[0] > 0.0F ? 2U : 1U);
 }
 
 static void grad_products(const sonde__op_call *call, int part, int parts, bool is_packed)
@@ -198,18 +210,21 @@ static void grad_products(const sonde__op_call *call, int part, int parts, bool 
     const grad_operands g = operands_of(call, is_packed);
     const sonde__op_heads *h = &g.h;
     const int64_t count = h->batches * h->heads;
-    char *scratch = (char *)call->scratch +
-                    (sonde__kernel_gemm_scratch() + scaled_bytes(h)) * (size_t)part;
+    const int64_t size = h->queries * h->keys;
+    const bool drops = sonde__op_drops(call);
+    char *scratch = (char *)call->scratch + part_scratch(call, h) * (size_t)part;
     float *scaled = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
+    float *dropped = (float *)(void *)(scratch + sonde__kernel_gemm_scratch() +
+                                       sonde__op_head_bytes(h));
 
     for (int64_t n = count * part / parts; n < count * (part + 1) / parts; n++) {
         const sonde__op_head_at m = sonde__op_head_number(h, n);
-        const float *p = (const float *)g.p->data + n * h->queries * h->keys;
+        const float *p = (const float *)g.p->data + n * size;
         const sonde__kernel_gemm products[] = {
             {.m = h->keys,
              .n = h->width,
              .k = h->queries,
-             .a = {p, 1, h->keys},
+             .a = {drops ? dropped : p, 1, h->keys},
              .b = sonde__op_head_rows(g.dy, &h->y, m, false),
              .c = (float *)g.dv->data + sonde__op_head_place(&h->v, m.batch, m.head, 0),
              .c_row = h->v.row},
@@ -228,6 +243,9 @@ static void grad_products(const sonde__op_call *call, int part, int parts, bool 
              .c = (float *)g.dk->data + sonde__op_head_place(&h->k, m.batch, m.head, 0),
              .c_row = h->k.row}};
 
+        if (drops) {
+            sonde__op_dropout_row(call, n * size, p, dropped, size);
+        }
         products_of_scores(&g, n, m, scaled, scratch);
         for (int i = 0; i < 3; i++) {
             sonde__kernel_gemm_run(&products[i], scratch);
@@ -250,7 +268,7 @@ static size_t grad_scratch(const sonde__op_call *call, int parts)
     const sonde__op_heads h =
         sonde__op_heads_of(&call->in[2], call->attrs, call->in_count == 3);
 
-    return (sonde__kernel_gemm_scratch() + scaled_bytes(&h)) * (size_t)parts;
+    return part_scratch(call, &h) * (size_t)parts;
 }
 
 #define FAST_ATTENTION(op, function, scratch_of)                                         \

@@ -45,6 +45,12 @@ sonde_err sonde__op_attention_shapes(const sonde__operand *operands,
 double sonde__op_attention_scale(const sonde__op_attrs *attrs, const sonde__op_heads *h);
 /* How many parts a call is worth; in[first] is q, or the packed operand. */
 int sonde__op_head_parts(const sonde__op_call *call, int max, bool is_packed, int first);
+/* Bytes of a matrix of P, a multiple of 64. */
+static inline size_t sonde__op_head_bytes(const sonde__op_heads *h)
+{
+    return ((size_t)(h->queries * h->keys) * sizeof(float) + 63) / 64 * 64;
+}
+
 /* The matrix of a head as an operand of a product; swapped: its transpose. */
 sonde__kernel_gemm_matrix sonde__op_head_rows(const sonde__operand *operand,
                                               const sonde__op_head_view *view,

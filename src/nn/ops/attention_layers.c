@@ -4,7 +4,8 @@
  * torch.nn.MultiheadAttention and torch.nn.TransformerEncoderLayer, both with batch_first.
  *
  * attrs: groups the heads; causal, bias; kernel[0] the width of the feed-forward part;
- * affine whether norms come first; choice its activation; eps of the norms.
+ * affine whether norms come first; choice its activation; eps of the norms; number[0] the
+ * probability of dropout.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 extern const sonde__op_kind sonde__op_attention, sonde__op_self_attention,
-    sonde__op_slice, sonde__op_gelu, sonde__op_layer_norm;
+    sonde__op_slice, sonde__op_gelu, sonde__op_layer_norm, sonde__op_dropout;
 extern const sonde__op_layer sonde__layer_scaled_dot_product_attention,
     sonde__layer_multihead_attention, sonde__layer_transformer_encoder_layer;
 
@@ -37,7 +38,8 @@ const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
                 .fallback = 0.0,
                 .least = 0.0,
                 .most = 1e6,
-                .fallback_text = "1 / √D"}},
+                .fallback_text = "1 / √D"},
+               SONDE__FIELD("dropout_p", SONDE__FIELD_NUMBER, number[0], 0.0, 0, 1)},
     .help = "softmax(scale Q Kᵀ + mask) V of queries, keys, values and, if given, a mask",
     .build = build_attention,
 };
@@ -103,11 +105,20 @@ typedef struct attention_tensors {
     sonde__op_value in_weight, in_bias, out_weight, out_bias;
 } attention_tensors;
 
+/* What Attention reads of a layer's attrs. */
+static sonde__op_attrs attrs_of_heads(const sonde__op_attrs *attrs)
+{
+    return (sonde__op_attrs){.groups = attrs->groups,
+                             .causal = attrs->causal,
+                             .number = {attrs->number[0]},
+                             .stream = attrs->stream};
+}
+
 static sonde__op_value self_attend(const sonde__op_builder *builder,
                                    const sonde__op_attrs *attrs, sonde__op_value x,
                                    const attention_tensors *t, sonde__op_value mask)
 {
-    const sonde__op_attrs heads = {.groups = attrs->groups, .causal = attrs->causal};
+    const sonde__op_attrs heads = attrs_of_heads(attrs);
     sonde__op_value in[2] = {0, mask}, y = 0;
 
     in[0] = emit_linear(builder, x, t->in_weight, t->in_bias);
@@ -122,9 +133,9 @@ static sonde__op_value cross_attend(const sonde__op_builder *builder,
                                     const sonde__op_attrs *attrs,
                                     const sonde__op_value *x, const attention_tensors *t)
 {
-    const sonde__op_attrs heads = {.groups = attrs->groups, .causal = attrs->causal};
+    const sonde__op_attrs heads = attrs_of_heads(attrs);
     const int64_t width = sonde__op_value_shape(builder->graph, x[0])->dim[2];
-    sonde__op_value in[3] = {0}, y = 0;
+    sonde__op_value in[4] = {0, 0, 0, x[3]}, y = 0;
 
     for (int i = 0; i < 3; i++) {
         const sonde__op_value w =
@@ -137,7 +148,7 @@ static sonde__op_value cross_attend(const sonde__op_builder *builder,
             return 0;
         }
     }
-    y = builder->emit(builder, &sonde__op_attention, &heads, in, 3);
+    y = builder->emit(builder, &sonde__op_attention, &heads, in, x[3] != 0 ? 4 : 3);
     return y == 0 ? 0 : emit_linear(builder, y, t->out_weight, t->out_bias);
 }
 
@@ -180,7 +191,7 @@ static attention_tensors tensors_at(const sonde__op_value *params, bool bias)
 
 /* --- multihead_attention -------------------------------------------------------------- */
 
-enum { MOST_INPUTS = 3 };
+enum { MOST_INPUTS = 4 };
 
 static int multihead_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                             sonde__op_param params[SONDE__MAX_PARAMS])
@@ -191,28 +202,24 @@ static int multihead_params(const sonde__op_shape *x, const sonde__op_attrs *att
     return x->rank == 3 ? attention_params(x->dim[2], attrs->bias, names, params) : 0;
 }
 
+/* One input, or query, key and value; and after them a mask. */
 static sonde__op_value build_multihead(const sonde__op_builder *builder,
                                        sonde__op_attrs *attrs, const sonde__op_value *in)
 {
     const attention_tensors t = tensors_at(in + MOST_INPUTS, attrs->bias);
-    const bool self = in[1] == 0 || (in[1] == in[0] && in[2] == in[0]);
+    const bool one = in[2] == 0;
+    const bool self = one || (in[1] == in[0] && in[2] == in[0]);
 
-    for (int i = 0; i < MOST_INPUTS; i++) {
-        if (in[i] != 0 && !check_input(builder, attrs, in[i])) {
+    for (int i = 0; i < (one ? 1 : 3); i++) {
+        if (!check_input(builder, attrs, in[i])) {
             return 0;
         }
     }
-    if (self) {
-        return self_attend(builder, attrs, in[0], &t, 0);
-    }
-    if (in[2] == 0) {
-        (void)sonde__fail(builder->diag, SONDE_EINVAL, NULL,
-                          "one input, or query, key and value", "2 inputs");
-        return 0;
-    }
-    return cross_attend(builder, attrs, in, &t);
+    return self ? self_attend(builder, attrs, in[0], &t, one ? in[1] : in[3])
+                : cross_attend(builder, attrs, in, &t);
 }
 
+#define DROPOUT SONDE__FIELD("dropout", SONDE__FIELD_NUMBER, number[0], 0.0, 0, 1)
 #define CAUSAL SONDE__FIELD("is_causal", SONDE__FIELD_FLAG, causal, 0.0, 0, 1)
 #define BIAS SONDE__FIELD("bias", SONDE__FIELD_FLAG, bias, 1.0, 0, 1)
 
@@ -220,10 +227,13 @@ const sonde__op_layer sonde__layer_multihead_attention = {
     .name = "multihead_attention",
     .kind = &sonde__op_self_attention,
     .inputs = 1,
-    .optional = 2,
+    .optional = 3,
     .fields = {SONDE__FIELD("num_heads", SONDE__FIELD_WHOLE, groups, (double)NAN, 1, 1e6),
-               BIAS, CAUSAL},
-    .help = "attention of (N, T, E) to itself, or of a query to key and value, in heads",
+               DROPOUT, BIAS, CAUSAL},
+    .help =
+        "attention of (N, T, E) to itself, or of a query to key and value, in heads; a "
+        "second or fourth input is the mask: a bool says which keys take part, a float "
+        "is added",
     .params = multihead_params,
     .build = build_multihead,
 };
@@ -266,6 +276,19 @@ static sonde__op_value emit_norm(const sonde__op_builder *builder,
                                   bias != 0 ? 3 : 2);
 }
 
+/* Drops from x; place counts the draws of a layer. */
+static sonde__op_value emit_dropout(const sonde__op_builder *builder,
+                                    const sonde__op_attrs *attrs, sonde__op_value x,
+                                    uint64_t place)
+{
+    const sonde__op_attrs drop = {.number = {attrs->number[0]},
+                                  .stream = attrs->stream + place};
+
+    return x == 0 || attrs->number[0] == 0.0F
+               ? x
+               : builder->emit(builder, &sonde__op_dropout, &drop, &x, 1);
+}
+
 static sonde__op_value feed_forward(const sonde__op_builder *builder,
                                     const sonde__op_attrs *attrs, sonde__op_value x,
                                     const encoder_tensors *t)
@@ -279,7 +302,9 @@ static sonde__op_value feed_forward(const sonde__op_builder *builder,
     }
     y = attrs->choice == 0 ? builder->emit(builder, &sonde__op_relu, NULL, &wide, 1)
                            : builder->emit(builder, &sonde__op_gelu, &by_erf, &wide, 1);
-    return y == 0 ? 0 : emit_linear(builder, y, t->w2, t->b2);
+    y = emit_dropout(builder, attrs, y, 2);
+    y = y == 0 ? 0 : emit_linear(builder, y, t->w2, t->b2);
+    return emit_dropout(builder, attrs, y, 3);
 }
 
 static sonde__op_value emit_sum(const sonde__op_builder *builder, sonde__op_value a,
@@ -303,12 +328,13 @@ static sonde__op_value build_encoder(const sonde__op_builder *builder,
     if (attrs->affine) { /* norms first */
         inner = emit_norm(builder, attrs, x, t.norm1, t.shift1);
         inner = inner == 0 ? 0 : self_attend(builder, attrs, inner, &t.attention, in[1]);
-        x = emit_sum(builder, x, inner);
+        x = emit_sum(builder, x, emit_dropout(builder, attrs, inner, 1));
         inner = emit_norm(builder, attrs, x, t.norm2, t.shift2);
         inner = inner == 0 ? 0 : feed_forward(builder, attrs, inner, &t);
         return emit_sum(builder, x, inner);
     }
     inner = self_attend(builder, attrs, x, &t.attention, in[1]);
+    inner = emit_dropout(builder, attrs, inner, 1);
     x = emit_norm(builder, attrs, emit_sum(builder, x, inner), t.norm1, t.shift1);
     inner = x == 0 ? 0 : feed_forward(builder, attrs, x, &t);
     return emit_norm(builder, attrs, emit_sum(builder, x, inner), t.norm2, t.shift2);
@@ -365,10 +391,10 @@ const sonde__op_layer sonde__layer_transformer_encoder_layer = {
                SONDE__FIELD_CHOICE("activation", choice, "relu", "gelu"),
                SONDE__FIELD("layer_norm_eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0,
                             (double)INFINITY),
-               SONDE__FIELD("norm_first", SONDE__FIELD_FLAG, affine, 0.0, 0, 1), BIAS,
-               CAUSAL},
+               SONDE__FIELD("norm_first", SONDE__FIELD_FLAG, affine, 0.0, 0, 1), DROPOUT,
+               BIAS, CAUSAL},
     .help = "attention and a feed-forward part, each added to its input and normalised; "
-            "without dropout; a second input is the mask",
+            "a second input is the mask",
     .params = encoder_params,
     .build = build_encoder,
 };

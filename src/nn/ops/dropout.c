@@ -12,6 +12,7 @@
  */
 #include "base/random.h"
 #include "nn/ops/common.h"
+#include "nn/ops/dropout.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
@@ -58,6 +59,29 @@ static void draw_factors(const sonde__op_call *call, int64_t block, double facto
         const bool kept = (double)(numbers[i] >> 8U) * 0x1p-24 >= p;
 
         factor[i] = kept ? 1.0 / (1.0 - p) : 0.0;
+    }
+}
+
+double sonde__op_dropout_factor(const sonde__op_call *call, int64_t i)
+{
+    double factor[BLOCK];
+
+    draw_factors(call, i / BLOCK, factor);
+    return factor[i % BLOCK];
+}
+
+void sonde__op_dropout_row(const sonde__op_call *call, int64_t first, const float *x,
+                           float *y, int64_t count)
+{
+    for (int64_t i = first / BLOCK * BLOCK; i < first + count; i += BLOCK) {
+        double factor[BLOCK];
+
+        draw_factors(call, i / BLOCK, factor);
+        for (int64_t k = 0; k < BLOCK; k++) {
+            if (i + k >= first && i + k < first + count) {
+                y[i + k - first] = (float)((double)x[i + k - first] * factor[k]);
+            }
+        }
     }
 }
 

@@ -14,13 +14,15 @@
  *
  * Values at NaN and infinities, and slopes where there are two of them, are PyTorch's.
  *
- * attrs: number, reduction.
+ * attrs: number, reduction; affine and causal, flags of a loss.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
+
+static const double pi = 3.14159265358979323846;
 
 typedef double (*pair_function)(double a, double b, const sonde__op_attrs *attrs);
 
@@ -227,6 +229,20 @@ static double logit_loss(double a, double b)
     return (1.0 - b) * a + (a > 0.0 ? log1p(exp(-a)) : log1p(exp(a)) - a);
 }
 
+/* Stirling's approximation of log b!, of b above 1. */
+static double stirling(double b)
+{
+    return b > 1.0 ? b * log(b) - b + 0.5 * log(2.0 * pi * b) : 0.0;
+}
+
+static double stirling_slope(double b)
+{
+    return b > 1.0 ? log(b) + 0.5 / b : 0.0;
+}
+
+#define WORD (attrs->affine)
+#define FULL (attrs->causal)
+
 /* clang-format off */
 
 /* --- arithmetic: a and b broadcast ------------------------------------------------------ */
@@ -239,6 +255,12 @@ SONDE__PAIRWISE(maximum, "Maximum", "the larger; NaN if one is",
 SONDE__PAIRWISE(minimum, "Minimum", "the smaller; NaN if one is",
     isnan(a) || a < b ? a : b, a > b ? 0.0 : a == b ? 0.5 : 1.0,
     a < b ? 0.0 : a == b ? 0.5 : 1.0, false, {0})
+
+SONDE__PAIRWISE(float_power, "FloatPower", "a to the power of b",
+    pow(a, b), b == 0.0 ? 0.0 : b * pow(a, b - 1.0),
+    a == 0.0 && b >= 0.0 ? 0.0 : pow(a, b) * log(a), false, {0})
+SONDE__PAIRWISE(atan2, "Atan2", "the angle of (b, a)",
+    atan2(a, b), b / (a * a + b * b), -a / (a * a + b * b), false, {0})
 
 /* --- losses: a is the prediction, b the target ------------------------------------------ */
 
@@ -265,5 +287,21 @@ SONDE__PAIRWISE(binary_cross_entropy_with_logits, "BceWithLogitsLoss",
 SONDE__PAIRWISE(soft_margin_loss, "SoftMarginLoss", "log(1 + exp(-b a))",
     log1p(exp(-b * a)), -b / (1.0 + exp(b * a)), -a / (1.0 + exp(b * a)), true,
     SONDE__FIELD_REDUCTION)
-SONDE__PAIRWISE(kl_div, "KlDiv", "b (log b - a), 0 where b is 0; a is a logarithm",
-    b == 0.0 ? 0.0 * a : b * (log(b) - a), -b, log(b) + 1.0 - a, true, SONDE__FIELD_REDUCTION)
+SONDE__PAIRWISE(kl_div, "KlDiv",
+    "b (log b - a), 0 where b is 0; a is a logarithm, with log_target b too",
+    WORD ? exp(b) * (b - a) : b == 0.0 ? 0.0 * a : b * (log(b) - a),
+    WORD ? -exp(b) : -b, WORD ? exp(b) * (b - a + 1.0) : log(b) + 1.0 - a, true,
+    SONDE__FIELD_REDUCTION, SONDE__FIELD("log_target", SONDE__FIELD_FLAG, affine, 0.0, 0, 1))
+SONDE__PAIRWISE(poisson_nll_loss, "PoissonNllLoss",
+    "exp(a) - b a, or a - b log(a + eps); with full, Stirling's log b! for b above 1",
+    (WORD ? exp(a) - b * a : a - b * log(a + A)) + (FULL ? stirling(b) : 0.0),
+    WORD ? exp(a) - b : 1.0 - b / (a + A),
+    (WORD ? -a : -log(a + A)) + (FULL ? stirling_slope(b) : 0.0), true,
+    SONDE__FIELD("log_input", SONDE__FIELD_FLAG, affine, 1.0, 0, 1),
+    SONDE__FIELD("full", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
+    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, number[0], 1e-8, 0, 1), SONDE__FIELD_REDUCTION)
+SONDE__PAIRWISE(hinge_embedding_loss, "HingeEmbeddingLoss",
+    "a where b is 1, max(0, margin - a) where b is -1",
+    (b != 1.0 ? (A - a < 0.0 ? 0.0 : A - a) : 0.0) + (b != -1.0 ? a : 0.0),
+    (b != 1.0 && A - a >= 0.0 ? -1.0 : 0.0) + (b != -1.0 ? 1.0 : 0.0), 0.0, true,
+    SONDE__FIELD_ANY("margin", number[0], 1.0), SONDE__FIELD_REDUCTION)

@@ -302,6 +302,26 @@ SONDE__POINTWISE(sin, "Sin", "sin(x)", sin(x), cos(x), {0})
 SONDE__POINTWISE(cos, "Cos", "cos(x)", cos(x), -sin(x), {0})
 SONDE__POINTWISE(erf, "Erf", "the error function",
     erf(x), 2.0 / sqrt(pi) * exp(-x * x), {0})
+SONDE__POINTWISE(erfc, "Erfc", "1 - the error function",
+    erfc(x), -2.0 / sqrt(pi) * exp(-x * x), {0})
+SONDE__POINTWISE(tan, "Tan", "tan(x)", tan(x), 1.0 + tan(x) * tan(x), {0})
+SONDE__POINTWISE(asin, "Asin", "the arc sine", asin(x), 1.0 / sqrt(1.0 - x * x), {0})
+SONDE__POINTWISE(acos, "Acos", "the arc cosine", acos(x), -1.0 / sqrt(1.0 - x * x), {0})
+SONDE__POINTWISE(atan, "Atan", "the arc tangent", atan(x), 1.0 / (1.0 + x * x), {0})
+SONDE__POINTWISE(sinh, "Sinh", "the hyperbolic sine", sinh(x), cosh(x), {0})
+SONDE__POINTWISE(cosh, "Cosh", "the hyperbolic cosine", cosh(x), sinh(x), {0})
+SONDE__POINTWISE(asinh, "Asinh", "the inverse of sinh", asinh(x), 1.0 / sqrt(x * x + 1.0), {0})
+SONDE__POINTWISE(atanh, "Atanh", "the inverse of tanh", atanh(x), 1.0 / (1.0 - x * x), {0})
+SONDE__POINTWISE(log2, "Log2", "the logarithm to base 2", log2(x), 1.0 / (x * log(2.0)), {0})
+SONDE__POINTWISE(log10, "Log10", "the logarithm to base 10", log10(x), 1.0 / (x * log(10.0)), {0})
+SONDE__POINTWISE(exp2, "Exp2", "2 to the power of x", exp2(x), exp2(x) * log(2.0), {0})
+SONDE__POINTWISE(sign, "Sign", "-1, 0 or 1; NaN of NaN", /* PyTorch: 0 of NaN */
+    x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x, 0.0, {0})
+SONDE__POINTWISE(floor, "Floor", "the next whole number below", floor(x), 0.0, {0})
+SONDE__POINTWISE(ceil, "Ceil", "the next whole number above", ceil(x), 0.0, {0})
+SONDE__POINTWISE(round, "Round", "the nearest whole number; of two the even one",
+    nearbyint(x), 0.0, {0})
+SONDE__POINTWISE(trunc, "Trunc", "the next whole number towards 0", trunc(x), 0.0, {0})
 SONDE__POINTWISE(pow, "Pow", "x to the power of exponent",
     pow(x, A), A == 0.0 ? 0.0 : A * pow(x, A - 1.0), FIRST("exponent", (double)NAN))
 SONDE__POINTWISE(clamp, "Clamp", "between min and max",

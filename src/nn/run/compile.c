@@ -53,8 +53,10 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
     }
     for (size_t i = 1; i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 5;
+        const bool left_out =
+            passes[i] == sonde__pass_fuse && session->options.floating_point_exceptions;
 
-        if (session->training || !trains) {
+        if ((session->training || !trains) && !left_out) {
             passes[i](program);
         }
         if (program->graph.err != SONDE_OK) {
@@ -481,6 +483,10 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    if (session->options.floating_point_exceptions) {
+        session->options.threads = 1;
+    }
+    memset(&session->latency, 0, sizeof session->latency);
     err = run_passes(session, &session->program, SIZE_MAX, diag);
     if (err != SONDE_OK) {
         goto error;

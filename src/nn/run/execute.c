@@ -138,8 +138,25 @@ static void run_together(execution *run, size_t first, size_t end, int member)
     }
 }
 
+/* One thread runs it and looks at what every op makes; nothing runs after a finding. */
+static void run_trapping(execution *run, size_t first, size_t end)
+{
+    for (size_t i = first; i < end && !run->call->trapped; i++) {
+        if (run->call->due) {
+            run_observed(run, i, end, 0);
+        } else {
+            run_alone(run, i, i + 1);
+        }
+        sonde__session_check_step(run, i);
+    }
+}
+
 static void run_list(execution *run, size_t first, size_t end, int member)
 {
+    if (run->call->traps) {
+        run_trapping(run, first, end);
+        return;
+    }
     for (size_t i = first; i < end && run->call->due; i++) {
         run_observed(run, i, end, member);
     }
@@ -162,9 +179,12 @@ static void run_replicas(const device_call *call, size_t first, size_t end, int 
         }
         return;
     }
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first; i < end && !call->trapped; i++) {
         for (int r = lane; r < count; r += call->lanes) {
             run_observed(replica(call, r), i, end, rank);
+            if (call->traps && !call->trapped) {
+                sonde__session_check_step(replica(call, r), i);
+            }
         }
     }
 }
@@ -572,11 +592,12 @@ static void run_step(void *user, int member)
     if (call->all != NULL && session->stage != NULL) {
         run_stages(call, member);
     } else {
-        for (int g = 0; g < session->options.gradient_accumulation; g++) {
+        for (int g = 0; g < session->options.gradient_accumulation && !call->trapped;
+             g++) {
             run_micro_batch(call, g, member);
         }
     }
-    if (session->plan.step_count > session->plan.micro_steps) {
+    if (session->plan.step_count > session->plan.micro_steps && !call->trapped) {
         meet_all(call);
         run_updates(call, member);
     }
@@ -593,7 +614,7 @@ static void end_step(const device_call *call)
     if (session->hook != NULL) {
         sonde_hook_step_done(session->hook);
     }
-    session->step++;
+    session->step += call->trapped ? 0 : 1; /* a step that is cut short is not done */
 }
 
 /* Who runs the coming step: the team, or the caller alone. */
@@ -635,7 +656,11 @@ static void run_paced(device_call *call)
 
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
 {
-    device_call call = {.session = session, .inputs = inputs};
+    device_call call = {.session = session,
+                        .inputs = inputs,
+                        .traps = session->options.floating_point_exceptions};
+
+    session->trap.found = false;
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
@@ -650,6 +675,9 @@ void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
             run_step(&call, 0);
         }
         end_step(&call);
+        if (call.trapped) {
+            break;
+        }
     }
     sonde__session_outputs_end_call(session);
 }

@@ -3,6 +3,7 @@
  * calls, and requests, which are served between calls. compile.c makes it ready and
  * execute.c runs it.
  */
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "nn/run/session_state.h"
@@ -517,6 +518,7 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
                                size_t count, sonde_diag *diag)
 {
     sonde_err err = sonde__session_ready(session, diag);
+    double started = 0.0;
 
     if (err != SONDE_OK) {
         return err;
@@ -537,8 +539,10 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
             return err;
         }
     }
+    started = sonde__now();
     sonde__session_execute(session, inputs);
-    return SONDE_OK;
+    sonde__session_latency_add(&session->latency, sonde__now() - started);
+    return session->trap.found ? sonde__session_trap_error(session, diag) : SONDE_OK;
 }
 
 /* === requests ======================================================================= */

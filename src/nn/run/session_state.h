@@ -43,6 +43,7 @@ typedef struct device_call {
     bool again;          /* the forward pass is computed once more */
     bool bad;            /* a value that is not finite was reported */
     bool bad_loss;       /* of a micro-batch in a pipeline */
+    bool traps, trapped; /* every op is checked; one has made a NaN or an infinity */
     bool skips;          /* the updates are left out: a gradient is not finite */
     unsigned stage_base; /* counts of stages when the step begins */
 } device_call;
@@ -69,6 +70,24 @@ typedef struct sonde__session_replica {
     sonde__session_word turns;      /* in the first: of all that observe */
     sonde__plan own;                /* empty in the first, which runs the session's */
 } sonde__session_replica;
+
+/* The first number that is not finite: see trap.c. */
+typedef struct sonde__session_trap {
+    bool found, given; /* given: it was so before the op read it */
+    const char *op, *module, *tensor;
+    int64_t element, count, step;
+    int micro_batch, replica;
+    double value;
+} sonde__session_trap;
+
+enum { SONDE__LATENCY_BUCKETS = 42 * 32 };
+
+/* See latency.c; seconds. */
+typedef struct sonde__session_latency {
+    int64_t calls;
+    double least, most, sum;
+    int64_t counts[SONDE__LATENCY_BUCKETS];
+} sonde__session_latency;
 
 struct sonde_nn_session {
     sonde_nn_model *model; /* borrowed */
@@ -121,6 +140,8 @@ struct sonde_nn_session {
     int64_t step;    /* the next one's number */
     double loss_sum; /* of the last call's micro-batches, in a session for training */
     int64_t loss_count;
+    sonde__session_trap trap; /* of the last call */
+    sonde__session_latency latency;
 };
 
 /* The environment's values override the options'. */
@@ -167,7 +188,12 @@ void sonde__session_outputs_end_step(sonde_nn_session *session);
 void sonde__session_outputs_end_call(sonde_nn_session *session);
 void sonde__session_release_sinks(sonde_nn_session *session);
 
-/* All steps of one call. */
+/* Looks at what step i of the plan has made. */
+void sonde__session_check_step(const execution *run, size_t i);
+sonde_err sonde__session_trap_error(const sonde_nn_session *session, sonde_diag *diag);
+void sonde__session_latency_add(sonde__session_latency *latency, double seconds);
+
+/* All steps of one call; fewer if session->trap is found. */
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs);
 
 /* Where a PLAIN buffer's value lies at the micro-batch: in the plan, or in the caller's

@@ -2,7 +2,9 @@
  * NonFinite - names the first tensor, in execution order, that became NaN or infinite.
  *
  * The order within a step is: inputs, forward pass, loss, backward pass, update, and
- * parameters last, because their value at a step is the one after its update. -Inf in an
+ * parameters last, because their value at a step is the one after its update. Gradients
+ * of parameters that a watch or a hook lists in the order of the model count from the
+ * last one; the outputs of modules tell where a gradient of an output is among them. -Inf in an
  * activation, an input or a buffer counts only if another tensor of the step is bad,
  * because masks and log-probabilities use it. Then it does not count in a tensor that
  * had -Inf at a good step, nor if an input or a buffer of the step has it: there it is
@@ -15,7 +17,10 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "base/macros.h"
 #include "rules/engine.h"
+
+#include <string.h>
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps continue; -1: none */
@@ -50,6 +55,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                           : 0;
 }
 
+enum { BACKWARD = 3 }; /* a rank */
+
 /* A smaller rank is earlier; within a rank sonde__rule_is_earlier decides. */
 static int rank_of(const sonde_tensor_info *info)
 {
@@ -60,7 +67,7 @@ static int rank_of(const sonde_tensor_info *info)
     case SONDE_PASS_FORWARD:
         return info->role == SONDE_ROLE_LOSS ? 2 : 1;
     case SONDE_PASS_BACKWARD:
-        return 3;
+        return BACKWARD;
     case SONDE_PASS_UPDATE:
         return 4;
     case SONDE_PASS_NONE:
@@ -75,7 +82,7 @@ static int rank_of(const sonde_tensor_info *info)
         return 2;
     case SONDE_ROLE_GRADIENT:
     case SONDE_ROLE_ACTIVATION_GRADIENT:
-        return 3;
+        return BACKWARD;
     case SONDE_ROLE_UPDATE:
     case SONDE_ROLE_OPTIMIZER:
         return 4;
@@ -119,13 +126,55 @@ static bool is_sure(sonde_rule_run *run, bool *masked)
     return sure;
 }
 
+/* Gradients that a hook or a watch lists in the order of the parameters, which is about
+ * the reverse of the backward pass. */
+static bool is_listed(const sonde_tensor_info *info)
+{
+    return info->role == SONDE_ROLE_GRADIENT &&
+           strncmp(info->name, "gradient/", strlen("gradient/")) == 0;
+}
+
+/* Where the forward pass has the outputs of a module; -1: they are not seen. */
+static int64_t place_of(sonde_rule_run *run, const char *module)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    int64_t place = -1;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+        if (info->pass == SONDE_PASS_FORWARD && info->role != SONDE_ROLE_LOSS &&
+            info->module != NULL && strcmp(info->module, module) == 0) {
+            place = SONDE_MAX(place, (int64_t)tensors[i].id);
+        }
+    }
+    return place;
+}
+
+/* The earlier one in the backward pass of another gradient and a listed one. */
+static int64_t earlier_gradient(sonde_rule_run *run, int64_t other, int64_t listed)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_tensor_info *a = sonde_rule_info(run, tensors[other].id);
+    const sonde_tensor_info *b = sonde_rule_info(run, tensors[listed].id);
+    int64_t first = -1, second = -1;
+
+    if (a->module != NULL && b->module != NULL) {
+        first = place_of(run, a->module);
+        second = place_of(run, b->module);
+    }
+    return first >= 0 && second > first ? listed : other;
+}
+
 /* The first bad tensor of the step, else -1. Sets *others to the number of other bad
  * tensors. */
 static int64_t first_bad(sonde_rule_run *run, size_t *others)
 {
     size_t count = 0, bad = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    int64_t first = -1;
+    int64_t first = -1, listed = -1;
     int first_rank = 0;
     bool masked = false;
     const bool started = ((const non_finite *)sonde_rule_state(run))->started;
@@ -153,6 +202,11 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
             if (only_minus_infinite(info, v) && (memory->masks || masked)) {
                 continue;
             }
+            if (is_listed(info)) {
+                listed = listed < 0 || tensors[i].id > tensors[listed].id ? (int64_t)i
+                                                                          : listed;
+                continue;
+            }
             if (first < 0 || rank < first_rank ||
                 (rank == first_rank &&
                  sonde__rule_is_earlier(run, tensors[i].id, tensors[first].id))) {
@@ -162,6 +216,11 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
         }
     }
     *others = bad > 0 ? bad - 1 : 0;
+    if (listed >= 0 && (first < 0 || first_rank > BACKWARD)) {
+        first = listed;
+    } else if (listed >= 0 && first_rank == BACKWARD) {
+        first = earlier_gradient(run, first, listed);
+    }
     return sure ? first : -1;
 }
 

@@ -8,24 +8,34 @@ from typing import Any
 
 import torch
 
-from .builder import Builder, Lacks, Value, axis, expect, op, plain_dtype
+from .builder import Builder, Lacks, Value, axis, expect, op, plain_dtype, short
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
+
+
+def floats(b: Builder, x: Any, y: Any) -> tuple[Value, Value]:
+    """Both as tensors; beside one of float32 the other becomes that."""
+    x, y = b.tensor(x), b.tensor(y)
+    if torch.float32 in (x.dtype, y.dtype):
+        return b.cast(x, torch.float32), b.cast(y, torch.float32)
+    return x, y
 
 
 @op("add", "add_")
 def add(b: Builder, x: Any, y: Any, *, alpha: float = 1) -> Value:
     if not isinstance(y, Value):
         y, alpha = y * alpha, 1
-    return b.do("add", b.tensor(x), b.scaled(b.tensor(y), alpha))
+    x, y = floats(b, x, y)
+    return b.do("add", x, b.scaled(y, alpha))
 
 
 @op("sub", "sub_", "subtract")
 def sub(b: Builder, x: Any, y: Any, *, alpha: float = 1) -> Value:
     if not isinstance(y, Value):
         return add(b, x, -y * alpha)
-    return b.do("sub", b.tensor(x), b.scaled(y, alpha))
+    x, y = floats(b, x, y)
+    return b.do("sub", x, b.scaled(y, alpha))
 
 
 @op("rsub")
@@ -38,12 +48,12 @@ def mul(b: Builder, x: Any, y: Any) -> Value:
     if not isinstance(y, Value):
         expect(isinstance(y, (int, float)), f"a factor of type {type(y).__name__}")
         return b.scaled(x, y)
-    return b.do("mul", b.tensor(x), y)
+    return b.do("mul", *floats(b, x, y))
 
 
 @op("div.Tensor", "div.Scalar", "div_.Tensor", "div_.Scalar", "true_divide", "divide.Tensor")
 def div(b: Builder, x: Any, y: Any) -> Value:
-    return b.do("div", b.tensor(x), b.tensor(y))
+    return b.do("div", *floats(b, x, y))
 
 
 @op("pow.Tensor_Scalar")
@@ -158,10 +168,12 @@ for _name in ("argmax", "argmin"):
 
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     def _compared(b: Builder, x: Value, y: Any, _kind: str = _name) -> Value:
-        expect(x.dtype is torch.float32 and (not isinstance(y, Value) or
-                                             y.dtype is torch.float32),
-               "a comparison of whole numbers")
-        return b.add(_kind, [x, b.tensor(y)], {}, torch.bool)
+        if x.dtype is torch.int64 and isinstance(y, int):
+            y = b.constant(torch.tensor([y]))
+        y = b.tensor(y)
+        expect(x.dtype is y.dtype and x.dtype in (torch.float32, torch.int64),
+               f"a comparison of {short(x.dtype)} and {short(y.dtype)}")
+        return b.add(_kind, [x, y], {}, torch.bool)
 
     op(_name)(_compared)
 
@@ -336,13 +348,8 @@ def glu(b: Builder, x: Value, dim: int = -1) -> Value:
     return b.do("mul", half, b.do("sigmoid", gate))
 
 
-@op("clone", "contiguous", "alias", "lift_fresh_copy", "_to_copy", "to.dtype", "to.device", "type_as",
-    "to.dtype_layout", "view.dtype")
+@op("clone", "contiguous", "alias", "lift_fresh_copy")
 def same(b: Builder, x: Value, *rest: Any, **keys: Any) -> Value:
-    for given in (*rest, *keys.values()):
-        expect(not isinstance(given, torch.dtype) or given is x.dtype,
-               f"a conversion to {given}")
-        expect(not isinstance(given, Value) or given.dtype is x.dtype, "a conversion")
     return x
 
 

@@ -1,7 +1,4 @@
-"""PyTorch's ops as the engine's: layers, norms, activations, losses, recurrent networks.
-
-The numbers of reductions of losses are PyTorch's: 0 none, 1 mean, 2 sum.
-"""
+"""PyTorch's ops as the engine's: layers, norms, activations, recurrent networks."""
 
 from __future__ import annotations
 
@@ -57,17 +54,42 @@ def embedding(b: Builder, weight: Value, tokens: Value, padding: int = -1, scale
     return b.add("embedding", [tokens, weight], settings)
 
 
+_MODES = ("sum", "mean", "max")
+
+
+@op("embedding_bag.padding_idx", "embedding_bag.default")
+def embedding_bag(b: Builder, weight: Value, tokens: Value, offsets: Value, scale: bool = False,
+                  mode: int = 0, sparse: bool = False, weights: Value | None = None,
+                  last: bool = False, padding: int | None = None) -> list[Value | None]:
+    expect(not scale and weights is None and tokens.dtype is torch.int64,
+           "scale_grad_by_freq, per_sample_weights, or tokens that are not int64")
+    begins = b.kept(offsets)
+    expect(begins is not None, "bags whose offsets are no constant")
+    assert begins is not None
+    bags = len(begins) - int(last)
+    length = tokens.shape[0] // max(bags, 1)
+    expect(bags > 0 and torch.equal(begins[:bags], torch.arange(bags) * length) and
+           length * bags == tokens.shape[0], "bags of different lengths")
+    settings: dict[str, Any] = {"num_embeddings": weight.shape[0], "mode": _MODES[mode],
+                                "embedding_dim": weight.shape[1]}
+    if padding is not None and padding >= 0:
+        settings["padding_idx"] = padding
+    made = b.add("embedding_bag", [b.reshape(tokens, (bags, length)), weight], settings)
+    return [made, None, None, None]
+
+
 @op("scaled_dot_product_attention")
 def attention(b: Builder, q: Value, k: Value, v: Value, mask: Value | None = None,
               dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
               enable_gqa: bool = False) -> Value:
     expect(not enable_gqa, "enable_gqa")
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    if dropout_p == 0 and factor > 0 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+    expect(dropout_p == 0 or b.training, "dropout in training mode in a model for inference")
+    if factor > 0 and q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
         for value in (q, k, v):
             expect(value.dtype is torch.float32, f"{short(value.dtype)} (expected float32)")
         return b.add("scaled_dot_product_attention", [q, k, v, *([] if mask is None else [mask])],
-                     {"is_causal": int(is_causal), "scale": factor})
+                     {"is_causal": int(is_causal), "scale": factor, "dropout_p": dropout_p})
     scores = b.scaled(b.do("matmul", q, transpose(b, k, -2, -1)), factor)
     if is_causal:
         later = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).triu(1)
@@ -309,82 +331,6 @@ def softmax(b: Builder, x: Value, dim: int, dtype: Any = None) -> Value:
 def log_softmax(b: Builder, x: Value, dim: int, dtype: Any = None) -> Value:
     plain_dtype(dtype or None)
     return b.do("log_softmax", x, dim=dim)
-
-
-# --- losses ---------------------------------------------------------------------------------------
-
-_REDUCTION = ("none", "mean", "sum")
-
-
-@op("nll_loss_nd", "nll_loss")
-def nll_loss(b: Builder, x: Value, target: Value, weight: Value | None = None,
-             reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0) -> Value:
-    expect(len(x.shape) >= 2, "a loss of one sample")
-    expect(reduction != 0, "reduction='none'")
-    expect(target.dtype is torch.int64, f"labels of {short(target.dtype)} (expected int64)")
-    expect(x.dtype is torch.float32, f"{short(x.dtype)} (expected float32)")
-    if len(x.shape) > 2:
-        x = b.permute(x, (0, *range(2, len(x.shape)), 1))
-        x = b.reshape(x, (-1, x.shape[-1]))
-        target = b.reshape(target, (-1,))
-    mean = int(reduction == 1)
-    if weight is None and smoothing == 0 and ignore_index < 0 and not b.ignores:
-        return b.add("nll", [x, target], {"mean": mean})
-    return b.add("nll_weighted", [x, target, *([] if weight is None else [weight])],
-                 {"mean": mean, "label_smoothing": smoothing, "ignores": 1,
-                  "ignore_index": ignore_index})
-
-
-@op("cross_entropy_loss")
-def cross_entropy(b: Builder, x: Value, target: Value, weight: Value | None = None,
-                  reduction: int = 1, ignore_index: int = -100, smoothing: float = 0.0) -> Value:
-    expect(target.dtype is torch.int64, "targets that are probabilities")
-    return nll_loss(b, b.do("log_softmax", x, dim=1), target, weight, reduction, ignore_index,
-                    smoothing)
-
-
-def same_shape(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
-    expect(x.shape == y.shape, f"a loss of {x.shape} and {y.shape}")
-    return x, y
-
-
-for _name in ("mse_loss", "l1_loss", "soft_margin_loss"):
-    def _loss(b: Builder, x: Value, y: Value, reduction: int = 1, _kind: str = _name) -> Value:
-        return b.do(_kind, *same_shape(b, x, y), reduction=_REDUCTION[reduction])
-
-    op(_name)(_loss)
-
-
-@op("smooth_l1_loss")
-def smooth_l1_loss(b: Builder, x: Value, y: Value, reduction: int = 1, beta: float = 1.0) -> Value:
-    return b.do("smooth_l1_loss", *same_shape(b, x, y), reduction=_REDUCTION[reduction], beta=beta)
-
-
-@op("huber_loss")
-def huber_loss(b: Builder, x: Value, y: Value, reduction: int = 1, delta: float = 1.0) -> Value:
-    return b.do("huber_loss", *same_shape(b, x, y), reduction=_REDUCTION[reduction], delta=delta)
-
-
-@op("binary_cross_entropy")
-def binary_cross_entropy(b: Builder, x: Value, y: Value, weight: Any = None,
-                         reduction: int = 1) -> Value:
-    expect(weight is None, "a loss with weights")
-    return b.do("binary_cross_entropy", *same_shape(b, x, y), reduction=_REDUCTION[reduction])
-
-
-@op("binary_cross_entropy_with_logits")
-def bce_with_logits(b: Builder, x: Value, y: Value, weight: Any = None, pos_weight: Any = None,
-                    reduction: int = 1) -> Value:
-    expect(weight is None and pos_weight is None, "a loss with weights")
-    return b.do("binary_cross_entropy_with_logits", *same_shape(b, x, y),
-                reduction=_REDUCTION[reduction])
-
-
-@op("kl_div")
-def kl_div(b: Builder, x: Value, y: Value, reduction: int = 1, *, log_target: bool = False
-           ) -> Value:
-    expect(not log_target, "log_target=True")
-    return b.do("kl_div", *same_shape(b, x, y), reduction=_REDUCTION[reduction])
 
 
 # --- recurrent networks ---------------------------------------------------------------------------

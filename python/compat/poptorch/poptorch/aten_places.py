@@ -30,8 +30,8 @@ for _name, _mode in (("reflection_pad", "reflect"), ("replication_pad", "replica
 
 def resized(b: Builder, x: Value, mode: str, corners: bool, size: Any, factors: Sequence[Any]
             ) -> Value:
-    given = [one for part in factors for one in (part if isinstance(part, (list, tuple)) else [part])
-             if one is not None]
+    listed = [part if isinstance(part, (list, tuple)) else [part] for part in factors]
+    given = [one for part in listed for one in part if one is not None]
     settings: dict[str, Any] = {"mode": mode, "align_corners": int(corners)}
     if size is not None and not given:
         settings["size"] = tuple(size)
@@ -46,7 +46,8 @@ def resized(b: Builder, x: Value, mode: str, corners: bool, size: Any, factors: 
 
 
 for _name, _mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact")):
-    def _nearest(b: Builder, x: Value, size: Any = None, *factors: Any, _kind: str = _mode) -> Value:
+    def _nearest(b: Builder, x: Value, size: Any = None, *factors: Any, _kind: str = _mode
+                 ) -> Value:
         return resized(b, x, _kind, False, size, factors)
 
     op(*(f"{_name}{n}d" for n in (1, 2, 3)))(_nearest)
@@ -221,7 +222,8 @@ def taken(b: Builder, x: Value, place: Value, dim: int, keepdim: bool) -> Place:
 
 
 for _name, _mode in (("max.dim", "argmax"), ("min.dim", "argmin")):
-    def _extreme(b: Builder, x: Value, dim: int, keepdim: bool = False, _kind: str = _mode) -> Place:
+    def _extreme(b: Builder, x: Value, dim: int, keepdim: bool = False, _kind: str = _mode
+                 ) -> Place:
         expect(x.dtype is torch.float32, "whole numbers")
         dim = axis(dim, len(x.shape))
         place = b.add(_kind, [x], {"dim": dim, "keepdim": 1}, torch.int64)

@@ -47,6 +47,10 @@ class Builder:
         """A tensor that the graph keeps."""
         raise NotImplementedError
 
+    def kept(self, x: Value) -> torch.Tensor | None:
+        """The tensor of a constant; None: x is none."""
+        raise NotImplementedError
+
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         raise NotImplementedError
 
@@ -84,10 +88,18 @@ class Builder:
             return self.full((), x)
         raise Lacks(f"an argument of type {type(x).__name__}")
 
+    def cast(self, x: Value, dtype: torch.dtype) -> Value:
+        if dtype is x.dtype:
+            return x
+        expect(dtype in _DTYPES and x.dtype in _DTYPES, f"a conversion to {dtype}")
+        made = self.add("to", [x], {"dtype": _DTYPES[dtype]}, dtype)
+        return made._replace(trained=x.trained and dtype is torch.float32)
+
     def scaled(self, x: Value, factor: float) -> Value:
         return x if factor == 1 else self.do("scale", x, value=float(factor))
 
 
+_DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 Function = Callable[..., Any]
 OPS: dict[str, Function] = {}
 

@@ -23,7 +23,8 @@ from torch.utils import _pytree as pytree
 
 from sonde import _sonde
 
-from . import aten, aten_layers, aten_places, aten_windows, ops  # noqa: F401 (they register their functions)
+from . import (aten, aten_algebra, aten_layers, aten_losses, aten_places,  # noqa: F401
+               aten_windows, ops)  # they register their functions
 from .builder import Builder, Lacks, Value, expect, find
 
 _MOST = 64  # inputs, or outputs, of a session
@@ -142,6 +143,10 @@ class Translation(Builder):
         self.source[name] = self.network.constants[name] = kept
         self.names[id(kept)] = name
         return self.tensor_named(name)
+
+    def kept(self, x: Value) -> torch.Tensor | None:
+        return next((tensor for tensor in self.network.constants.values()
+                     if self.known.get(id(tensor)) == x), None)
 
     def show(self, value: Value, title: str, gradient: bool, layout: tuple[Any, ...]) -> Value:
         number = self.call("print", value.id, title, gradient and value.trained, layout)

@@ -1,0 +1,284 @@
+/*
+ * job_show.c - all options of a job as text: YAML, or JSON on one line. What it prints can
+ * be read again as a job's sections, to the same values.
+ *
+ * An option without a value is left out: a text or a list that is empty, a number or a flag
+ * of the sections record and rules that was not given. So are layers: the model is printed if
+ * it is a built-in one.
+ */
+#include "nn/job/job.h"
+#include "base/fail.h"
+
+#include <sonde/nn/option.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct writer {
+    FILE *stream;
+    bool json;
+    const char *section; /* that is open; NULL: none */
+    bool first;          /* nothing stands in it yet */
+} writer;
+
+static void write_text(const writer *w, const char *text)
+{
+    (void)fputc('"', w->stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            (void)fprintf(w->stream, "\\%c", *text);
+        } else if ((unsigned char)*text < 0x20) {
+            (void)fprintf(w->stream, "\\u%04x", (unsigned)(unsigned char)*text);
+        } else {
+            (void)fputc(*text, w->stream);
+        }
+    }
+    (void)fputc('"', w->stream);
+}
+
+static void write_model(const writer *w, const char *name)
+{
+    if (w->json) {
+        (void)fputc('{', w->stream);
+    }
+    if (name[0] != '\0') {
+        (void)fprintf(w->stream, w->json ? "\"model\": \"%s\", " : "model: %s\n", name);
+    }
+}
+
+static void begin_section(writer *w, const char *name)
+{
+    if (w->section != NULL && strcmp(w->section, name) == 0) {
+        return;
+    }
+    if (w->json) {
+        (void)fprintf(w->stream, "%s\"%s\": {", w->section != NULL ? "}, " : "", name);
+    } else {
+        (void)fprintf(w->stream, "%s:\n", name);
+    }
+    w->section = name;
+    w->first = true;
+}
+
+static void begin_value(writer *w, const char *section, const char *key)
+{
+    begin_section(w, section);
+    if (w->json) {
+        (void)fprintf(w->stream, "%s\"%s\": ", w->first ? "" : ", ", key);
+    } else {
+        (void)fprintf(w->stream, "  %s: ", key);
+    }
+    w->first = false;
+}
+
+static void end_value(const writer *w)
+{
+    if (!w->json) {
+        (void)fputc('\n', w->stream);
+    }
+}
+
+/* The shortest decimal that is this float again. */
+static void write_real(const writer *w, double value, bool narrow)
+{
+    char text[40];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (narrow ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    (void)fputs(text, w->stream);
+}
+
+static double real_of(const sonde_nn_option *row, const void *field)
+{
+    float narrow = 0.0F;
+    double wide = 0.0;
+
+    if (row->size == sizeof narrow) {
+        memcpy(&narrow, field, sizeof narrow);
+        return (double)narrow;
+    }
+    memcpy(&wide, field, sizeof wide);
+    return wide;
+}
+
+static int64_t count_of(const sonde_nn_option *row, const void *field)
+{
+    int narrow = 0;
+    int64_t wide = 0;
+
+    if (row->size == sizeof narrow) {
+        memcpy(&narrow, field, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&wide, field, sizeof wide);
+    return wide;
+}
+
+/* Word i of words parted by '|'. */
+static void write_choice(const writer *w, const char *words, int64_t i)
+{
+    char text[32];
+    size_t length = 0;
+
+    for (; i > 0; i--) {
+        words += strcspn(words, "|") + 1;
+    }
+    length = strcspn(words, "|");
+    (void)snprintf(text, sizeof text, "%.*s", (int)length, words);
+    write_text(w, text);
+}
+
+static void write_texts(const writer *w, const sonde_nn_job_texts *texts)
+{
+    (void)fputc('[', w->stream);
+    for (size_t i = 0; i < texts->count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_text(w, texts->text[i]);
+    }
+    (void)fputc(']', w->stream);
+}
+
+static bool has_value(const sonde_nn_option *row, const void *field)
+{
+    switch (row->kind) {
+    case SONDE_NN_OPTION_COUNT:
+        return count_of(row, field) >= row->least;
+    case SONDE_NN_OPTION_REAL:
+        return isinf(row->least_real) || real_of(row, field) >= row->least_real;
+    case SONDE_NN_OPTION_TEXT: {
+        const char *text = NULL;
+
+        memcpy(&text, field, sizeof text);
+        return text != NULL && text[0] != '\0';
+    }
+    case SONDE_NN_OPTION_TEXTS:
+        return ((const sonde_nn_job_texts *)field)->count > 0;
+    case SONDE_NN_OPTION_FLAG: /* a section record would record */
+        return *(const bool *)field || (strcmp(row->section, "record") != 0 &&
+                                        strcmp(row->section, "rules") != 0);
+    case SONDE_NN_OPTION_CHOICE:
+        break;
+    }
+    return true;
+}
+
+static void write_value(const writer *w, const sonde_nn_option *row, const void *field)
+{
+    switch (row->kind) {
+    case SONDE_NN_OPTION_FLAG:
+        (void)fputs(*(const bool *)field ? "true" : "false", w->stream);
+        break;
+    case SONDE_NN_OPTION_COUNT:
+        (void)fprintf(w->stream, "%" PRId64, count_of(row, field));
+        break;
+    case SONDE_NN_OPTION_REAL:
+        write_real(w, real_of(row, field), row->size == sizeof(float));
+        break;
+    case SONDE_NN_OPTION_TEXT: {
+        const char *text = NULL;
+
+        memcpy(&text, field, sizeof text);
+        write_text(w, text);
+        break;
+    }
+    case SONDE_NN_OPTION_TEXTS:
+        write_texts(w, field);
+        break;
+    case SONDE_NN_OPTION_CHOICE:
+        write_choice(w, row->value, count_of(row, field));
+        break;
+    }
+}
+
+/* The numbers of a group that groups may have of their own. */
+static void write_group(const writer *w, const sonde_nn_job_group *group)
+{
+    sonde_nn_job_info info = {
+        .optimizer = group->optimizer, .rate = group->rate, .rates = group->rates};
+    const sonde_nn_option *row = NULL;
+
+    (void)fputs("{\"name\": ", w->stream);
+    write_text(w, group->name);
+    (void)fputs(", \"params\": ", w->stream);
+    write_text(w, group->params);
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const void *field = (const char *)&info + row->offset;
+        const bool of_schedule =
+            row->standard != NULL || row->kind == SONDE_NN_OPTION_TEXTS;
+
+        if (strcmp(row->section, "optimizer") == 0 && !sonde__job_is_shared(row->key) &&
+            (group->scheduled || !of_schedule) && has_value(row, field)) {
+            (void)fprintf(w->stream, ", \"%s\": ", row->key);
+            write_value(w, row, field);
+        }
+    }
+    (void)fputc('}', w->stream);
+}
+
+static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *diag)
+{
+    const size_t count = sonde_nn_job_group_count(job);
+
+    if (count == 0) {
+        return SONDE_OK;
+    }
+    begin_value(w, "optimizer", "groups");
+    (void)fputc('[', w->stream);
+    for (size_t i = 0; i < count; i++) {
+        sonde_nn_job_group group;
+        const sonde_err err = sonde_nn_job_get_group(job, i, &group, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_group(w, &group);
+    }
+    (void)fputc(']', w->stream);
+    end_value(w);
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
+                             sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, job, stream);
+    writer w = {.stream = stream, .json = json};
+    const sonde_nn_option *row = NULL;
+
+    write_model(&w, job->info.model_name);
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const void *field = (const char *)&job->info + row->offset;
+        const bool no_rules = field == &job->info.rules.judge && job->info.rules.none;
+
+        if (w.section != NULL && strcmp(w.section, "optimizer") == 0 &&
+            strcmp(row->section, "optimizer") != 0) {
+            const sonde_err err = write_groups(&w, job, diag);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
+        }
+        if (row->key == NULL || (!no_rules && !has_value(row, field))) {
+            continue;
+        }
+        begin_value(&w, row->section, row->key);
+        if (no_rules) {
+            write_text(&w, "none");
+        } else {
+            write_value(&w, row, field);
+        }
+        end_value(&w);
+    }
+    (void)fputs(json ? "}}\n" : "", stream);
+    return ferror(stream) != 0
+               ? sonde__fail(diag, SONDE_EIO, "options", NULL, "they cannot be written")
+               : SONDE_OK;
+}

@@ -1,0 +1,361 @@
+/*
+ * compare_layers.c - layers that compare vectors, with their losses, and layers of few
+ * arithmetic ops; all of several ops, with PyTorch's names, parameters and equations.
+ *
+ * attrs: axis; number[0] margin or eps; number[1] eps; mean, keep_dims.
+ */
+#include "base/fail.h"
+#include "nn/ops/common.h"
+#include "nn/ops/layer_row.h"
+
+#include <math.h>
+
+extern const sonde__op_kind sonde__op_sub, sonde__op_div, sonde__op_maximum,
+    sonde__op_minimum, sonde__op_square, sonde__op_sqrt, sonde__op_clamp, sonde__op_exp,
+    sonde__op_log, sonde__op_compare, sonde__op_where, sonde__op_slice, sonde__op_extreme;
+extern const sonde__op_layer sonde__layer_cosine_similarity,
+    sonde__layer_pairwise_distance, sonde__layer_normalize,
+    sonde__layer_margin_ranking_loss, sonde__layer_cosine_embedding_loss,
+    sonde__layer_triplet_margin_loss, sonde__layer_glu, sonde__layer_softmin,
+    sonde__layer_logsumexp, sonde__layer_var, sonde__layer_std;
+
+/* --- parts: 0 for 0 ------------------------------------------------------------------- */
+
+typedef const sonde__op_builder builder;
+typedef sonde__op_value value;
+
+static value one(builder *b, const sonde__op_kind *kind, const sonde__op_attrs *attrs,
+                 value x)
+{
+    return x == 0 ? 0 : b->emit(b, kind, attrs, &x, 1);
+}
+
+static value two(builder *b, const sonde__op_kind *kind, value x, value y)
+{
+    return x == 0 || y == 0 ? 0 : b->emit(b, kind, NULL, (value[]){x, y}, 2);
+}
+
+static value number(builder *b, float n)
+{
+    return b->emit(b, &sonde__op_fill, &(sonde__op_attrs){.scale = n}, NULL, 0);
+}
+
+static value scaled(builder *b, value x, float factor)
+{
+    return one(b, &sonde__op_scale, &(sonde__op_attrs){.scale = factor}, x);
+}
+
+/* x, or least where x is below it. */
+static value at_least(builder *b, value x, float least)
+{
+    return one(b, &sonde__op_clamp, &(sonde__op_attrs){.number = {least, INFINITY}}, x);
+}
+
+static value sum_of(builder *b, value x, int axis, bool keep)
+{
+    return one(b, &sonde__op_reduce,
+               &(sonde__op_attrs){.rank = 1, .dims = {axis}, .keep_dims = keep}, x);
+}
+
+static value square_of(builder *b, value x)
+{
+    return one(b, &sonde__op_square, NULL, x);
+}
+
+static value root_of(builder *b, value x)
+{
+    return one(b, &sonde__op_sqrt, NULL, x);
+}
+
+/* --- vectors -------------------------------------------------------------------------- */
+
+static value norm_of(builder *b, value x, int axis, bool keep)
+{
+    return root_of(b, sum_of(b, square_of(b, x), axis, keep));
+}
+
+/* |x - y + eps| */
+static value distance(builder *b, value x, value y, int axis, float eps, bool keep)
+{
+    return norm_of(b,
+                   two(b, &sonde__op_add, two(b, &sonde__op_sub, x, y), number(b, eps)),
+                   axis, keep);
+}
+
+static value build_similarity(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    const float eps = attrs->number[0];
+    const value product =
+        sum_of(b, two(b, &sonde__op_mul, in[0], in[1]), attrs->axis, false);
+    const value sizes =
+        two(b, &sonde__op_mul, at_least(b, norm_of(b, in[0], attrs->axis, false), eps),
+            at_least(b, norm_of(b, in[1], attrs->axis, false), eps));
+
+    return two(b, &sonde__op_div, product, sizes);
+}
+
+static value build_distance(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    return distance(b, in[0], in[1], -1, attrs->number[0], attrs->keep_dims);
+}
+
+static value build_normalize(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    return two(b, &sonde__op_div, in[0],
+               at_least(b, norm_of(b, in[0], attrs->axis, true), attrs->number[0]));
+}
+
+#define DIM(fallback)                                                                    \
+    SONDE__FIELD("dim", SONDE__FIELD_AXIS, axis, fallback, -SONDE_MAX_DIMS,              \
+                 SONDE_MAX_DIMS - 1)
+#define EPS(member, fallback)                                                            \
+    SONDE__FIELD("eps", SONDE__FIELD_NUMBER, member, fallback, 0, 1)
+#define MARGIN(fallback) SONDE__FIELD_ANY("margin", number[0], fallback)
+
+const sonde__op_layer sonde__layer_cosine_similarity = {
+    .name = "cosine_similarity",
+    .kind = &sonde__op_div,
+    .inputs = 2,
+    .fields = {DIM(1.0), EPS(number[0], 1e-8)},
+    .help = "the cosine of the angle of a and b along dim; lengths are at least eps",
+    .build = build_similarity,
+};
+
+const sonde__op_layer sonde__layer_pairwise_distance = {
+    .name = "pairwise_distance",
+    .kind = &sonde__op_sqrt,
+    .inputs = 2,
+    .fields = {EPS(number[0], 1e-6), SONDE__FIELD_KEEP},
+    .help = "the length of a - b + eps along the last dimension",
+    .build = build_distance,
+};
+
+const sonde__op_layer sonde__layer_normalize = {
+    .name = "normalize",
+    .kind = &sonde__op_div,
+    .inputs = 1,
+    .fields = {DIM(1.0), EPS(number[0], 1e-12)},
+    .help = "x by its length along dim, which is at least eps",
+    .build = build_normalize,
+};
+
+/* --- losses of three values ----------------------------------------------------------- */
+
+static value build_ranking(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    const value wrong = scaled(
+        b, two(b, &sonde__op_mul, in[2], two(b, &sonde__op_sub, in[0], in[1])), -1.0F);
+
+    return at_least(b, two(b, &sonde__op_add, wrong, number(b, attrs->number[0])), 0.0F);
+}
+
+/* x where the label is `label`, else 0. */
+static value where_label(builder *b, value labels, float label, value x)
+{
+    const value alike = two(b, &sonde__op_compare, labels, number(b, label));
+    const value zero = number(b, 0.0F);
+
+    return alike == 0 || x == 0 || zero == 0
+               ? 0
+               : b->emit(b, &sonde__op_where, NULL, (value[]){alike, x, zero}, 3);
+}
+
+static value build_cosine_loss(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    const float eps = 1e-12F;
+    value sizes[2], cosine = 0;
+
+    for (int i = 0; i < 2; i++) {
+        sizes[i] = two(b, &sonde__op_add, sum_of(b, square_of(b, in[i]), -1, false),
+                       number(b, eps));
+    }
+    cosine =
+        two(b, &sonde__op_div, sum_of(b, two(b, &sonde__op_mul, in[0], in[1]), -1, false),
+            root_of(b, two(b, &sonde__op_mul, sizes[0], sizes[1])));
+    return two(
+        b, &sonde__op_add,
+        where_label(b, in[2], 1.0F, two(b, &sonde__op_sub, number(b, 1.0F), cosine)),
+        where_label(b, in[2], -1.0F,
+                    at_least(b,
+                             two(b, &sonde__op_sub, cosine, number(b, attrs->number[0])),
+                             0.0F)));
+}
+
+static value build_triplet(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    const float eps = attrs->number[1];
+    const value near = distance(b, in[0], in[1], -1, eps, false);
+    value far = distance(b, in[0], in[2], -1, eps, false);
+
+    if (attrs->causal) {
+        far = two(b, &sonde__op_minimum, far, distance(b, in[1], in[2], -1, eps, false));
+    }
+    return at_least(b,
+                    two(b, &sonde__op_add, two(b, &sonde__op_sub, near, far),
+                        number(b, attrs->number[0])),
+                    0.0F);
+}
+
+const sonde__op_layer sonde__layer_margin_ranking_loss = {
+    .name = "margin_ranking_loss",
+    .kind = &sonde__op_clamp,
+    .inputs = 3,
+    .reduces = true,
+    .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
+    .help = "max(0, margin - c (a - b)), with c 1 or -1",
+    .build = build_ranking,
+};
+
+const sonde__op_layer sonde__layer_cosine_embedding_loss = {
+    .name = "cosine_embedding_loss",
+    .kind = &sonde__op_where,
+    .inputs = 3,
+    .reduces = true,
+    .fields = {MARGIN(0.0), SONDE__FIELD_REDUCTION},
+    .help = "1 - cos of a and b where c is 1, max(0, cos - margin) where c is -1",
+    .build = build_cosine_loss,
+};
+
+const sonde__op_layer sonde__layer_triplet_margin_loss = {
+    .name = "triplet_margin_loss",
+    .kind = &sonde__op_clamp,
+    .inputs = 3,
+    .reduces = true,
+    .fields = {MARGIN(1.0), EPS(number[1], 1e-6),
+               SONDE__FIELD("swap", SONDE__FIELD_FLAG, causal, 0.0, 0, 1),
+               SONDE__FIELD_REDUCTION},
+    .help = "max(0, margin + the distance of a and b - that of a and c); swap: the "
+            "smaller of those of a and c and of b and c",
+    .build = build_triplet,
+};
+
+/* --- few ops -------------------------------------------------------------------------- */
+
+static value build_glu(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    const sonde__op_shape x = *sonde__op_value_shape(b->graph, in[0]);
+    sonde__op_attrs half = {.stride = {1}};
+
+    if (sonde__op_expect_axis(&attrs->axis, x.rank, b->diag) != SONDE_OK) {
+        return 0;
+    }
+    half.axis = attrs->axis;
+    half.kernel[1] = x.dim[attrs->axis] / 2;
+    if (x.dim[attrs->axis] % 2 != 0) {
+        (void)sonde__fail(b->diag, SONDE_ESHAPE, NULL, "an even number",
+                          "dimension %d has %lld elements", attrs->axis,
+                          (long long)x.dim[attrs->axis]);
+        return 0;
+    }
+    const value first = one(b, &sonde__op_slice, &half, in[0]);
+
+    half.kernel[0] = half.kernel[1];
+    half.kernel[1] = x.dim[attrs->axis];
+    return two(b, &sonde__op_mul, first,
+               one(b, &sonde__op_sigmoid, NULL, one(b, &sonde__op_slice, &half, in[0])));
+}
+
+static value build_softmin(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    return one(b, &sonde__op_softmax, &(sonde__op_attrs){.axis = attrs->axis},
+               scaled(b, in[0], -1.0F));
+}
+
+/* log of the sum of exp, from the largest; one that is infinite is left out. */
+static value build_logsumexp(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    sonde__op_attrs kept = {.rank = 1, .dims = {attrs->axis}, .keep_dims = true};
+    const value largest =
+        one(b, &sonde__op_clamp, &(sonde__op_attrs){.number = {-3e38F, 3e38F}},
+            one(b, &sonde__op_extreme, &kept, in[0]));
+    const value shifted = two(b, &sonde__op_sub, in[0], largest);
+    const value sum =
+        one(b, &sonde__op_log, NULL,
+            sum_of(b, one(b, &sonde__op_exp, NULL, shifted), attrs->axis, true));
+    const value y = two(b, &sonde__op_add, sum, largest);
+
+    kept.keep_dims = attrs->keep_dims;
+    return attrs->keep_dims ? y : sum_of(b, y, attrs->axis, false);
+}
+
+/* The mean of squared differences, times n / (n - correction). */
+static value variance(builder *b, const sonde__op_attrs *attrs, value x)
+{
+    const sonde__op_shape s = *sonde__op_value_shape(b->graph, x);
+    sonde__op_attrs mean = {.mean = true, .keep_dims = true};
+    int axis = attrs->axis;
+    double count = 0.0;
+    value y = 0;
+
+    if (sonde__op_expect_axis(&axis, s.rank, b->diag) != SONDE_OK) {
+        return 0;
+    }
+    mean.axes = 1U << (unsigned)axis;
+    count = (double)s.dim[axis];
+    if (count <= (double)attrs->kernel[0]) {
+        (void)sonde__fail(b->diag, SONDE_ESHAPE, NULL, "more elements than correction",
+                          "dimension %d has %g", axis, count);
+        return 0;
+    }
+    y = two(b, &sonde__op_sub, x, one(b, &sonde__op_reduce, &mean, x));
+    mean.keep_dims = attrs->keep_dims;
+    y = one(b, &sonde__op_reduce, &mean, square_of(b, y));
+    return scaled(b, y, (float)(count / (count - (double)attrs->kernel[0])));
+}
+
+static value build_var(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    return variance(b, attrs, in[0]);
+}
+
+static value build_std(builder *b, sonde__op_attrs *attrs, const value *in)
+{
+    return root_of(b, variance(b, attrs, in[0]));
+}
+
+const sonde__op_layer sonde__layer_glu = {
+    .name = "glu",
+    .kind = &sonde__op_mul,
+    .inputs = 1,
+    .fields = {DIM(-1.0)},
+    .help = "the first half along dim times the sigmoid of the second",
+    .build = build_glu,
+};
+
+const sonde__op_layer sonde__layer_softmin = {
+    .name = "softmin",
+    .kind = &sonde__op_softmax,
+    .inputs = 1,
+    .fields = {DIM((double)NAN)},
+    .help = "softmax(-x) along dim",
+    .build = build_softmin,
+};
+
+const sonde__op_layer sonde__layer_logsumexp = {
+    .name = "logsumexp",
+    .kind = &sonde__op_log,
+    .inputs = 1,
+    .fields = {DIM((double)NAN), SONDE__FIELD_KEEP},
+    .help = "the logarithm of the sum of exp(x) along dim",
+    .build = build_logsumexp,
+};
+
+#define CORRECTION SONDE__FIELD("correction", SONDE__FIELD_WHOLE, kernel[0], 1.0, 0, 1)
+
+const sonde__op_layer sonde__layer_var = {
+    .name = "var",
+    .kind = &sonde__op_reduce,
+    .inputs = 1,
+    .fields = {DIM((double)NAN), CORRECTION, SONDE__FIELD_KEEP},
+    .help = "the sum of squared differences from the mean along dim, by n - correction",
+    .build = build_var,
+};
+
+const sonde__op_layer sonde__layer_std = {
+    .name = "std",
+    .kind = &sonde__op_sqrt,
+    .inputs = 1,
+    .fields = {DIM((double)NAN), CORRECTION, SONDE__FIELD_KEEP},
+    .help = "the square root of var",
+    .build = build_std,
+};
