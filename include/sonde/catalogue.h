@@ -64,6 +64,10 @@ typedef struct sonde_tensor_info {
 /* How the note of a tensor begins of which each worker holds a part of its own: its values
  * are not those of the other workers. */
 #define SONDE_NOTE_SHARD "local shard"
+/* How the note of a loss begins that is not meant to fall: that of a player, of a critic,
+ * minus a reward. Rules do not conclude from it that training goes badly, unless it is not
+ * finite. */
+#define SONDE_NOTE_FREE "need not fall"
 
 typedef struct sonde_catalogue sonde_catalogue;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import time
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # dtypes that NumPy lacks, and how they are converted.
 _WIDENED = {"bfloat16": 16}
+_SEVERITIES = ("error", "warning", "note")
 
 
 class TensorInfo(NamedTuple):
@@ -204,7 +206,8 @@ class Run:
                 judge.release()
 
     def findings(self) -> list[Finding]:
-        """The findings that are stored with the run, by step."""
+        """The findings that are stored with the run, by step; causes before what follows from
+        them."""
         found: dict[str, Finding] = {}
         folder = os.path.join(self.path, "findings")
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
@@ -214,17 +217,25 @@ class Run:
                         if line.endswith("\n"):
                             finding = _finding_of(json.loads(line))
                             found[finding.id] = finding
-        return sorted(found.values(), key=lambda finding: finding.step)
+        return sorted(found.values(), key=lambda finding: (
+            finding.step, finding.because_of is not None, _SEVERITIES.index(finding.severity)))
 
     def __repr__(self) -> str:
         info = self.info
         return f"Run({self.path!r}, {info['status']}, last step {info['last_step']})"
 
     def _repr_html_(self) -> str:
+        """Causes before what follows from them; of the findings of a rule that are alike, one."""
         info = self.info
-        cards = "".join(finding._repr_html_() for finding in self.findings()[:8])
-        return (f"<b>{self.path}</b>: {info['status']}, last step {info['last_step']}, "
-                f"{info['records']} values, {info['rows']} vital signs{cards}")
+        alike: dict[tuple[str, str, str | None], list[Finding]] = {}
+        for finding in self.findings():
+            alike.setdefault((finding.rule, finding.severity, finding.because_of),
+                             []).append(finding)
+        cards = "".join(first._repr_html_() + (
+            f'<div style="padding:0 16px"><small>and {len(more)} more like it</small></div>'
+            if more else "") for first, *more in alike.values())
+        return (f"<b>{html.escape(self.path)}</b>: {info['status']}, last step "
+                f"{info['last_step']}, {info['records']} values, {info['rows']} vital signs{cards}")
 
 
 def open_text(path: str) -> Any:

@@ -191,14 +191,19 @@ class Watch:
         """The global step that is on, or the last one; -1 before the first."""
         return -1 if self.closed else self._core.where()[1]
 
-    def loss(self, value: Any, name: str = "loss") -> Any:
-        """Shows a loss and returns it. Not needed for tensors on which backward() is
-        called: these are seen there."""
+    def loss(self, value: Any, name: str = "loss", *, falls: bool = True) -> Any:
+        """Shows a loss under a name and returns it. Not needed for tensors on which
+        backward() is called: these are seen there, if they were not shown before.
+
+        falls: False declares, at the first call, that the loss need not fall, as those of
+        two players, of critics and of rewards: rules do not conclude from it that training
+        goes badly, unless it is not finite."""
         if not self._may_show():
             return value
         tensor = value if hasattr(value, "shape") else _array(float(value))
         if name not in self._losses:
-            self._losses[name] = self._declare(name, "loss", tensor, "", "", 1)
+            self._losses[name] = self._declare(name, "loss", tensor, "", "", 1,
+                                               "" if falls else "need not fall")
         self._core.see(self._losses[name], tensor)
         return value
 
@@ -324,12 +329,13 @@ class Watch:
     # --- declaring ------------------------------------------------------------------------
 
     def _declare(self, name: str, role: str, tensor: Any, module: str, op: str,
-                 when: int) -> int:
+                 when: int, note: str = "") -> int:
         """A new slot; when: 0 none, 1 forward, 2 backward, 3 update."""
         if role not in _ROLES:
             raise _sonde.BadValueError(f"role: '{role}' (expected {', '.join(_ROLES)})")
         readable = _unwrap(tensor) if _needs_unwrapping(tensor) else tensor
-        return self._core.add(name, _ROLES[role], readable, module, op, when, _note(tensor))
+        return self._core.add(name, _ROLES[role], readable, module, op, when,
+                              note or _note(tensor))
 
     def __enter__(self) -> "Watch":
         return self

@@ -204,7 +204,7 @@ done:
 
 static const cli_option eval_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model or job file of the weights (fashion_cnn)"),
+           "built-in model, job file or ONNX file of the weights (fashion_cnn)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "folder of the data set"),
     OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "largest batch"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),

@@ -427,7 +427,7 @@ static int run_predict(const void *values, int argc, char **argv)
 
 static const cli_option predict_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model or job file of the weights (fashion_cnn)"),
+           "built-in model, job file or ONNX file of the weights (fashion_cnn)"),
     OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
            "saved weights (sonde-out/model.safetensors)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,

@@ -9,6 +9,7 @@
 #include "control/control.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/format.h"
@@ -190,13 +191,17 @@ sonde_err sonde__control_parse(const char *line, size_t size, sonde_request *req
                                sonde_diag *diag)
 {
     json_error_t error;
-    json_t *object = json_loadb(line, size, JSON_REJECT_DUPLICATES, &error);
+    bool no_memory = false;
+    json_t *object =
+        sonde__json_read(line, size, JSON_REJECT_DUPLICATES, &error, &no_memory);
     const char *kind = json_string_value(json_object_get(object, "request"));
     const char *asker = json_string_value(json_object_get(object, "by"));
     const char *text = json_string_value(json_object_get(object, "text"));
     sonde_err err = SONDE_OK;
 
-    if (object == NULL) {
+    if (no_memory) {
+        err = sonde__fail_nomem(diag, SONDE__CONTROL_FILE);
+    } else if (object == NULL) {
         err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE,
                           "a JSON object a line", "%s", error.text);
     } else if (sonde__record_seal_broken(line, size)) {

@@ -58,8 +58,33 @@ static bool find_loss(sonde__python_watch *watch, PyObject *code, long instructi
     return true;
 }
 
+void sonde__python_name_loss(sonde__python_watch *self, PyObject *tensor)
+{
+    if (self->named_count < SONDE__PYTHON_NAMED) {
+        self->named[self->named_count++] = Py_NewRef(tensor);
+    }
+}
+
+void sonde__python_forget_named(sonde__python_watch *self)
+{
+    while (self->named_count > 0) {
+        Py_CLEAR(self->named[--self->named_count]);
+    }
+}
+
+static bool is_named(const sonde__python_watch *self, const PyObject *tensor)
+{
+    for (size_t i = 0; i < self->named_count; i++) {
+        if (self->named[i] == tensor) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void sonde__python_free_losses(sonde__python_watch *self)
 {
+    sonde__python_forget_named(self);
     for (size_t i = 0; i < self->loss_count; i++) {
         Py_DECREF(self->losses[i].code);
     }
@@ -162,6 +187,10 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
         return viewed == 0;
     }
     sonde__python_settle_late(watch, !sonde_watch_is_bad(&view));
+    if (is_named(watch, tensor)) { /* the program has shown it, under its own name */
+        Py_DECREF(held);
+        return true;
+    }
     if (find_caller(self, &frame, &code, &instruction)) {
         good = find_loss(watch, code, instruction, frame, held, &slot);
         if (good) {

@@ -86,6 +86,7 @@ static void hide_modules(sonde__python_watch *self)
 static void judge(sonde__python_watch *self)
 {
     sonde__python_lock(self);
+    sonde__python_forget_named(self);
     Py_BEGIN_ALLOW_THREADS sonde_watch_end_step(self->watch);
     Py_END_ALLOW_THREADS sonde__python_unlock(self);
 }

@@ -423,6 +423,10 @@ static PyObject *watch_see(PyObject *object, PyObject *arguments)
         sonde__python_show(self, slot, &view);
         Py_DECREF(held);
     }
+    if (sonde_catalogue_info(sonde_watch_catalogue(self->watch), slot)->role ==
+        SONDE_ROLE_LOSS) {
+        sonde__python_name_loss(self, tensor);
+    }
     return found < 0 ? NULL : Py_NewRef(Py_None);
 }
 

@@ -46,6 +46,7 @@ typedef struct sonde__python_number {
 } sonde__python_number;
 
 enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
+enum { SONDE__PYTHON_NAMED = 8 };
 
 /* An optimiser at the step that is on; player 0 has the parameters that none holds. */
 typedef struct sonde__python_player {
@@ -109,6 +110,9 @@ typedef struct sonde__python_watch {
     size_t loss_count, loss_capacity;
     sonde__python_number waiting[SONDE__PYTHON_WAITING];
     size_t waiting_count;
+    PyObject
+        *named[SONDE__PYTHON_NAMED]; /* losses of this step that the program showed */
+    size_t named_count;
 } sonde__python_watch;
 
 /* --- hooks -------------------------------------------------------------------------- */
@@ -281,5 +285,9 @@ sonde__python_action sonde__python_before_root, sonde__python_after_root,
 /* --- losses ------------------------------------------------------------------------- */
 
 void sonde__python_free_losses(sonde__python_watch *self);
+/* python_loss.c: the program has shown this loss of the step that is on under a name of its
+ * own; a backward pass does not show it again. The tensor is held until the step ends. */
+void sonde__python_name_loss(sonde__python_watch *self, PyObject *tensor);
+void sonde__python_forget_named(sonde__python_watch *self);
 
 #endif

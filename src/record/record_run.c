@@ -7,6 +7,7 @@
 #include "record/record_run.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/salvage.h"
@@ -54,15 +55,22 @@ static void seal(sonde_text *text)
 
 /* --- run.json --------------------------------------------------------------------- */
 
-/* The save schedules on one line, freed with free(); NULL if they are not a JSON object.
- */
-static char *compact(const char *save)
+/* The save schedules on one line, freed with free(). */
+static sonde_err compact(const char *save, char **out, sonde_diag *diag)
 {
-    json_t *object = json_loads(save, JSON_REJECT_DUPLICATES, NULL);
+    bool no_memory = false;
+    json_t *object =
+        sonde__json_read(save, strlen(save), JSON_REJECT_DUPLICATES, NULL, &no_memory);
     char *text = json_is_object(object) ? json_dumps(object, JSON_COMPACT) : NULL;
+    const sonde_err err = text != NULL ? SONDE_OK
+                          : no_memory || json_is_object(object)
+                              ? sonde__fail_nomem(diag, "save")
+                              : sonde__fail(diag, SONDE_EINVAL, "save", "a JSON object",
+                                            "text of another kind");
 
     json_decref(object);
-    return text;
+    *out = text;
+    return err;
 }
 
 static sonde_err print_run(sonde__record_writer *writer,
@@ -75,6 +83,7 @@ static sonde_err print_run(sonde__record_writer *writer,
     sonde_json json = {.text = text};
     unsigned char lot[16];
     char date[SONDE__DATE_TEXT], *save = NULL;
+    sonde_err err = SONDE_OK;
 
     if (getrandom(lot, sizeof lot, 0) != (ssize_t)sizeof lot) {
         return sonde__fail_errno(diag, options->path, "no random numbers for its id");
@@ -93,10 +102,9 @@ static sonde_err print_run(sonde__record_writer *writer,
         }
     }
     if (options->save != NULL) {
-        save = compact(options->save);
-        if (save == NULL) {
-            return sonde__fail(diag, SONDE_EINVAL, "save", "a JSON object",
-                               "text of another kind");
+        err = compact(options->save, &save, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
         sonde_json_raw(&json, "save", save);
         free(save);
@@ -113,6 +121,7 @@ static sonde_err read_run(sonde__record_writer *writer,
 {
     char *text = NULL;
     json_t *object = NULL;
+    bool no_memory = false;
     sonde_err err = SONDE_OK;
     const int failed = writer->backend->ops->load(writer->backend, SONDE__RUN_FILE, &text,
                                                   &writer->run_size);
@@ -122,7 +131,11 @@ static sonde_err read_run(sonde__record_writer *writer,
     }
     sonde__free(writer->run);
     writer->run = text;
-    object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    object =
+        sonde__json_read(text, strlen(text), JSON_REJECT_DUPLICATES, NULL, &no_memory);
+    if (no_memory) {
+        return sonde__fail_nomem(diag, options->path);
+    }
     const json_int_t version = json_integer_value(json_object_get(object, "sonde_run"));
     const json_t *const world = json_object_get(object, "world");
     const char *const found = json_string_value(json_object_get(object, "id"));
@@ -324,6 +337,7 @@ static sonde_err load_state(sonde__record_writer *writer,
 {
     char path[SONDE__FILE_NAME * 2], *text = NULL;
     size_t size = 0;
+    bool no_memory = false;
     int failed = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s", writer->folder, SONDE__STATE_FILE);
@@ -334,9 +348,9 @@ static sonde_err load_state(sonde__record_writer *writer,
                    ? SONDE_OK
                    : fail(diag, options, failed, "state.json cannot be read");
     }
-    *state = json_loads(text, 0, NULL);
+    *state = sonde__json_read(text, strlen(text), 0, NULL, &no_memory);
     sonde__free(text);
-    return SONDE_OK;
+    return no_memory ? sonde__fail_nomem(diag, options->path) : SONDE_OK;
 }
 
 /* The losses of the last writer. */

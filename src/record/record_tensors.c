@@ -3,6 +3,7 @@
  */
 #include "record/record_tensors.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/memory.h"
 #include "base/names.h"
 
@@ -203,12 +204,17 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
                               size_t length, const char *where, sonde_diag *diag)
 {
     const uint32_t id = (uint32_t)tensors->names.count;
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    bool no_memory = false;
+    json_t *object =
+        sonde__json_read(line, length, JSON_REJECT_DUPLICATES, NULL, &no_memory);
     const char *name = json_string_value(json_object_get(object, "name"));
     const json_t *number = json_object_get(object, "id");
     char *const escaped = name != NULL ? escape(name) : NULL;
     sonde_err err = SONDE_OK;
 
+    if (no_memory) { /* there is no object */
+        return sonde__fail_nomem(diag, "the catalogue");
+    }
     if (name == NULL || !json_is_integer(number) || json_integer_value(number) != id ||
         (escaped != NULL &&
          sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {

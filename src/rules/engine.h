@@ -238,6 +238,8 @@ void sonde__rule_raise(sonde_rules *rules, sonde__rule_found *found,
 void sonde__rules_hold_again(const sonde_rules *rules, sonde__rule_found *found);
 /* suspicions.c: the losses among new tensors; false if memory runs out. */
 bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end);
+/* suspicions.c: whether the program declares that a loss need not fall. */
+bool sonde__rules_is_declared_free(const sonde_rules *rules, uint32_t id);
 /* suspicions.c: takes the losses of a training step. */
 void sonde__rules_take_losses(sonde_rules *rules);
 /* suspicions.c: decides the suspicions that can be decided; ended: all of them. */

@@ -191,5 +191,7 @@ bool sonde__rules_progress_is_relapsed(const sonde__rules_progress *progress)
 void sonde__rules_progress_fini(sonde__rules_progress *progress)
 {
     sonde__free(progress->losses);
+    sonde__free(progress->signs);
     progress->losses = NULL;
+    progress->signs = NULL;
 }

@@ -6,9 +6,10 @@
  * verdict compares the losses since with it, by their own noise.
  *
  * Not every loss is meant to fall: those of two players, of policies and of bootstrapped
- * values are not. Such a loss is known by being one of several without a total, by the
- * words of its name, or by inputs or layers that only such programs have (rewards; a
- * critic); it never says that training goes badly, unless it is no longer finite.
+ * values are not. A program declares such a loss (SONDE_NOTE_FREE, the collection
+ * free_losses). Else it is known by being one of several without a total or, as a fallback,
+ * by the words of its name, or by inputs or layers that only such programs have (rewards; a
+ * critic). It never says that training goes badly, unless it is no longer finite.
  */
 #ifndef SONDE_RULES_PROGRESS_H
 #define SONDE_RULES_PROGRESS_H
@@ -26,9 +27,10 @@ enum {
 
 typedef struct sonde__rules_loss {
     uint32_t id;
-    bool whole; /* it is the objective */
-    bool free;  /* its name says that it need not fall */
-    bool seen;  /* at a step of training */
+    bool whole;    /* it is the objective */
+    bool free;     /* its name says that it need not fall */
+    bool declared; /* ... or the program does */
+    bool seen;     /* at a step of training */
 } sonde__rules_loss;
 
 typedef struct sonde__rules_progress {
@@ -38,7 +40,7 @@ typedef struct sonde__rules_progress {
     uint64_t bad;      /* steps whose loss was not finite */
     bool whole;        /* the losses taken are those of the objective */
     bool parts;        /* several are seen, of which none is the objective */
-    bool free;         /* it need not fall: the program's inputs say so */
+    bool free;         /* it need not fall: the program or its inputs say so */
     bool named;        /* ... or the name of one that was seen does */
     bool crosses;      /* it has been on both sides of 0 */
     double lowest;     /* mean of SHORT losses in a row, of those so far */
@@ -46,6 +48,8 @@ typedef struct sonde__rules_progress {
     uint64_t bad_row;  /* steps in a row whose loss was not finite */
     sonde__rules_loss *losses; /* those of training */
     size_t loss_count, loss_capacity;
+    uint32_t *signs; /* inputs and layers of programs whose losses need not fall */
+    size_t sign_count, sign_capacity;
 } sonde__rules_progress;
 
 /* A moment: the level of the losses so far. */

@@ -70,6 +70,26 @@ static bool is_named_free(const sonde_tensor_info *info)
     return has_any(info->name, words, SONDE_COUNT_OF(words));
 }
 
+bool sonde__rules_is_declared_free(const sonde_rules *rules, uint32_t id)
+{
+    const char *note = sonde_catalogue_info(rules->catalogue, id)->note;
+
+    return strncmp(note, SONDE_NOTE_FREE, sizeof SONDE_NOTE_FREE - 1) == 0 ||
+           (rules->in_collection != NULL &&
+            rules->in_collection(rules->collection_user, id, "free_losses"));
+}
+
+/* Adds an input or a layer that only programs have whose losses need not fall. */
+static bool add_sign(sonde__rules_progress *progress, uint32_t id)
+{
+    if (!sonde__reserve(&progress->signs, &progress->sign_capacity,
+                        progress->sign_count + 1, sizeof *progress->signs)) {
+        return false;
+    }
+    progress->signs[progress->sign_count++] = id;
+    return true;
+}
+
 bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
 {
     sonde__rules_progress *progress = &rules->progress;
@@ -79,7 +99,9 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
         const sonde_tensor_info *info =
             sonde_catalogue_info(rules->catalogue, (uint32_t)id);
 
-        progress->free = progress->free || is_of_free_loss(info);
+        if (is_of_free_loss(info) && !add_sign(progress, (uint32_t)id)) {
+            return false;
+        }
         if (info->role != SONDE_ROLE_LOSS || info->same_as != id ||
             sonde__observe_is_of_evaluation(info->name)) {
             continue;
@@ -88,8 +110,10 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
                             progress->loss_count + 1, sizeof *progress->losses)) {
             return false;
         }
-        progress->losses[progress->loss_count++] =
-            (sonde__rules_loss){.id = (uint32_t)id, .free = is_named_free(info)};
+        progress->losses[progress->loss_count++] = (sonde__rules_loss){
+            .id = (uint32_t)id,
+            .free = is_named_free(info),
+            .declared = sonde__rules_is_declared_free(rules, (uint32_t)id)};
     }
     /* a new one may make parts of the others */
     for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {
@@ -99,6 +123,20 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
     return true;
 }
 
+/* Whether any of the signs has a value at this step; one whose vital signs no rule needs
+ * counts once it is declared. */
+static bool sees_sign(const sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->progress.sign_count; i++) {
+        const sonde__rule_slot *slot = &rules->slots[rules->progress.signs[i]];
+
+        if (slot->stamp == rules->stamp || (slot->how & SONDE_HOW_VITALS) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void sonde__rules_take_losses(sonde_rules *rules)
 {
     sonde__rules_progress *progress = &rules->progress;
@@ -106,6 +144,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
     size_t losses = 0, seen = 0;
     bool has_whole = false;
 
+    progress->free = progress->free || sees_sign(rules);
     for (size_t i = 0; i < progress->loss_count; i++) {
         sonde__rules_loss *loss = &progress->losses[i];
         const sonde__rule_slot *slot = &rules->slots[loss->id];
@@ -119,6 +158,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
         seen += !loss->seen;
         loss->seen = true;
         progress->named = progress->named || loss->free;
+        progress->free = progress->free || loss->declared;
         losses++;
         sum += bad ? (double)NAN : v->mean;
         if (loss->whole) {

@@ -17,6 +17,7 @@
  */
 #include "tensor/convert.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
@@ -296,13 +297,16 @@ static sonde_err load_json(const place *spot, const char *text, size_t length,
                            json_t **out)
 {
     json_error_t error;
-    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    bool no_memory = false;
+    json_t *header =
+        sonde__json_read(text, length, JSON_REJECT_DUPLICATES, &error, &no_memory);
 
+    if (no_memory) {
+        return sonde__fail_nomem(spot->diag, spot->title);
+    }
     if (header == NULL) {
-        const bool memory = json_error_code(&error) == json_error_out_of_memory;
-
-        return fail(spot, memory ? SONDE_ENOMEM : SONDE_EFORMAT, "JSON",
-                    "header byte %d: %s", error.position, error.text);
+        return fail(spot, SONDE_EFORMAT, "JSON", "header byte %d: %s", error.position,
+                    error.text);
     }
     if (!json_is_object(header)) {
         json_decref(header);

@@ -4,6 +4,7 @@
 #include "trial/run_file.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
@@ -29,6 +30,7 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
     sonde_diag why = {0};
     json_error_t error;
     size_t size = 0;
+    bool no_memory = false;
     const sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
 
@@ -43,7 +45,11 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
         }
         return SONDE_OK;
     }
-    *object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
+    *object =
+        sonde__json_read((const char *)trial->buffer.bytes, size, 0, &error, &no_memory);
+    if (no_memory) {
+        return sonde__fail_nomem(diag, path);
+    }
     if (sonde__record_seal_broken((const char *)trial->buffer.bytes, size) ||
         (json_object_get(*object, "run") != NULL && /* of the writers that seal */
          json_object_get(*object, "check") == NULL)) {

@@ -10,6 +10,7 @@
  */
 #include "trial/trial_catalogue.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/memory.h"
 #include "base/names.h"
 #include "store/store.h"
@@ -267,10 +268,14 @@ static sonde_err take_tensor(const line_reader *reader, const json_t *line)
 static sonde_err take_line(void *user, char *text, size_t length)
 {
     const line_reader *reader = user;
-    json_error_t error;
-    json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    bool no_memory = false;
+    json_t *line =
+        sonde__json_read(text, length, JSON_REJECT_DUPLICATES, NULL, &no_memory);
     sonde_err err = SONDE_OK;
 
+    if (no_memory) {
+        return sonde__fail_nomem(reader->diag, "the catalogue");
+    }
     if (sonde__record_seal_broken(text, length)) {
         sonde__trial_damage_in(&reader->trial->damage, &reader->worker->catalogue.bad,
                                reader->where, "line %llu does not match its checksum",

@@ -5,6 +5,7 @@
  * follow the values, and the headers that closed segments have for other readers.
  */
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "store/store.h"
 #include "trial/trial_state.h"
 #include "trial/value.h"
@@ -175,11 +176,15 @@ static sonde_err check_statistics(sonde_trial *trial, sonde__trial_worker *worke
 }
 
 /* A line that is cut or does not match its checksum; lines of other programs have none. */
-static void check_line(sonde_trial *trial, const char *where, size_t number,
-                       const char *text, size_t length)
+static sonde_err check_line(sonde_trial *trial, const char *where, size_t number,
+                            const char *text, size_t length, sonde_diag *diag)
 {
-    json_t *const object = json_loadb(text, length, 0, NULL);
+    bool no_memory = false;
+    json_t *const object = sonde__json_read(text, length, 0, NULL, &no_memory);
 
+    if (no_memory) {
+        return sonde__fail_nomem(diag, where);
+    }
     if (!json_is_object(object)) {
         sonde__trial_damage(&trial->damage, where, "line %zu: not a JSON object", number);
     } else if (sonde__record_seal_broken(text, length)) {
@@ -187,6 +192,7 @@ static void check_line(sonde_trial *trial, const char *where, size_t number,
                             number);
     }
     json_decref(object);
+    return SONDE_OK;
 }
 
 /* The numbers of lines ascend by one; a line without is of another program. */
@@ -214,7 +220,7 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
     sonde_diag why = {0};
     size_t size = 0, number = 0;
     const char *next = NULL, *end = NULL;
-    const sonde_err err = sonde__trial_read_small(
+    sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
 
     *last = 0;
@@ -231,7 +237,10 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
     for (const char *newline = NULL; (newline = memchr(next, '\n', size)) != NULL;
          next = newline + 1) {
         size -= (size_t)(newline + 1 - next);
-        check_line(trial, where, ++number, next, (size_t)(newline - next));
+        err = check_line(trial, where, ++number, next, (size_t)(newline - next), diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
         if (numbered) {
             check_number(trial, where, last, next, (size_t)(newline - next));
         }
@@ -244,12 +253,13 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
 }
 
 /* The numbers of the last lines of findings, to be freed; NULL: there are none. */
-static json_t *load_numbers(sonde_trial *trial)
+static sonde_err load_numbers(sonde_trial *trial, json_t **out, sonde_diag *diag)
 {
     static const char name[] = "findings.json";
     char path[SONDE__PATH];
     sonde_diag why = {0};
     size_t size = 0;
+    bool no_memory = false;
     json_t *object = NULL;
     const sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, name, path), &size, &why);
@@ -259,17 +269,21 @@ static json_t *load_numbers(sonde_trial *trial)
         if (err != SONDE_OK && err != SONDE_ENOTFOUND) {
             sonde__trial_damage(&trial->damage, name, "%s", why.found);
         }
-        return NULL;
+        return SONDE_OK;
     }
-    object = json_loadb(text, size, 0, NULL);
+    object = sonde__json_read(text, size, 0, NULL, &no_memory);
+    if (no_memory) {
+        return sonde__fail_nomem(diag, path);
+    }
     if (!json_is_object(object) || sonde__record_seal_broken(text, size)) {
         sonde__trial_damage(&trial->damage, name, "%s",
                             json_is_object(object) ? "it does not match its checksum"
                                                    : "not a JSON object");
         json_decref(object);
-        return NULL;
+        return SONDE_OK;
     }
-    return object;
+    *out = object;
+    return SONDE_OK;
 }
 
 /* A file of findings against the number of its last line. */
@@ -318,12 +332,15 @@ static sonde_err check_findings(sonde_trial *trial, bool compares, sonde_diag *d
 {
     char where[SONDE__PATH];
     uint64_t last = 0;
-    json_t *const object = compares ? load_numbers(trial) : NULL;
-    json_t *const numbers = json_object_get(object, "lines");
+    json_t *object = NULL, *numbers = NULL, *number = NULL;
     const char *rule = NULL;
-    json_t *number = NULL;
-    sonde_err err = check_lines(trial, "control.jsonl", false, &last, diag);
+    sonde_err err = compares ? load_numbers(trial, &object, diag) : SONDE_OK;
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    numbers = json_object_get(object, "lines");
+    err = check_lines(trial, "control.jsonl", false, &last, diag);
     if (err == SONDE_OK) {
         err = check_files(trial, numbers, diag);
     }

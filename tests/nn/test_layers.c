@@ -59,6 +59,7 @@ static const special specials[] = {
     {"max_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
     {"avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
     {"adaptive_avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
+    {"ctc_loss", {FLOATS(6, 4, 3), IDS(4, 2), IDS(4), IDS(4)}, 0, {0}},
     {"embedding_bag", {IDS(4, 5)}, 0, {0}},
     {"one_hot", {IDS(4, 3)}, 0, {0}},
     {"margin_ranking_loss", {FLOATS(4), FLOATS(4), FLOATS(4)}, 0, {0}},

@@ -12,15 +12,19 @@
 
 #include <math.h>
 
-static const char *const cases[] = {"mlp", "cnn"};
+static const char *const files[] = {
+    "digits_new", "mlp_old",     "mlp_new",       "cnn_old",       "cnn_new",
+    "normed_old", "normed_new",  "rnn_old",       "gru_old",       "gru_new",
+    "lstm_old",   "lstm_new",    "lstm_last_old", "lstm_last_new", "norms_old",
+    "norms_new",  "encoder_old", "encoder_new",   "attention_old", "attention_new",
+    "gpt_old",    "gpt_new",
+};
 
 enum { PATH = 512 };
 
-static const char *path_of(const char *name, const char *kind, const char *ending,
-                           char *path)
+static const char *path_of(const char *name, const char *ending, char *path)
 {
-    (void)snprintf(path, PATH, "%s/golden/onnx/%s_%s.%s", SONDE_TEST_DIR, name, kind,
-                   ending);
+    (void)snprintf(path, PATH, "%s/golden/onnx/%s.%s", SONDE_TEST_DIR, name, ending);
     return path;
 }
 
@@ -101,7 +105,9 @@ static void check_step(const char *path, sonde_nn_model *model,
 
         trained += strncmp(name, "after.", 6) == 0;
     }
-    assert_int_equal(sonde_nn_parameter_count(model), trained);
+    if (trained > 0) {
+        assert_int_equal(sonde_nn_parameter_count(model), trained);
+    }
     for (size_t i = 0; i < trained; i++) {
         const sonde_view found = sonde_nn_parameter_view(model, i);
         char name[320];
@@ -112,17 +118,17 @@ static void check_step(const char *path, sonde_nn_model *model,
     sonde_nn_session_destroy(session);
 }
 
-static void check_file(const char *name, const char *kind)
+static void check_file(const char *name)
 {
     char path[PATH], values[PATH];
     sonde_safetensors *golden = NULL;
     sonde_nn_model *model = NULL;
     sonde_nn_onnx_info info = {0};
 
-    (void)path_of(name, kind, "onnx", path);
+    (void)path_of(name, "onnx", path);
     must(sonde_nn_onnx_load(path, NULL, &model, &info, &engine_diag));
     assert_int_equal(info.batch, 0);
-    must(sonde_safetensors_open(path_of(name, kind, "safetensors", values), &golden,
+    must(sonde_safetensors_open(path_of(name, "safetensors", values), &golden,
                                 &engine_diag));
     sonde_nn_model_initialise(model, 7); /* keeps the file's values */
     check_output(path, model, golden);
@@ -134,9 +140,8 @@ static void check_file(const char *name, const char *kind)
 static void of_pytorch(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        check_file(cases[i], "old");
-        check_file(cases[i], "new");
+    for (size_t i = 0; i < SONDE_COUNT_OF(files); i++) {
+        check_file(files[i]);
     }
 }
 

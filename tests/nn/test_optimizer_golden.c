@@ -3,6 +3,7 @@
  * through sessions, and every learning-rate schedule, against PyTorch.
  *
  * tests/golden/optimizers.safetensors is made by tests/python/make_optimizer_golden.py.
+ * tsan: yes
  */
 #include "engine.h"
 #include "base/macros.h"
@@ -338,6 +339,56 @@ static void automatic_loss_scaling_is_gradscalers(void **state)
     }
 }
 
+/* Two threads, and two replicas on them, skip the same steps as one thread, to the same
+ * bits. */
+static void scaled_steps_are_skipped_by_all_threads(void **state)
+{
+    static const int shapes[][3] = {{1, 1, 2}, {2, 1, 2}, {2, 2, 1}}; /* threads, R, G */
+    float *weights[3] = {NULL, NULL, NULL};
+    size_t count = 0;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+        engine_net net;
+        sonde_nn_session *session = NULL;
+        sonde_nn_options options;
+
+        adam.automatic_loss_scaling = true;
+        adam.loss_scaling = 4.0F;
+        adam.growth_interval = 2;
+        engine_mlp(&net, 64);
+        sonde_nn_options_init(&options);
+        options.threads = shapes[i][0];
+        options.replication_factor = shapes[i][1];
+        options.gradient_accumulation = shapes[i][2];
+        must(sonde_nn_training_session(net.model, &options, &adam, &session,
+                                       &engine_diag));
+        anchor(session, "lossScaling___default");
+        anchor(session, "skippedSteps___default");
+        for (uint64_t t = 0; t < 6; t++) {
+            engine_batch batch;
+
+            engine_batch_init(&batch, &net, 2 * net.batch, t);
+            if (t == 2) {
+                batch.samples[7] = INFINITY;
+            }
+            must(sonde_nn_session_run(session, batch.views, 2, &engine_diag));
+            engine_batch_fini(&batch);
+        }
+        assert_true(anchored(session, "skippedSteps___default") == 1.0F);
+        assert_true(anchored(session, "lossScaling___default") == 8.0F);
+        weights[i] = engine_weights(net.model);
+        count = engine_weight_count(net.model);
+        assert_same_bits(weights[0], weights[i], count);
+        sonde_nn_session_destroy(session);
+        engine_net_fini(&net);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(weights[i]);
+    }
+}
+
 /* A fixed scale and PopTorch's velocity scale that are powers of two change no bit. */
 static void fixed_scales_are_divided_out(void **state)
 {
@@ -514,6 +565,7 @@ int main(void)
         cmocka_unit_test(wrong_groups_are_refused),
         cmocka_unit_test(automatic_loss_scaling_is_gradscalers),
         cmocka_unit_test(fixed_scales_are_divided_out),
+        cmocka_unit_test(scaled_steps_are_skipped_by_all_threads),
         cmocka_unit_test(schedules_are_pytorchs),
         cmocka_unit_test(a_table_sets_rates_and_warm_up_comes_first),
     };

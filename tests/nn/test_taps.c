@@ -272,6 +272,14 @@ static void vital_signs_are_those_of_the_values(void **state)
         expect_true_vitals(&p);
         p.optimizer = sonde_nn_optimizer_adam(0.01F);
         expect_true_vitals(&p);
+        p.optimizer = sonde_nn_optimizer_lamb(0.01F);
+        expect_true_vitals(&p);
+        p.optimizer = sonde_nn_optimizer_adagrad(0.01F);
+        expect_true_vitals(&p);
+        p.optimizer = sonde_nn_optimizer_rmsprop(0.01F);
+        p.optimizer.momentum = 0.5F;
+        expect_true_vitals(&p);
+        p.optimizer = sonde_nn_optimizer_adam(0.01F);
         p.accumulation = 3;
         p.iterations = 2;
         expect_true_vitals(&p);

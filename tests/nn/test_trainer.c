@@ -349,6 +349,7 @@ static void groups_have_schedules_of_their_own(void **state)
     sonde_nn_trainer_options options = options_of(&events);
     sonde_nn_trainer *trainer = NULL;
     sonde_nn_session *session = NULL;
+    sonde_nn_job_group rest;
     char whole[1024];
 
     (void)state;
@@ -356,6 +357,10 @@ static void groups_have_schedules_of_their_own(void **state)
     must(sonde_nn_job_parse(whole, strlen(whole), "job", &job, &engine_diag));
     must(sonde_nn_job_set(job, "learning_rate", "1", &engine_diag));
     assert_int_equal(sonde_nn_job_group_count(job), 3);
+    must(sonde_nn_job_get_group(job, 2, &rest, &engine_diag));
+    assert_string_equal(rest.params, "*");
+    assert_true(rest.optimizer.learning_rate == 1.0F && !rest.scheduled);
+    expect_err(SONDE_ERANGE, sonde_nn_job_get_group(job, 3, &rest, &engine_diag));
     must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
     session = sonde_nn_trainer_session(trainer);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

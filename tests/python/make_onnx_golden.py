@@ -45,16 +45,101 @@ class Cnn(nn.Module):
         return self.log_softmax(self.fc2(x))
 
 
-# name: (module, shape of a sample)
+class Normed(nn.Module):
+    """A batch norm, dropout (of nothing, so that steps can be compared), a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+        self.drop, self.fc = nn.Dropout(0.0), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = nn.functional.leaky_relu(self.bn(self.conv(x)), 0.1)
+        return self.fc(self.drop((y + x).mean((2, 3))))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type, last: bool = False, **keys: object) -> None:
+        super().__init__()
+        self.rnn = kind(4, 5, batch_first=True, **keys)
+        self.fc = nn.Linear(10 if keys.get("bidirectional") else 5, 3)
+        self.last = last
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states, last = self.rnn(x)
+        return self.fc(last[0][-1] if self.last else states[:, -1])
+
+
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.position = nn.Linear(5, 8), nn.Parameter(torch.randn(1, 6, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True,
+                                                activation="gelu")
+        self.norm, self.fc = nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.norm(self.layer(self.embed(x) + self.position)).mean(1))
+
+
+class Attention(nn.Module):
+    """As in a vision transformer: a token for the class, which is repeated over the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.proj, self.norm = nn.Linear(8, 24), nn.Linear(8, 8), nn.LayerNorm(8)
+        self.token, self.fc = nn.Parameter(torch.randn(1, 1, 8)), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1)
+        n, t, c = x.shape
+        parts = self.qkv(self.norm(x)).reshape(n, t, 3, 2, c // 2).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(*parts.unbind(0))
+        return self.fc((x + self.proj(y.transpose(1, 2).reshape(n, t, c)))[:, 0])
+
+
+class Gpt(nn.Module):
+    """Tokens, positions, causal attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.position = nn.Embedding(11, 8), nn.Embedding(6, 8)
+        self.norm, self.qkv = nn.LayerNorm(8), nn.Linear(8, 24, bias=False)
+        self.head = nn.Linear(8, 11, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, t = x.shape
+        y = self.token(x) + self.position(torch.arange(t))
+        parts = (part.view(n, t, 2, 4).transpose(1, 2)
+                 for part in self.qkv(self.norm(y)).split(8, 2))
+        z = nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        return self.head(y + z.transpose(1, 2).contiguous().view(n, t, 8))
+
+
+# name: (module, shape of a sample, the exporters that keep PyTorch's parameters)
+BOTH = ("old", "new")
 CASES = {
-    "mlp": (linears, (1, 4, 4)),
-    "cnn": (Cnn, (1, 10, 10)),
+    "mlp": (linears, (1, 4, 4), BOTH),
+    "digits": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(784, 8), nn.ReLU(), nn.Linear(8, 10)),
+               (1, 28, 28), ("new",)),
+    "cnn": (Cnn, (1, 10, 10), BOTH),
+    "normed": (Normed, (1, 5, 5), BOTH),
+    "rnn": (lambda: Recurrent(nn.RNN), (4, 4), ("old",)),
+    "gru": (lambda: Recurrent(nn.GRU), (4, 4), BOTH),
+    "lstm": (lambda: Recurrent(nn.LSTM, bidirectional=True, num_layers=2), (3, 4), BOTH),
+    "lstm_last": (lambda: Recurrent(nn.LSTM, last=True), (3, 4), BOTH),
+    "norms": (lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.ReLU(), nn.Linear(4, 4),
+                                    nn.LayerNorm(4)), (4,), BOTH),
+    "encoder": (Encoder, (6, 5), BOTH),
+    "attention": (Attention, (5, 8), BOTH),
+    "gpt": (Gpt, (6,), BOTH),
 }
 
 
 def export(module: nn.Module, x: torch.Tensor, path: pathlib.Path, dynamo: bool) -> None:
     if dynamo:
         program = torch.onnx.export(module, (x,), dynamo=True, verbose=False,
+                                    optimize=not isinstance(module, Normed),
                                     dynamic_shapes=({0: torch.export.Dim("batch")},))
         model = program.model_proto
     else:
@@ -77,12 +162,16 @@ def export(module: nn.Module, x: torch.Tensor, path: pathlib.Path, dynamo: bool)
 
 
 def make(name: str) -> None:
-    build, shape = CASES[name]
-    for kind in ("old", "new"):
+    build, shape, kinds = CASES[name]
+    for kind in kinds:
         torch.manual_seed(0)
-        module, x = build(), torch.randn(BATCH, *shape)
+        module = build()
+        x = torch.randint(0, 11, (BATCH, *shape)) if name == "gpt" else \
+            torch.randn(BATCH, *shape)
+        for parameter in module.parameters() if name != "norms" else ():
+            nn.init.uniform_(parameter, -0.4, 0.4)
         module.train()
-        export(module, torch.randn(2, *shape), FOLDER / f"{name}_{kind}.onnx", kind == "new")
+        export(module, x[:2], FOLDER / f"{name}_{kind}.onnx", kind == "new")
         module.eval()
         y = module(x).detach()
         target = torch.randn(y.shape)
@@ -90,9 +179,10 @@ def make(name: str) -> None:
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
         nn.functional.mse_loss(module(x), target).backward()
         optimizer.step()
+        renamed = kind == "new" and name in ("encoder", "gpt")  # by the exporter
         save_file({"x": x, "y": y, "t": target,
                    **{f"after.{key}": value.detach().clone()
-                      for key, value in module.named_parameters()}},
+                      for key, value in module.named_parameters() if not renamed}},
                   FOLDER / f"{name}_{kind}.safetensors")
 
 

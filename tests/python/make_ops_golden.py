@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from ops_golden import INF, NAN, case, grad, lines, poisoned, randn, tensors
 from ops_golden_layers import attentions, batch_norms, entropies, more_layers, more_ops, own_updates
-from ops_golden_places import bags, casts, indices, orders, remaps, transposed
+from ops_golden_places import bags, casts, ctc, indices, orders, remaps, transposed
 from ops_golden_recurrent import recurrents
 from ops_golden_scale import loss_scales
 
@@ -587,7 +587,7 @@ def main():
                   softmaxes, losses, updates, fused, saturating, pointwise,
                   row_norms, dropout, pairs, batch_norms, entropies,
                   own_updates, more_layers, more_ops, attentions, recurrents, remaps, indices,
-                  orders, transposed, casts, bags, loss_scales):
+                  orders, transposed, casts, bags, ctc, loss_scales):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     if (OUT / "ops.safetensors").exists():  # last bits differ between processors: old cases stay

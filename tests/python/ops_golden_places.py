@@ -234,3 +234,52 @@ def bags():
                 case(name, "EmbeddingBag", [("x", ids), ("w", w)], [("y", y)], **attrs)
                 case(name + ".d", "EmbeddingBagGrad", [("dy", dy), ("x", ids), ("w", w)],
                      [("dw", grad(y, [w], dy)[0])], **attrs)
+
+
+def ctc():
+    """ctc.c. PyTorch's gradient has exp(logp) more, which log_softmax takes away again."""
+    torch.manual_seed(36)
+    for name, mean, zero in (("plain", False, False), ("mean", True, False), ("zero", False, True),
+                             ("nan", False, False)):
+        logp = F.log_softmax(randn(9, 4, 5), 2)
+        if name == "nan":
+            poisoned(logp, (3 * 20 + 7, NAN))
+        logp = logp.detach().requires_grad_()
+        target = torch.tensor([[1, 1, 2, 4], [3, 0, 0, 0], [0, 4, 0, 4], [2, 2, 2, 2]])
+        blank, lengths = 3 if mean else 0, torch.tensor([9, 4, 7, 4])
+        target = target + (target == blank) * (1 if mean else 2)
+        sizes = torch.tensor([4, 1, 3, 3 if zero else 2])
+        loss = F.ctc_loss(logp, target, lengths, sizes, blank, "none", zero)
+        dy = randn(4)
+        dx = grad(loss, [logp], dy)[0]
+        lost = torch.arange(9).view(9, 1) < lengths
+        lost = lost & ~(loss.isinf() | (loss == 0))
+        dx = dx - torch.where(lost[..., None], logp.detach().exp() * dy[:, None], 0.0)
+        scale = sizes if mean else 1
+        attrs = dict(groups=blank, affine=zero, mean=mean)
+        alpha = paths(logp.detach(), target, lengths, sizes, blank)
+        ins = [("logp", logp), ("target", target), ("lengths", lengths), ("sizes", sizes)]
+        case(f"ctc.{name}", "CtcLoss", ins, [("loss", loss / scale), ("alpha", alpha)], **attrs)
+        if name == "nan":  # with exp(logp) PyTorch's has NaN in classes that no path is at
+            continue
+        dx = dx / (sizes[:, None] if mean else 1)
+        case(f"ctc.{name}.d", "CtcLossGrad", [("dy", dy)] + ins + [("alpha", alpha)],
+             [("dx", dx)], **attrs)
+
+
+def paths(logp, target, lengths, sizes, blank):
+    """log alpha by its definition, in float64."""
+    most = 2 * target.shape[1] + 1
+    alpha = torch.full((logp.shape[1], logp.shape[0], most), -INF, dtype=torch.float64)
+    for n in range(len(sizes)):
+        row = [blank if i % 2 == 0 else int(target[n, i // 2]) for i in range(2 * int(sizes[n]) + 1)]
+        for t in range(int(lengths[n])):
+            for i, label in enumerate(row):
+                before = [0.0 if i < 2 else -INF] if t == 0 else [alpha[n, t - 1, i].item()]
+                if t > 0 and i > 0:
+                    before.append(alpha[n, t - 1, i - 1].item())
+                if t > 0 and i > 1 and i % 2 == 1 and row[i - 2] != label:
+                    before.append(alpha[n, t - 1, i - 2].item())
+                total = torch.logsumexp(torch.tensor(before, dtype=torch.float64), 0)
+                alpha[n, t, i] = total + logp[t, n, label].double()
+    return alpha.float()

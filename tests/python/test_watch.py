@@ -244,6 +244,30 @@ def what_default_rules_need():
 
 
 @program
+def players_with_losses_of_their_own():
+    run = folder("players")
+    made, seen = nn.Linear(4, 4), nn.Linear(4, 1)
+    ours, theirs = (torch.optim.SGD(m.parameters(), 0.1) for m in (made, seen))
+
+    def go_back(loss):
+        loss.backward()  # one line for both
+
+    with sonde.watch([made, seen], [ours, theirs], run=run, on_finding=None) as watch:
+        for _ in range(5):
+            x = torch.randn(8, 4)
+            theirs.zero_grad()
+            go_back(watch.loss(seen(made(x).detach()).mean() - seen(x).mean(), "d_score",
+                               falls=False))
+            theirs.step()
+            ours.zero_grad()
+            go_back(watch.loss(-seen(made(x)).mean(), "g_score", falls=False))
+            ours.step()
+    losses = {info.name: info.note for info in sonde.open(run).tensors() if info.role == "loss"}
+    check(f"each player's loss has its name, and need not fall: {losses}",
+          losses == {"d_score": "need not fall", "g_score": "need not fall"})
+
+
+@program
 def a_holder_without_forward():
     run = folder("holder")
     players = nn.ModuleDict({"g": nn.Linear(4, 8), "d": nn.Linear(8, 1)})
@@ -507,6 +531,13 @@ def findings():
           [f._replace(last_step=0, steps=0) for f in stored])
     check("judged again", "NonFinite" in [f.rule for f in sonde.open(run).judge("NonFinite")])
     check("a card", "NonFinite" in first[0]._repr_html_())
+    stored = sonde.open(run).findings()
+    check(f"the cause comes first: {stored[0]}", stored[0].id == first[0].id and
+          stored[0].because_of is None)
+    card = sonde.open(run)._repr_html_()
+    check("a card of the run: the cause, and one of those that follow",
+          0 < card.find("<b>NonFinite</b>") < card.find("<b>ExplodingTensor</b>") and
+          card.count("<b>ExplodingTensor</b>") == 1 and "more like it" in card)
 
     torch.manual_seed(0)
     model = Bad()

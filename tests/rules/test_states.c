@@ -223,6 +223,51 @@ static void a_teacher_does_not_hide_that_nothing_changes(void **state)
     stream_close(&s);
 }
 
+/* A layer of dead units and a loss that rises: declared as one that need not fall, or not.
+ * rewards: an input of that name is declared; and seen. */
+static sonde_severity judge_free(const char *note, int rewards)
+{
+    stream s;
+    sonde_tensor_info info = {.name = "score",
+                              .role = SONDE_ROLE_LOSS,
+                              .dtype = SONDE_F32,
+                              .same_as = SONDE_NO_TENSOR,
+                              .note = note};
+    uint32_t id = 0, loss = 0, input = 0;
+    sonde_severity severity = SONDE_SEVERITY_NOTE;
+
+    stream_open(&s, "DeadRelu");
+    assert_int_equal(sonde_rules_add_list(s.rules, "PoorWeightInitialization", NULL),
+                     SONDE_OK);
+    id = stream_declare(&s, "relu_output_0", SONDE_ROLE_ACTIVATION, ROWS, COLUMNS);
+    assert_int_equal(sonde_catalogue_declare(s.catalogue, &info, &loss, NULL), SONDE_OK);
+    if (rewards > 0) {
+        input = stream_declare(&s, "rewards", SONDE_ROLE_INPUT, ROWS, 0);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 80; step++) {
+        stream_put_all(&s, id, 0.0F);
+        stream_put_all(&s, loss, 1.0F + 0.1F * (float)step);
+        if (rewards > 1) {
+            stream_put_all(&s, input, 1.0F);
+        }
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    severity = stream_found(&s, "relu_output_0")->severity;
+    stream_close(&s);
+    return severity;
+}
+
+static void a_program_declares_that_a_loss_need_not_fall(void **state)
+{
+    (void)state;
+    assert_int_equal(judge_free(NULL, 0), SONDE_SEVERITY_ERROR);
+    assert_int_equal(judge_free(SONDE_NOTE_FREE, 0), SONDE_SEVERITY_NOTE);
+    assert_int_equal(judge_free(NULL, 1), SONDE_SEVERITY_ERROR); /* none is seen */
+    assert_int_equal(judge_free(NULL, 2), SONDE_SEVERITY_NOTE);
+}
+
 /* The losses fall; from step 60 on they are those of the beginning again, or lower. */
 static void a_loss_that_returns_to_its_first_level_is_found(void **state)
 {
@@ -322,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_note_rises_when_training_goes_badly_later),
         cmocka_unit_test(an_error_is_resolved_when_training_goes_well_after_all),
+        cmocka_unit_test(a_program_declares_that_a_loss_need_not_fall),
         cmocka_unit_test(a_weight_that_requires_a_gradient_gets_one),
         cmocka_unit_test(a_teacher_does_not_hide_that_nothing_changes),
         cmocka_unit_test(a_loss_that_returns_to_its_first_level_is_found),

@@ -19,7 +19,7 @@ static const char *loss_name(int course)
     return course == PARTS ? "first_loss" : "loss";
 }
 
-/* The losses of a run; of PARTS there are two. */
+/* The losses of a run; of PARTS there are two, and rewards with those of REWARDS. */
 typedef struct losses {
     int course;
     uint32_t id[2];
@@ -33,7 +33,7 @@ static losses declare_losses(stream *s, int course)
     if (course == PARTS) {
         made.id[1] = stream_declare(s, "second_loss", SONDE_ROLE_LOSS, 0, 0);
     } else if (course == REWARDS) {
-        (void)stream_declare(s, "rewards", SONDE_ROLE_INPUT, ROWS, 0);
+        made.id[1] = stream_declare(s, "rewards", SONDE_ROLE_INPUT, ROWS, 0);
     }
     return made;
 }
@@ -48,7 +48,7 @@ static void put_losses(stream *s, const losses *made, int step)
     const bool broken = made->course == BREAKS && step > 20;
 
     stream_put_all(s, made->id[0], broken ? NAN : (float)(value + noise));
-    if (made->course == PARTS) {
+    if (made->course == PARTS || made->course == REWARDS) {
         stream_put_all(s, made->id[1], 1.0F);
     }
 }

@@ -154,6 +154,7 @@ const sonde__op_kernel *const *sonde__kernel_channel_sum_fast(void)
     extern const sonde__op_kernel *const *const sonde__kernel_sgd_lists_##isa[];         \
     extern const sonde__op_kernel *const *const sonde__kernel_adam_lists_##isa[];        \
     extern const sonde__op_kernel *const *const sonde__kernel_reorder_lists_##isa[];     \
+    extern const sonde__op_kernel *const *const sonde__kernel_adaptive_lists_##isa[];    \
                                                                                          \
     static const sonde__op_kernel *const *list_##isa(sonde__kernel_fast_op op)           \
     {                                                                                    \
@@ -162,6 +163,9 @@ const sonde__op_kernel *const *sonde__kernel_channel_sum_fast(void)
         }                                                                                \
         if (op < SONDE__FAST_SGD) {                                                      \
             return sonde__kernel_elementwise_lists_##isa[op - SONDE__FAST_RELU];         \
+        }                                                                                \
+        if (op >= SONDE__FAST_RMSPROP) {                                                 \
+            return sonde__kernel_adaptive_lists_##isa[op - SONDE__FAST_RMSPROP];         \
         }                                                                                \
         return op == SONDE__FAST_SGD    ? sonde__kernel_sgd_lists_##isa[0]               \
                : op == SONDE__FAST_ADAM ? sonde__kernel_adam_lists_##isa[0]              \
@@ -210,3 +214,6 @@ FAST_OP(replica_sum, REPLICA_SUM)
 FAST_OP(sgd, SGD)
 FAST_OP(adam, ADAM)
 FAST_OP(reorder, REORDER)
+FAST_OP(rmsprop, RMSPROP)
+FAST_OP(adagrad, ADAGRAD)
+FAST_OP(lamb, LAMB)

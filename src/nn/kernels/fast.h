@@ -162,6 +162,9 @@ const sonde__op_kernel *const *sonde__kernel_accumulate_fast(void);
 const sonde__op_kernel *const *sonde__kernel_replica_sum_fast(void);
 const sonde__op_kernel *const *sonde__kernel_sgd_fast(void);
 const sonde__op_kernel *const *sonde__kernel_adam_fast(void);
+const sonde__op_kernel *const *sonde__kernel_rmsprop_fast(void);
+const sonde__op_kernel *const *sonde__kernel_adagrad_fast(void);
+const sonde__op_kernel *const *sonde__kernel_lamb_fast(void);
 const sonde__op_kernel *const *sonde__kernel_reorder_fast(void);
 
 /* The same by number and instruction set, which the processor must have: for tests. */
@@ -180,9 +183,12 @@ typedef enum sonde__kernel_fast_op {
     SONDE__FAST_REPLICA_SUM = 11,
     SONDE__FAST_SGD = 12,
     SONDE__FAST_ADAM = 13,
-    SONDE__FAST_REORDER = 14
+    SONDE__FAST_REORDER = 14,
+    SONDE__FAST_RMSPROP = 15,
+    SONDE__FAST_ADAGRAD = 16,
+    SONDE__FAST_LAMB = 17
 } sonde__kernel_fast_op;
-enum { SONDE__FAST_OPS = 15 };
+enum { SONDE__FAST_OPS = 18 };
 
 SONDE_API const sonde__op_kernel *const *
 sonde__kernel_fast_kernels_of(sonde__isa isa, sonde__kernel_fast_op op);

@@ -11,6 +11,12 @@ size_t sonde__kernel_gemm_scratch(void)
            (size_t)(SONDE__KERNEL_GEMM_M + SONDE__KERNEL_GEMM_N);
 }
 
+/* Strips have at most 64 columns, and the last one is whole. */
+size_t sonde__kernel_gemm_packed(int64_t k, int64_t n)
+{
+    return sizeof(float) * (size_t)k * (size_t)((n + 63) / 64 * 64);
+}
+
 /* Units of a dimension that begin before the share of a part, as elements. */
 static int64_t begin_of(int64_t count, int part, int parts)
 {

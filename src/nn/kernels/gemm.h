@@ -46,10 +46,17 @@ typedef struct sonde__kernel_gemm {
     float *c; /* columns are adjacent */
     int64_t c_row;
     bool accumulate; /* C += */
+    /* B as a call with `packs` left it, for several products with one B; NULL: b is read.
+     * Of the whole B: sonde__kernel_gemm_take_part may divide its rows only. */
+    float *packed;
+    bool packs; /* the call copies B into packed, and computes nothing */
 } sonde__kernel_gemm;
 
 /* Bytes of scratch for one call of run, a multiple of 64. */
 SONDE_API size_t sonde__kernel_gemm_scratch(void);
+
+/* Bytes of `packed` for a B of (k, n), a multiple of 64. */
+size_t sonde__kernel_gemm_packed(int64_t k, int64_t n);
 
 /* Shrinks the product to a part's share of the rows or columns of C; it may be empty. */
 SONDE_API void sonde__kernel_gemm_take_part(sonde__kernel_gemm *product, int part,

@@ -236,16 +236,31 @@ static void run_block(const sonde__kernel_gemm *g, const block *k, const float *
     }
 }
 
+/* Where the strips of a block lie in packed: blocks of k follow one another within those
+ * of columns. */
+static float *packed_block(const sonde__kernel_gemm *g, const block *k)
+{
+    const int64_t whole = (k->cols + STRIP - 1) / STRIP * STRIP;
+
+    return g->packed + k->col * g->k + k->p * whole;
+}
+
 /* All rows of a block of columns and of k. */
 static void run_columns(const sonde__kernel_gemm *g, block k, float *scratch)
 {
-    float *const a = scratch, *const b = scratch + BLOCK_K * BLOCK_M;
-    const bool in_place = g->b.col == 1 && g->m <= FEW_ROWS && k.cols % VF_WIDTH == 0;
+    float *const a = scratch;
+    float *const b =
+        g->packed != NULL ? packed_block(g, &k) : scratch + BLOCK_K * BLOCK_M;
+    const bool in_place =
+        g->packed == NULL && g->b.col == 1 && g->m <= FEW_ROWS && k.cols % VF_WIDTH == 0;
     const sonde__kernel_gemm_matrix columns = {
         g->b.data + k.p * g->b.row + k.col * g->b.col, g->b.col, g->b.row};
 
-    if (!in_place) {
+    if (g->packs || (g->packed == NULL && !in_place)) {
         pack(&columns, k.cols, k.depth, STRIP, b);
+    }
+    if (g->packs) {
+        return;
     }
     for (k.row = 0; k.row < g->m; k.row += BLOCK_M) {
         const sonde__kernel_gemm_matrix rows = {
@@ -268,7 +283,7 @@ static void clear(const sonde__kernel_gemm *g)
 
 void ISA(sonde__kernel_gemm_run)(const sonde__kernel_gemm *g, void *scratch)
 {
-    if (g->k == 0 && !g->accumulate) {
+    if (g->k == 0 && !g->accumulate && !g->packs) {
         clear(g);
     }
     for (int64_t j = 0; j < g->n; j += BLOCK_N) {

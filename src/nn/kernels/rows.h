@@ -15,6 +15,14 @@
 #include "base/cpu.h"
 #include "nn/ops/ops.h"
 
+/* One step of an LSTM back, of one sample: rows of `units`, y and da of four gates each.
+ * last NULL: zeros, before the first step. */
+typedef struct sonde__kernel_lstm_step {
+    const float *y, *cell, *last, *dy, *dh;
+    float *dc;      /* of the step after; becomes that of the step before */
+    float *da, *dr; /* alike */
+} sonde__kernel_lstm_step;
+
 typedef struct sonde__kernel_row_functions {
     void (*scale)(float *x, float factor, int64_t count); /* x *= factor */
     /* y = softmax(x); a row of nothing but -Inf: 0 if `empty`, else NaN. */
@@ -40,6 +48,10 @@ typedef struct sonde__kernel_row_functions {
                       int64_t count);
     void (*sigmoid)(const float *x, float *y, int64_t count);
     void (*tanh)(const float *x, float *y, int64_t count);
+    /* See recurrent.c: gates before their functions become those after; c and h. last NULL:
+     * zeros. */
+    void (*lstm)(float *gates, const float *last, float *cell, float *h, int64_t units);
+    void (*lstm_grad)(const sonde__kernel_lstm_step *step, int64_t units);
 } sonde__kernel_row_functions;
 
 extern const sonde__kernel_row_functions sonde__kernel_rows_generic,

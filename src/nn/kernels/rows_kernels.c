@@ -318,6 +318,54 @@ static void tanh_row(const float *x, float *y, int64_t count)
     }
 }
 
+static void lstm_row(float *gates, const float *last, float *cell, float *h,
+                     int64_t units)
+{
+    for (int64_t j = 0; j < units; j += VF_WIDTH) {
+        const vf i = vf_logistic(load(gates, j, units));
+        const vf f = vf_logistic(load(gates + units, j, units));
+        const vf g = vf_tanh(load(gates + 2 * units, j, units));
+        const vf o = vf_logistic(load(gates + 3 * units, j, units));
+        const vf before = last != NULL ? load(last, j, units) : (vf){0};
+        const vf c = vf_fma(f, before, i * g);
+
+        store(gates, j, units, i);
+        store(gates + units, j, units, f);
+        store(gates + 2 * units, j, units, g);
+        store(gates + 3 * units, j, units, o);
+        store(cell, j, units, c);
+        store(h, j, units, o * vf_tanh(c));
+    }
+}
+
+static void store_gate(const sonde__kernel_lstm_step *s, int gate, int64_t j,
+                       int64_t units, vf value)
+{
+    store(s->da + gate * units, j, units, value);
+    store(s->dr + gate * units, j, units, value);
+}
+
+static void lstm_grad_row(const sonde__kernel_lstm_step *s, int64_t units)
+{
+    const vf one = vf_set1(1.0F);
+
+    for (int64_t j = 0; j < units; j += VF_WIDTH) {
+        const vf i = load(s->y, j, units), f = load(s->y + units, j, units);
+        const vf g = load(s->y + 2 * units, j, units),
+                 o = load(s->y + 3 * units, j, units);
+        const vf t = vf_tanh(load(s->cell, j, units));
+        const vf before = s->last != NULL ? load(s->last, j, units) : (vf){0};
+        const vf dh = load(s->dy, j, units) + load(s->dh, j, units);
+        const vf dc = load(s->dc, j, units) + dh * o * (one - t * t);
+
+        store_gate(s, 0, j, units, dc * g * i * (one - i));
+        store_gate(s, 1, j, units, dc * before * f * (one - f));
+        store_gate(s, 2, j, units, dc * i * (one - g * g));
+        store_gate(s, 3, j, units, dh * t * o * (one - o));
+        store(s->dc, j, units, dc * f);
+    }
+}
+
 const sonde__kernel_row_functions ISA(sonde__kernel_rows) = {
     .scale = scale_row,
     .softmax = softmax_row,
@@ -331,4 +379,6 @@ const sonde__kernel_row_functions ISA(sonde__kernel_rows) = {
     .gelu_grad = gelu_grad_row,
     .sigmoid = sigmoid_row,
     .tanh = tanh_row,
+    .lstm = lstm_row,
+    .lstm_grad = lstm_grad_row,
 };

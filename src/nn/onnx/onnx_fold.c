@@ -464,8 +464,15 @@ int sonde__onnx_fold(sonde__onnx_node *node)
     for (size_t i = 0; i < SONDE_COUNT_OF(folds); i++) {
         fold = strcmp(folds[i].name, op) == 0 ? folds[i].fold : fold;
     }
-    if (fold == NULL || count == 0 || count > SONDE__ONNX_MOST) {
+    if ((fold == NULL && strcmp(op, "CastLike") != 0) || count == 0 ||
+        count > SONDE__ONNX_MOST) {
         return 0;
+    }
+    if (strcmp(op, "CastLike") == 0) { /* the type of a value is not asked */
+        in[0] = sonde__onnx_known(node, 0);
+        return in[0] == NULL                                                       ? 0
+               : sonde__onnx_give_constant(node, 0, sonde__onnx_copy(node, in[0])) ? 1
+                                                                                   : -1;
     }
     for (size_t i = 0; i < count; i++) {
         in[i] = sonde__onnx_known(node, i);

@@ -186,7 +186,11 @@ static bool find_live(sonde__onnx_import *import, bool *live)
     const SondeOnnx__GraphProto *graph = import->file->model->graph;
     char text[SONDE__ONNX_TEXT];
 
-    for (size_t i = 0; i < graph->n_output; i++) {
+    if (graph->n_output == 0) {
+        return sonde__onnx_refuse_file(import, SONDE_EFORMAT, "an output",
+                                       "the graph has no outputs");
+    }
+    for (size_t i = 0; i < (import->one_output ? 1 : graph->n_output); i++) {
         const char *name = graph->output[i]->name != NULL ? graph->output[i]->name : "";
         const uint32_t id = sonde__names_find(&import->names, name);
 
@@ -404,6 +408,7 @@ static bool make_input(sonde__onnx_import *import, const SondeOnnx__ValueInfoPro
     int64_t dim[SONDE_MAX_DIMS];
     int rank = 0;
     sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
 
     if (!read_shape(import, input, asked, &rank, dim)) {
         return false;
@@ -416,13 +421,13 @@ static bool make_input(sonde__onnx_import *import, const SondeOnnx__ValueInfoPro
     slot->value.model = sonde_nn_input(import->model, input_dtype(input), rank, dim);
     dim[0]++;
     slot->value.shadow = sonde_nn_input(import->shadow, input_dtype(input), rank, dim);
-    if (sonde_nn_model_status(import->model, &diag) != SONDE_OK) {
-        return sonde__onnx_refuse_file(import, diag.err, diag.expected,
-                                       "the input '%s': %s", input->name, diag.found);
+    err = sonde_nn_model_status(import->model, &diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_model_status(import->shadow, &diag);
     }
-    if (slot->value.shadow == 0) {
-        return sonde__onnx_refuse_file(import, SONDE_ESHAPE, NULL,
-                                       "the input '%s' is too large", input->name);
+    if (err != SONDE_OK) {
+        return sonde__onnx_refuse_file(import, err, diag.expected, "the input '%s': %s",
+                                       input->name, diag.found);
     }
     return sonde__onnx_name_value(import, slot->value.model, slot->name,
                                   SONDE_ROLE_INPUT);
@@ -449,10 +454,10 @@ static bool make_inputs(sonde__onnx_import *import, const sonde_nn_onnx_options 
                                              "the graph has no inputs");
 }
 
-static bool mark_outputs(sonde__onnx_import *import, bool one)
+static bool mark_outputs(sonde__onnx_import *import)
 {
     const SondeOnnx__GraphProto *graph = import->file->model->graph;
-    const size_t count = one && graph->n_output > 1 ? 1 : graph->n_output;
+    const size_t count = import->one_output ? 1 : graph->n_output;
 
     for (size_t i = 0; i < count; i++) {
         const sonde__onnx_slot *slot =
@@ -557,7 +562,9 @@ static sonde_err import_file(sonde__onnx_file *file, const sonde_nn_onnx_options
                              sonde_diag *diag)
 {
     sonde_diag own = {0};
-    sonde__onnx_import import = {.file = file, .diag = diag != NULL ? diag : &own};
+    sonde__onnx_import import = {.file = file,
+                                 .one_output = options->one_output,
+                                 .diag = diag != NULL ? diag : &own};
 
     sonde__names_init(&import.names);
     import.err = sonde_nn_model_create(&import.model, diag);
@@ -570,7 +577,7 @@ static sonde_err import_file(sonde__onnx_file *file, const sonde_nn_onnx_options
     }
     if (!check_opset(&import) || !name_all(&import) || !sonde__onnx_fuse(&import) ||
         !make_inputs(&import, options) || !translate_all(&import) ||
-        !mark_outputs(&import, options->one_output)) {
+        !mark_outputs(&import)) {
         goto done;
     }
     import.err = sonde_nn_model_status(import.model, diag);
@@ -582,6 +589,11 @@ static sonde_err import_file(sonde__onnx_file *file, const sonde_nn_onnx_options
     import.model = NULL;
 
 done:
+    if (import.err != SONDE_OK &&
+        (sonde_nn_model_status(import.model, NULL) == SONDE_ENOMEM ||
+         sonde_nn_model_status(import.shadow, NULL) == SONDE_ENOMEM)) {
+        import.err = sonde__fail_nomem(diag, "an ONNX model");
+    }
     for (size_t i = 0; import.slots != NULL && i < import.slot_count; i++) {
         sonde__free(import.slots[i].constant);
     }

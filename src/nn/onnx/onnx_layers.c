@@ -162,9 +162,10 @@ static sonde__onnx_pair narrow(sonde__onnx_node *node, sonde__onnx_pair x,
 static bool build_conv(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     const bool bias = sonde__onnx_has_input(node, 2);
-    sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
-                              sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
-                              bias ? sonde__onnx_take(node, 2, SONDE_ROLE_BIAS) : none};
+    sonde__onnx_pair in[3] = {
+        sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+        sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
+        bias ? sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias") : none};
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
     const int rank = sonde__onnx_shape(node, in[1], dims);
     window w = {.dims = 2};
@@ -255,7 +256,7 @@ static size_t transposed(const void *user, size_t k)
 /* Input i, an initialiser (K, O) that an exporter transposed, as a weight (O, K). */
 static bool turn_weight(sonde__onnx_node *node, size_t i, sonde__onnx_pair *weight)
 {
-    const sonde__onnx_slot *slot = sonde__onnx_input(node, i);
+    sonde__onnx_slot *slot = sonde__onnx_input(node, i);
     sonde__onnx_arrangement arrangement = {
         .suffix = "weight", .role = SONDE_ROLE_WEIGHT, .rank = 2, .place = transposed};
 
@@ -267,7 +268,11 @@ static bool turn_weight(sonde__onnx_node *node, size_t i, sonde__onnx_pair *weig
     arrangement.dim[0] = slot->initial->dims[1];
     arrangement.dim[1] = slot->initial->dims[0];
     arrangement.user = arrangement.dim;
-    *weight = sonde__onnx_arrange(node, i, &arrangement);
+    if (slot->turned.model == 0) {
+        slot->turned = sonde__onnx_arrange(node, i, &arrangement);
+    }
+    node->owns = true;
+    *weight = slot->turned;
     return true;
 }
 
@@ -344,7 +349,7 @@ static bool build_gemm(sonde__onnx_node *node, const sonde__onnx_op *op)
         in[1] = in[1].model != 0 ? sonde__onnx_permute(node, in[1], 2, swapped) : none;
     }
     if (bias) {
-        in[2] = sonde__onnx_take(node, 2, SONDE_ROLE_BIAS);
+        in[2] = sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias");
     }
     if (in[0].model == 0 || in[1].model == 0 || node->import->err != SONDE_OK) {
         return false;
@@ -374,10 +379,10 @@ static bool build_batch_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
         SONDE__ONNX_SET("affine", 1), SONDE__ONNX_SET("track_running_stats", 1)};
 
     in[0] = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
-    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
-    in[2] = sonde__onnx_take(node, 2, SONDE_ROLE_BIAS);
-    in[3] = sonde__onnx_take(node, 3, SONDE_ROLE_BUFFER);
-    in[4] = sonde__onnx_take(node, 4, SONDE_ROLE_BUFFER);
+    in[1] = sonde__onnx_take_own(node, 1, SONDE_ROLE_WEIGHT, "weight");
+    in[2] = sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias");
+    in[3] = sonde__onnx_take_own(node, 3, SONDE_ROLE_BUFFER, "running_mean");
+    in[4] = sonde__onnx_take_own(node, 4, SONDE_ROLE_BUFFER, "running_var");
     in[5] = sonde__onnx_buffer(node, "num_batches_tracked", SONDE_I64, 0, NULL, 0.0);
     return sonde__onnx_give(node, 0,
                             sonde__onnx_emit(node, op->kind, in, 6, settings, 4));
@@ -385,9 +390,10 @@ static bool build_batch_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
 
 static bool build_instance_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
-    const sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
-                                    sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
-                                    sonde__onnx_take(node, 2, SONDE_ROLE_BIAS)};
+    const sonde__onnx_pair in[3] = {
+        sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+        sonde__onnx_take_own(node, 1, SONDE_ROLE_WEIGHT, "weight"),
+        sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias")};
     const sonde_nn_setting settings[] = {
         SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5)),
         SONDE__ONNX_SET("affine", 1)};
@@ -414,7 +420,7 @@ static sonde__onnx_pair take_channels(sonde__onnx_node *node, size_t i, sonde_ro
                                     .place = in_place};
 
     if (!column) {
-        return sonde__onnx_take(node, i, role);
+        return sonde__onnx_take_own(node, i, role, flat.suffix);
     }
     flat.dim[0] = slot->initial->dims[0];
     return sonde__onnx_arrange(node, i, &flat);
@@ -447,10 +453,10 @@ static bool build_group_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
 static bool build_layer_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     const bool bias = sonde__onnx_has_input(node, 2);
-    const sonde__onnx_pair in[3] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
-                                    sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
-                                    bias ? sonde__onnx_take(node, 2, SONDE_ROLE_BIAS)
-                                         : none};
+    const sonde__onnx_pair in[3] = {
+        sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+        sonde__onnx_take_own(node, 1, SONDE_ROLE_WEIGHT, "weight"),
+        bias ? sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias") : none};
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
     const int rank = sonde__onnx_shape(node, in[0], dims);
     int64_t axis = sonde__onnx_int(node, "axis", -1);

@@ -152,6 +152,10 @@ static constant *fold_gather(const sonde__onnx_node *node, const constant *c,
     int64_t dim[SONDE_MAX_DIMS];
     constant *made = NULL;
 
+    if (c->uniform && places->rank == 0 && sonde__onnx_int(node, "axis", 0) == 0 &&
+        c->rank > 0) { /* one place of many equal ones */
+        return with_dims(node, c, c->rank - 1, c->dim + 1);
+    }
     if (c->uniform || rows == 0 || places->uniform ||
         places->rank + c->rank - 1 > SONDE_MAX_DIMS ||
         sonde__onnx_int(node, "axis", 0) != 0) {
@@ -179,6 +183,30 @@ static constant *fold_gather(const sonde__onnx_node *node, const constant *c,
     return made;
 }
 
+/* A slice of one number's tensor along one dimension: other dims. */
+static constant *slice_uniform(const sonde__onnx_node *node, const constant *const *in)
+{
+    const constant *c = in[0];
+    number dim[SONDE_MAX_DIMS];
+    double axis = 0.0, begin = 0.0, end = 0.0;
+
+    if (in[1]->count != 1 || in[2]->count != 1 || in[3] == NULL || in[3]->count != 1) {
+        return sonde__onnx_no_constant(node, "a slice along several dimensions");
+    }
+    axis = in[3]->items[0].base + (in[3]->items[0].base < 0.0 ? c->rank : 0);
+    if (!(axis >= 0.0 && axis < (double)c->rank)) {
+        return sonde__onnx_no_constant(node, "an axis that there is not");
+    }
+    memcpy(dim, c->dim, sizeof dim);
+    begin = in[1]->items[0].base;
+    end = in[2]->items[0].base;
+    if (!sonde__onnx_fixed(dim[(int)axis]) || begin < 0.0 || end < begin) {
+        return sonde__onnx_no_constant(node, "a slice of the batch");
+    }
+    dim[(int)axis].base = fmin(end, dim[(int)axis].base) - begin;
+    return with_dims(node, c, c->rank, dim);
+}
+
 /* A slice of a list. */
 constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *const *in,
                                  size_t count)
@@ -189,6 +217,9 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     constant *made = NULL;
     size_t kept = 0;
 
+    if (c->uniform && count > 3) {
+        return slice_uniform(node, in);
+    }
     if (c->rank != 1 || c->uniform || count < 3 || in[1]->count != 1 ||
         in[2]->count != 1 || !sonde__onnx_fixed(in[1]->items[0]) ||
         !sonde__onnx_fixed(in[2]->items[0])) {
@@ -212,6 +243,17 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     return made;
 }
 
+/* Whether a constant of these dims can be kept whole. */
+static bool is_small(const constant *c)
+{
+    double count = 1.0;
+
+    for (int i = 0; i < c->rank; i++) {
+        count *= sonde__onnx_fixed(c->dim[i]) ? c->dim[i].base : (double)INFINITY;
+    }
+    return count <= (double)SONDE__ONNX_MOST_FOLDED;
+}
+
 static constant *fold_expand(const sonde__onnx_node *node, const constant *c,
                              const constant *shape)
 {
@@ -224,7 +266,7 @@ static constant *fold_expand(const sonde__onnx_node *node, const constant *c,
         return sonde__onnx_no_constant(node, "a shape of more than 8 dimensions");
     }
     memcpy(target.dim, shape->items, shape->count * sizeof *target.dim);
-    if (c->count == 1 && c->rank <= target.rank) { /* the dims may depend on the batch */
+    if (c->count == 1 && c->rank <= target.rank && !is_small(&target)) {
         made = with_dims(node, c, target.rank, target.dim);
         if (made != NULL) {
             made->uniform = true;

@@ -115,6 +115,9 @@ void sonde__onnx_module_name(const SondeOnnx__NodeProto *node, const sonde__name
                              const sonde__onnx_slot *slots, char *buf, size_t size)
 {
     buf[0] = '\0';
+    if (read_scopes(node, buf, size) && buf[0] != '\0') {
+        return;
+    }
     for (size_t i = 0; i < node->n_input; i++) {
         const uint32_t id = sonde__names_find(names, node->input[i]);
         const char *dot = id != SONDE__NO_NAME && slots[id].initial != NULL
@@ -126,7 +129,7 @@ void sonde__onnx_module_name(const SondeOnnx__NodeProto *node, const sonde__name
             return;
         }
     }
-    if (!read_scopes(node, buf, size) && node->name != NULL && node->name[0] == '/') {
+    if (node->name != NULL && node->name[0] == '/') {
         read_scope(node->name, buf, size);
     }
 }

@@ -14,9 +14,10 @@ bool sonde__onnx_name_valid(const char *name);
 bool sonde__onnx_name_generated(const char *name);
 
 /*
- * The module that a node belongs to, "" for the root: what stands before the last dot of
- * its parameter's name ("layer1.0.conv1.weight"); else the scope that torch's exporters
- * write, in metadata or in the node's name ("/layer1/layer1.0/conv1/Conv").
+ * The module that a node belongs to, "" for the root: the scope that torch's newer exporter
+ * writes in metadata; else what stands before the last dot of its parameter's name
+ * ("layer1.0.conv1.weight"); else the scope in the node's name
+ * ("/layer1/layer1.0/conv1/Conv").
  */
 void sonde__onnx_module_name(const SondeOnnx__NodeProto *node, const sonde__names *names,
                              const sonde__onnx_slot *slots, char *buf, size_t size);

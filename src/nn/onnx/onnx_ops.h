@@ -25,7 +25,8 @@ extern const sonde__onnx_op
     sonde__onnx_plain_ops[]; /* onnx_plain.c: one op, one of ours */
 extern const sonde__onnx_op sonde__onnx_layer_ops[]; /* onnx_layers.c: with parameters */
 extern const sonde__onnx_op sonde__onnx_shape_ops[]; /* onnx_shapes.c */
-extern const sonde__onnx_op sonde__onnx_fold_ops[];  /* onnx_fold.c: of constants alone */
+extern const sonde__onnx_op sonde__onnx_recurrent_ops[]; /* onnx_recurrent.c */
+extern const sonde__onnx_op sonde__onnx_fold_ops[]; /* onnx_fold.c: of constants alone */
 
 /* NULL: there is none. */
 const sonde__onnx_op *sonde__onnx_find_op(const char *name);

@@ -41,9 +41,30 @@ static bool build_one(sonde__onnx_node *node, const sonde__onnx_op *op)
                             sonde__onnx_emit(node, op->kind, &x, 1, settings, count));
 }
 
+/* torch's older exporter writes equal initialisers once, and Identity for the others: each
+ * is a parameter of its own. */
+static bool copies_initial(sonde__onnx_node *node)
+{
+    const sonde__onnx_slot *from = sonde__onnx_input(node, 0);
+    const char *name = node->proto->n_output > 0 ? node->proto->output[0] : "";
+    sonde__onnx_slot *slot = NULL;
+
+    if (from == NULL || from->initial == NULL || strchr(name, '.') == NULL ||
+        sonde__onnx_is_whole_type(from->initial->data_type)) {
+        return false;
+    }
+    slot = &node->import->slots[sonde__names_find(&node->import->names, name)];
+    slot->initial = from->initial;
+    slot->ready = true;
+    return true;
+}
+
 static bool build_same(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     (void)op;
+    if (copies_initial(node)) {
+        return true;
+    }
     return sonde__onnx_give(node, 0, sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION));
 }
 
@@ -152,6 +173,19 @@ static bool build_cast(sonde__onnx_node *node, const sonde__onnx_op *op)
                               sonde_dtype_name(have), sonde__onnx_type_name((int)type));
 }
 
+static bool build_cast_like(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    const sonde__onnx_pair like = sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION);
+
+    (void)op;
+    if (x.model != 0 && like.model != 0 &&
+        sonde__onnx_dtype(node, x) != sonde__onnx_dtype(node, like)) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, NULL, "a conversion");
+    }
+    return like.model != 0 && sonde__onnx_give(node, 0, x);
+}
+
 /* --- two inputs and more -------------------------------------------------------------------- */
 
 /* One number that an operand is everywhere, and that no parameter is. */
@@ -208,8 +242,10 @@ static bool build_two(sonde__onnx_node *node, const sonde__onnx_op *op)
             return sonde__onnx_give(node, 0, made);
         }
     }
-    in[0] = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
-    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION);
+    for (size_t i = 0; i < 2; i++) { /* a bias, or the scale of a norm */
+        in[i] = sonde__onnx_take_own(node, i, SONDE_ROLE_ACTIVATION,
+                                     strcmp(op->name, "Mul") == 0 ? "weight" : "bias");
+    }
     return expect_float(node, in[0]) && expect_float(node, in[1]) &&
            sonde__onnx_give(node, 0, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0));
 }
@@ -377,6 +413,7 @@ const sonde__onnx_op sonde__onnx_plain_ops[] = {
     {"Dropout", build_dropout, "dropout", {{0}}},
     {"Identity", build_same, NULL, {{0}}},
     {"Cast", build_cast, NULL, {{0}}},
+    {"CastLike", build_cast_like, NULL, {{0}}},
     {"Neg", build_one, "neg", {{0}}},
     {"Abs", build_one, "abs", {{0}}},
     {"Exp", build_one, "exp", {{0}}},

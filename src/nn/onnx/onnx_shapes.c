@@ -319,41 +319,13 @@ static bool build_split(sonde__onnx_node *node, const sonde__onnx_op *op)
 
 /* --- expand ------------------------------------------------------------------------------ */
 
-/* A value of bool, (N, 1 ...) of a rank, that is true: it has the batch. */
-static sonde__onnx_pair batch_of_true(sonde__onnx_node *node, int rank)
-{
-    const sonde__onnx_import *import = node->import;
-    const sonde_nn_value input = import->model->graph.inputs[0];
-    sonde__onnx_pair x = {input,
-                          import->shadow != NULL ? import->shadow->graph.inputs[0] : 0};
-    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, want[SONDE_MAX_DIMS] = {{0}};
-    const int input_rank = sonde__onnx_shape(node, x, dims);
-
-    for (int i = 1; i < input_rank; i++) {
-        x = cut(node, x, i, 0, 1, 1);
-    }
-    for (int i = 0; i < rank; i++) {
-        want[i].base = 1.0;
-    }
-    want[0] = dims[0];
-    x = sonde__onnx_reshape(node, x, rank, want);
-    if (x.model != 0 && sonde__onnx_dtype(node, x) == SONDE_F32) {
-        const sonde__onnx_pair twice[2] = {x, x};
-
-        /* NaN is unlike itself, so where() below takes either side, which are the same */
-        x = sonde__onnx_emit(node, "eq", twice, 2, NULL, 0);
-    }
-    return x;
-}
-
 static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     const sonde__onnx_constant *target = sonde__onnx_known(node, 1);
     sonde__onnx_number have[SONDE_MAX_DIMS] = {{0}};
     sonde__onnx_pair x = none;
     sonde_nn_setting size = {.key = "size"};
-    bool batch = false;
-    int rank = 0, wanted = 0;
+    int rank = 0, wanted = 0, batch = -1;
 
     if (!take_shaped(node, &x, &rank, have)) {
         return false;
@@ -375,11 +347,7 @@ static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
 
         size.values[i] = one ? to.base : -1.0;
         if (one && to.slope != 0.0 && node->import->shadow != NULL) {
-            if (i != 0) {
-                return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "the first",
-                                          "dimension %d depends on the batch", i);
-            }
-            batch = true;
+            batch = batch < 0 ? i : wanted;
             size.values[i] = 1.0;
         } else if (one) {
             size.values[i] = to.base + to.slope * node->import->batch;
@@ -389,10 +357,8 @@ static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
         return sonde__onnx_give(node, 0, x);
     }
     x = sonde__onnx_emit(node, op->kind, &x, 1, &size, 1);
-    if (batch && x.model != 0) {
-        const sonde__onnx_pair in[3] = {batch_of_true(node, wanted), x, x};
-
-        x = sonde__onnx_emit(node, "where", in, 3, NULL, 0);
+    if (batch >= 0) {
+        x = sonde__onnx_repeat(node, x, wanted, batch);
     }
     return sonde__onnx_give(node, 0, x);
 }

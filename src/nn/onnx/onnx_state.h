@@ -46,6 +46,8 @@ typedef struct sonde__onnx_slot {
     bool ready, leaves; /* computed; another module reads it */
     sonde__onnx_constant *constant; /* or NULL; owned */
     sonde__onnx_pair value;
+    const char *owner;       /* the module of the node that read it first */
+    sonde__onnx_pair turned; /* an initialiser's transpose as a parameter */
 } sonde__onnx_slot;
 
 typedef struct sonde__onnx_entry {
@@ -57,6 +59,7 @@ typedef struct sonde__onnx_import {
     const sonde__onnx_file *file;
     sonde_nn_model *model, *shadow; /* shadow NULL: the batch is fixed */
     bool open_batch;                /* the file names it; else it has a number */
+    bool one_output;                /* the first output alone is wanted */
     double batch;                   /* of the model */
     int64_t opset;
     sonde__names names; /* of slots, by id */

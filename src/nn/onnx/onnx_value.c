@@ -31,6 +31,14 @@ static bool is_free(const sonde__onnx_import *import, const char *name)
     return true;
 }
 
+bool sonde__onnx_is_free(const sonde__onnx_node *node, const char *suffix)
+{
+    char path[512];
+
+    (void)snprintf(path, sizeof path, "%s.%s", node->module, suffix);
+    return is_free(node->import, path);
+}
+
 /* A tensor of both models, whose memory is the model's; *data for the caller to fill. */
 static sonde__onnx_pair add_tensor(sonde__onnx_node *node, const char *name,
                                    const sonde__op_shape *shape, sonde_role role,
@@ -67,15 +75,17 @@ static sonde__onnx_pair add_tensor(sonde__onnx_node *node, const char *name,
 static const char *tensor_name(sonde__onnx_node *node, const char *given,
                                const char *suffix)
 {
+    const bool own = suffix == NULL || !sonde__onnx_name_generated(given);
     char path[512];
 
-    if (node->module[0] != '\0' && suffix != NULL && sonde__onnx_name_generated(given)) {
-        (void)snprintf(path, sizeof path, "%s.%s", node->module, suffix);
-        if (is_free(node->import, path)) {
-            return sonde__graph_string(&node->import->model->graph, "%s", path);
-        }
+    if (own || (node->module[0] == '\0' && is_free(node->import, suffix))) {
+        return sonde__onnx_name_keep(node->import, own ? given : suffix);
     }
-    return sonde__onnx_name_keep(node->import, given);
+    (void)snprintf(path, sizeof path, "%s.%s", node->module, suffix);
+    for (size_t k = 2; !is_free(node->import, path); k++) { /* of another call */
+        (void)snprintf(path, sizeof path, "%s.%s-%zu", node->module, suffix, k);
+    }
+    return sonde__graph_string(&node->import->model->graph, "%s", path);
 }
 
 static sonde_role parameter_role(const char *name, int rank, sonde_role asked)
@@ -262,6 +272,51 @@ static sonde__onnx_pair keep_constant(sonde__onnx_node *node,
     return made;
 }
 
+/* A value of bool that has the batch as dimension `batch` of `rank`, the others 1. */
+static sonde__onnx_pair batch_of_bool(sonde__onnx_node *node, int rank, int batch)
+{
+    const sonde__onnx_import *import = node->import;
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, want[SONDE_MAX_DIMS] = {{0}};
+    sonde__onnx_pair x = {import->model->graph.inputs[0], 0}, twice[2];
+    int own = 0;
+
+    if (import->shadow != NULL) {
+        x.shadow = import->shadow->graph.inputs[0];
+    }
+    own = sonde__onnx_shape(node, x, dims);
+    for (int i = 1; i < own && x.model != 0; i++) {
+        const sonde_nn_setting first[] = {SONDE__ONNX_SET("dim", i),
+                                          SONDE__ONNX_SET("end", 1)};
+
+        x = sonde__onnx_emit(node, "slice", &x, 1, first, 2);
+    }
+    for (int i = 0; i < rank; i++) {
+        want[i].base = 1.0;
+    }
+    want[batch] = dims[0];
+    x = x.model != 0 ? sonde__onnx_reshape(node, x, rank, want) : none;
+    if (x.model == 0 || sonde__onnx_dtype(node, x) != SONDE_F32) {
+        return x;
+    }
+    twice[0] = twice[1] = x;
+    return sonde__onnx_emit(node, "eq", twice, 2, NULL, 0);
+}
+
+/* Either side of the choice is x, so that it does not matter what the input holds. */
+sonde__onnx_pair sonde__onnx_repeat(sonde__onnx_node *node, sonde__onnx_pair x, int rank,
+                                    int batch)
+{
+    sonde__onnx_pair in[3] = {none, x, x};
+
+    if (batch >= rank) {
+        (void)sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "one",
+                                 "two dimensions that depend on the batch");
+        return none;
+    }
+    in[0] = x.model != 0 ? batch_of_bool(node, rank, batch) : none;
+    return sonde__onnx_emit(node, "where", in, 3, NULL, 0);
+}
+
 /* A constant of one number, spread to its dims. */
 static sonde__onnx_pair spread_number(sonde__onnx_node *node,
                                       const sonde__onnx_constant *known)
@@ -269,18 +324,22 @@ static sonde__onnx_pair spread_number(sonde__onnx_node *node,
     sonde_nn_setting settings[] = {
         SONDE__ONNX_SET("value", known->items[0].base),
         {.key = "shape", .count = known->rank > 0 ? known->rank : 1}};
+    sonde__onnx_pair made = none;
+    int batch = -1;
 
     settings[1].values[0] = 1.0;
     for (int i = 0; i < known->rank; i++) {
-        if (known->dim[i].slope != 0.0 && node->import->shadow != NULL) {
-            (void)sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, NULL,
-                                     "a constant whose shape depends on the batch");
-            return none;
-        }
+        const bool moves = known->dim[i].slope != 0.0;
+
         settings[1].values[i] =
             known->dim[i].base + known->dim[i].slope * node->import->batch;
+        if (moves && node->import->shadow != NULL) {
+            batch = batch < 0 ? i : known->rank;
+            settings[1].values[i] = 1.0;
+        }
     }
-    return sonde__onnx_emit(node, "fill", NULL, 0, settings, 2);
+    made = sonde__onnx_emit(node, "fill", NULL, 0, settings, 2);
+    return batch < 0 ? made : sonde__onnx_repeat(node, made, known->rank, batch);
 }
 
 static sonde__onnx_pair make_constant(sonde__onnx_node *node,
@@ -333,6 +392,60 @@ sonde__onnx_pair sonde__onnx_take(sonde__onnx_node *node, size_t i, sonde_role r
     }
     node->owns = node->owns || own == SONDE_ROLE_WEIGHT || own == SONDE_ROLE_BIAS;
     return slot->value;
+}
+
+/* The tensor of a name in the model; {0, 0}: there is none. */
+static sonde__onnx_pair find_tensor(const sonde__onnx_import *import, const char *name)
+{
+    const size_t params = sonde_nn_parameter_count(import->model);
+
+    for (size_t i = 0; i < sonde__graph_tensor_count(import->model); i++) {
+        if (strcmp(sonde__graph_tensor_name(import->model, i), name) == 0) {
+            const sonde_nn_model *shadow = import->shadow;
+
+            return i < params
+                       ? (sonde__onnx_pair){import->model->params[i].value,
+                                            shadow != NULL ? shadow->params[i].value : 0}
+                       : (sonde__onnx_pair){
+                             import->model->buffers[i - params].value,
+                             shadow != NULL ? shadow->buffers[i - params].value : 0};
+        }
+    }
+    return none;
+}
+
+sonde__onnx_pair sonde__onnx_take_own(sonde__onnx_node *node, size_t i, sonde_role role,
+                                      const char *suffix)
+{
+    enum { MOST = 1024 }; /* elements of what torch's exporter writes once */
+    sonde__onnx_slot *slot = sonde__onnx_input(node, i);
+    const SondeOnnx__TensorProto *tensor = slot != NULL ? slot->initial : NULL;
+    sonde__onnx_slot own;
+    char path[512];
+    sonde__onnx_pair made = none;
+
+    if (tensor == NULL || tensor->n_dims != 1 || tensor->dims[0] > MOST ||
+        node->module[0] == '\0' || slot->value.model == 0 ||
+        strcmp(slot->owner != NULL ? slot->owner : "", node->module) == 0) {
+        made = sonde__onnx_take(node, i, role);
+        if (slot != NULL && slot->owner == NULL) {
+            slot->owner = node->module;
+        }
+        if (made.model == 0 || tensor == NULL || role != SONDE_ROLE_BUFFER ||
+            sonde__graph_value(&node->import->model->graph, made.model)->role == role) {
+            return made;
+        }
+    }
+    (void)snprintf(path, sizeof path, "%s.%s", node->module, suffix);
+    made = find_tensor(node->import, path);
+    if (made.model != 0) {
+        return made;
+    }
+    own = *slot;
+    own.name = path;
+    made = make_parameter(node, &own, role);
+    node->owns = node->owns || role != SONDE_ROLE_BUFFER;
+    return made;
 }
 
 /* --- shapes ------------------------------------------------------------------------------ */

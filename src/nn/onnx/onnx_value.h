@@ -13,6 +13,11 @@
 /* Input i as a value: an initialiser becomes a parameter, or, where it is a constant, a
  * tensor filled with it, or a buffer. role: of the parameter. {0, 0} after an error. */
 sonde__onnx_pair sonde__onnx_take(sonde__onnx_node *node, size_t i, sonde_role role);
+/* The same for a vector of a layer of its own. Exporters write vectors of equal numbers
+ * (new biases, weights of norms) once for all layers; here each gets its own, called
+ * <module>.<suffix>. */
+sonde__onnx_pair sonde__onnx_take_own(sonde__onnx_node *node, size_t i, sonde_role role,
+                                      const char *suffix);
 /* The float initialiser of input i in another arrangement: element k of the parameter is
  * element place(user, k) of the initialiser, or 0 for SIZE_MAX. */
 typedef struct sonde__onnx_arrangement {
@@ -25,6 +30,8 @@ typedef struct sonde__onnx_arrangement {
 } sonde__onnx_arrangement;
 sonde__onnx_pair sonde__onnx_arrange(sonde__onnx_node *node, size_t i,
                                      const sonde__onnx_arrangement *arrangement);
+/* Whether no tensor of the node's module has this suffix. */
+bool sonde__onnx_is_free(const sonde__onnx_node *node, const char *suffix);
 /* A buffer of one dtype, filled with a number, under the module's name. */
 sonde__onnx_pair sonde__onnx_buffer(sonde__onnx_node *node, const char *suffix,
                                     sonde_dtype dtype, int rank, const int64_t *dim,
@@ -47,6 +54,9 @@ sonde__onnx_pair sonde__onnx_reshape(sonde__onnx_node *node, sonde__onnx_pair x,
                                      const sonde__onnx_number *dim);
 sonde__onnx_pair sonde__onnx_permute(sonde__onnx_node *node, sonde__onnx_pair x, int rank,
                                      const int64_t *dims);
+/* x, of `rank` dimensions, repeated along dimension `batch`, which is 1, to the batch. */
+sonde__onnx_pair sonde__onnx_repeat(sonde__onnx_node *node, sonde__onnx_pair x, int rank,
+                                    int batch);
 /* A number as a tensor of one element. */
 sonde__onnx_pair sonde__onnx_fill(sonde__onnx_node *node, double number);
 

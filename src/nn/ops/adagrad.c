@@ -10,6 +10,7 @@
  * live: lr, lr_decay, eps, weight decay, initial accumulator, gradient scale.
  */
 #include "nn/ops/common.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 
@@ -61,7 +62,7 @@ static void adagrad_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[2], 0, before + 1.0);
 }
 
-SONDE__KERNELS(adagrad, NULL)
+SONDE__KERNELS(adagrad, sonde__kernel_adagrad_fast)
 
 const sonde__op_kind sonde__op_adagrad = {
     .name = "Adagrad",

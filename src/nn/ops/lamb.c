@@ -15,6 +15,7 @@
  * max_weight_norm.
  */
 #include "nn/ops/common.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 
@@ -104,7 +105,7 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
     sonde__op_store(&call->out[3], 0, step);
 }
 
-SONDE__KERNELS(lamb, NULL)
+SONDE__KERNELS(lamb, sonde__kernel_lamb_fast)
 
 const sonde__op_kind sonde__op_lamb = {
     .name = "Lamb",

@@ -14,6 +14,7 @@
  * attrs: choice, of the bits CENTRED, MOMENTUM and TF.
  */
 #include "nn/ops/common.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 
@@ -96,7 +97,7 @@ static void rmsprop_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(rmsprop, NULL)
+SONDE__KERNELS(rmsprop, sonde__kernel_rmsprop_fast)
 
 const sonde__op_kind sonde__op_rmsprop = {
     .name = "RmsProp",

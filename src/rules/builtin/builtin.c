@@ -330,8 +330,10 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
 
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
 {
-    return sonde__observe_is_objective(run->rules->catalogue, id) ? SONDE__LOSS_WHOLE
-                                                                  : SONDE__LOSS_PART;
+    return sonde__observe_is_objective(run->rules->catalogue, id) &&
+                   !sonde__rules_is_declared_free(run->rules, id)
+               ? SONDE__LOSS_WHOLE
+               : SONDE__LOSS_PART;
 }
 
 /* --- numbers ------------------------------------------------------------------------ */

@@ -1,0 +1,327 @@
+/*
+ * recurrent_grad.c - the gradient of recurrent.c, whose head has the equations.
+ */
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/rows.h"
+#include "nn/ops/recurrent.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- shapes --------------------------------------------------------------------------- */
+
+/* dy, h, gates, cells, w_hh -> da and dr (N, T, G H), and h of the step before (N, T, H). */
+static sonde_err recurrent_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                      sonde_diag *diag)
+{
+    const sonde__op_shape *dy = &call->in[0].shape;
+    sonde__op_shape gates, w;
+    sonde__op_recurrent_sizes n;
+
+    SONDE__TRY(sonde__op_recurrent_expect_cell(attrs, diag));
+    SONDE__TRY(sonde__op_expect_rank(dy, 3, "output gradient", "(N, T, H)", diag));
+    n = sonde__op_recurrent_sizes_of(dy, attrs);
+    gates = sonde__op_recurrent_sequence(dy, n.width);
+    w = (sonde__op_shape){.dtype = dy->dtype, .rank = 2, .dim = {n.gates, n.units}};
+    if (dy->dim[2] != n.units) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, "as many as units",
+                           "%lld columns of %lld units", (long long)dy->dim[2],
+                           (long long)n.units);
+    }
+    SONDE__TRY(sonde__op_expect_shape(&call->in[1].shape, dy, "output", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &gates, "gates", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[3].shape, dy, "cells", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[4].shape, &w, "weight_hh", diag));
+    call->out[0].shape = call->out[1].shape = sonde__op_recurrent_sequence(dy, n.gates);
+    call->out[2].shape = *dy;
+    return sonde__op_expect_size(&call->out[0].shape, "gradient", diag);
+}
+
+/* A unit of a step: what it was, and the gradients that reach it. */
+typedef struct unit {
+    double y[4];       /* gates, and r_n of a GRU */
+    double cell, last; /* of an LSTM: c, and c before; of a GRU: last is h before */
+    double dh, dc;
+} unit;
+
+/* da and dr of each gate. Returns what goes to the step before without W_hh: of an LSTM
+ * the gradient of c, of a GRU that of h. */
+static double unit_grad(int choice, const unit *u, double da[4], double dr[4])
+{
+    const double *y = u->y;
+
+    if (choice == SONDE__LSTM) {
+        const double t = tanh(u->cell), dc = u->dc + u->dh * y[3] * (1.0 - t * t);
+
+        da[0] = dc * y[2] * y[0] * (1.0 - y[0]);
+        da[1] = dc * u->last * y[1] * (1.0 - y[1]);
+        da[2] = dc * y[0] * (1.0 - y[2] * y[2]);
+        da[3] = u->dh * t * y[3] * (1.0 - y[3]);
+        memcpy(dr, da, 4 * sizeof *dr);
+        return dc * y[1];
+    }
+    if (choice == SONDE__GRU) {
+        const double dn = u->dh * (1.0 - y[1]) * (1.0 - y[2] * y[2]);
+
+        da[0] = dr[0] = dn * y[3] * y[0] * (1.0 - y[0]);
+        da[1] = dr[1] = u->dh * (u->last - y[2]) * y[1] * (1.0 - y[1]);
+        da[2] = dn;
+        dr[2] = dn * y[0];
+        return u->dh * y[1];
+    }
+    da[0] = dr[0] = choice == SONDE__RNN_TANH ? u->dh * (1.0 - y[0] * y[0])
+                    : y[0] <= 0.0             ? 0.0
+                                              : u->dh;
+    return 0.0;
+}
+
+/* What the next step sends back, of each sample and unit: through W_hh, and directly. */
+typedef struct carried {
+    double *dh, *direct;
+} carried;
+
+static size_t carried_bytes(const sonde__op_recurrent_sizes *n)
+{
+    return sonde__op_recurrent_rounded((size_t)(2 * n->samples * n->units) *
+                                       sizeof(double));
+}
+
+/* Unit j of a sample at a step: stores da and dr, and what goes on directly. */
+static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
+                      const carried *carry, int64_t sample, int64_t step, int64_t before,
+                      int64_t j)
+{
+    const int64_t at = sample * n->steps + step, own = sample * n->units + j;
+    const int64_t past = sample * n->steps + before, u = n->units;
+    const bool is_lstm = call->attrs->choice == SONDE__LSTM;
+    unit now = {.cell = sonde__op_load(&call->in[3], at * u + j)};
+    double da[4] = {0}, dr[4] = {0};
+
+    for (int64_t g = 0; g < n->width / u; g++) {
+        now.y[g] = sonde__op_load(&call->in[2], at * n->width + g * u + j);
+    }
+    if (before >= 0) {
+        now.last = sonde__op_load(&call->in[is_lstm ? 3 : 1], past * u + j);
+    }
+    now.dh = sonde__op_load(&call->in[0], at * u + j) + carry->dh[own] +
+             (is_lstm ? 0.0 : carry->direct[own]);
+    now.dc = is_lstm ? carry->direct[own] : 0.0;
+    carry->direct[own] = unit_grad(call->attrs->choice, &now, da, dr);
+    for (int64_t g = 0; g < n->gates / u; g++) {
+        sonde__op_store(&call->out[0], at * n->gates + g * u + j, da[g]);
+        sonde__op_store(&call->out[1], at * n->gates + g * u + j, dr[g]);
+    }
+    sonde__op_store(&call->out[2], at * u + j,
+                    before >= 0 ? sonde__op_load(&call->in[1], past * u + j) : 0.0);
+}
+
+/* dh of the step before, from dr of a step: dr W_hh. */
+static void carry_back(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
+                       const carried *carry, int64_t sample, int64_t step)
+{
+    const int64_t at = (sample * n->steps + step) * n->gates;
+
+    for (int64_t j = 0; j < n->units; j++) {
+        double sum = 0.0;
+
+        for (int64_t k = 0; k < n->gates; k++) {
+            sum += sonde__op_load(&call->out[1], at + k) *
+                   sonde__op_load(&call->in[4], k * n->units + j);
+        }
+        carry->dh[sample * n->units + j] = sum;
+    }
+}
+
+static carried clear_carried(const sonde__op_call *call,
+                             const sonde__op_recurrent_sizes *n, int64_t first,
+                             int64_t end)
+{
+    const carried carry = {call->scratch,
+                           (double *)call->scratch + n->samples * n->units};
+
+    for (int64_t i = first * n->units; i < end * n->units; i++) {
+        carry.dh[i] = carry.direct[i] = 0.0;
+    }
+    return carry;
+}
+
+static void recurrent_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__op_recurrent_sizes n =
+        sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
+    const int64_t first = n.samples * part / parts, end = n.samples * (part + 1) / parts;
+    const carried carry = clear_carried(call, &n, first, end);
+
+    for (int64_t s = first; s < end; s++) {
+        for (int64_t i = n.steps; i-- > 0;) {
+            const int64_t step = sonde__op_recurrent_step(call->attrs, n.steps, i);
+            const int64_t before = sonde__op_recurrent_step(call->attrs, n.steps, i - 1);
+
+            for (int64_t j = 0; j < n.units; j++) {
+                grad_unit(call, &n, &carry, s, step, before, j);
+            }
+            carry_back(call, &n, &carry, s, step);
+        }
+    }
+}
+
+static size_t reference_scratch(const sonde__op_call *call, int parts)
+{
+    const sonde__op_recurrent_sizes n =
+        sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
+
+    (void)parts;
+    return carried_bytes(&n);
+}
+
+/* --- gradient over the shared product -------------------------------------------------- */
+
+/* A step of a sample in float32: the same equations as unit_grad's, over all units. */
+typedef struct grad_step {
+    int64_t units;
+    const float *y, *cell, *last, *dy; /* last NULL: zeros, before the first step */
+    float *dh, *direct;                /* from the next step; direct: to the one before */
+    float *da, *dr;
+} grad_step;
+
+static void step_of_gru(const grad_step *s)
+{
+    const int64_t u = s->units;
+
+    for (int64_t j = 0; j < u; j++) {
+        const float r = s->y[j], z = s->y[u + j], n = s->y[2 * u + j],
+                    rn = s->y[3 * u + j];
+        const float last = s->last != NULL ? s->last[j] : 0.0F;
+        const float dh = s->dy[j] + s->dh[j] + s->direct[j];
+        const float dn = dh * (1.0F - z) * (1.0F - n * n);
+
+        s->da[j] = s->dr[j] = dn * rn * r * (1.0F - r);
+        s->da[u + j] = s->dr[u + j] = dh * (last - n) * z * (1.0F - z);
+        s->da[2 * u + j] = dn;
+        s->dr[2 * u + j] = dn * r;
+        s->direct[j] = dh * z;
+    }
+}
+
+static void step_of_rnn(const grad_step *s, bool relu)
+{
+    for (int64_t j = 0; j < s->units; j++) {
+        const float y = s->y[j], dh = s->dy[j] + s->dh[j];
+
+        s->da[j] = s->dr[j] = !relu ? dh * (1.0F - y * y) : y <= 0.0F ? 0.0F : dh;
+    }
+}
+
+static size_t grad_part_bytes(const sonde__op_recurrent_sizes *n)
+{
+    return sonde__kernel_gemm_scratch() + sonde__kernel_gemm_packed(n->gates, n->units) +
+           sonde__op_recurrent_rounded((size_t)(2 * n->samples * n->units) *
+                                       sizeof(float));
+}
+
+static size_t recurrent_grad_scratch(const sonde__op_call *call, int parts)
+{
+    const sonde__op_recurrent_sizes n =
+        sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
+
+    return grad_part_bytes(&n) * (size_t)parts;
+}
+
+/* One sample; state holds dh and what goes back directly, of all samples. */
+static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
+                        int64_t sample, int64_t step, int64_t before, float *state)
+{
+    const int64_t at = sample * n->steps + step, past = sample * n->steps + before;
+    const bool is_lstm = call->attrs->choice == SONDE__LSTM;
+    const float *source = call->in[is_lstm ? 3 : 1].data, *h = call->in[1].data;
+    float *previous = (float *)call->out[2].data + at * n->units;
+    const grad_step s = {.units = n->units,
+                         .y = (const float *)call->in[2].data + at * n->width,
+                         .cell = (const float *)call->in[3].data + at * n->units,
+                         .last = before < 0 ? NULL : source + past * n->units,
+                         .dy = (const float *)call->in[0].data + at * n->units,
+                         .dh = state + sample * n->units,
+                         .direct = state + (n->samples + sample) * n->units,
+                         .da = (float *)call->out[0].data + at * n->gates,
+                         .dr = (float *)call->out[1].data + at * n->gates};
+
+    if (is_lstm) {
+        sonde__kernel_rows()->lstm_grad(&(sonde__kernel_lstm_step){s.y, s.cell, s.last,
+                                                                   s.dy, s.dh, s.direct,
+                                                                   s.da, s.dr},
+                                        n->units);
+    } else if (call->attrs->choice == SONDE__GRU) {
+        step_of_gru(&s);
+    } else {
+        step_of_rnn(&s, call->attrs->choice == SONDE__RNN_RELU);
+    }
+    if (before < 0) {
+        memset(previous, 0, (size_t)n->units * sizeof *previous);
+    } else {
+        memcpy(previous, h + past * n->units, (size_t)n->units * sizeof *previous);
+    }
+}
+
+static void recurrent_grad_products(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__op_recurrent_sizes n =
+        sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
+    const int64_t first = n.samples * part / parts, end = n.samples * (part + 1) / parts;
+    char *scratch = (char *)call->scratch + grad_part_bytes(&n) * (size_t)part;
+    float *packed = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
+    float *state = packed + sonde__kernel_gemm_packed(n.gates, n.units) / sizeof(float);
+    const sonde__kernel_gemm weights = {.n = n.units,
+                                        .k = n.gates,
+                                        .b = {call->in[4].data, n.units, 1},
+                                        .packed = packed,
+                                        .packs = true};
+
+    sonde__kernel_gemm_run(&weights, scratch);
+    memset(state, 0, (size_t)(2 * n.samples * n.units) * sizeof *state);
+    for (int64_t i = n.steps; i-- > 0;) {
+        const int64_t step = sonde__op_recurrent_step(call->attrs, n.steps, i);
+        const int64_t before = sonde__op_recurrent_step(call->attrs, n.steps, i - 1);
+        const sonde__kernel_gemm product = {
+            .m = end - first,
+            .n = n.units,
+            .k = n.gates,
+            .a = {(const float *)call->out[1].data + (first * n.steps + step) * n.gates,
+                  n.steps * n.gates, 1},
+            .c = state + first * n.units,
+            .c_row = n.units,
+            .packed = packed};
+
+        for (int64_t s = first; s < end; s++) {
+            grad_sample(call, &n, s, step, before, state);
+        }
+        if (before >= 0) {
+            sonde__kernel_gemm_run(&product, scratch);
+        }
+    }
+}
+
+static const sonde__op_kernel *const *recurrent_grad_kernels(void)
+{
+    static const sonde__op_kernel gemm = {.name = "gemm",
+                                          .accepts = sonde__op_recurrent_is_f32,
+                                          .scratch = recurrent_grad_scratch,
+                                          .parts = sonde__op_recurrent_parts,
+                                          .run = recurrent_grad_products};
+    static const sonde__op_kernel reference = {.name = "reference",
+                                               .scratch = reference_scratch,
+                                               .parts = sonde__op_recurrent_parts,
+                                               .run = recurrent_grad_run};
+    static const sonde__op_kernel *const kernels[] = {&gemm, &reference, NULL};
+
+    return kernels;
+}
+
+const sonde__op_kind sonde__op_recurrent_grad = {
+    .name = "RecurrentGrad",
+    .in_min = 5,
+    .in_max = 5,
+    .out_count = 3,
+    .out_names = {NULL, "GradState", "Previous"},
+    .infer = recurrent_grad_infer,
+    .kernels = recurrent_grad_kernels,
+};
