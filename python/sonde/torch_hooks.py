@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.compiler import is_compiling
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _sonde
 
@@ -245,6 +247,8 @@ class Hooks:
         for i, optimizer in enumerate(optimizers, 1):
             self.handles += [optimizer.register_step_pre_hook(hook("before_step", i)),
                              optimizer.register_step_post_hook(hook("after_step", i))]
+        if roots and not optimizers:
+            self.handles.append(register_optimizer_step_post_hook(_Unknown(self)))
         self.core.attach(self, len(optimizers), torch.Tensor)
         _cores.append(self.core)
         torch.autograd.backward = _backward
@@ -385,6 +389,28 @@ def _kind(module: torch.nn.Module) -> str:
 
 def _output(module: str, number: int) -> str:
     return f"{module}_output_{number}" if module else f"output_{number}"
+
+
+class _Unknown:
+    """Called after the step of any optimiser, where the program gave none: prints once that a step
+    goes on although one that holds the model's parameters has stepped."""
+
+    def __init__(self, hooks: Hooks):
+        self.hooks, self.seen = weakref.ref(hooks), {}
+
+    def __call__(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
+        hooks = self.hooks()
+        if hooks is None or not hooks.core.state()[0]:
+            return
+        step, before = hooks.watch.step, self.seen.get(id(optimizer))
+        self.seen[id(optimizer)] = step
+        if step < 0 or before != step or not any(
+                id(p) in hooks.names for group in optimizer.param_groups for p in group["params"]):
+            return
+        self.hooks = lambda: None
+        print(f"sonde: {type(optimizer).__name__} changes the model and was not given to "
+              "sonde.watch: all its updates count as one step (expected sonde.watch(model, "
+              "optimizer), or watch.step_end() after each)", file=sys.stderr)
 
 
 class _Attribute:

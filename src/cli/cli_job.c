@@ -36,16 +36,14 @@ const char *cli_job_built_in(const char *text)
 
 sonde_err cli_job_check_file(const char *argument, const char *what, sonde_diag *diag)
 {
-    const bool model = cli_job_built_in(argument) != NULL && access(argument, F_OK) != 0;
     char expected[160];
 
-    if (!model && !is_job(argument)) {
+    if (cli_job_built_in(argument) == NULL || access(argument, F_OK) == 0) {
         return SONDE_OK;
     }
     (void)snprintf(expected, sizeof expected, "%s; --model %.60s names the model", what,
                    argument);
-    return sonde_diag_set(diag, SONDE_EINVAL, argument, expected, "is a %s",
-                          model ? "model" : "job file");
+    return sonde_diag_set(diag, SONDE_EINVAL, argument, expected, "is a model");
 }
 
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)

@@ -15,7 +15,7 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
 /* The name of a built-in model; NULL: text is none. NULL is fashion_cnn. */
 const char *cli_job_built_in(const char *text);
-/* An argument that stands for a file: SONDE_EINVAL if it is a model or a job instead, and
+/* An argument that stands for a file: SONDE_EINVAL if it is a built-in model instead, and
  * no file has that name. what: "an image", "saved weights". */
 sonde_err cli_job_check_file(const char *argument, const char *what, sonde_diag *diag);
 

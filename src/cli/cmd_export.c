@@ -2,13 +2,16 @@
  * cmd_export.c - `sonde export`: writes a run for TensorBoard, NumPy, safetensors, CSV or
  * JSON.
  */
+#include "cli/cli_job.h"
 #include "cli/cli_run.h"
+
+#include <sonde/nn/onnx.h>
 
 #include <inttypes.h>
 #include <string.h>
 
 typedef struct export_values {
-    const char *format, *steps, *mode, *stats;
+    const char *format, *steps, *mode, *stats, *weights;
     int64_t worker, elements;
     bool values, quiet;
 } export_values;
@@ -148,6 +151,35 @@ done:
     return err;
 }
 
+/* A model with its weights, as ONNX. */
+static sonde_err export_model(const export_values *asked, char **argv, sonde_diag *diag)
+{
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_err err = cli_job_open(argv[0], &job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_job_build(job, &model, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = cli_weights_load(model, asked->weights, argv[0], diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde_nn_onnx_save(model, argv[1], diag);
+    if (err == SONDE_OK && !asked->quiet) {
+        (void)printf("%s: %zu parameters\n", argv[1], sonde_nn_parameter_count(model));
+    }
+
+done:
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+    return err;
+}
+
 static int run_export(const void *values, int argc, char **argv)
 {
     const export_values *asked = values;
@@ -155,6 +187,9 @@ static int run_export(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
 
     cli_catch_interrupt();
+    if (asked->format != NULL && strcmp(asked->format, "onnx") == 0) {
+        return export_model(asked, argv, &diag) == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    }
     if (export_run(asked, argc, argv, &work, &diag) != SONDE_OK) {
         return cli_fail(&diag);
     }
@@ -167,7 +202,7 @@ static int run_export(const void *values, int argc, char **argv)
     }
 
 static const cli_option export_options[] = {
-    OPTION("to", 't', CLI_TEXT, "FORMAT", format, SONDE_EXPORT_NAMES),
+    OPTION("to", 't', CLI_TEXT, "FORMAT", format, SONDE_EXPORT_NAMES "; onnx"),
     OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
            "only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
@@ -179,6 +214,8 @@ static const cli_option export_options[] = {
     OPTION("elements", 0, CLI_COUNT, "N", elements,
            "with --values: the first N of each value (all)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "only this worker"),
+    OPTION("weights", 0, CLI_TEXT, "FILE", weights,
+           "to onnx: saved weights (sonde-out/model.safetensors)"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
@@ -190,7 +227,9 @@ const cli_command cli_export = {
         "tensorboard       a folder with scalars and histograms of each mode\n"
         "npz, safetensors  raw values, named like 0000000100/train/conv1.weight\n"
         "csv, jsonl        statistics, a row for each tensor and step; with --values raw\n"
-        "                  values: a line for each element, or an object for each value\n\n"
+        "                  values: a line for each element, or an object for each value\n"
+        "onnx              a model for inference, with saved weights: RUN is then a\n"
+        "                  built-in model, a job file or an ONNX file\n\n"
         "Without --stat, tensorboard gets mean, std, min, max, l2 and nonfinite, csv and "
         "jsonl\nall statistics. numpy has no float8 or bfloat16: npz stores float8 as "
         "codes (uint8)\nand bfloat16 as float32.\n\n"
@@ -199,7 +238,8 @@ const cli_command cli_export = {
     .examples =
         "  sonde export runs/first board --to tensorboard\n"
         "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:\n"
-        "  sonde export runs/first biases.csv @bias --to csv --values",
+        "  sonde export runs/first biases.csv @bias --to csv --values\n"
+        "  sonde export fashion_cnn net.onnx --to onnx --weights sonde-out/model.safetensors",
     .options = export_options,
     .option_count = CLI_COUNT_OF(export_options),
     .least = 2,

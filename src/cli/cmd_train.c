@@ -451,9 +451,6 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (run->out[0] == '\0') {
-        return sonde_diag_set(diag, SONDE_EINVAL, "--out", "a folder", "is empty");
-    }
     err = cli_make_folder(run->out, diag);
     if (err != SONDE_OK) {
         return err;

@@ -49,6 +49,21 @@ static int store_number(const cli_option *option, char *field, const char *text)
     return CLI_OK;
 }
 
+/* What a text has to name, and so cannot be empty: an unset variable of the shell is no
+ * wish for the default. NULL: any text will do. */
+static const char *named_by(const cli_option *option)
+{
+    static const char *const names[][2] = {
+        {"FOLDER", "a folder"}, {"FILE", "a file"}, {"RUN", "a run"}};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        if (strcmp(option->argument, names[i][0]) == 0) {
+            return names[i][1];
+        }
+    }
+    return NULL;
+}
+
 static int store(const cli_option *option, void *values, const char *text)
 {
     char *field = (char *)values + option->offset;
@@ -60,6 +75,12 @@ static int store(const cli_option *option, void *values, const char *text)
         *(bool *)(void *)field = true;
         break;
     case CLI_TEXT:
+        if (text[0] == '\0' && named_by(option) != NULL) {
+            return cli_fail_text("--%s: is empty (expected %s)", option->name,
+                                 named_by(option));
+        }
+        memcpy(field, &text, sizeof text);
+        break;
     case CLI_MAYBE:
         memcpy(field, &text, sizeof text);
         break;
@@ -216,6 +237,12 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
     if (command->most >= 0 && argc - optind > command->most) {
         return cli_fail_text("%s: unexpected argument '%s'", command->name,
                              argv[optind + command->most]);
+    }
+    for (int i = optind; i < argc; i++) {
+        if (argv[i][0] == '\0') {
+            return cli_fail_text("%s: an argument is empty (expected %s)", command->name,
+                                 command->arguments);
+        }
     }
     return CLI_OK;
 }

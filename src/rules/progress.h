@@ -83,7 +83,7 @@ SONDE_API sonde__rules_verdict sonde__rules_progress_since(
     bool event, bool ended);
 /* Whether a loss that had fallen has lost half of that, for a while, or is no longer
  * finite. */
-SONDE_API bool sonde__rules_progress_is_relapsed(const sonde__rules_progress *progress);
+bool sonde__rules_progress_is_relapsed(const sonde__rules_progress *progress);
 void sonde__rules_progress_fini(sonde__rules_progress *progress);
 
 #endif

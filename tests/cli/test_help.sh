@@ -99,6 +99,10 @@ check "eval: unexpected argument 'b'" eval a b
 check "predict needs images, or --prompt TEXT" predict
 check "data fetch: expected NAME" data fetch
 check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
+check "ls: an argument is empty (expected RUN [TENSORS])" ls ""
+check "--record: is empty (expected a run)" train --record ""
+check "--data: is empty (expected a folder)" train -d ""
+check "--report: is empty (expected a file)" rules none --report ""
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish
 check "manual: unknown command 'trian'" manual trian
 check "rules list: 'trian' (expected looks)" rules list trian

@@ -36,8 +36,6 @@ run 0 "$sonde" predict -m tiny.yaml --prompt cde --length 3 --json --seed 5
 # what cannot be
 run 2 "$sonde" predict gpt
 stderr_is "sonde: error: gpt: is a model (expected an image, or --prompt TEXT; --model gpt names the model)"
-run 2 "$sonde" predict tiny.yaml
-stderr_is "sonde: error: tiny.yaml: is a job file (expected an image, or --prompt TEXT; --model tiny.yaml names the model)"
 run 2 "$sonde" eval gpt
 stderr_is "sonde: error: gpt: is a model (expected saved weights; --model gpt names the model)"
 run 2 "$sonde" predict -m tiny.yaml

@@ -11,6 +11,7 @@
 #include <sonde/safetensors.h>
 
 #include <math.h>
+#include <unistd.h>
 
 static const char *const files[] = {
     "digits_new", "mlp_old",     "mlp_new",       "cnn_old",       "cnn_new",
@@ -145,10 +146,62 @@ static void of_pytorch(void **state)
     }
 }
 
+/* --- out ---------------------------------------------------------------------------------- */
+
+/* What is written is read again, and computes the same. */
+static void check_again(const char *name)
+{
+    char path[PATH], values[PATH], copy[] = "/tmp/sonde-onnx-XXXXXX.onnx";
+    sonde_safetensors *golden = NULL;
+    sonde_nn_model *model = NULL, *again = NULL;
+    const int fd = mkstemps(copy, 5);
+
+    assert_true(fd >= 0);
+    (void)close(fd);
+    must(sonde_nn_onnx_load(path_of(name, "onnx", path), NULL, &model, NULL,
+                            &engine_diag));
+    must(sonde_nn_onnx_save(model, copy, &engine_diag));
+    must(sonde_nn_onnx_load(copy, NULL, &again, NULL, &engine_diag));
+    must(sonde_safetensors_open(path_of(name, "safetensors", values), &golden,
+                                &engine_diag));
+    assert_int_equal(sonde_nn_parameter_count(again), sonde_nn_parameter_count(model));
+    check_output(copy, again, golden);
+    sonde_nn_model_destroy(model);
+    sonde_nn_model_destroy(again);
+    sonde_safetensors_destroy(golden);
+    (void)unlink(copy);
+}
+
+static void out_and_in(void **state)
+{
+    static const char *const written[] = {"mlp_old",    "cnn_old",     "cnn_new",
+                                          "normed_old", "encoder_old", "attention_new"};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(written); i++) {
+        check_again(written[i]);
+    }
+}
+
+static void cannot_be_written(void **state)
+{
+    char path[PATH];
+    sonde_nn_model *model = NULL;
+
+    (void)state;
+    must(sonde_nn_onnx_load(path_of("gru_old", "onnx", path), NULL, &model, NULL,
+                            &engine_diag));
+    expect_err(SONDE_EUNSUPPORTED,
+               sonde_nn_onnx_save(model, "/tmp/none.onnx", &engine_diag));
+    sonde_nn_model_destroy(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_pytorch),
+        cmocka_unit_test(out_and_in),
+        cmocka_unit_test(cannot_be_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

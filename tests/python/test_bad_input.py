@@ -5,6 +5,7 @@ Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: 
 """
 import os
 import subprocess
+import io
 import sys
 import textwrap
 import threading
@@ -78,6 +79,28 @@ def other_parameters():
         step(model, sgd)
     check("one with more than the model's is watched", watch.faults == 0 and
           sonde.open(watch.path).last_step == 0)
+
+
+@program
+def no_optimizer_given():
+    """A program that does not give its optimiser is told so, once, unless it ends its steps."""
+    for ends in (False, True):
+        model = nn.Linear(4, 1)
+        sgd, other = [torch.optim.SGD(m.parameters(), 0.1) for m in (model, nn.Linear(4, 1))]
+        errors, sys.stderr = sys.stderr, io.StringIO()
+        try:
+            with sonde.watch(model, on_finding=None) as watch:
+                for _ in range(4):
+                    model(torch.ones(2, 4)).sum().backward()
+                    sgd.step()
+                    other.step()
+                    if ends:
+                        watch.step_end()
+            said = sys.stderr.getvalue()
+        finally:
+            sys.stderr = errors
+        check(f"steps are ended: {ends}: {said}", said.count("SGD changes the model and was not "
+                                                             "given") == (0 if ends else 1))
 
 
 @program

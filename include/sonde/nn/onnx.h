@@ -1,5 +1,5 @@
 /*
- * onnx.h - networks from ONNX files.
+ * onnx.h - networks from ONNX files, and into them.
  *
  *     sonde_nn_model *model;
  *     sonde_nn_onnx_load("net.onnx", NULL, &model, NULL, &diag);
@@ -56,6 +56,14 @@ SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_onnx_parse(const void *bytes, size_t size, const char *name,
                     const sonde_nn_onnx_options *options, sonde_nn_model **out,
                     sonde_nn_onnx_info *info, sonde_diag *diag);
+
+/*
+ * Writes a model for inference, with its weights, as ONNX of opset 21 with an open batch:
+ * what its outputs, without the loss, are computed from. The file appears whole or not at
+ * all. SONDE_EUNSUPPORTED: ops that cannot be written, all of them in one message.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_onnx_save(const sonde_nn_model *model,
+                                                     const char *path, sonde_diag *diag);
 
 #ifdef __cplusplus
 }
