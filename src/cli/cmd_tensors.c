@@ -30,6 +30,28 @@ static void release(compiled *work)
     sonde_nn_job_destroy(work->job);
 }
 
+/* The job's groups of parameters: each has numbers of its own among the tensors. */
+static sonde_err add_groups(compiled *work, sonde_diag *diag)
+{
+    const size_t count = sonde_nn_job_group_count(work->job);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde_nn_job_group group;
+        sonde_err err = sonde_nn_job_get_group(work->job, i, &group, diag);
+
+        if (err == SONDE_OK) {
+            const sonde_nn_group given = {
+                .name = group.name, .params = group.params, .optimizer = group.optimizer};
+
+            err = sonde_nn_session_add_group(work->session, &given, diag);
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
 static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
                          sonde_diag *diag)
 {
@@ -65,6 +87,9 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
                                            diag)
               : sonde_nn_training_session(work->model, &info->options, &info->optimizer,
                                           &work->session, diag);
+    if (err == SONDE_OK && !asked->inference) {
+        err = add_groups(work, diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }

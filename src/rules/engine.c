@@ -619,8 +619,10 @@ static void fetch(const sonde_rules *rules)
         if (has_evidence(run)) {
             __builtin_prefetch(run->rule);
             __builtin_prefetch(run->state);
-            __builtin_prefetch(run->tensors);
-            __builtin_prefetch((const char *)run->tensors + LINE);
+            if (run->count > 0) {
+                __builtin_prefetch(run->tensors);
+                __builtin_prefetch((const char *)run->tensors + LINE);
+            }
         }
     }
     for (size_t i = 0; i < rules->count; i++) {

@@ -42,7 +42,7 @@ for data in flat trainonly; do
 done
 run 0 "${train[@]}" flat.yaml --out held --validation 0.25 --json
 stderr_is ""
-tail -1 "$out" | grep -q '"event": "eval", "eval_set": "val".*"samples": 12}' || fail "$(cat "$out")"
+grep '"event": "eval"' "$out" | tail -1 | grep -q '"eval_set": "val".*"samples": 12}' || fail "$(cat "$out")"
 run 0 "$sonde" eval -m flat.yaml held/model.safetensors --quiet
 stderr_is "sonde: warning: flat has no folder test: all of its images are evaluated, those of training too"
 run 2 "$sonde" eval -m trainonly.yaml trainonly-out/model.safetensors --quiet

@@ -80,3 +80,11 @@ grep -qE '^arena [0-9]+ bytes, largest live set [0-9]+, state [0-9]+, threads 1$
     fail "plan: $(head -1 dump.plan)"
 run 2 "$sonde" compile fashion_cnn --dump fusee
 stderr_is "sonde: error: dump: unknown pass 'fusee' (expected instantiate, autodiff, track, accumulate, optimise, prune, fuse, stage, layout or plan)"
+
+# a job's groups of parameters have numbers of their own
+cat >groups.yaml <<'END'
+model: mnist_mlp_small
+optimizer: {kind: adam, groups: [{name: head, params: "fc2.*", learning_rate: 0.01}]}
+END
+run 0 "$sonde" tensors groups.yaml
+grep -q '^learningRate___head ' "$out" || fail "no rate of the group: $(cat "$out")"

@@ -84,7 +84,8 @@ train() {
 train --out two --epochs 2
 python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys
-*rows, verdict = [json.loads(line) for line in open(sys.argv[1])]
+*rows, latency, verdict = [json.loads(line) for line in open(sys.argv[1])]
+assert latency["event"] == "latency" and latency["calls"] == 250, latency
 assert verdict["event"] == "verdict" and verdict["healthy"], verdict
 assert [row["epoch"] for row in rows] == [1, 2] and rows[1]["step"] == 250, rows
 assert all(row["event"] == "epoch" and row["loss"] > 0 for row in rows)

@@ -176,7 +176,7 @@ def ctgan(s):
 
 @program("pycox-deephit", "pycox.models torchtuples", "single")
 def deephit(s):
-    """Drawn survival with two causes left out, DeepHit's ranks and likelihood, torchtuples' loop."""
+    """Drawn survival, some times cut off; DeepHit's ranks and likelihood, torchtuples' loop."""
     import numpy as np
     import torch
     import torchtuples

@@ -154,7 +154,7 @@ def judge(task):
     path, build, mode, live = task
     with open(path) as file:
         facts = json.load(file)
-    if live:
+    if live or not facts["planted"]:  # a run that could not be planted ended before it was watched
         return {**facts, "findings": facts["live"].get(mode, [])}
     import session
     if "sonde" not in sys.modules:
@@ -267,11 +267,14 @@ def main():
         paths = [os.path.join(a.cache, n, f"{r}.json") for n in chosen for r in runs(known[n])
                  if fnmatch.fnmatch(r, a.run)]
         paths = [path for path in paths if os.path.exists(path)]
+        import session
+        session.prepare(a.build)
+        import sonde  # noqa: F401  (what the processes send back names its classes)
         with multiprocessing.Pool(a.jobs) as pool:
             results = list(pool.imap_unordered(judge, [(p, a.build, a.mode or "default", a.live) for p in paths]))
         if a.json:
             with open(a.json, "w") as out:
-                json.dump(results, out)
+                json.dump(results, out, default=str)
         tally(sorted(results, key=lambda r: (r["program"], r["run"])), a.verbose)
 
 
