@@ -5,7 +5,8 @@
  * Training goes well if the loss is below the first losses of the run by FALLEN of them and
  * by a few standard errors, and not above the level at the mark. The loss rises if it is
  * above that level by RISEN of it. It stands still if it has fallen by less than SLIGHT,
- * LONG steps after the mark.
+ * or by less than FALLEN and two standard errors, LONG steps after the mark: a larger fall
+ * that noise may explain says nothing.
  *
  * Training that went well may go badly later: it relapses if the mean of SHORT losses is
  * above the lowest such mean by half of what the loss had fallen by until then, and by a
@@ -131,7 +132,9 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
     double error = 0.0;
     const double now = mean_of_last(progress, n, &error);
     const double spread = error * sqrt((double)n);
-    const double before = isnan(mark->error) ? spread : fmin(mark->error, spread);
+    const uint64_t firsts = mark->count == 0 ? (uint64_t)SONDE__RULES_FIRST : 1;
+    const double before =
+        isnan(mark->error) ? spread / sqrt((double)firsts) : fmin(mark->error, spread);
     const double both = sqrt(error * error + before * before);
     const double rise = now - mark->level, size = fabs(mark->level);
     const double start = first_level(progress), one = progress->first[0];
@@ -147,7 +150,8 @@ static sonde__rules_verdict compare(const sonde__rules_progress *progress,
         return SONDE__RULES_ILL;
     }
     if (since >= SONDE__RULES_LONG && !progress->crosses &&
-        fall < fmax(fmax(SLIGHT, mark->slight) * fabs(first), 2.0 * both)) {
+        fall < fmax(fmax(SLIGHT, mark->slight) * fabs(first),
+                    fmin(2.0 * both, FALLEN * fabs(first)))) {
         return SONDE__RULES_STILL;
     }
     return SONDE__RULES_OPEN;

@@ -112,6 +112,35 @@ static void a_loss_that_stands_still_is_found(void **state)
     }
 }
 
+/* A loss of spikes: the same number until units fire. */
+static void a_loss_that_begins_late_is_let_be(void **state)
+{
+    (void)state;
+    for (int dead = 0; dead < 2; dead++) {
+        stream s;
+        uint32_t loss = 0, gradient = 0, input = 0;
+
+        stream_open(&s, "PoorWeightInitialization");
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        gradient = stream_declare(&s, "gradient/w", SONDE_ROLE_GRADIENT, 5, 5);
+        input = stream_declare(&s, "relu_input_0", SONDE_ROLE_INPUT, 5, 5);
+        stream_begin(&s);
+        for (int step = 0; step < 60; step++) {
+            stream_put_all(&s, loss,
+                           dead || step < 8 ? 0.1F : 0.1F - 0.001F * (float)(step - 7));
+            stream_put_normal(&s, gradient, 0.0, 1e-6);
+            stream_put_normal(&s, input, 0.0, 1.0);
+            stream_end(&s);
+        }
+        if (dead) {
+            assert_int_equal(stream_expect(&s, "loss", 5).severity, SONDE_SEVERITY_ERROR);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 static void images_are_to_be_centred(void **state)
 {
     (void)state;
@@ -228,6 +257,7 @@ int main(void)
         cmocka_unit_test(variances_that_grow_or_die_are_found),
         cmocka_unit_test(steps_without_activations_do_not_count),
         cmocka_unit_test(a_loss_that_stands_still_is_found),
+        cmocka_unit_test(a_loss_that_begins_late_is_let_be),
         cmocka_unit_test(images_are_to_be_centred),
         cmocka_unit_test(tokens_features_and_trees_are_counted),
     };

@@ -197,6 +197,102 @@ static void steps_between_count(void **state)
     }
 }
 
+/* With little history, half as large again is no flipped bit; several times as large is. */
+static void a_small_jump_needs_history(void **state)
+{
+    static const struct {
+        int at;
+        float jump;
+        bool found;
+    } cases[] = {{11, 0.06F, false}, {11, 1.5F, true}, {40, 0.06F, true}};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        stream s;
+        uint32_t id = 0;
+        float w[N];
+
+        stream_open(&s, "UpdateSpike");
+        id = stream_declare(&s, "fc.bias", SONDE_ROLE_WEIGHT, 6, 10);
+        stream_begin(&s);
+        for (int k = 0; k < N; k++) {
+            w[k] = 0.01F * stream_normal(&s);
+        }
+        for (int step = 0; step < 50; step++) {
+            for (int k = 0; k < N; k++) {
+                w[k] += 1e-4F * stream_normal(&s);
+            }
+            w[9] = step == cases[i].at ? cases[i].jump : w[9];
+            stream_put(&s, id, w);
+            stream_end(&s);
+        }
+        if (cases[i].found) {
+            (void)stream_expect(&s, "fc.bias", cases[i].at);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+/* Second moments of another definition, at first of most parameters and then of all; or of
+ * one parameter only. losses: 1: it falls; -1: it rises. */
+static sonde_severity other_moments(int other, int losses, size_t *findings)
+{
+    enum { LAYERS = 8 };
+    uint32_t m[LAYERS], v[LAYERS], loss = 0;
+    sonde_severity severity = SONDE_SEVERITY_NOTE;
+    size_t count = 0;
+    const sonde_finding *found = NULL;
+    stream s;
+
+    stream_open(&s, "OptimizerState");
+    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    for (int i = 0; i < LAYERS; i++) {
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "fc%d.weight", i);
+        (void)stream_declare(&s, name, SONDE_ROLE_WEIGHT, 60, 60);
+        (void)snprintf(name, sizeof name, "fc%d.weight.exp_avg", i);
+        m[i] = stream_declare(&s, name, SONDE_ROLE_OPTIMIZER, 6, 10);
+        (void)snprintf(name, sizeof name, "fc%d.weight.exp_avg_sq", i);
+        v[i] = stream_declare(&s, name, SONDE_ROLE_OPTIMIZER, 6, 10);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 60; step++) {
+        for (int i = 0; i < LAYERS; i++) {
+            /* half of them follow one step later */
+            const bool beyond = i < other && (step > 0 || i < LAYERS / 2);
+
+            stream_put_all(&s, m[i], 0.1F);
+            stream_put_all(&s, v[i], beyond ? 1e-7F : 0.01F);
+        }
+        stream_put_all(&s, loss, expf(-0.03F * (float)(losses * step)));
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    found = sonde_rules_findings(s.rules, &count);
+    *findings = count;
+    severity = count > 0 ? found[0].severity : severity;
+    stream_close(&s);
+    return severity;
+}
+
+static void another_adam_is_a_note(void **state)
+{
+    size_t count = 0;
+
+    (void)state;
+    assert_int_equal(other_moments(8, 1, &count), SONDE_SEVERITY_NOTE);
+    assert_int_equal(count, 1);
+    assert_int_equal(other_moments(8, -1, &count), SONDE_SEVERITY_ERROR);
+    assert_int_equal(count, 1);
+    assert_int_equal(other_moments(1, 1, &count), SONDE_SEVERITY_ERROR);
+    assert_int_equal(count, 1);
+    assert_int_equal(other_moments(0, 1, &count), SONDE_SEVERITY_NOTE);
+    assert_int_equal(count, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +300,8 @@ int main(void)
         cmocka_unit_test(an_element_that_jumps_is_found),
         cmocka_unit_test(a_jump_with_a_cause_is_a_note),
         cmocka_unit_test(steps_between_count),
+        cmocka_unit_test(a_small_jump_needs_history),
+        cmocka_unit_test(another_adam_is_a_note),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,47 @@ static void a_weight_without_a_gradient_is_found(void **state)
     stream_close(&s);
 }
 
+/* A policy that is updated by hand after 40 steps of its critic, or never. */
+static void a_policy_takes_its_turn(void **state)
+{
+    enum { POLICY = LAYERS - 1 };
+
+    (void)state;
+    for (int cut = 0; cut < 2; cut++) {
+        uint32_t weight[LAYERS], gradient[LAYERS];
+        stream s;
+
+        stream_open(&s, "FrozenParameter");
+        for (int i = 0; i < LAYERS; i++) {
+            char name[64];
+
+            (void)snprintf(name, sizeof name, "%s%d.weight",
+                           i == POLICY ? "action_net" : "value_net", i);
+            weight[i] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 4, 4);
+            (void)snprintf(name, sizeof name, "gradient/%s%d.weight",
+                           i == POLICY ? "action_net" : "value_net", i);
+            gradient[i] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, 4, 4);
+        }
+        stream_begin(&s);
+        for (int step = 0; step < 120; step++) {
+            for (int i = 0; i < POLICY; i++) {
+                stream_put_all(&s, weight[i], 1.0F + 0.01F * (float)step);
+                stream_put_all(&s, gradient[i], 1.0F + 0.1F * stream_normal(&s));
+            }
+            stream_put_all(&s, weight[POLICY],
+                           1.0F + (cut ? 0.0F : 0.01F * (float)(step / 40)));
+            stream_end(&s);
+        }
+        if (cut) {
+            assert_int_equal(stream_expect(&s, "action_net3.weight", 96).severity,
+                             SONDE_SEVERITY_WARNING);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 static void gradients_that_change_nothing_are_found(void **state)
 {
     stream s;
@@ -189,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_of_attention_are_accepted),
         cmocka_unit_test(a_weight_without_a_gradient_is_found),
+        cmocka_unit_test(a_policy_takes_its_turn),
         cmocka_unit_test(gradients_that_change_nothing_are_found),
         cmocka_unit_test(layers_to_be_unfrozen_later_are_a_note),
         cmocka_unit_test(a_loss_with_moving_targets_is_a_note),

@@ -44,6 +44,29 @@ static void a_mark_before_any_loss_has_the_level_of_the_first(void **state)
     }
 }
 
+/* A fall by a fifth: it counts where the mean of the first losses shows it, and is neither
+ * a fall nor a standstill where it may be noise. */
+static void a_fall_among_noise_is_no_standstill(void **state)
+{
+    static const double noise[] = {0.1, 0.6}; /* as a wave */
+    static const sonde__rules_verdict expected[] = {SONDE__RULES_WELL, SONDE__RULES_NONE};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sonde__rules_progress progress = {0};
+        const sonde__rules_progress_mark mark =
+            sonde__rules_progress_level(&progress, false);
+
+        for (int step = 0; step < 40; step++) {
+            const double level = step < 5 ? 1.0 : 0.8;
+
+            sonde__rules_progress_take(&progress, level + noise[i] * sin(2.5133 * step));
+        }
+        assert_int_equal(sonde__rules_progress_since(&progress, &mark, false, false),
+                         expected[i]);
+    }
+}
+
 /* The severity of a layer that is dead in a run with these losses: the first one rises;
  * unseen is declared, perhaps by a part of the program that comes later, and so is the
  * weight. */
@@ -305,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_long_wait_is_judged_by_the_last_losses),
         cmocka_unit_test(a_mark_before_any_loss_has_the_level_of_the_first),
+        cmocka_unit_test(a_fall_among_noise_is_no_standstill),
         cmocka_unit_test(names_of_losses_are_read_by_words),
         cmocka_unit_test(names_of_layers_tell_of_losses_that_need_not_fall),
         cmocka_unit_test(losses_that_are_not_seen_decide_nothing),

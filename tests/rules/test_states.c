@@ -300,6 +300,36 @@ static void a_loss_that_returns_to_its_first_level_is_found(void **state)
     }
 }
 
+/* The loss returns to its first level in one step, and weights move as before (the next
+ * task of continual learning), or jump. */
+static void a_next_task_is_no_warning(void **state)
+{
+    (void)state;
+    for (int jump = 0; jump < 2; jump++) {
+        stream s;
+        uint32_t loss = 0, weight = 0;
+        float w = 1.0F;
+
+        stream_open(&s, "LossSpike");
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 4, 4);
+        stream_begin(&s);
+        for (int step = 0; step < 100; step++) {
+            const double fallen = step < 60 ? step / 60.0 * 0.4 : 0.0;
+
+            w += jump && step == 59 ? 1.0F : 0.01F;
+            stream_put_all(
+                &s, loss,
+                (float)(2.5 * (1.0 - fallen) + 0.02 * (double)stream_normal(&s)));
+            stream_put_all(&s, weight, w);
+            stream_end(&s);
+        }
+        assert_int_equal(stream_expect(&s, "loss", 74).severity,
+                         jump ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE);
+        stream_close(&s);
+    }
+}
+
 /* Gradients of which each has one more in it than the one before; or that grow. */
 static void sums_of_equal_gradients_are_found(void **state)
 {
@@ -371,6 +401,7 @@ int main(void)
         cmocka_unit_test(a_weight_that_requires_a_gradient_gets_one),
         cmocka_unit_test(a_teacher_does_not_hide_that_nothing_changes),
         cmocka_unit_test(a_loss_that_returns_to_its_first_level_is_found),
+        cmocka_unit_test(a_next_task_is_no_warning),
         cmocka_unit_test(sums_of_equal_gradients_are_found),
         cmocka_unit_test(what_is_negligible_may_jump),
     };

@@ -21,7 +21,7 @@ static int64_t find_bad(const sonde__operand *operand, double *value)
     const sonde__op_shape *shape = &operand->shape;
     const int64_t count = sonde__op_shape_count(shape);
     const int64_t samples = shape->rank > 0 ? shape->dim[0] : 1;
-    const int64_t each = samples > 0 ? count / samples : 0;
+    const int64_t each = samples > 0 && count > samples ? count / samples : 1;
 
     if (operand->data == NULL ||
         (shape->dtype != SONDE_F32 && shape->dtype != SONDE_F64)) {

@@ -16,7 +16,9 @@
  *               Or gradients, which were seen at all of the first IDLE_AFTER comparisons or
  *               more, are not seen any more, for as long.
  *     cut off   after `idle` comparisons a weight has never changed and never had a
- *               gradient other than 0, while others are trained.
+ *               gradient other than 0, while others are trained. Where the loss need not
+ *               fall, after three times as many, or at the end: players take turns, and a
+ *               policy may be updated by hand after many steps of its critic.
  * A parameter whose expected change is below its precision is ignored. L is the median,
  * over the parameters that changed, of |change of sum a step| / |sum of gradient|, which
  * is the learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
@@ -39,6 +41,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/engine.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,6 +49,7 @@
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 enum { IDLE_AFTER = 10 }; /* comparisons */
+enum { TURNS = 3 };       /* times `idle` */
 #define ENDED 1e-4
 #define SUMMED 3.0
 
@@ -600,6 +604,16 @@ static void step(sonde_rule_run *run)
     }
     judge_idle(run);
     keep(tensors, count);
+    if (state->compared >= (sonde__rule_loss_falls(run) ? 1 : TURNS) * state->idle &&
+        !state->looked) {
+        judge_cut_off(run);
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const frozen *state = sonde_rule_state(run);
+
     if (state->compared >= state->idle && !state->looked) {
         judge_cut_off(run);
     }
@@ -609,11 +623,12 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained. A note where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
+    .finish = finish,
 };

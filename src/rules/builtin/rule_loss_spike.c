@@ -11,12 +11,13 @@
  * spike that recovers sooner does not fire.
  *
  * A loss that has fallen loses what was gained where weights of another time are loaded, or
- * one step is far too large. Fires, as a warning, when from one step to the next, and at
- * most of the `patience` steps since, a loss that is meant to fall has returned to its
- * first level:
+ * one step is far too large. Fires when from one step to the next, and at most of the
+ * `patience` steps since, a loss that is meant to fall has returned to its first level:
  *     the median of B is above m + LOST (f - m), f the first losses of the run and m the
  *     median of the RECENT steps before B; f - m is above GAINED of f; and nine tenths of B
  *     are above nine tenths of those.
+ * A warning if weights moved at the jump as below, or none are seen; else a note: the next
+ * task, or other targets.
  *
  * A loss can also rise because its targets move: those of value learning come from the
  * network itself, and the losses of two players rise in turns. The finding is an error if
@@ -124,24 +125,31 @@ static double largest(const double *values, size_t count)
     return most;
 }
 
+/* Whether weights moved at the jump as the file header has it, or none are seen. before:
+ * steps of A. */
+static bool has_moved(const tensor_memory *memory, size_t before)
+{
+    /* the loss shows a change of the weights one step later */
+    const size_t jump = before - 1;
+    const double usual = largest(memory->moves, jump);
+    const double at = largest(memory->moves + jump, memory->count - jump);
+
+    return isnan(usual) || isnan(at) || at > MOVED * usual;
+}
+
 /* Error or note, by the file header. later: the median of B. */
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                             size_t before, double median, double later)
 {
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    /* the loss shows a change of the weights one step later */
-    const size_t jump = before - 1;
-    const double usual = largest(memory->moves, jump);
-    const double at = largest(memory->moves + jump, memory->count - jump);
-    const bool moved = isnan(usual) || isnan(at) || at > MOVED * usual;
 
     if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
         sonde__rule_loss_is_free(run) || median <= 0.0) {
         return SONDE_SEVERITY_NOTE;
     }
-    return moved || later > FAR * memory->first ? SONDE_SEVERITY_ERROR
-                                                : SONDE_SEVERITY_NOTE;
+    return has_moved(memory, before) || later > FAR * memory->first ? SONDE_SEVERITY_ERROR
+                                                                    : SONDE_SEVERITY_NOTE;
 }
 
 /* Judges whether what was gained is lost. */
@@ -152,6 +160,7 @@ static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memor
     const size_t before = memory->count - patience;
     const double *after = memory->losses + before, first = memory->first;
     double recent[RECENT], later[MOST], gained = 0.0;
+    bool moved = false;
 
     /* The step of the jump usually decides; sorting takes longer. */
     if (before < RECENT ||
@@ -169,14 +178,19 @@ static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memor
             patience - tenth(patience)) {
         return;
     }
-    if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", later[patience / 2],
+    moved = has_moved(memory, before);
+    if (sonde_rule_found(run, i, moved ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
+                         "mean", later[patience / 2],
                          recent[RECENT / 2] + LOST * gained)) {
         sonde_rule_say(run,
                        "Check whether weights of another checkpoint or run were loaded, "
                        "or the learning rate was raised.",
                        "In one step, %zu observed steps ago, it returned from about %.4g "
-                       "to %.4g; the first losses were %.4g.",
-                       patience - 1, recent[RECENT / 2], later[patience / 2], first);
+                       "to %.4g; the first losses were %.4g.%s",
+                       patience - 1, recent[RECENT / 2], later[patience / 2], first,
+                       moved ? ""
+                             : " Weights moved as before: the data or the targets may "
+                               "have changed.");
     }
 }
 
@@ -279,7 +293,7 @@ const sonde_rule sonde__builtin_loss_spike = {
         "losses, and where the weights move as before and the loss stays within "
         "ten times its first values: targets may move, as in value learning. Or, "
         "in one step, a loss that is meant to fall loses three quarters of what "
-        "it has fallen by, and stays there.",
+        "it has fallen by, and stays there (a note where the weights move as before).",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
               "before the jump.",
     .modes = SONDE__TRAIN,

@@ -8,7 +8,10 @@
  *               correction uses the wrong step;
  *     bound     |m|^2 > LARGEST sum v. With betas b1 and b2 no element of m is above
  *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
- *               betas, so one of the two is corrupt;
+ *               betas, so one of the two is corrupt. Where it is so for most of at
+ *               least FEW parameters, the optimiser may have another definition: one
+ *               finding, a note unless training goes badly. FEW and more wait `patience`
+ *               looks, because the others may follow;
  *     betas     they are swapped: solved, with sums over all elements, from
  *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
  *               they satisfy 1 - b2 > 4 (1 - b1) at `patience` steps in a row, with equal
@@ -34,6 +37,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
@@ -41,7 +45,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, SMALL_PARAMETERS = 3 };
+enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, SMALL_PARAMETERS = 3, LOSSES = 4 };
+static const sonde__rule_terms all_exceed = {.well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_WARNING,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_NOTE};
 enum { SMALL = 512, FEW = 4, AFTER = 20 };
 #define LARGEST 1e4
 #define ALIKE 0.15
@@ -53,6 +62,8 @@ typedef struct optimizer_state {
     int64_t patience;
     size_t linked;
     int64_t drowned; /* looks in a row at which epsilon is above all gradients */
+    size_t beyond;   /* parameters beyond the bound at this step */
+    bool other;      /* most of them have been */
 } optimizer_state;
 
 typedef struct tensor_memory {
@@ -60,11 +71,11 @@ typedef struct tensor_memory {
     double sum_m, sum_v, step;
     int64_t last;
     bool has_before;
-    int64_t stuck, swapped; /* steps in a row */
-    double beta1, beta2;    /* as solved at the last of these */
-    float *before;          /* of a small parameter: SMALL elements */
-    int64_t before_step;    /* mode_step + 1 of these; 0: none */
-    double change;          /* rms(w - w') of this step; NaN: not known */
+    int64_t stuck, swapped, beyond; /* steps in a row */
+    double beta1, beta2;            /* as solved at the last of these */
+    float *before;                  /* of a small parameter: SMALL elements */
+    int64_t before_step;            /* mode_step + 1 of these; 0: none */
+    double change;                  /* rms(w - w') of this step; NaN: not known */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -75,7 +86,8 @@ static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__IN_PAIRS},
     {"optimiser values", SONDE_HOW_VITALS, false, SONDE__STATE, SONDE__IN_PAIRS},
     {"small parameters", SONDE_HOW_VITALS | SONDE_HOW_RAW, true, SONDE__PARAMETERS,
-     SONDE__IN_PAIRS}};
+     SONDE__IN_PAIRS},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static bool ends_in(const char *name, const char *end)
 {
@@ -119,6 +131,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     (void)run;
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
+    }
+    if (sonde__builtin_is_loss(info, id)) {
+        return LOSSES;
     }
     return sonde__builtin_is_parameter(info)
                ? (is_small(info) ? SMALL_PARAMETERS : PARAMETERS)
@@ -186,9 +201,54 @@ static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
     return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 ? v : NULL;
 }
 
+/* Whether m is beyond the bound of the file header. */
+static bool exceeds(const sonde_vitals *m, const sonde_vitals *v)
+{
+    return m != NULL && v != NULL && v->min >= 0.0 &&
+           m->sumsq > 1e-30 * (double)m->count && m->sumsq > LARGEST * v->sum;
+}
+
+/* Judges the bound for all parameters at once: reports if it is exceeded by most. */
+static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
+    optimizer_state *state = sonde_rule_state(run);
+    size_t judged = 0, beyond = 0, first = SIZE_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+        const bool is = is_parameter(&tensors[i]);
+        const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
+        const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
+
+        judged += m != NULL && v != NULL;
+        if (exceeds(m, v)) {
+            first = first == SIZE_MAX ? memory->m : first;
+            beyond++;
+            memory->beyond++;
+        } else if (m != NULL && v != NULL) {
+            memory->beyond = 0;
+        }
+    }
+    state->beyond = beyond;
+    if (judged < FEW || 2 * beyond <= judged) {
+        return;
+    }
+    state->other = true;
+    if (sonde__rule_suspect(run, first, &all_exceed, "parameters", (double)beyond,
+                            (double)judged / 2.0)) {
+        sonde_rule_say(run, "Check what its state means, and what was restored.",
+                       "The first moments of %zu of %zu parameters are above what their "
+                       "second moments allow: this Adam has another definition, or its "
+                       "state is of another run.",
+                       beyond, judged);
+    }
+}
+
 static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
                          const sonde_vitals *m, const sonde_vitals *v)
 {
+    const optimizer_state *state = sonde_rule_state(run);
+
     if (v->min < 0.0 &&
         sonde_rule_found(run, memory->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
         sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
@@ -196,8 +256,8 @@ static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
                        "one element is %.4g.",
                        v->min);
     }
-    if (m != NULL && v->min >= 0.0 && m->sumsq > 1e-30 * (double)m->count &&
-        m->sumsq > LARGEST * v->sum &&
+    if (!state->other && memory->beyond >= (state->beyond < FEW ? 1 : state->patience) &&
+        exceeds(m, v) &&
         sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
                          sqrt(LARGEST * v->sum))) {
         sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
@@ -331,6 +391,7 @@ static void step(sonde_rule_run *run)
     if (state->linked != count) {
         link_all(run, count);
     }
+    judge_all(run, tensors, count);
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const bool is = is_parameter(&tensors[i]);
@@ -376,7 +437,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .summary = "the state of Adam is invalid or used wrongly",
     .condition =
         "A second moment is below 0; or the step counter does not change for "
-        "`patience` steps while the moments do; or |m| is far above sqrt v; or "
+        "`patience` steps while the moments do; or |m| is far above sqrt v (of most parameters, a note unless training goes badly); or "
         "the moments change as with swapped betas; or parameters change in "
         "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
         "a note where any of them changes by more than 0.0003 of its size.",

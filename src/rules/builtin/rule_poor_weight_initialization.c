@@ -22,7 +22,8 @@
  *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
  *              values of a gradient lie within distribution_range of each other. If it
  *              changes at all, it also has to be within 0.02 % of its first values at step
- *              LATE: the rate may rise from 0.
+ *              LATE: the rate may rise from 0. If not, it waits for training, and is
+ *              withdrawn if the loss moves by more than that.
  * The first layer is compared with the largest of the network's inputs.
  * A step counts for the layers if it has inputs of activations, and for the loss if it
  * has a loss.
@@ -68,6 +69,12 @@ static const sonde__rule_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
                                                .still = SONDE_SEVERITY_WARNING,
                                                .untold = SONDE_SEVERITY_NOTE,
                                                .alone = SONDE_SEVERITY_NOTE};
+/* The loss is the same to its last digit. */
+static const sonde__rule_terms same_loss = {.well = SONDE__WITHDRAWN,
+                                            .ill = SONDE_SEVERITY_ERROR,
+                                            .still = SONDE_SEVERITY_ERROR,
+                                            .untold = SONDE_SEVERITY_ERROR,
+                                            .alone = SONDE_SEVERITY_ERROR};
 #define FELL 0.9
 #define CONSTANT 1e-7
 #define MOVED 2e-4
@@ -224,13 +231,15 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
 }
 
 static void report_stuck(sonde_rule_run *run, size_t i, const tensor_memory *memory,
-                         double loss)
+                         double loss, bool sure)
 {
     const poor *state = sonde_rule_state(run);
+    const double steps = fmax((double)memory->still, (double)state->patience);
+    const double least = (double)state->patience;
 
-    if (sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
-                         fmax((double)memory->still, (double)state->patience),
-                         (double)state->patience)) {
+    if (sure ? sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved", steps,
+                                least)
+             : sonde__rule_suspect(run, i, &same_loss, "steps_unmoved", steps, least)) {
         sonde_rule_say(run, NULL,
                        "The loss does not change (%.5g), and the values of a gradient "
                        "lie within %g.",
@@ -253,7 +262,7 @@ static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, dou
         memory->still > 0 ? memory->loss : loss; /* of the first step of the streak */
     memory->stuck = memory->stuck || memory->still >= state->patience;
     if (memory->still >= state->patience && memory->moved < CONSTANT) {
-        report_stuck(run, i, memory, loss);
+        report_stuck(run, i, memory, loss, false);
     }
 }
 
@@ -381,7 +390,23 @@ static void judge_stuck(sonde_rule_run *run)
         if (tensors[i].need == LOSSES && memory->stuck &&
             fabs(state->last_loss - state->first_loss) <
                 MOVED * fabs(state->first_loss)) {
-            report_stuck(run, i, memory, state->last_loss);
+            report_stuck(run, i, memory, state->last_loss, true);
+        }
+    }
+}
+
+/* A loss that was the same at first has moved. */
+static void withdraw_moved(sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                           size_t count)
+{
+    const double first = ((const poor *)sonde_rule_state(run))->first_loss;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && sonde__builtin_bad(v) == 0 &&
+            fabs(v->mean - first) > MOVED * fabs(first)) {
+            sonde__rule_withdraw(run, i);
         }
     }
 }
@@ -407,6 +432,7 @@ static void step(sonde_rule_run *run)
         state->dying = state->seen == state->steps;
     }
     take_loss(state, run, tensors, count);
+    withdraw_moved(run, tensors, count);
     if (state->dying && (state->losses == 0 || state->losses >= LATE)) {
         judge_death(run);
     }

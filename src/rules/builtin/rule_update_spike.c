@@ -11,6 +11,8 @@
  * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
  * may be a copy that is taken anew: below MANY, or at rest, a has to be above 16 a', and
  * q - q' within a tenth of a^2.
+ * Until HISTORY comparisons, a - a' has to be above 3 a' as well: at first, the usual
+ * change of the largest element says little about that of the others.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, bits of a mantissa,
  * and jumps below NEGLIGIBLE times the largest magnitude of all parameters at the step do
@@ -28,7 +30,7 @@
 
 #define NEGLIGIBLE 1e-4
 
-enum { MANY = 32, ELEMENTS = 8 }; /* smaller tensors are not judged */
+enum { MANY = 32, ELEMENTS = 8, HISTORY = 32 }; /* smaller tensors are not judged */
 
 typedef struct spike {
     double factor;
@@ -83,7 +85,9 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const double median = steps * sonde__builtin_recent_median(&memory->changes);
     const bool many = v->count >= MANY && median > 0.0;
 
-    if (jump <= (many ? 0.5 : 15.0) * memory->largest || memory->largest <= 0.0 ||
+    const double least = !many ? 15.0 : memory->changes.count < HISTORY ? 3.0 : 0.5;
+
+    if (jump <= least * memory->largest || memory->largest <= 0.0 ||
         change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||
         memory->changes.count < state->least) {
         return;
@@ -133,7 +137,8 @@ const sonde_rule sonde__builtin_update_spike = {
     .summary = "one element of a parameter jumps",
     .condition =
         "In one step the largest magnitude of a parameter grows by more than half and by "
-        "more than `factor` times its usual change, while no other element changes much.",
+        "more than `factor` times its usual change, while no other element changes much. "
+        "In the first 32 observed steps it has to grow to more than four times its size.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,
