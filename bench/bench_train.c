@@ -60,12 +60,13 @@ typedef struct bar {
     const char *job;
     double flops;                             /* a step, see above */
     const char *floor, *vitals, *tenth, *all; /* limits, "" where none is set */
+    const char *norms, *all_norms;
 } bar;
 
 static const bar bars[] = {
-    {"fashion_cnn", 23.04e6, "<=1.8", "<=0.12", "<=0.02", "<=0.25"},
-    {"mnist_mlp", 1201.5e6, "", "<=0.03", "<=0.005", "<=0.05"},
-    {"mnist_mlp_small", 32.2e6, "", "", "", ""},
+    {"fashion_cnn", 23.04e6, "<=1.8", "<=0.12", "<=0.02", "<=0.25", "<=0.04", "<=0.16"},
+    {"mnist_mlp", 1201.5e6, "", "<=0.03", "<=0.005", "<=0.05", "<=0.006", "<=0.025"},
+    {"mnist_mlp_small", 32.2e6, "", "", "", "", "<=0.08", "<=0.15"},
 };
 
 typedef struct mode {
@@ -82,6 +83,8 @@ static const mode modes[] = {
     {"vitals_every_10th", "@gradient,@update", 10, 0, SONDE_HOW_VITALS},
     {"vitals_every_step", "@gradient,@update", 1, 0, SONDE_HOW_VITALS},
     {"vitals_of_weights_before", "@gradient,@weight,@bias", 1, 0, SONDE_HOW_VITALS},
+    {"norms_every_step", "@gradient,@update", 1, 0, SONDE_HOW_NORMS},
+    {"norms_of_all_every_step", "@all", 1, 0, SONDE_HOW_NORMS},
     {"raw_of_all_every_step", "@all", 1, 0, SONDE_HOW_RAW},
     {"vitals_of_all_every_step", "@all", 1, 0, SONDE_HOW_VITALS},
 };
@@ -326,6 +329,9 @@ static void report_tap(bench *run, lane *track, const double *bare)
         strcmp(track->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
         : strcmp(track->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
         : strcmp(track->mode->name, "bad_gradients") == 0     ? run->bar->tenth
+        : strcmp(track->mode->name, "norms_every_step") == 0  ? run->bar->norms
+        : strcmp(track->mode->name, "norms_of_all_every_step") == 0 && run->threads == 1
+            ? run->bar->all_norms
         : strcmp(track->mode->name, "vitals_of_all_every_step") == 0 && run->threads == 1
             ? run->bar->all
             : "";

@@ -39,7 +39,8 @@ enum {
     SONDE_HOW_RAW = 1,    /* the values */
     SONDE_HOW_VITALS = 2, /* sonde_vitals */
     SONDE_HOW_SKETCH = 4, /* sonde_sketch */
-    SONDE_HOW_HASH = 8    /* XXH3 (64 bits) of the row-major little-endian bytes */
+    SONDE_HOW_HASH = 8,   /* XXH3 (64 bits) of the row-major little-endian bytes */
+    SONDE_HOW_NORMS = 16  /* of sonde_vitals, the norms (<sonde/stats.h>) */
 };
 
 typedef enum sonde_reduction_kind {

@@ -12,12 +12,13 @@
  *     wants, bind                   for every tensor that can be observed
  *     for every step with evidence:
  *         observe                   for every raw value, sketch or hash that the rule needs
- *         step                      tensor->vitals points to the vital signs of this step
+ *         step                      tensor->vitals points to the vital signs of this
+ *                                   step, or to its norms
  *     finish, destroy
  *
- * Prefer vital signs to sketches, and sketches to raw values, and look as seldom as the
- * rule can: each need says how seldom. A step costs each rule a loop over its own
- * tensors.
+ * Prefer norms to vital signs, vital signs to sketches, and sketches to raw values, and
+ * look as seldom as the rule can: each need says how seldom. A step costs each rule a loop
+ * over its own tensors.
  *
  * All pointers are borrowed for the call, except state and memory, which live as long as
  * the run.
@@ -97,7 +98,9 @@ typedef struct sonde_rule_tensor {
     uint32_t id; /* of the catalogue */
     int need;    /* index into the rule's needs */
     /* In step: over all micro-batches and replicas of the step; NULL if it was not seen.
-     * */
+     * A need of SONDE_HOW_VITALS is shown full vital signs only. One of SONDE_HOW_NORMS is
+     * also shown steps that have no more than norms: then the other fields are absent
+     * (<sonde/stats.h>). */
     const sonde_vitals *vitals;
     void *memory; /* sonde_rule.tensor_size bytes, zeroed at first */
 } sonde_rule_tensor;

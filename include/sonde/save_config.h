@@ -44,6 +44,7 @@ typedef struct sonde_reduction_config {
     uint32_t stats;
     bool histogram; /* the sketch */
     bool save_raw_tensor;
+    bool norms;      /* of the statistics, those that norms have (<sonde/stats.h>) */
     bool save_shape; /* accepted for smdebug; the run's catalogue has all shapes anyway */
 } sonde_reduction_config;
 

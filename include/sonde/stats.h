@@ -40,8 +40,17 @@
 extern "C" {
 #endif
 
-/* All fields except the first four describe the finite elements. Zeros have no sign: an
- * extreme of -0 is reported as +0. */
+/*
+ * All fields except the first four describe the finite elements. Zeros have no sign: an
+ * extreme of -0 is reported as +0.
+ *
+ * Norms are the part of them that costs a third of the time: count, nan, pos_inf, neg_inf,
+ * abs_max, mean, sumsq and sum. The other fields are absent then: zero is
+ * SONDE_VITALS_ABSENT, and min, max, abs_min, m2 and l1 are NaN. sum and sumsq are added
+ * in float32 within a block: their error is below 1e-5 of l1 and of sumsq, typically 1e-7.
+ * Norms that a step has beside full vital signs are those of the vital signs.
+ */
+#define SONDE_VITALS_ABSENT UINT64_MAX
 typedef struct sonde_vitals {
     uint64_t count;   /* all elements */
     uint64_t nan;     /* of them NaN */
@@ -66,7 +75,20 @@ SONDE_API void sonde_vitals_init(sonde_vitals *vitals);
  * with AVX-512 from cache, about five cycles for 16 elements, and twice that in blocks of
  * 4096 with NaN, infinities or |mean| > 8 std. */
 SONDE_API void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals);
+/* The norms of a view, likewise. Cost: with AVX-512 from cache, about two cycles for 16
+ * elements of a contiguous float32 array; other dtypes cost up to what vital signs cost.
+ * A block of 4096 costs what its vital signs do if it holds NaN, infinities, magnitudes
+ * above 2^50, or none from 2^-40 on. */
+SONDE_API void sonde_norms_of(const sonde_view *view, sonde_vitals *norms);
+/* Leaves the norms of vital signs. */
+SONDE_API void sonde_norms_keep(sonde_vitals *vitals);
+/* True if only the norms are there. */
+SONDE_API inline bool sonde_vitals_are_norms(const sonde_vitals *vitals)
+{
+    return vitals->zero == SONDE_VITALS_ABSENT;
+}
 /* into := into + part, as if one pass had seen both (Chan, Golub and LeVeque 1979).
+ * Norms, if either is.
  * Merging the vital signs of an array's blocks of 4096, in order, into an initialised one
  * gives the bits of one pass. */
 SONDE_API void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part);
@@ -97,8 +119,10 @@ typedef enum sonde_stat {
 enum { SONDE_STAT_ENTRIES = 20 };
 
 /* By IEEE 754: NaN in, NaN out, also for the extremes; an infinity makes the variance
- * NaN; for an empty tensor all but the counts are NaN. */
+ * NaN; for an empty tensor all but the counts are NaN. Absent statistics are NaN. */
 SONDE_API double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat);
+/* True if norms have it. */
+SONDE_API bool sonde_stat_is_norm(sonde_stat stat);
 /* "mean", "abs_max" ...; NULL for an invalid one. */
 SONDE_API const char *sonde_stat_name(sonde_stat stat);
 /* Any case. Unknown: SONDE_EINVAL with the nearest name, or all of them. */

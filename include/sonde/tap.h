@@ -64,8 +64,9 @@ typedef struct sonde_observation {
     sonde_coordinate at;
     unsigned how;           /* SONDE_HOW_ bits of the tap */
     const sonde_view *view; /* always; may be strided; its data is undefined if the tap
-                               asks for vital signs alone */
-    const sonde_vitals *vitals; /* if the tap asks for them, else NULL */
+                               asks for vital signs or norms alone */
+    const sonde_vitals *vitals; /* if the tap asks for them, or for norms: then the norms
+                                   alone; else NULL */
     const sonde_sketch *sketch; /* likewise */
     uint64_t hash;              /* likewise, else 0 */
 } sonde_observation;

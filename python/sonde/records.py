@@ -63,13 +63,16 @@ class FindingError(RuntimeError):
 
 
 class Vitals(NamedTuple):
-    """Counts over all elements of a tensor; extremes and sums over the finite ones."""
+    """Counts over all elements of a tensor; extremes and sums over the finite ones.
+
+    A step that has norms only has NaN for zero, min, max, abs_min, m2, l1 and std.
+    """
 
     count: int
     nan: int
     pos_inf: int
     neg_inf: int
-    zero: int
+    zero: int | float
     min: float  # +inf if no element is finite
     max: float  # -inf if none is
     abs_min: float

@@ -281,7 +281,7 @@ bool cli_is_number(const sonde_tensor_info *info)
 /* "no value": the kinds that are missing. */
 static const char *missing_kinds(unsigned how)
 {
-    switch (how) {
+    switch (how & ~(unsigned)SONDE_HOW_NORMS) {
     case SONDE_HOW_RAW:
         return "no value";
     case SONDE_HOW_RAW | SONDE_HOW_SKETCH:

@@ -162,7 +162,7 @@ typedef struct ls_values {
 
 /* Number of steps, in all modes, at which each kind was saved. */
 typedef struct saved {
-    size_t raw, vitals, sketch;
+    size_t raw, vitals, sketch, norms;
     int64_t first, last;
 } saved;
 
@@ -196,6 +196,10 @@ static sonde_err count_kinds(sonde_trial *trial, uint32_t id, saved *kinds,
         return err;
     }
     err = count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = count_steps(trial, id, SONDE_HOW_NORMS, &kinds->norms, kinds, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -420,6 +424,9 @@ static void put_tensor(sonde_json *json, const sonde_tensor_info *info,
     sonde_json_string(json, "same_as", same_as);
     sonde_json_uint(json, "values", kinds->raw);
     sonde_json_uint(json, "vitals", kinds->vitals);
+    if (kinds->norms > 0) {
+        sonde_json_uint(json, "norms", kinds->norms);
+    }
     sonde_json_uint(json, "sketches", kinds->sketch);
     sonde_json_int(json, "first_step", kinds->first);
     sonde_json_int(json, "last_step", kinds->last);
@@ -429,17 +436,20 @@ static void put_tensor(sonde_json *json, const sonde_tensor_info *info,
 static void print_tensor(const sonde_tensor_info *info, const char *same_as,
                          const saved *kinds, int width)
 {
-    char shape[96], steps[64] = "-";
+    char shape[96], steps[64] = "-", norms[48] = "";
 
     (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
     if (kinds->first >= 0) {
         (void)snprintf(steps, sizeof steps, "%" PRId64 " ... %" PRId64, kinds->first,
                        kinds->last);
     }
-    (void)printf("%-*s  %-19s %-9s %-18s %8zu %8zu %8zu  %s%s%s\n",
+    if (kinds->norms > 0) {
+        (void)snprintf(norms, sizeof norms, "  and %zu norms", kinds->norms);
+    }
+    (void)printf("%-*s  %-19s %-9s %-18s %8zu %8zu %8zu  %s%s%s%s\n",
                  cli_field(info->name, width), info->name, sonde_role_name(info->role),
                  sonde_dtype_name(info->dtype), shape, kinds->raw, kinds->vitals,
-                 kinds->sketch, steps, same_as[0] != '\0' ? "  = " : "", same_as);
+                 kinds->sketch, steps, norms, same_as[0] != '\0' ? "  = " : "", same_as);
 }
 
 static int name_width(const sonde_catalogue *catalogue, const uint32_t *ids, size_t count)

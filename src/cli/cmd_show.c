@@ -175,6 +175,9 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
         const double value = sonde_vitals_get(&vitals, (sonde_stat)s);
         const char *name = sonde_stat_name((sonde_stat)s);
 
+        if (sonde_vitals_are_norms(&vitals) && !sonde_stat_is_norm((sonde_stat)s)) {
+            continue;
+        }
         if (json != NULL) {
             sonde_json_real(json, name, value);
         } else {
@@ -351,7 +354,7 @@ done:
 static unsigned needed_kinds(const show_values *asked)
 {
     return asked->histogram ? SONDE_HOW_RAW | SONDE_HOW_SKETCH
-           : asked->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS
+           : asked->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS
                             : SONDE_HOW_RAW;
 }
 

@@ -46,6 +46,7 @@ static void print_looks(void)
             const char *form;
             const sonde_schedule *when;
         } forms[] = {{"vital signs", &looks.vitals},
+                     {"norms", &looks.norms},
                      {"raw values", &looks.values},
                      {"sketch", &looks.sketch},
                      {"hash", &looks.hash}};
@@ -98,6 +99,7 @@ static void print_how(unsigned how)
         unsigned bit;
         const char *name;
     } kinds[] = {{SONDE_HOW_VITALS, "vital signs"},
+                 {SONDE_HOW_NORMS, "norms"},
                  {SONDE_HOW_SKETCH, "sketch"},
                  {SONDE_HOW_RAW, "raw values"},
                  {SONDE_HOW_HASH, "hash of raw values"}};

@@ -410,7 +410,9 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
             return err;
         }
     }
-    return row->vitals != NULL ? put_histogram(board, row, diag) : SONDE_OK;
+    return row->vitals != NULL && !sonde_vitals_are_norms(row->vitals)
+               ? put_histogram(board, row, diag)
+               : SONDE_OK;
 }
 
 /* Publishes the files in the folder, or abandons them after an error. */

@@ -199,7 +199,7 @@ static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t 
     bool bad = false;
     sonde_err err = SONDE_OK;
 
-    if ((has & (SONDE_HOW_RAW | SONDE_HOW_VITALS)) == 0) {
+    if ((has & (SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS)) == 0) {
         return has != 0 ? give_row(walk, row, step, NULL, diag) : SONDE_OK;
     }
     err = sonde_trial_vitals(walk->work->trial, row->id, &place, &vitals, &why);
@@ -337,7 +337,7 @@ sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_f
                      .row = row,
                      .user = user,
                      .plain = true,
-                     .how = SONDE_HOW_RAW | SONDE_HOW_VITALS};
+                     .how = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS};
     sonde_err err = SONDE_OK;
 
     walk.values = sonde__calloc(work->stat_count, sizeof *walk.values);

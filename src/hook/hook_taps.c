@@ -76,8 +76,12 @@ void sonde__hook_detach_all(sonde_hook *hook)
 /* Computes the parts that an observation lacks. */
 static void complete(sonde_hook *hook, sonde_observation *seen, sonde_vitals *vitals)
 {
-    if ((seen->how & SONDE_HOW_VITALS) != 0 && seen->vitals == NULL) {
+    if ((seen->how & SONDE_HOW_VITALS) != 0 &&
+        (seen->vitals == NULL || sonde_vitals_are_norms(seen->vitals))) {
         sonde_vitals_of(seen->view, vitals);
+        seen->vitals = vitals;
+    } else if ((seen->how & SONDE_HOW_NORMS) != 0 && seen->vitals == NULL) {
+        sonde_norms_of(seen->view, vitals);
         seen->vitals = vitals;
     }
     if ((seen->how & SONDE_HOW_SKETCH) != 0 && seen->sketch == NULL) {
@@ -449,6 +453,15 @@ static sonde_err add_saves(attaching *work)
     return SONDE_OK;
 }
 
+/* When vital signs are recorded for rules: norms that they need at every step are not
+ * worth a row each. */
+static sonde_schedule signs_when(const sonde_rules_looks *looks)
+{
+    return looks->norms.every > 1 || looks->vitals.every == 0
+               ? sonde_schedule_join(&looks->vitals, &looks->norms)
+               : looks->vitals;
+}
+
 /* When the default rules look at a tensor in each mode; rarely in mode predict, which is
  * not recorded for them. Returns false for never. */
 static bool rules_look(const attaching *work, uint32_t id, bool raw,
@@ -464,7 +477,7 @@ static bool rules_look(const attaching *work, uint32_t id, bool raw,
             sonde_schedule_join(&looks[mode].values, &looks[mode].hash);
 
         if (mode != SONDE_MODE_PREDICT) {
-            when[mode] = raw ? values : looks[mode].vitals;
+            when[mode] = raw ? values : signs_when(&looks[mode]);
             any = any || when[mode].every > 0;
         }
     }

@@ -86,7 +86,9 @@ static bool tell_choices(json_t *told, const sonde__observe_collection *collecti
 static bool tell_reductions(json_t *told, const sonde_reduction_config *config)
 {
     json_t *names = json_array();
-    bool good = names != NULL;
+    bool good =
+        names != NULL &&
+        (!config->norms || json_array_append_new(names, json_string("norms")) == 0);
 
     for (int stat = 0; stat < SONDE_STAT_ENTRIES && good; stat++) {
         if ((config->stats >> stat & 1U) != 0) {

@@ -24,6 +24,8 @@
 
 #define LOOK INT64_MIN
 
+#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
+
 const char *sonde_mode_name(sonde_mode mode)
 {
     static const char *const names[SONDE_MODE_COUNT] = {"train", "eval", "predict",
@@ -207,8 +209,7 @@ static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *p
 bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
-        if ((observer->taps[i].how & SONDE_HOW_VITALS) != 0 &&
-            looks_in(&observer->taps[i], mode)) {
+        if ((observer->taps[i].how & SIGNS) != 0 && looks_in(&observer->taps[i], mode)) {
             return true;
         }
     }
@@ -281,15 +282,17 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
-    sonde_vitals own;
+    sonde_vitals own, norms;
     const char *fault = NULL;
     uint64_t hash = 0;
 
     if (wanted == 0) {
         return;
     }
-    fault = sonde__tensor_view_fault(
-        view, vitals == NULL || (wanted & ~(unsigned)SONDE_HOW_VITALS) != 0);
+    if (vitals != NULL && (wanted & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) {
+        vitals = NULL;
+    }
+    fault = sonde__tensor_view_fault(view, vitals == NULL || (wanted & ~SIGNS) != 0);
     if (fault != NULL) {
         refuse(observer, id, fault);
         return;
@@ -301,6 +304,13 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     if ((wanted & SONDE_HOW_VITALS) && vitals == NULL) {
         sonde_vitals_of(view, &own);
         vitals = &own;
+    } else if ((wanted & SONDE_HOW_NORMS) && vitals == NULL) {
+        sonde_norms_of(view, &own);
+        vitals = &own;
+    }
+    if (wanted & SONDE_HOW_NORMS) {
+        norms = *vitals;
+        sonde_norms_keep(&norms);
     }
     if (wanted & SONDE_HOW_SKETCH) {
         sonde_sketch_init(observer->sketch);
@@ -318,7 +328,9 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
             seen.id = entry->id;
             seen.how = tap->how;
             seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
-            seen.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : NULL;
+            seen.vitals = (tap->how & SONDE_HOW_VITALS)  ? vitals
+                          : (tap->how & SONDE_HOW_NORMS) ? &norms
+                                                         : NULL;
             seen.sketch = (tap->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
             seen.hash = (tap->how & SONDE_HOW_HASH) ? hash : 0;
             observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
@@ -337,7 +349,7 @@ bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
         const sonde__observe_tap *tap = &observer->taps[observer->entries[i].tap];
 
-        if (tap->when_bad && (tap->how & SONDE_HOW_VITALS) != 0) {
+        if (tap->when_bad && (tap->how & SIGNS) != 0) {
             return true;
         }
     }
@@ -348,23 +360,26 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
                                 uint32_t id, const sonde_view *view,
                                 const sonde_vitals *vitals)
 {
-    if (observer == NULL || place == NULL) {
+    if (observer == NULL || place == NULL || vitals == NULL) {
         return;
     }
-    sonde_observation seen = {
-        .at = *place, .how = SONDE_HOW_VITALS, .view = view, .vitals = vitals};
+    sonde_observation seen = {.at = *place, .view = view};
+    sonde_vitals norms = *vitals;
 
     if (!sonde_observer_when_bad(observer, id)) {
         return;
     }
+    sonde_norms_keep(&norms);
     observer->at = *place;
     observer->stepping = true;
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
         const sonde__observe_entry *entry = &observer->entries[i];
         const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
-        if (looks_again(tap, place) && (tap->how & SONDE_HOW_VITALS) != 0) {
+        if (looks_again(tap, place) && (tap->how & SIGNS) != 0) {
             seen.id = entry->id;
+            seen.how = tap->how & SIGNS;
+            seen.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : &norms;
             seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
             observer->sink_due[tap->sink] = 1;
             observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);

@@ -269,6 +269,10 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
         config->histogram = true;
         return SONDE_OK;
     }
+    if (strcasecmp(name, "norms") == 0) {
+        config->norms = true;
+        return SONDE_OK;
+    }
     err = sonde_reduction_parse(name, &reduction, diag);
     if (err != SONDE_OK) {
         return err;
@@ -336,6 +340,7 @@ static unsigned how_of(const sonde__observe_setup *setup,
         return SONDE_HOW_RAW;
     }
     how |= config->stats != 0 ? SONDE_HOW_VITALS : 0U;
+    how |= config->stats == 0 && config->norms ? SONDE_HOW_NORMS : 0U;
     how |= config->histogram ? SONDE_HOW_SKETCH : 0U;
     how |= config->save_raw_tensor || how == 0 ||
                    (!collection->reduces && is_scalar_collection(collection->name))

@@ -80,8 +80,8 @@ static sonde_err fail_schedule(const char *what, int mode, const sonde_diag *fou
 
 static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
 {
-    const unsigned all =
-        SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH;
+    const unsigned all = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH |
+                         SONDE_HOW_HASH | SONDE_HOW_NORMS;
     const char *what = sonde_selector_text(checked->what);
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {

@@ -52,7 +52,7 @@ PyObject *sonde__python_finding(const sonde_finding *finding);
 /* A new list of all findings of rules. */
 PyObject *sonde__python_findings(sonde_rules *rules);
 /* (count, nan, pos_inf, neg_inf, zero, min, ..., sum): a new tuple, in the order of
- * sonde_vitals and sonde.Vitals. */
+ * sonde_vitals and sonde.Vitals. What norms lack is NaN. */
 PyObject *sonde__python_vitals(const sonde_vitals *vitals);
 /* (name, dtype, shape, role, module, op, id, note): a new tuple, in the order of
  * sonde.TensorInfo. */

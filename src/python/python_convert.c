@@ -3,6 +3,8 @@
  */
 #include "python/python_api.h"
 
+#include <math.h>
+
 bool sonde__python_add_type(PyObject *module, PyType_Spec *spec, PyObject **out)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
@@ -30,11 +32,13 @@ PyObject *sonde__python_attribute(PyObject *object, PyObject **name, const char 
 
 PyObject *sonde__python_vitals(const sonde_vitals *v)
 {
-    return Py_BuildValue("(KKKKKddddddddd)", (unsigned long long)v->count,
+    PyObject *zero = sonde_vitals_are_norms(v) ? PyFloat_FromDouble(NAN)
+                                               : PyLong_FromUnsignedLongLong(v->zero);
+
+    return Py_BuildValue("(KKKKNddddddddd)", (unsigned long long)v->count,
                          (unsigned long long)v->nan, (unsigned long long)v->pos_inf,
-                         (unsigned long long)v->neg_inf, (unsigned long long)v->zero,
-                         v->min, v->max, v->abs_min, v->abs_max, v->mean, v->m2, v->l1,
-                         v->sumsq, v->sum);
+                         (unsigned long long)v->neg_inf, zero, v->min, v->max, v->abs_min,
+                         v->abs_max, v->mean, v->m2, v->l1, v->sumsq, v->sum);
 }
 
 /* None for step 0. */

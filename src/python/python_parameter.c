@@ -265,7 +265,9 @@ static bool are_zero(const sonde__python_watch *self, size_t n, bool known)
         } else if (!sonde_watch_vitals(self->watch, self->seen[i], &vitals)) {
             return false;
         }
-        if (vitals.zero != vitals.count) {
+        if (sonde_vitals_are_norms(&vitals)
+                ? vitals.abs_max > 0.0 || vitals.nan + vitals.pos_inf + vitals.neg_inf > 0
+                : vitals.zero != vitals.count) {
             return false;
         }
     }

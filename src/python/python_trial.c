@@ -293,13 +293,47 @@ static PyObject *trial_vitals(PyObject *object, PyObject *arguments)
     sonde_diag diag = {0};
     uint32_t id = 0;
 
-    if (!find_place(object, arguments, SONDE_HOW_RAW | SONDE_HOW_VITALS, &id, &where)) {
+    if (!find_place(object, arguments, SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_NORMS,
+                    &id, &where)) {
         return NULL;
     }
     if (sonde_trial_vitals(trial_of(object), id, &where, &vitals, &diag) != SONDE_OK) {
         return sonde__python_raise(&diag);
     }
     return sonde__python_vitals(&vitals);
+}
+
+/* Whether norms answer any of the statistics; unknown ones are refused later. */
+static bool any_norm(PyObject *stats)
+{
+    bool any = false;
+
+    for (Py_ssize_t i = 0; !any && i < PyTuple_Size(stats); i++) {
+        PyObject *text = PyUnicode_AsUTF8String(PyTuple_GetItem(stats, i));
+        sonde_reduction reduction;
+
+        any =
+            text != NULL &&
+            sonde_reduction_parse(PyBytes_AsString(text), &reduction, NULL) == SONDE_OK &&
+            (sonde_reduction_evidence(&reduction) & SONDE_HOW_NORMS) != 0;
+        Py_XDECREF(text);
+    }
+    PyErr_Clear();
+    return any;
+}
+
+/* Leaves out the steps that have no more than norms. */
+static size_t keep_full(int64_t *steps, sonde_vitals *vitals, size_t count)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!sonde_vitals_are_norms(&vitals[i])) {
+            steps[kept] = steps[i];
+            vitals[kept++] = vitals[i];
+        }
+    }
+    return kept;
 }
 
 /* A column of float64: a reduction of each of the vital signs. */
@@ -360,6 +394,7 @@ static PyObject *trial_series(PyObject *object, PyObject *arguments)
                                   &vitals, &count, &diag) != SONDE_OK) {
         return sonde__python_raise(&diag);
     }
+    count = any_norm(stats) ? count : keep_full(steps, vitals, count);
     list = PyList_New(0);
     for (Py_ssize_t i = -1; list != NULL && i < PyTuple_Size(stats); i++) {
         PyObject *part = NULL;

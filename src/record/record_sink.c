@@ -6,7 +6,10 @@
 #include "base/memory.h"
 #include "record/recorder_state.h"
 
-enum { KEPT = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH };
+enum {
+    SIGNS = SONDE_HOW_VITALS | SONDE_HOW_NORMS,
+    KEPT = SONDE_HOW_RAW | SIGNS | SONDE_HOW_SKETCH
+};
 
 static sonde__record_sink *self(sonde_sink *sink)
 {
@@ -87,7 +90,7 @@ static void give(sonde__record_sink *sink, uint32_t id, const sonde_observation 
             sonde_recorder_put(recorder, id, &seen->at, seen->view);
         }
     }
-    if ((how & SONDE_HOW_VITALS) && seen->vitals != NULL) {
+    if ((how & SIGNS) && seen->vitals != NULL) {
         sink->rows++;
         if (recorder != NULL) {
             sonde_recorder_put_vitals(recorder, id, &seen->at, seen->vitals);
@@ -130,6 +133,9 @@ void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
             shown->how = 0;
         }
         how &= ~shown->how;
+        if ((shown->how & SONDE_HOW_VITALS) != 0) {
+            how &= ~(unsigned)SONDE_HOW_NORMS;
+        }
         shown->how |= how;
     }
     give(sink, id, seen, how);

@@ -125,7 +125,9 @@ static double value_of(const sonde_vitals *vitals, const sonde__report_quantity 
     case SONDE__QUANTITY_RMS:
         return sqrt(finite.sumsq / (double)finite.count);
     case SONDE__QUANTITY_ZERO_PERCENT:
-        return 100.0 * (double)finite.zero / (double)finite.count;
+        return sonde_vitals_are_norms(&finite)
+                   ? (double)NAN
+                   : 100.0 * (double)finite.zero / (double)finite.count;
     case SONDE__QUANTITY_STAT:
         break;
     }

@@ -180,18 +180,24 @@ bool sonde_rules_window(const sonde_rules *rules, int64_t *first, int64_t *last)
 
 /* --- vital signs that rules see ----------------------------------------------------- */
 
-/* Shows the vital signs of a slot to the rules that watch it, or hides them. */
-static void show(sonde__rule_slot *slot, bool now)
+/* Shows the vital signs or the norms of a slot to the rules that watch it, or, NULL,
+ * hides them. */
+static void show(sonde__rule_slot *slot, const sonde_vitals *signs)
 {
-    slot->shown = now;
+    slot->shown = signs;
     for (size_t i = 0; i < slot->watch_count; i++) {
         const sonde__rule_watch *watch = &slot->watch[i];
+        const unsigned how = watch->run->rule->needs[watch->need].how;
+        const sonde_vitals **vitals = &watch->run->tensors[watch->tensor].vitals;
+        const sonde_vitals *now =
+            (how & (signs == &slot->norms ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0 ? signs
+                                                                                  : NULL;
 
-        if (watch->run->rule->needs[watch->need].how & SONDE_HOW_VITALS) {
-            watch->run->tensors[watch->tensor].vitals = now ? &slot->vitals : NULL;
-            watch->run->seen[watch->need] |= now;
-            watch->run->shown += now ? 1 : (size_t)-1;
+        if ((now != NULL) != (*vitals != NULL)) {
+            watch->run->shown += now != NULL ? 1 : (size_t)-1;
         }
+        watch->run->seen[watch->need] |= now != NULL;
+        *vitals = now;
     }
 }
 
@@ -199,7 +205,7 @@ static void show(sonde__rule_slot *slot, bool now)
 static void hide_all(sonde_rules *rules)
 {
     for (size_t i = 0; i < rules->before_count; i++) {
-        show(&rules->slots[rules->before[i]], false);
+        show(&rules->slots[rules->before[i]], NULL);
     }
     rules->before_count = 0;
 }
@@ -225,7 +231,7 @@ static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t te
         return sonde__fail_nomem(diag, run->rule->name);
     }
     slot->watch[slot->watch_count++] = (sonde__rule_watch){run, tensor, need};
-    if ((how & ~(unsigned)SONDE_HOW_VITALS) == 0) {
+    if ((how & ~(unsigned)SONDE__SIGNS) == 0) {
         return SONDE_OK;
     }
     if (!sonde__reserve(&slot->users, &slot->user_capacity, slot->user_count + 1,
@@ -456,12 +462,18 @@ static void set_place(sonde_rules *rules, const sonde_coordinate *at)
 static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vitals)
 {
     sonde__rule_slot *slot = &rules->slots[id];
+    const bool norms = sonde_vitals_are_norms(vitals);
+    sonde_vitals *into = norms ? &slot->norms : &slot->vitals;
+    uint64_t *stamp = norms ? &slot->norms_stamp : &slot->vitals_stamp;
 
     rules->bad += vitals->nan + vitals->pos_inf + vitals->neg_inf;
-    if (slot->stamp == rules->stamp) {
-        sonde_vitals_merge(&slot->vitals, vitals);
+    if (*stamp == rules->stamp) {
+        sonde_vitals_merge(into, vitals);
     } else {
-        slot->vitals = *vitals;
+        *into = *vitals;
+        *stamp = rules->stamp;
+    }
+    if (slot->stamp != rules->stamp) {
         slot->stamp = rules->stamp;
         slot->place = (uint32_t)rules->now_count;
         rules->now[rules->now_count++] = id;
@@ -496,7 +508,9 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
     }
     set_place(rules, &seen->at);
     rules->any = true;
-    if (seen->vitals != NULL && (slot->how & SONDE_HOW_VITALS)) {
+    if (seen->vitals != NULL &&
+        (slot->how &
+         (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0) {
         put_vitals(rules, seen->id, seen->vitals);
     }
     for (size_t i = 0; i < slot->user_count; i++) {
@@ -534,14 +548,16 @@ static void show_step(sonde_rules *rules)
         sonde__rule_slot *slot = &rules->slots[rules->before[i]];
 
         if (slot->stamp != rules->stamp) {
-            show(slot, false);
+            show(slot, NULL);
         }
     }
     for (size_t i = 0; i < rules->now_count; i++) {
         sonde__rule_slot *slot = &rules->slots[rules->now[i]];
+        const sonde_vitals *signs =
+            slot->vitals_stamp == rules->stamp ? &slot->vitals : &slot->norms;
 
-        if (!slot->shown) {
-            show(slot, true);
+        if (slot->shown != signs) {
+            show(slot, signs);
         }
     }
     rules->before = rules->now;
@@ -703,6 +719,7 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
         const sonde_rule_need *need = &run->rule->needs[i];
         const size_t used = strlen(text);
         const char *kind = (need->how & SONDE_HOW_VITALS)   ? "vital signs"
+                           : (need->how & SONDE_HOW_NORMS)  ? "norms"
                            : (need->how & SONDE_HOW_SKETCH) ? "sketches"
                                                             : "raw values";
         size_t tensors = 0;

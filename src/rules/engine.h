@@ -4,13 +4,14 @@
  * Evidence arrives by tensor and is passed to rules by step:
  *
  *     put        merges vital signs over the micro-batches of a step into
- *                slots[id].vitals; passes raw values, sketches and hashes at once to the
+ *                slots[id].vitals, norms into slots[id].norms; passes raw values, sketches and hashes at once to the
  *                rules that need them
  *     end_step   shows slots to the rules that watch them, and calls step of every rule
  *                that is shown something
  *
- * A slot belongs to the current step if its stamp equals the engine's. Rules get a
- * pointer to the slot, which stays from step to step as long as the tensor is seen. So if
+ * A slot belongs to the current step if its stamp equals the engine's. A need of vital
+ * signs is shown full ones; a need of norms either, full ones where there are. Rules get a
+ * pointer into the slot, which stays from step to step as long as the tensor is seen. So if
  * the same tensors are seen at every step, showing costs one comparison for each tensor,
  * however many rules there are.
  */
@@ -91,14 +92,15 @@ typedef struct sonde__rule_watch {
 } sonde__rule_watch;
 
 typedef struct sonde__rule_slot {
-    sonde_vitals vitals;
-    uint64_t stamp;
+    sonde_vitals vitals, norms;
+    uint64_t stamp;                     /* of the last step with either */
+    uint64_t vitals_stamp, norms_stamp; /* with each */
     unsigned how;
     unsigned modes; /* a bit for each mode whose steps a rule that watches it judges */
     uint32_t
-        place;  /* among the tensors of the step, in the order of their first values */
-    bool late;  /* declared after the first step */
-    bool shown; /* the rules that watch have a pointer to vitals */
+        place; /* among the tensors of the step, in the order of their first values */
+    bool late; /* declared after the first step */
+    const sonde_vitals *shown; /* to the rules that watch: vitals, or norms; or NULL */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
     sonde__rule_user *users;
@@ -172,13 +174,14 @@ bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
 bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
 
 /* The schedules by bit of how. engine.c: the schedule of a need. */
-enum { SONDE__HOW_COUNT = 4 };
+enum { SONDE__HOW_COUNT = 5, SONDE__SIGNS = SONDE_HOW_VITALS | SONDE_HOW_NORMS };
 static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
 {
     return bit == 0   ? &looks->values
            : bit == 1 ? &looks->vitals
            : bit == 2 ? &looks->sketch
-                      : &looks->hash;
+           : bit == 3 ? &looks->hash
+                      : &looks->norms;
 }
 const sonde_schedule *sonde__rules_need_when(const sonde_rule_need *need);
 /* looks.c: adds what the rules that watch the slot need of it at steps of a mode. */

@@ -98,7 +98,7 @@ static void thin_all(sonde_rules_looks *looks, int64_t every)
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         for (int bit = 0; bit < SONDE__HOW_COUNT; bit++) {
             sonde__observe_thin(sonde__rules_look(&looks[mode], bit), every,
-                                (1U << bit) == SONDE_HOW_VITALS);
+                                (1U << bit & SONDE__SIGNS) != 0);
         }
     }
 }

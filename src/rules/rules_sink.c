@@ -80,7 +80,7 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
         .at = place(self->attached, &seen->at),
         .how = seen->how,
         .view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL,
-        .vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL,
+        .vitals = (seen->how & SONDE__SIGNS) ? seen->vitals : NULL,
         .sketch = seen->sketch,
         .hash = seen->hash};
 
@@ -160,7 +160,7 @@ static sonde_err map_tensors(attaching *work)
 static sonde_schedule said_when(const sonde__rule_attached *attached,
                                 const sonde_schedule *own, int bit)
 {
-    const bool often = (1U << bit) == SONDE_HOW_VITALS || own->every == 1 || own->row > 1;
+    const bool often = (1U << bit & SONDE__SIGNS) != 0 || own->every == 1 || own->row > 1;
 
     return (sonde_schedule){.every = often ? attached->every : attached->raw_every,
                             .first = often ? CLOSELY : 0};
@@ -179,7 +179,7 @@ static void apply_said(const attaching *work, uint32_t id, sonde_rules_looks *lo
             *when = said_when(attached, when, bit);
         } else if (attached->role_every != NULL) {
             sonde__observe_thin(when, attached->role_every[role],
-                                (1U << bit) == SONDE_HOW_VITALS);
+                                (1U << bit & SONDE__SIGNS) != 0);
         }
     }
 }
@@ -245,7 +245,7 @@ static sonde_err add_tap(attaching *work, const sonde_selector *what, uint32_t f
     sonde_tap tap = {.what = what,
                      .how = how,
                      .where = &work->attached->sinks[how].sink,
-                     .when_bad = (how & SONDE_HOW_VITALS) != 0 && when.every > 1};
+                     .when_bad = (how & SONDE__SIGNS) != 0 && when.every > 1};
     size_t n = 0;
 
     for (uint32_t id = first; id < work->count; id++) {

@@ -152,7 +152,7 @@ void sonde__rules_take_losses(sonde_rules *rules)
         const bool bad = v->nan + v->pos_inf + v->neg_inf > 0;
 
         seen += loss->seen;
-        if (slot->stamp != rules->stamp || v->count == 0) {
+        if (slot->vitals_stamp != rules->stamp || v->count == 0) {
             continue;
         }
         seen += !loss->seen;

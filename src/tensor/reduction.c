@@ -52,7 +52,8 @@ unsigned sonde_reduction_evidence(const sonde_reduction *reduction)
     }
     switch (reduction->kind) {
     case SONDE_REDUCTION_STAT:
-        return SONDE_HOW_RAW | SONDE_HOW_VITALS;
+        return SONDE_HOW_RAW | SONDE_HOW_VITALS |
+               (sonde_stat_is_norm(reduction->stat) ? SONDE_HOW_NORMS : 0U);
     case SONDE_REDUCTION_QUANTILE:
         return SONDE_HOW_RAW | SONDE_HOW_SKETCH;
     case SONDE_REDUCTION_PROD:
@@ -174,7 +175,9 @@ void sonde_reduce_vitals(const sonde_reduction *reduction, const sonde_vitals *v
     *out = (sonde_reduced){.how = 0};
     if (reduction->kind == SONDE_REDUCTION_STAT) {
         out->number = sonde_vitals_get(vitals, reduction->stat);
-        out->how = SONDE_HOW_VITALS;
+        out->how = !sonde_vitals_are_norms(vitals)       ? SONDE_HOW_VITALS
+                   : sonde_stat_is_norm(reduction->stat) ? SONDE_HOW_NORMS
+                                                         : 0U;
     }
 }
 

@@ -79,8 +79,20 @@ static bool get_count(const sonde_vitals *v, sonde_stat stat, double *out)
     if ((size_t)stat >= SONDE_STAT_ENTRIES || (is_count >> stat & 1U) == 0) {
         return false;
     }
-    *out = (double)counts[stat];
+    *out = stat == SONDE_STAT_ZERO && sonde_vitals_are_norms(v) ? (double)NAN
+                                                                : (double)counts[stat];
     return true;
+}
+
+bool sonde_stat_is_norm(sonde_stat stat)
+{
+    const uint32_t norms = 1U << SONDE_STAT_COUNT | 1U << SONDE_STAT_MEAN |
+                           1U << SONDE_STAT_SUM | 1U << SONDE_STAT_L2 |
+                           1U << SONDE_STAT_LINF | 1U << SONDE_STAT_ABS_MAX |
+                           1U << SONDE_STAT_NAN | 1U << SONDE_STAT_POS_INF |
+                           1U << SONDE_STAT_NEG_INF | 1U << SONDE_STAT_NONFINITE;
+
+    return (size_t)stat < SONDE_STAT_ENTRIES && (norms >> stat & 1U) != 0;
 }
 
 /* A value that grows with every element: infinite if there are infinities, else x. */
@@ -167,7 +179,8 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
     if (get_count(vitals, stat, &count)) {
         return count;
     }
-    if (vitals->count == 0 || vitals->nan > 0) {
+    if (vitals->count == 0 || vitals->nan > 0 ||
+        (sonde_vitals_are_norms(vitals) && !sonde_stat_is_norm(stat))) {
         return (double)NAN;
     }
     return get_value(vitals, stat);

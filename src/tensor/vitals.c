@@ -43,7 +43,44 @@ static double finite_count(const sonde_vitals *v)
     return (double)(v->count - v->nan - v->pos_inf - v->neg_inf);
 }
 
-/* sonde_vitals_merge, where it can be inlined: once a block. */
+/* --- norms -------------------------------------------------------------------------- */
+
+void sonde_norms_keep(sonde_vitals *vitals)
+{
+    if (vitals == NULL) {
+        return;
+    }
+    vitals->zero = SONDE_VITALS_ABSENT;
+    vitals->min = vitals->max = vitals->abs_min = (double)NAN;
+    vitals->m2 = vitals->l1 = (double)NAN;
+}
+
+extern inline bool sonde_vitals_are_norms(const sonde_vitals *vitals);
+
+static bool either_is_norms(const sonde_vitals *a, const sonde_vitals *b)
+{
+    return sonde_vitals_are_norms(a) || sonde_vitals_are_norms(b);
+}
+
+/* into := into + part, of which one is norms. */
+static void merge_norms(sonde_vitals *into, const sonde_vitals *part)
+{
+    const double n = finite_count(into) + finite_count(part);
+
+    into->count += part->count;
+    into->nan += part->nan;
+    into->pos_inf += part->pos_inf;
+    into->neg_inf += part->neg_inf;
+    into->abs_max = part->abs_max > into->abs_max ? part->abs_max : into->abs_max;
+    into->sumsq += part->sumsq;
+    into->sum += part->sum;
+    into->mean = n > 0.0 ? into->sum / n : 0.0;
+    sonde_norms_keep(into);
+}
+
+/* --- merging ------------------------------------------------------------------------ */
+
+/* sonde_vitals_merge of full vital signs, where it can be inlined: once a block. */
 static inline void merge(sonde_vitals *into, const sonde_vitals *part)
 {
     const double na = finite_count(into), nb = finite_count(part), n = na + nb;
@@ -80,7 +117,11 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
     if (into == NULL || part == NULL) {
         return;
     }
-    merge(into, part);
+    if (either_is_norms(into, part)) {
+        merge_norms(into, part);
+    } else {
+        merge(into, part);
+    }
 }
 
 /* --- closing a block -------------------------------------------------------------- */

@@ -22,6 +22,12 @@ typedef struct sonde__vitals_sums {
     double min, max, abs_min;
 } sonde__vitals_sums;
 
+/* One block's norms. They hold only if sonde__norms_is_plain. */
+typedef struct sonde__norms_sums {
+    double sum, sumsq;
+    double most; /* magnitude */
+} sonde__norms_sums;
+
 /* The kernels of one instruction set. n is 1 to SONDE__VITALS_BLOCK; any for widening. */
 typedef struct sonde__vitals_kernels {
     /* ahead: n elements to bring into cache meanwhile (x: none).
@@ -34,6 +40,11 @@ typedef struct sonde__vitals_kernels {
      * cheaper than a separate pass, else unchanged; may be NULL. */
     void (*sums_pair_f32)(const float *x, size_t n, const float *ahead, size_t *zeros,
                           sonde__vitals_sums out[2]);
+    /* A block; and two at once, as above, the second of n elements. */
+    void (*norms_f32)(const float *x, size_t n, const float *ahead,
+                      sonde__norms_sums *out);
+    void (*norms_pair_f32)(const float *x, size_t n, const float *ahead,
+                           sonde__norms_sums out[2]);
     void (*sums_f64)(const double *x, size_t n, const double *ahead,
                      sonde__vitals_sums *out);
     /* Bytes as numbers: exact, so in any order. Returns how many are 0. */
@@ -93,5 +104,31 @@ SONDE_API void sonde__vitals_take_plain(sonde_vitals *into,
  * sonde__vitals_needs_memory says so. */
 SONDE_API void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
                                   const float *block, size_t n);
+
+/* --- norms (norms.c) ---------------------------------------------------------------- */
+
+/* The norms of an empty tensor, to add to. */
+SONDE_API void sonde__norms_init(sonde_vitals *norms);
+/* sonde_norms_of, of one instruction set. */
+SONDE_API void sonde__norms_of_isa(sonde__isa isa, const sonde_view *view,
+                                   sonde_vitals *norms);
+/* into := into + count contiguous elements, in blocks from the first. */
+SONDE_API void sonde__norms_add_f32(sonde_vitals *into, const float *elements,
+                                    size_t count);
+SONDE_API void sonde__norms_add_u8(sonde_vitals *into, const uint8_t *elements,
+                                   size_t count);
+/* Norms of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel. */
+SONDE_API void sonde__norms_sums_of(const float *block, size_t n, sonde__norms_sums *out);
+
+/* Whether a block's norms hold: all is finite, and float32 lost no square that counts. */
+static inline bool sonde__norms_is_plain(const sonde__norms_sums *sums)
+{
+    return sums->sumsq < 0x1p120 &&
+           (sums->most == 0.0 || (sums->most >= 0x1p-40 && sums->most <= 0x1p50));
+}
+/* into := into + the block that sums were made from, n elements. Reads block only if the
+ * sums are not plain. */
+SONDE_API void sonde__norms_take(sonde_vitals *into, const sonde__norms_sums *sums,
+                                 const float *block, size_t n);
 
 #endif

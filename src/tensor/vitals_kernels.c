@@ -8,6 +8,7 @@
  */
 #include "base/isa.h"
 #include "tensor/convert.h"
+#include "tensor/norms_accum.h"
 #include "tensor/vitals_accum.h"
 
 #include <sonde/tensor.h>
@@ -421,6 +422,62 @@ static void sums_pair_f32(const float *x, size_t n, const float *ahead, size_t *
 }
 #endif
 
+/* --- norms ------------------------------------------------------------------------- */
+
+static void norms_f32(const float *x, size_t n, const float *ahead,
+                      sonde__norms_sums *out)
+{
+    sonde__nacc acc;
+    size_t i = 0;
+
+    sonde__nacc_init(&acc);
+    for (; i + 32 <= n; i += 32) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + i + 16);
+        sonde__nacc_add_at(&acc, 0, x + i);
+        sonde__nacc_add_at(&acc, 1, x + i + 16);
+    }
+    sonde__nacc_tail(&acc, x + i, n - i);
+    sonde__nacc_close(&acc, out);
+}
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+static void norms_pair_f32(const float *x, size_t n, const float *ahead,
+                           sonde__norms_sums out[2])
+{
+    const float *const y = x + WHOLE;
+    sonde__nacc first, second;
+    size_t i = 0;
+
+    sonde__nacc_init(&first);
+    sonde__nacc_init(&second);
+    for (; i + 32 <= n; i += 32) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + i + 16);
+        __builtin_prefetch(ahead + WHOLE + i);
+        __builtin_prefetch(ahead + WHOLE + i + 16);
+        sonde__nacc_add_at(&first, 0, x + i);
+        sonde__nacc_add_at(&second, 0, y + i);
+        sonde__nacc_add_at(&first, 1, x + i + 16);
+        sonde__nacc_add_at(&second, 1, y + i + 16);
+    }
+    sonde__nacc_tail(&second, y + i, n - i);
+    for (; i < WHOLE; i += 32) {
+        sonde__nacc_add_at(&first, 0, x + i);
+        sonde__nacc_add_at(&first, 1, x + i + 16);
+    }
+    sonde__nacc_close(&first, &out[0]);
+    sonde__nacc_close(&second, &out[1]);
+}
+#else
+static void norms_pair_f32(const float *x, size_t n, const float *ahead,
+                           sonde__norms_sums out[2])
+{
+    norms_f32(x, WHOLE, ahead, &out[0]);
+    norms_f32(x + WHOLE, n, ahead + WHOLE, &out[1]);
+}
+#endif
+
 /* --- bytes ------------------------------------------------------------------------- */
 
 static size_t sums_u8(const uint8_t *x, size_t n, sonde__vitals_sums *out)
@@ -492,6 +549,8 @@ static void widen_f16(const uint16_t *bits, size_t n, float *out)
 const sonde__vitals_kernels ISA(sonde__vitals) = {
     .sums_f32 = sums_f32,
     .sums_pair_f32 = sums_pair_f32,
+    .norms_f32 = norms_f32,
+    .norms_pair_f32 = norms_pair_f32,
     .sums_f64 = sums_f64,
     .sums_u8 = sums_u8,
     .shifted_f32 = shifted_f32,

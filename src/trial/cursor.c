@@ -58,7 +58,8 @@ static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
                                sonde_diag *diag)
 {
-    const unsigned known = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH;
+    const unsigned known =
+        SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_NORMS;
     const uint32_t count = sonde_catalogue_count(trial->catalogue);
 
     if ((options->how & ~known) != 0 || (unsigned)options->mode >= SONDE_MODE_COUNT ||
@@ -318,6 +319,7 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
         unsigned bit;
         sonde__trial_kind kind;
     } order[] = {{SONDE_HOW_VITALS, SONDE__VITALS},
+                 {SONDE_HOW_NORMS, SONDE__NORMS},
                  {SONDE_HOW_RAW, SONDE__RAW},
                  {SONDE_HOW_SKETCH, SONDE__SKETCH}};
 
@@ -379,7 +381,8 @@ static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
         return err;
     }
     sonde__record_stats_to_vitals(row, &cursor->vitals);
-    record->how = SONDE_HOW_VITALS;
+    record->how =
+        sonde_vitals_are_norms(&cursor->vitals) ? SONDE_HOW_NORMS : SONDE_HOW_VITALS;
     record->vitals = &cursor->vitals;
     return SONDE_OK;
 }
@@ -402,7 +405,7 @@ static sonde_err read_entry(sonde_trial_cursor *cursor, const walk_entry *entry,
                .micro_batch = (int)item->micro_batch,
                .replica = item->replica},
     };
-    if (entry->kind == SONDE__VITALS) {
+    if (entry->kind == SONDE__VITALS || entry->kind == SONDE__NORMS) {
         return read_row(cursor, source, item, record, diag);
     }
     if (entry->kind == SONDE__SKETCH) {

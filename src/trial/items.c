@@ -26,6 +26,7 @@ void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind)
         [SONDE__RAW] = sizeof(sonde__trial_raw_item),
         [SONDE__VITALS] = sizeof(sonde__trial_row_item),
         [SONDE__SKETCH] = sizeof(sonde__trial_sketch_item),
+        [SONDE__NORMS] = sizeof(sonde__trial_row_item),
     };
 
     *items = (sonde__trial_items){.item_size = sizes[kind], .fresh = true};

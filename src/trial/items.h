@@ -30,9 +30,10 @@
 typedef enum sonde__trial_kind {
     SONDE__RAW = 0,
     SONDE__VITALS = 1,
-    SONDE__SKETCH = 2
+    SONDE__SKETCH = 2,
+    SONDE__NORMS = 3 /* rows too, of norms alone */
 } sonde__trial_kind;
-enum { SONDE__KINDS = 3 };
+enum { SONDE__KINDS = 4 };
 
 /* The beginning of every item. */
 typedef struct sonde__trial_item {

@@ -160,7 +160,7 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
         return 0;
     }
     static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
-                                                SONDE_HOW_SKETCH};
+                                                SONDE_HOW_SKETCH, SONDE_HOW_NORMS};
     unsigned how = 0;
 
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
@@ -224,7 +224,8 @@ static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint3
 static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
                               const sonde_trial_at *where, sonde_diag *diag)
 {
-    static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch"};
+    static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch",
+                                                    "norms"};
     char place[96], other[200];
 
     if (id >= sonde_catalogue_count(trial->catalogue)) {
@@ -330,10 +331,12 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     sonde_err err = SONDE_OK;
 
     trial->question++;
-    if (find(trial, SONDE__VITALS, id, where, &found)) {
-        err = vitals_of_rows(trial, &found, &rows, &result, diag);
-    } else if (find(trial, SONDE__RAW, id, where, &found)) {
+    if (!find(trial, SONDE__VITALS, id, where, &found) &&
+        find(trial, SONDE__RAW, id, where, &found)) {
         err = vitals_of_values(trial, &found, &result, diag);
+    } else if (find(trial, SONDE__VITALS, id, where, &found) ||
+               find(trial, SONDE__NORMS, id, where, &found)) {
+        err = vitals_of_rows(trial, &found, &rows, &result, diag);
     } else {
         return fail_missing(trial, SONDE__VITALS, id, where, diag);
     }
@@ -479,6 +482,10 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
     if (find(trial, SONDE__RAW, id, where, &found)) {
         return reduce_values(trial, &found, reduction, out, diag);
     }
+    if ((evidence & SONDE_HOW_NORMS) != 0 &&
+        find(trial, SONDE__NORMS, id, where, &found)) {
+        return reduce_vitals(trial, id, where, reduction, out, diag);
+    }
     if ((evidence & SONDE_HOW_SKETCH) != 0 &&
         find(trial, SONDE__SKETCH, id, where, &found)) {
         return reduce_sketch(trial, id, where, reduction, out, diag);
@@ -491,16 +498,19 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
 /* --- series ----------------------------------------------------------------------- */
 
 /*
- * Two histories, saved rows and raw values, are walked side by side; where a step is in
- * both, the saved row is used. The rows of consecutive steps lie far apart in the file,
+ * Three histories, rows of vital signs, raw values and rows of norms, are walked side by
+ * side; where a step is in several, the first of these is used. The rows of consecutive steps lie far apart in the file,
  * so the time goes into memory: some 100 ns a step.
  */
+enum { WALKED = 3 };
+static const sonde__trial_kind walked[WALKED] = {SONDE__VITALS, SONDE__RAW, SONDE__NORMS};
+
 typedef struct series_walk {
     sonde_trial *trial;
     sonde__trial_worker *worker;
-    const sonde__trial_items *items[2]; /* rows, raw values */
-    const sonde__trial_history *histories[2];
-    uint32_t place[2];
+    const sonde__trial_items *items[WALKED];
+    const sonde__trial_history *histories[WALKED];
+    uint32_t place[WALKED];
     sonde_mode mode;
     int64_t begin, end; /* as mode counts */
     sonde__trial_rows rows;
@@ -524,19 +534,22 @@ static const sonde__trial_step *step_of(const series_walk *walk,
     return &walk->trial->steps.items[item->step];
 }
 
-/* The history with the next step; -1: both are at their ends. */
+/* The history with the next step; -1: all are at their ends. */
 static int choose(const series_walk *walk)
 {
-    const bool left[2] = {walk->place[0] < walk->histories[0]->count,
-                          walk->place[1] < walk->histories[1]->count};
+    int64_t next = INT64_MAX;
+    int chosen = -1;
 
-    if (!left[0] || !left[1]) {
-        return left[0] ? 0 : left[1] ? 1 : -1;
+    for (int which = 0; which < WALKED; which++) {
+        if (walk->place[which] < walk->histories[which]->count) {
+            const int64_t global =
+                step_of(walk, item_at(walk, which, walk->place[which]))->global;
+
+            chosen = chosen < 0 || global < next ? which : chosen;
+            next = SONDE_MIN(next, global);
+        }
     }
-    return step_of(walk, item_at(walk, 0, walk->place[0]))->global <=
-                   step_of(walk, item_at(walk, 1, walk->place[1]))->global
-               ? 0
-               : 1;
+    return chosen;
 }
 
 /* Number of items of the next step. */
@@ -561,8 +574,9 @@ static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t
                                count};
     sonde_vitals *vitals = &walk->vitals[walk->count];
     const sonde_err err =
-        which == 0 ? vitals_of_rows(walk->trial, &found, &walk->rows, vitals, diag)
-                   : vitals_of_values(walk->trial, &found, vitals, diag);
+        walked[which] == SONDE__RAW
+            ? vitals_of_values(walk->trial, &found, vitals, diag)
+            : vitals_of_rows(walk->trial, &found, &walk->rows, vitals, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -576,8 +590,7 @@ enum { MOST_REPORTED = 5 };
 /* Leaves out a step for an error that concerns it alone; false for other errors. */
 static bool leave_out(series_walk *walk, int which, sonde_err err, const sonde_diag *why)
 {
-    sonde__trial_items *items =
-        &walk->worker->items[which == 0 ? SONDE__VITALS : SONDE__RAW];
+    sonde__trial_items *items = &walk->worker->items[walked[which]];
 
     if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
         return false;
@@ -615,8 +628,9 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
     int64_t last = -1;
     int which = 0;
 
-    skip_before(walk, 0);
-    skip_before(walk, 1);
+    for (which = 0; which < WALKED; which++) {
+        skip_before(walk, which);
+    }
     while ((which = choose(walk)) >= 0) {
         const sonde__trial_step *step =
             step_of(walk, item_at(walk, which, walk->place[which]));
@@ -648,13 +662,15 @@ static sonde_err take_all(series_walk *walk, sonde_diag *diag)
 
 static bool start(series_walk *walk, sonde__trial_worker *worker, uint32_t id)
 {
+    bool any = false;
+
     walk->worker = worker;
-    walk->items[0] = &worker->items[SONDE__VITALS];
-    walk->items[1] = &worker->items[SONDE__RAW];
-    for (int which = 0; which < 2; which++) {
+    for (int which = 0; which < WALKED; which++) {
+        walk->items[which] = &worker->items[walked[which]];
         walk->histories[which] = sonde__trial_items_history(walk->items[which], id);
+        any = any || walk->histories[which]->count > 0;
     }
-    return walk->histories[0]->count + walk->histories[1]->count > 0;
+    return any;
 }
 
 /* The worker asked for, or the first one with any. */
@@ -672,7 +688,8 @@ static bool choose_worker(series_walk *walk, uint32_t id, int rank)
 
 static sonde_err run(series_walk *walk, sonde_diag *diag)
 {
-    const size_t all = (size_t)walk->histories[0]->count + walk->histories[1]->count;
+    const size_t all = (size_t)walk->histories[0]->count + walk->histories[1]->count +
+                       walk->histories[2]->count;
     const size_t most =
         walk->end != 0 ? SONDE_MIN(all, (size_t)(walk->end - walk->begin)) : all;
     sonde_err err = SONDE_OK;

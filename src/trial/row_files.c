@@ -296,7 +296,9 @@ static sonde_err take_stats_row(const row_reader *reader,
     if (item.item.step == SONDE__NONE) {
         return sonde__fail_nomem(reader->diag, "the steps of a run");
     }
-    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__VITALS,
+    return sonde__trial_worker_add(reader->trial, reader->worker,
+                                   row->zero == SONDE_VITALS_ABSENT ? SONDE__NORMS
+                                                                    : SONDE__VITALS,
                                    &item.item, reader->diag);
 }
 

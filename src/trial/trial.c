@@ -603,7 +603,7 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
         const sonde__trial_worker *worker = trial->workers[i];
 
         info->records += count_of(worker, SONDE__RAW);
-        info->rows += count_of(worker, SONDE__VITALS);
+        info->rows += count_of(worker, SONDE__VITALS) + count_of(worker, SONDE__NORMS);
         info->sketches += count_of(worker, SONDE__SKETCH);
         info->lost += worker->lost;
         info->superseded += worker->superseded;

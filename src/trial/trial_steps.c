@@ -64,6 +64,7 @@ static unsigned how_bit(int kind)
 {
     return kind == SONDE__RAW      ? SONDE_HOW_RAW
            : kind == SONDE__VITALS ? SONDE_HOW_VITALS
+           : kind == SONDE__NORMS  ? SONDE_HOW_NORMS
                                    : SONDE_HOW_SKETCH;
 }
 

@@ -416,7 +416,8 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
                 goto error;
             }
         }
-        sum.rows += worker->items[SONDE__VITALS].count;
+        sum.rows +=
+            worker->items[SONDE__VITALS].count + worker->items[SONDE__NORMS].count;
         sum.sketches += worker->items[SONDE__SKETCH].count;
         sum.lost += worker->lost;
         sum.superseded += worker->superseded;

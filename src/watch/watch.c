@@ -24,6 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
+
 typedef struct slot {
     bool added;
     int64_t step; /* global, of the last value that was due */
@@ -520,8 +522,10 @@ static int64_t next_look(const sonde_rules *rules, sonde_role role, sonde_mode m
     const int64_t values = sonde_schedule_next(&looks.values, step);
     const int64_t sketch = sonde_schedule_next(&looks.sketch, step);
     const int64_t hash = sonde_schedule_next(&looks.hash, step);
+    const int64_t norms = sonde_schedule_next(&looks.norms, step);
 
-    return SONDE_MIN(SONDE_MIN(vitals, values), SONDE_MIN(sketch, hash));
+    return SONDE_MIN(SONDE_MIN(SONDE_MIN(vitals, values), SONDE_MIN(sketch, hash)),
+                     norms);
 }
 
 /* Whether a slot of a role that has none yet would be due. A hook with a configuration of
@@ -565,7 +569,7 @@ unsigned sonde_watch_wants_role(sonde_watch *face, sonde_role role)
     }
     if ((on->roles >> role & 1U) == 0) {
         return may_be_due(on, role)
-                   ? SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
+                   ? SONDE_HOW_RAW | SIGNS | SONDE_HOW_SKETCH | SONDE_HOW_HASH
                    : 0U;
     }
     return on->due ? sonde__observer_role_wants(on->observer, role) : 0;
@@ -623,6 +627,20 @@ static void see_bad(watch *on, uint32_t id, const sonde_view *view,
     sonde_observer_observe_bad(on->observer, &at, id, view, vitals);
 }
 
+static void take_signs(const sonde_view *view, bool norms, sonde_vitals *vitals)
+{
+    if (norms) {
+        sonde_norms_of(view, vitals);
+    } else {
+        sonde_vitals_of(view, vitals);
+    }
+}
+
+static bool is_bad(const sonde_vitals *vitals)
+{
+    return vitals->nan + vitals->pos_inf + vitals->neg_inf > 0;
+}
+
 /* Observes a value; micro_batch -1: the next one. */
 static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
                 int replica)
@@ -646,11 +664,13 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
     if (micro_batch < 0) {
         micro_batch = seen->count++;
     }
-    if ((wanted & SONDE_HOW_VITALS) != 0) {
-        sonde_vitals_of(view, &seen->vitals);
+    if ((wanted & SIGNS) != 0) {
+        take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &seen->vitals);
         seen->known = true;
         vitals = &seen->vitals;
-    } else if (on->face.checks[id] != 0 && !sonde__vitals_all_finite(view)) {
+    }
+    if ((wanted & SONDE_HOW_VITALS) == 0 && on->face.checks[id] != 0 &&
+        (vitals != NULL ? is_bad(vitals) : !sonde__vitals_all_finite(view))) {
         sonde_vitals_of(view, &seen->vitals);
         see_bad(on, id, view, &seen->vitals, micro_batch, replica);
     }
@@ -693,9 +713,9 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
         on->slots[id].update != NULL) {
         return;
     }
-    due = face->wants[id] == SONDE_HOW_VITALS;
-    if (!due && (face->wants[id] != 0 || face->checks[id] == 0 ||
-                 vitals->nan + vitals->pos_inf + vitals->neg_inf == 0)) {
+    due = (face->wants[id] & SIGNS) != 0 && (face->wants[id] & ~SIGNS) == 0;
+    if ((due && (face->wants[id] & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) ||
+        (!due && (face->wants[id] != 0 || face->checks[id] == 0 || !is_bad(vitals)))) {
         return;
     }
     fault = sonde__tensor_view_fault(view, false);

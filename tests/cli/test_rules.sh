@@ -11,7 +11,7 @@ for rule in $(cut -d' ' -f1 "$out"); do
     grep -q "^$rule - " "$out" || fail "show $rule: $(cat "$out")"
 done
 run 0 "$sonde" rules show ExplodingTensor
-grep -qx 'needs       tensors (vital signs; each of the first 20 steps, every 50th step)' "$out" || fail "$(cat "$out")"
+grep -qx 'needs       tensors (norms; each of the first 20 steps, every 50th step)' "$out" || fail "$(cat "$out")"
 grep -qx 'only_nan=false: accept infinities' "$out" || fail "$(cat "$out")"
 
 run 0 "$sonde" rules list looks

@@ -25,11 +25,11 @@ static const struct {
     sonde_role role;
     int64_t first, every, small;
 } kinds[] = {
-    {"weight", SONDE_ROLE_WEIGHT, 50, 10, 256 * 1024},
-    {"bias", SONDE_ROLE_BIAS, 50, 10, 64 * 1024},
-    {"gradient", SONDE_ROLE_GRADIENT, 50, 10, 4 * 1024},
+    {"weight", SONDE_ROLE_WEIGHT, 50, 20, 256 * 1024},
+    {"bias", SONDE_ROLE_BIAS, 50, 20, 64 * 1024},
+    {"gradient", SONDE_ROLE_GRADIENT, 50, 20, 4 * 1024},
     {"input", SONDE_ROLE_INPUT, 50, 10, 64 * 1024},
-    {"update", SONDE_ROLE_UPDATE, 20, 10, 0},
+    {"update", SONDE_ROLE_UPDATE, 20, 20, 0},
     {"buffer", SONDE_ROLE_BUFFER, 20, 10, 0},
     {"state", SONDE_ROLE_OPTIMIZER, 20, 20, 0},
     {"output", SONDE_ROLE_OUTPUT, 20, 50, 0}, /* raw in evaluation alone */

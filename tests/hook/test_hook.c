@@ -74,7 +74,7 @@ static void test_what_rules_need(void **state)
         assert_steps(
             "fc1.weight", 'v', SONDE_MODE_TRAIN,
             steps_of(
-                (sonde_schedule){.every = 10, .first = 50, .row = 6, .row_every = 100},
+                (sonde_schedule){.every = 20, .first = 50, .row = 6, .row_every = 100},
                 text));
         assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, steps_of(seldom, text));
         assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN,

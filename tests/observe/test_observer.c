@@ -302,10 +302,10 @@ static void bad_taps_are_refused(void **state)
         add_tap(observer, "loss", &always, SONDE_MODE_TRAIN, 0, &sink.sink, &diag),
         SONDE_EINVAL);
     assert_int_equal(
-        add_tap(observer, "loss", &always, SONDE_MODE_TRAIN, 16, &sink.sink, &diag),
+        add_tap(observer, "loss", &always, SONDE_MODE_TRAIN, 32, &sink.sink, &diag),
         SONDE_EINVAL);
     assert_string_equal(sonde_diag_line(&diag, line, sizeof line),
-                        "loss: how 0x10 (expected one or more SONDE_HOW_ bits)");
+                        "loss: how 0x20 (expected one or more SONDE_HOW_ bits)");
     assert_int_equal(
         add_tap(observer, "loss", &always, SONDE_MODE_TRAIN, SONDE_HOW_RAW, &deaf, &diag),
         SONDE_EINVAL);

@@ -34,6 +34,25 @@ def batches(shape, count):
 
 
 @program
+def norms_between_full_looks():
+    """Between the steps of full vital signs, what norms lack is NaN."""
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.01)
+    rows = []
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for x, y in batches((8, 20), 56):
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            sgd.step()
+            rows.append(watch.vitals("0.weight"))
+    full, row = rows[3], rows[55]
+    check(f"full: {full}", full.zero == 0 and isinstance(full.zero, int) and full.m2 > 0)
+    check(f"norms: {row}", row.count == 640 and row.nan == 0 and row.l2 > 0 and
+          row.abs_max > 0 and all(map(numpy.isnan, (
+              row.zero, row.min, row.max, row.abs_min, row.m2, row.l1, row.std))))
+
+
+@program
 def gradients_of_players():
     """The gradients of each optimiser are those that it uses, though the backward passes of
     others leave some in its parameters too."""

@@ -261,7 +261,8 @@ static void the_table_is_whole(void **state)
         assert_int_equal(sonde_rule_by_name(one->name, &same, NULL), SONDE_OK);
         assert_ptr_equal(same, one);
         for (size_t i = 0; i < one->need_count; i++) {
-            assert_true((one->needs[i].how & ~(unsigned)SONDE_HOW_VITALS) == 0 ||
+            assert_true((one->needs[i].how &
+                         ~(unsigned)(SONDE_HOW_VITALS | SONDE_HOW_NORMS)) == 0 ||
                         one->observe != NULL);
         }
     }

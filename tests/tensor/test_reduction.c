@@ -60,9 +60,9 @@ static void names_are_understood(void **state)
         bool absolute;
         unsigned evidence;
     } known[] = {
-        {"Mean", SONDE_REDUCTION_STAT, SONDE_STAT_MEAN, 0, false, 3},
+        {"Mean", SONDE_REDUCTION_STAT, SONDE_STAT_MEAN, 0, false, 19},
         {"abs_std", SONDE_REDUCTION_STAT, SONDE_STAT_ABS_STD, 0, false, 3},
-        {"l2_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0, false, 3},
+        {"l2_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0, false, 19},
         {"abs_sum", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0, false, 3},
         {"median", SONDE_REDUCTION_QUANTILE, 0, 0.5, false, 5},
         {"abs_median", SONDE_REDUCTION_QUANTILE, 0, 0.5, true, 5},

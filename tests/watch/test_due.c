@@ -99,9 +99,11 @@ static void slots_are_due_as_rules_need(void **state)
         begin(watch, SONDE_MODE_TRAIN);
         for (uint32_t i = 0; i < SLOTS; i++) {
             const bool vitals = sonde_schedule_due(&looks[i].vitals, step),
-                       raw = sonde_schedule_due(&looks[i].values, step);
-            const unsigned wanted =
-                (vitals ? SONDE_HOW_VITALS : 0U) | (raw ? SONDE_HOW_RAW : 0U);
+                       raw = sonde_schedule_due(&looks[i].values, step),
+                       norms = sonde_schedule_due(&looks[i].norms, step);
+            const unsigned wanted = (vitals ? SONDE_HOW_VITALS : 0U) |
+                                    (raw ? SONDE_HOW_RAW : 0U) |
+                                    (norms ? SONDE_HOW_NORMS : 0U);
 
             assert_int_equal(sonde_watch_wants(watch, i), wanted);
             assert_int_equal(sonde_watch_wants_role(watch, tensors[i].role), wanted);
@@ -273,7 +275,8 @@ static void check_roles(const char *name, sonde_role role, bool whole, int rank)
             .values = sonde_schedule_join(&all.values, &own->values),
             .vitals = sonde_schedule_join(&all.vitals, &own->vitals),
             .sketch = sonde_schedule_join(&all.sketch, &own->sketch),
-            .hash = sonde_schedule_join(&all.hash, &own->hash)};
+            .hash = sonde_schedule_join(&all.hash, &own->hash),
+            .norms = sonde_schedule_join(&all.norms, &own->norms)};
 
         if (memcmp(&both, &all, sizeof both) != 0) {
             fail_msg("'%s' of role %s is wanted more often than its role", name,

@@ -124,11 +124,12 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     sonde_vitals *const vitals[] = {call->in_vitals[ADAM_G], call->out_vitals[0],
                                     call->out_vitals[1], call->out_vitals[2]};
 
+    const unsigned small[] = {call->norms_in >> ADAM_G, call->norms_out,
+                              call->norms_out >> 1U, call->norms_out >> 2U};
+
     (void)parts;
     for (int i = 0; i < 4; i++) {
-        if (vitals[i] != NULL) {
-            sonde_vitals_init(vitals[i]);
-        }
+        init_signs(vitals[i], (small[i] & 1U) != 0);
     }
     for (int64_t start = 0; start < count; start += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(count - start, SONDE__VITALS_BLOCK);
@@ -140,7 +141,7 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
 
         adam_update(&rule, &arrays, n);
         for (int i = 0; i < 4; i++) {
-            take_block(vitals[i], streams[i], n);
+            take_block(vitals[i], streams[i], n, (small[i] & 1U) != 0);
         }
     }
     *(float *)call->out[3].data = step;

@@ -57,9 +57,9 @@ static void adaptive_begin_vitals(const sonde__op_call *call, int outs)
 static void adaptive_take(const sonde__op_call *call, const adaptive_arrays *at,
                           int first, int64_t n)
 {
-    take_block(call->in_vitals[1], at->in[1], n);
+    take_block(call->in_vitals[1], at->in[1], n, false);
     for (int k = first; k < at->outs; k++) {
-        take_block(call->out_vitals[k], at->out[k], n);
+        take_block(call->out_vitals[k], at->out[k], n, false);
     }
 }
 
@@ -438,7 +438,7 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
         const adaptive_arrays at = adaptive_at(call, 3, i);
 
         lamb_apply(&rule, rate, &at, n);
-        take_block(call->out_vitals[0], at.out[0], n);
+        take_block(call->out_vitals[0], at.out[0], n, false);
     }
     *(float *)call->out[3].data = step;
 }

@@ -494,12 +494,14 @@ static void fused_finish(const sonde__op_call *call, int parts)
 {
     (void)parts;
     if (call->out_vitals[0] != NULL) {
-        sonde__kernel_operand_vitals(&call->in[0], call->out_vitals[0]);
+        sonde__kernel_operand_vitals(&call->in[0], sonde__op_wants_norms(call, 1U << 0),
+                                     call->out_vitals[0]);
         sonde__kernel_pad_vitals(call->out_vitals[0],
                                  sonde__op_shape_count(&call->out[0].shape));
     }
     if (call->out_vitals[1] != NULL) {
         sonde__kernel_gated_vitals(&call->in[0], call->in[2].data, gate_elements,
+                                   sonde__op_wants_norms(call, 1U << 1),
                                    call->out_vitals[1]);
         sonde__kernel_pad_vitals(call->out_vitals[1],
                                  sonde__op_shape_count(&call->out[1].shape));

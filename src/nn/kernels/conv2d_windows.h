@@ -249,7 +249,7 @@ static void seen_copy(const float *rows, int64_t channels, int64_t columns,
 
 /* run_window_row, with the vital signs of its pixels. to: where the first pixel goes. */
 static void run_seen_row(const conv2d_geometry *g, const window_row *row,
-                         const conv2d_target *target, float *rows, int valid,
+                         const conv2d_target *target, float *rows, int valid, bool norms,
                          relu_signs *signs)
 {
     const int64_t chunks = seen_chunks(g), most = (g->o + chunks - 1) / chunks;
@@ -268,7 +268,7 @@ static void run_seen_row(const conv2d_geometry *g, const window_row *row,
         some.pooled = row->pooled == NULL ? NULL : row->pooled + o * row->plane;
         some.index = row->index == NULL ? NULL : row->index + o * row->plane;
         run_window_row(&some);
-        relu_signs_init(&signs[i]);
+        relu_signs_init(&signs[i], norms);
         relu_vitals_add(rows, channels * 2 * g->ow, valid, &signs[i]);
         seen_copy(rows, channels, g->ow, &offset);
     }
@@ -294,6 +294,7 @@ typedef struct pool_outputs {
     float *conv, *relu, *pooled;
     uint8_t *index;
     relu_signs *signs; /* NULL: not wanted */
+    bool norms;        /* of these, only norms */
 } pool_outputs;
 
 /* Where pixel `row` * ow of a block goes. */
@@ -346,7 +347,7 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
             const int64_t rows = (block * (g->oh / 2) + pool_row) * g->groups + group;
 
             run_seen_row(g, &row, &result, spare, lanes_valid(g->samples, block),
-                         out->signs + rows * seen_chunks(g));
+                         out->norms, out->signs + rows * seen_chunks(g));
         }
     }
 }
@@ -457,9 +458,12 @@ static void conv2d_relu_pool_run_lanes(const sonde__op_call *call, int part, int
     float *const spare = (float *)(void *)(scratch + lists_size(&size));
     const conv2d_job job = start_job(call, scratch);
     const bool seen = call->out_vitals[0] != NULL || call->out_vitals[1] != NULL;
-    const pool_outputs out = {lanes_out(call, 0), lanes_out(call, 1), lanes_out(call, 2),
+    const pool_outputs out = {lanes_out(call, 0),
+                              lanes_out(call, 1),
+                              lanes_out(call, 2),
                               (uint8_t *)call->out[3].data,
-                              seen ? (relu_signs *)call->scratch : NULL};
+                              seen ? (relu_signs *)call->scratch : NULL,
+                              sonde__op_wants_norms(call, 1U << 0 | 1U << 1)};
     const int64_t rows = size.oh / 2;
     int64_t first, last;
 

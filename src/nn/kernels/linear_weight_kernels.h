@@ -354,7 +354,8 @@ static update update_of(const sonde__op_call *call, int parts, uint8_t *bad)
                    .w_out = call->out[0].data,
                    .v_out = call->out[2].data,
                    .bad = bad},
-        .wanted = {call->out_vitals[0], call->out_vitals[1], call->out_vitals[2]},
+        .wanted = {call->out_vitals[0], call->out_vitals[1], call->out_vitals[2],
+                   sonde__op_wants_norms(call, 1U << 0 | 1U << 1 | 1U << 2)},
         .whole = call->out[1].data,
         .slots = (float *)call->scratch + sgd_signs_bytes(count) / sizeof(float),
         .rows = call->in[UPDATE_W].shape.dim[0],
@@ -399,7 +400,7 @@ static void update_blocks(const update *u, const float *g, int64_t source, int64
 
             if (u->again) {
                 sgd_vitals_init(&into);
-                take_block(into.g, moved.g, n);
+                take_block(into.g, moved.g, n, into.norms);
             } else {
                 sgd_block(&u->rule, &moved, n, &into);
             }
@@ -426,9 +427,10 @@ static void grad_weight_sgd_finish(const sonde__op_call *call, int parts)
 
         if (shared) {
             sgd_vitals_init(&into);
-            take_block(into.g, g, n);
-            take_block(into.w, u.arrays.w_out + start, n);
-            take_block(into.v, u.arrays.v_out == NULL ? NULL : u.arrays.v_out + start, n);
+            take_block(into.g, g, n, into.norms);
+            take_block(into.w, u.arrays.w_out + start, n, into.norms);
+            take_block(into.v, u.arrays.v_out == NULL ? NULL : u.arrays.v_out + start, n,
+                       into.norms);
         }
     }
     sgd_signs_merge(&u.wanted, &u.signs, u.count);

@@ -21,6 +21,7 @@ typedef struct source {
     size_t size; /* of an element: 4 or 1 */
     const float *gate;
     sonde__kernel_gate_fn *apply;
+    bool norms;
 } source;
 
 /* n elements from `at`; room is for as many. */
@@ -38,8 +39,12 @@ static const void *elements_at(const source *input, size_t offset, size_t n, flo
 static void add(sonde_vitals *into, const source *input, const void *elements,
                 size_t count)
 {
-    if (input->size == 1) {
+    if (input->size == 1 && input->norms) {
+        sonde__norms_add_u8(into, elements, count);
+    } else if (input->size == 1) {
         sonde__vitals_add_u8(into, elements, count);
+    } else if (input->norms) {
+        sonde__norms_add_f32(into, elements, count);
     } else {
         sonde__vitals_add_f32(into, elements, count);
     }
@@ -94,7 +99,11 @@ static void lanes_vitals(const sonde__op_shape *shape, const source *input,
     const size_t full = samples / LANES * LANES * inner, valid = samples % LANES;
     const size_t direct = valid == 0 ? full : full / BLOCK * BLOCK;
 
-    sonde_vitals_init(vitals);
+    if (input->norms) {
+        sonde__norms_init(vitals);
+    } else {
+        sonde_vitals_init(vitals);
+    }
     add_whole(vitals, input, direct);
     if (valid > 0) {
         add_partial(vitals, input, direct, full, inner, valid);
@@ -107,10 +116,12 @@ bool sonde__kernel_has_operand_vitals(sonde_dtype dtype, sonde__op_layout layout
            (layout == SONDE__LANES && (dtype == SONDE_F32 || dtype == SONDE_U8));
 }
 
-void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *vitals)
+void sonde__kernel_operand_vitals(const sonde__operand *operand, bool norms,
+                                  sonde_vitals *vitals)
 {
     const sonde__op_shape *shape = &operand->shape;
-    const source input = {.x = operand->data, .size = sonde_dtype_size(shape->dtype)};
+    const source input = {
+        .x = operand->data, .size = sonde_dtype_size(shape->dtype), .norms = norms};
 
     assert(sonde__kernel_has_operand_vitals(shape->dtype, operand->layout));
     if (operand->layout == SONDE__LANES && shape->rank > 0) {
@@ -119,14 +130,19 @@ void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *v
         const sonde_view view =
             sonde_view_of(shape->dtype, shape->rank, shape->dim, operand->data);
 
-        sonde_vitals_of(&view, vitals);
+        if (norms) {
+            sonde_norms_of(&view, vitals);
+        } else {
+            sonde_vitals_of(&view, vitals);
+        }
     }
 }
 
 void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
-                                sonde__kernel_gate_fn *apply, sonde_vitals *vitals)
+                                sonde__kernel_gate_fn *apply, bool norms,
+                                sonde_vitals *vitals)
 {
-    const source input = {x->data, sizeof(float), gate, apply};
+    const source input = {x->data, sizeof(float), gate, apply, norms};
 
     assert(x->layout == SONDE__LANES && x->shape.dtype == SONDE_F32);
     lanes_vitals(&x->shape, &input, vitals);

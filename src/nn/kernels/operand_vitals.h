@@ -18,14 +18,17 @@
 /* Whether sonde__kernel_operand_vitals takes such a value: anything PLAIN, float32 and
  * uint8 in LANES. */
 bool sonde__kernel_has_operand_vitals(sonde_dtype dtype, sonde__op_layout layout);
-void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *vitals);
+/* norms: the norms alone. */
+void sonde__kernel_operand_vitals(const sonde__operand *operand, bool norms,
+                                  sonde_vitals *vitals);
 
 /* to[i] = gate[i] <= 0 ? 0 : x[i] of n elements, n a multiple of 16. */
 typedef void sonde__kernel_gate_fn(const float *x, const float *gate, size_t n,
                                    float *target);
 /* Of a float32 in LANES, gated by a value in LANES. */
 void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
-                                sonde__kernel_gate_fn *apply, sonde_vitals *vitals);
+                                sonde__kernel_gate_fn *apply, bool norms,
+                                sonde_vitals *vitals);
 
 /* Of a value of `count` elements that consists of the elements vitals describe, and
  * zeros. */

@@ -17,7 +17,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/ops/lanes.h"
-#include "tensor/vitals_accum.h"
+#include "tensor/norms_accum.h"
 
 #include <math.h>
 
@@ -25,9 +25,33 @@ enum { RELU_BLOCK = 2 * SONDE__VITALS_BLOCK };
 
 typedef struct relu_signs {
     sonde_vitals pre, relu;
+    bool norms; /* no more than these */
 } relu_signs;
 
 /* --- sums in registers -------------------------------------------------------------- */
+
+/* max(0, x); a NaN stays one. */
+#if VF_WIDTH == 16
+static inline sonde__tensor_v16 relu_of(sonde__tensor_v16 v)
+{
+    return _mm512_max_ps(_mm512_setzero_ps(), v);
+}
+#elif VF_WIDTH == 8 && defined(__AVX2__) && defined(__FMA__)
+static inline sonde__tensor_v16 relu_of(sonde__tensor_v16 v)
+{
+    v.half[0] = _mm256_max_ps(_mm256_setzero_ps(), v.half[0]);
+    v.half[1] = _mm256_max_ps(_mm256_setzero_ps(), v.half[1]);
+    return v;
+}
+#else
+static inline sonde__tensor_v16 relu_of(sonde__tensor_v16 v)
+{
+    for (int l = 0; l < 16; l++) {
+        v.lane[l] = v.lane[l] <= 0.0F ? 0.0F : v.lane[l];
+    }
+    return v;
+}
+#endif
 
 #if VF_WIDTH == 16
 typedef struct relu_acc {
@@ -273,8 +297,8 @@ static void relu_vitals_by_memory(const float *x, size_t n, sonde_vitals *into)
     }
 }
 
-/* At most RELU_BLOCK elements. */
-static void relu_vitals_block(const float *x, size_t n, relu_signs *into)
+/* The vital signs of at most RELU_BLOCK elements. */
+static void relu_full_block(const float *x, size_t n, relu_signs *into)
 {
     sonde__vitals_sums pre, relu;
     const size_t whole = n / 16 * 16;
@@ -295,6 +319,59 @@ static void relu_vitals_block(const float *x, size_t n, relu_signs *into)
         sonde__vitals_take_plain(&into->relu, &relu, n, n - acc.positive);
     } else {
         relu_vitals_by_memory(x, n, &into->relu);
+    }
+}
+
+/* The norms of at most a block, and of its ReLU. */
+static void relu_norms_block(const float *x, size_t n, relu_signs *into)
+{
+    const size_t whole = n / 32 * 32;
+    sonde__norms_sums pre_sums, relu_sums;
+    sonde__nacc pre, relu;
+    float rest[32];
+
+    sonde__nacc_init(&pre);
+    sonde__nacc_init(&relu);
+    for (size_t i = 0; i < whole; i += 32) {
+        for (int half = 0; half < 2; half++) {
+            const sonde__tensor_v16 v = sonde__tensor_v16_load(x + i + 16 * (size_t)half);
+
+            sonde__nacc_add(&pre, half, v);
+            sonde__nacc_add(&relu, half, relu_of(v));
+        }
+    }
+    for (size_t i = whole; i < n; i++) {
+        rest[i - whole] = x[i] < 0.0F ? 0.0F : x[i];
+    }
+    sonde__nacc_tail(&pre, x + whole, n - whole);
+    sonde__nacc_tail(&relu, rest, n - whole);
+    sonde__nacc_close(&pre, &pre_sums);
+    sonde__nacc_close(&relu, &relu_sums);
+    sonde__norms_take(&into->pre, &pre_sums, x, n);
+    if (sonde__norms_is_plain(&relu_sums)) {
+        sonde__norms_take(&into->relu, &relu_sums, x, n);
+    } else {
+        sonde_vitals part;
+
+        sonde_vitals_init(&part);
+        relu_vitals_by_memory(x, n, &part);
+        sonde_norms_keep(&part);
+        sonde_vitals_merge(&into->relu, &part);
+    }
+}
+
+/* At most RELU_BLOCK elements. */
+static void relu_vitals_block(const float *x, size_t n, relu_signs *into)
+{
+    enum { HALF = SONDE__VITALS_BLOCK };
+
+    if (!into->norms) {
+        relu_full_block(x, n, into);
+        return;
+    }
+    relu_norms_block(x, SONDE_MIN(n, (size_t)HALF), into);
+    if (n > HALF) {
+        relu_norms_block(x + HALF, n - HALF, into);
     }
 }
 
@@ -323,10 +400,15 @@ static void relu_vitals_add(const float *x, int64_t rows, int valid, relu_signs 
     }
 }
 
-static void relu_signs_init(relu_signs *signs)
+static void relu_signs_init(relu_signs *signs, bool norms)
 {
     sonde_vitals_init(&signs->pre);
     sonde_vitals_init(&signs->relu);
+    signs->norms = norms;
+    if (norms) {
+        sonde_norms_keep(&signs->pre);
+        sonde_norms_keep(&signs->relu);
+    }
 }
 
 /* The finish of kernels whose outputs are a value, perhaps not kept, and its ReLU. */
@@ -339,7 +421,7 @@ static void relu_vitals_finish(const sonde__op_call *call, int parts)
     relu_signs signs;
 
     (void)parts;
-    relu_signs_init(&signs);
+    relu_signs_init(&signs, sonde__op_wants_norms(call, 1U << 0 | 1U << 1));
     relu_vitals_add(x, full, LANES, &signs);
     if (samples % LANES > 0) {
         relu_vitals_add(x + full * LANES, inner, (int)(samples % LANES), &signs);

@@ -11,8 +11,10 @@
 /* Vital signs: of in[1] (g), out[0] (w) and out[1] (v). */
 static sgd_vitals sgd_wanted(const sonde__op_call *call)
 {
+    const bool full = call->in_vitals[1] != NULL && (call->norms_in >> 1U & 1U) == 0;
     const sgd_vitals wanted = {call->out_vitals[0], call->in_vitals[1],
-                               call->out_vitals[1]};
+                               call->out_vitals[1],
+                               !full && sonde__op_wants_norms(call, 1U << 0 | 1U << 1)};
 
     return wanted;
 }

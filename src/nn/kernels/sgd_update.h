@@ -16,6 +16,7 @@
 #include "base/macros.h"
 #include "nn/kernels/stream_kernels.h"
 #include "nn/kernels/vec.h"
+#include "tensor/norms_accum.h"
 #include "tensor/vitals_accum.h"
 
 /* The numbers in `live` of an SGD op. */
@@ -35,6 +36,7 @@ typedef struct sgd_arrays {
 /* Whose vital signs are wanted; NULL: not. */
 typedef struct sgd_vitals {
     sonde_vitals *w, *g, *v;
+    bool norms; /* of all, only norms */
 } sgd_vitals;
 
 static inline sgd_rule sgd_rule_of(const float *live, bool has_v)
@@ -168,9 +170,7 @@ static inline void sgd_vitals_init(const sgd_vitals *vitals)
     sonde_vitals *const each[] = {vitals->w, vitals->g, vitals->v};
 
     for (int i = 0; i < 3; i++) {
-        if (each[i] != NULL) {
-            sonde_vitals_init(each[i]);
-        }
+        init_signs(each[i], vitals->norms);
     }
 }
 
@@ -295,13 +295,120 @@ static inline void sgd_look_at(const float *g, int64_t n, uint8_t *bad)
     }
 }
 
+/* --- norms ------------------------------------------------------------------------- */
+
+#if VF_WIDTH == 16
+typedef struct sgd_naccs {
+    sonde__nacc w, g, v;
+} sgd_naccs;
+
+/* Vector `half` of a pair updated, and added from registers. */
+VEC_INLINE void sgd_norms_step(const sgd_case which, const unsigned see,
+                               const sgd_rule *rule, const sgd_arrays *arrays, int64_t i,
+                               int half, sgd_naccs *accs)
+{
+    const bool has_v = which == SGD_MOMENTUM;
+    const vf g = vf_load(arrays->g + i);
+    vf v = has_v ? vf_load(arrays->v + i) : (vf){0};
+    const vf w = sgd_apply(which, rule, vf_load(arrays->w + i), g, &v);
+
+    if (has_v) {
+        vf_store(arrays->v_out + i, v);
+    }
+    vf_store(arrays->w_out + i, w);
+    if (see & SEE_W) {
+        sonde__nacc_add(&accs->w, half, (__m512)w);
+    }
+    if (see & SEE_G) {
+        sonde__nacc_add(&accs->g, half, (__m512)g);
+    }
+    if (has_v && (see & SEE_V)) {
+        sonde__nacc_add(&accs->v, half, (__m512)v);
+    }
+}
+
+VEC_INLINE void sgd_norms_loop(const sgd_case which, const unsigned see,
+                               const sgd_rule *rule, const sgd_arrays *arrays, int64_t n,
+                               sonde__norms_sums sums[3])
+{
+    const sgd_rule r = *rule;
+    const sgd_arrays copy = *arrays;
+    const int64_t whole = n / 32 * 32;
+    const sgd_arrays rest = sgd_advanced(&copy, whole);
+    sgd_naccs accs;
+
+    sonde__nacc_init(&accs.w);
+    sonde__nacc_init(&accs.g);
+    sonde__nacc_init(&accs.v);
+    for (int64_t i = 0; i < whole; i += 32) {
+        sgd_norms_step(which, see, &r, &copy, i, 0, &accs);
+        sgd_norms_step(which, see, &r, &copy, i + 16, 1, &accs);
+    }
+    sgd_loop(which, false, &r, &rest, n - whole);
+    if (see & SEE_W) {
+        sonde__nacc_tail(&accs.w, rest.w_out, (size_t)(n - whole));
+        sonde__nacc_close(&accs.w, &sums[0]);
+    }
+    if (see & SEE_G) {
+        sonde__nacc_tail(&accs.g, rest.g, (size_t)(n - whole));
+        sonde__nacc_close(&accs.g, &sums[1]);
+    }
+    if (see & SEE_V) {
+        sonde__nacc_tail(&accs.v, rest.v_out, (size_t)(n - whole));
+        sonde__nacc_close(&accs.v, &sums[2]);
+    }
+}
+
+/* A block updated and its norms taken meanwhile, of what is usual: weights, gradients or
+ * both. False: of anything else, and nothing is done. */
+static bool sgd_norms_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
+                            const sgd_vitals *vitals)
+{
+    const unsigned see = (vitals->w != NULL ? SEE_W : 0U) |
+                         (vitals->g != NULL ? SEE_G : 0U) |
+                         (vitals->v != NULL ? SEE_V : 0U);
+    const sgd_case which = sgd_case_of(rule);
+    sonde__norms_sums sums[3];
+
+    if (which == SGD_MOMENTUM && see == (SEE_W | SEE_G)) {
+        sgd_norms_loop(SGD_MOMENTUM, SEE_W | SEE_G, rule, block, n, sums);
+    } else if (which == SGD_MOMENTUM && see == SEE_G) {
+        sgd_norms_loop(SGD_MOMENTUM, SEE_G, rule, block, n, sums);
+    } else if (which == SGD_MOMENTUM && see == (SEE_W | SEE_G | SEE_V)) {
+        sgd_norms_loop(SGD_MOMENTUM, SEE_W | SEE_G | SEE_V, rule, block, n, sums);
+    } else if (which == SGD_PLAIN && see == (SEE_W | SEE_G)) {
+        sgd_norms_loop(SGD_PLAIN, SEE_W | SEE_G, rule, block, n, sums);
+    } else if (which == SGD_PLAIN && see == SEE_G) {
+        sgd_norms_loop(SGD_PLAIN, SEE_G, rule, block, n, sums);
+    } else {
+        return false;
+    }
+    if (block->bad != NULL && vitals->g != NULL && !sonde__norms_is_plain(&sums[1])) {
+        sgd_look_at(block->g, n, block->bad);
+    }
+    if (vitals->w != NULL) {
+        sonde__norms_take(vitals->w, &sums[0], block->w_out, (size_t)n);
+    }
+    if (vitals->g != NULL) {
+        sonde__norms_take(vitals->g, &sums[1], block->g, (size_t)n);
+    }
+    if (vitals->v != NULL) {
+        sonde__norms_take(vitals->v, &sums[2], block->v_out, (size_t)n);
+    }
+    return true;
+}
+#endif
+
 /* One block, and what is wanted of its vital signs. */
 static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
                              const sgd_vitals *vitals)
 {
     sgd_vitals_init(vitals);
 #if VF_WIDTH == 16
-    if (sgd_case_of(rule) == SGD_MOMENTUM) {
+    if (vitals->norms && sgd_norms_block(rule, block, n, vitals)) {
+        return;
+    }
+    if (!vitals->norms && sgd_case_of(rule) == SGD_MOMENTUM) {
         sonde_vitals *const into[] = {vitals->w, vitals->g, vitals->v};
         const float *const source[] = {block->w_out, block->g, block->v_out};
         sonde__vitals_sums sums[3];
@@ -322,9 +429,9 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
     }
 #endif
     sgd_update(rule, block, n);
-    take_block(vitals->g, block->g, n);
-    take_block(vitals->w, block->w_out, n);
-    take_block(vitals->v, block->v_out, n);
+    take_block(vitals->g, block->g, n, vitals->norms);
+    take_block(vitals->w, block->w_out, n, vitals->norms);
+    take_block(vitals->v, block->v_out, n, vitals->norms);
 }
 
 /* --- vital signs of a call, block by block ------------------------------------------ */
@@ -342,9 +449,9 @@ static inline sgd_vitals sgd_signs(const sgd_vitals *wanted, void *scratch, int6
 {
     const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
     sonde_vitals *const first = scratch;
-    const sgd_vitals signs = {wanted->w == NULL ? NULL : first,
-                              wanted->g == NULL ? NULL : first + blocks,
-                              wanted->v == NULL ? NULL : first + 2 * blocks};
+    const sgd_vitals signs = {
+        wanted->w == NULL ? NULL : first, wanted->g == NULL ? NULL : first + blocks,
+        wanted->v == NULL ? NULL : first + 2 * blocks, wanted->norms};
 
     return signs;
 }
@@ -353,7 +460,7 @@ static inline sgd_vitals sgd_signs_of_block(const sgd_vitals *signs, int64_t blo
 {
     const sgd_vitals one = {signs->w == NULL ? NULL : signs->w + block,
                             signs->g == NULL ? NULL : signs->g + block,
-                            signs->v == NULL ? NULL : signs->v + block};
+                            signs->v == NULL ? NULL : signs->v + block, signs->norms};
 
     return one;
 }

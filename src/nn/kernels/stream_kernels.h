@@ -36,12 +36,27 @@ static inline bool stream_f32(const sonde__op_call *call)
     return call->in[0].shape.dtype == SONDE_F32;
 }
 
-/* into := into + the block; NULL: nothing. */
-static inline void take_block(sonde_vitals *into, const float *block, int64_t n)
+/* Of an empty tensor; NULL: nothing. norms: the norms alone. */
+static inline void init_signs(sonde_vitals *vitals, bool norms)
 {
+    if (vitals != NULL && norms) {
+        sonde__norms_init(vitals);
+    } else if (vitals != NULL) {
+        sonde_vitals_init(vitals);
+    }
+}
+
+/* into := into + the block; NULL: nothing. norms: the norms alone. */
+static inline void take_block(sonde_vitals *into, const float *block, int64_t n,
+                              bool norms)
+{
+    sonde__norms_sums small;
     sonde__vitals_sums sums;
 
-    if (into != NULL && block != NULL) {
+    if (into != NULL && block != NULL && norms) {
+        sonde__norms_sums_of(block, (size_t)n, &small);
+        sonde__norms_take(into, &small, block, (size_t)n);
+    } else if (into != NULL && block != NULL) {
         sonde__vitals_sums_of(block, (size_t)n, &sums);
         sonde__vitals_take(into, &sums, block, (size_t)n);
     }

@@ -124,6 +124,8 @@ typedef struct sonde__op_call {
      * true; parts is 1 then, unless the kernel has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
+    /* Bit k: of these, only the norms are wanted; a kernel may fill in the rest. */
+    unsigned norms_in, norms_out;
     /* Updates: each part reports 1 if its share of the gradient has NaN or infinities,
      * else 0; NULL: not wanted. */
     uint8_t *bad;
@@ -139,6 +141,17 @@ static inline uint8_t *sonde__op_part_bad(const sonde__op_call *call, int part)
     }
     call->bad[part] = 0;
     return &call->bad[part];
+}
+
+/* Whether only norms are wanted of the outputs with a bit, where anything is. */
+static inline bool sonde__op_wants_norms(const sonde__op_call *call, unsigned outputs)
+{
+    unsigned wanted = 0;
+
+    for (int k = 0; k < SONDE__MAX_OPERANDS; k++) {
+        wanted |= call->out_vitals[k] != NULL ? 1U << (unsigned)k : 0U;
+    }
+    return (wanted & outputs & ~call->norms_out) == 0;
 }
 
 /* part is 0 ... parts - 1. Different parts may run at once. */

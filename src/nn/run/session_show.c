@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
+
 size_t sonde__session_flat(const sonde_nn_session *session, const sonde_coordinate *place)
 {
     const int k =
@@ -56,21 +58,25 @@ static void *find_data(const execution *run, const sonde__plan_showing *showing)
     return plan->show_scratch;
 }
 
-/* Vital signs of a value that no kernel provides, taken without reordering it. */
+/* Vital signs, or norms alone, of a value that no kernel provides, taken without reordering it. */
 static void take_vitals(const execution *run, const sonde__plan_showing *showing,
-                        sonde_vitals *vitals)
+                        bool norms, sonde_vitals *vitals)
 {
     const sonde__plan_buffer *buffer = &run->plan->buffers[showing->buffer];
     const sonde__operand operand = {buffer->shape, buffer->layout,
                                     sonde__session_buffer_data(run, buffer)};
 
     if (sonde__kernel_has_operand_vitals(operand.shape.dtype, operand.layout)) {
-        sonde__kernel_operand_vitals(&operand, vitals);
+        sonde__kernel_operand_vitals(&operand, norms, vitals);
     } else {
         sonde_view view = showing->view;
 
         view.data = find_data(run, showing);
-        sonde_vitals_of(&view, vitals);
+        if (norms) {
+            sonde_norms_of(&view, vitals);
+        } else {
+            sonde_vitals_of(&view, vitals);
+        }
     }
 }
 
@@ -91,10 +97,12 @@ static void take_all_vitals(const execution *run, int first, int count)
         const sonde__plan_showing *showing = &plan->showings[i];
         const unsigned wants =
             sonde_observer_wants(run->call->session->gate, showing->id);
+        sonde_vitals *vitals = &plan->vitals[showing->slot];
+        const bool norms = (wants & SONDE_HOW_VITALS) == 0;
 
-        if ((wants & SONDE_HOW_VITALS) != 0 && !is_fused(run, showing) &&
-            taken != showing->slot) {
-            take_vitals(run, showing, &plan->vitals[showing->slot]);
+        if ((wants & SIGNS) != 0 && !is_fused(run, showing) &&
+            (taken != showing->slot || (!norms && sonde_vitals_are_norms(vitals)))) {
+            take_vitals(run, showing, norms, vitals);
             taken = showing->slot;
         }
     }
@@ -118,13 +126,13 @@ void sonde__session_show(execution *run, int first, int count)
         if (wants == 0) {
             continue;
         }
-        if (view->data == NULL && wants != SONDE_HOW_VITALS) {
+        if (view->data == NULL && (wants & ~SIGNS) != 0) {
             found = *view;
             found.data = find_data(run, showing);
             view = &found;
         }
         sonde_observer_observe(session->observer, showing->id, view,
-                               is_fused(run, showing) || (wants & SONDE_HOW_VITALS) != 0
+                               is_fused(run, showing) || (wants & SIGNS) != 0
                                    ? &plan->vitals[showing->slot]
                                    : NULL,
                                run->at.micro_batch, run->at.replica);
@@ -135,6 +143,17 @@ void sonde__session_show(execution *run, int first, int count)
     }
 }
 
+/* signs: what is wanted; several names of an operand may want different ones. */
+static void ask_one(sonde_vitals **place, unsigned *norms, unsigned bit, unsigned signs,
+                    sonde_vitals *vitals)
+{
+    const bool full = (signs & SONDE_HOW_VITALS) != 0 ||
+                      (signs != 0 && *place != NULL && (*norms & bit) == 0);
+
+    *norms = signs != 0 && !full ? *norms | bit : *norms & ~bit;
+    *place = signs != 0 ? vitals : NULL;
+}
+
 void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask)
 {
     sonde__plan *plan = run->plan;
@@ -143,15 +162,16 @@ void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, boo
          i++) {
         const sonde__plan_showing *showing = &plan->showings[i];
         sonde_vitals *vitals = &plan->vitals[showing->slot];
-        const bool wanted =
-            ask && (sonde_observer_wants(run->call->session->gate, showing->id) &
-                    SONDE_HOW_VITALS) != 0;
+        const unsigned signs =
+            ask ? sonde_observer_wants(run->call->session->gate, showing->id) & SIGNS : 0;
 
         if (showing->vitals_in >= 0) {
-            step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
+            ask_one(&step->call.in_vitals[showing->vitals_in], &step->call.norms_in,
+                    1U << (unsigned)showing->vitals_in, signs, vitals);
         }
-        if (showing->vitals_out >= 0 && (wanted || !ask)) {
-            step->call.out_vitals[showing->vitals_out] = wanted ? vitals : NULL;
+        if (showing->vitals_out >= 0 && (signs != 0 || !ask)) {
+            ask_one(&step->call.out_vitals[showing->vitals_out], &step->call.norms_out,
+                    1U << (unsigned)showing->vitals_out, signs, vitals);
         }
     }
 }
@@ -217,8 +237,7 @@ static bool is_wanted(const execution *run, const sonde__plan_step *step, int op
         const unsigned wants =
             sonde_observer_wants(run->call->session->gate, showing->id);
 
-        if (showing->buffer == buffer &&
-            (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+        if (showing->buffer == buffer && (wants & (fused && !kept ? ~SIGNS : ~0U)) != 0) {
             return true;
         }
     }

@@ -77,7 +77,8 @@ enum {
     {                                                                                    \
         .first = 20, .every = 50                                                         \
     }
-/* For values that keep a trace of the steps before, as moments of the optimiser do. */
+/* For full vital signs of parameters and gradients, and for values that keep a trace of
+ * the steps before, as moments of the optimiser do. */
 #define SONDE__AT_TIMES                                                                  \
     {                                                                                    \
         .first = 20, .every = 20                                                         \
@@ -95,7 +96,7 @@ enum {
 /* For rules that count comparisons from the start of a run. */
 #define SONDE__CLOSELY                                                                   \
     {                                                                                    \
-        .first = 50, .every = 10                                                         \
+        .first = 50, .every = 20                                                         \
     }
 #define SONDE__IN_ROWS                                                                   \
     {                                                                                    \

@@ -31,8 +31,8 @@ static const sonde_rule_param params[] = {
     SONDE__FLAG(exploding, only_nan, "false", "accept infinities"),
 };
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_VITALS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
-    {"gradients of activations", SONDE_HOW_VITALS, true, SONDE__BACKWARD, SONDE__RARELY}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
+    {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -20,8 +20,8 @@
  *               fall, after three times as many, or at the end: players take turns, and a
  *               policy may be updated by hand after many steps of its critic.
  * A parameter whose expected change is below its precision is ignored. L is the median,
- * over the parameters that changed, of |change of sum| / |sum of gradient|, which is the
- * learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
+ * over the parameters that changed, of |change of sum a step| / |sum of gradient|, which
+ * is the learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A parameter, or a
  * network, that has rested before has to rest three times as long: gradients may be
  * accumulated over steps, and players may take turns.
  *
@@ -78,6 +78,7 @@ typedef struct tensor_memory {
     bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
     int64_t steps;           /* comparisons in a row at which it was the same */
     int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
+    int64_t last;            /* step of the last comparison */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -114,7 +115,7 @@ static double rate_of(const sonde_vitals *now, const sonde_vitals *before,
 
 /* Compares all tensors but gradients with their last values. Returns L of the file
  * header, 0 if no parameter changed. */
-static double compare(sonde_rule_tensor *tensors, size_t count)
+static double compare(sonde_rule_run *run, sonde_rule_tensor *tensors, size_t count)
 {
     double rates[MOST_RATES];
     size_t changed = 0;
@@ -123,9 +124,12 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals, *g = NULL;
 
+        double steps = 0.0;
+
         if (tensors[i].need == GRADIENTS || now == NULL) {
             continue;
         }
+        steps = (double)sonde__builtin_steps_since(run, &memory->last);
         memory->same =
             memory->has_before && sonde__builtin_same_vitals(now, &memory->before);
         g = tensors[i].need == PARAMETERS && memory->gradient != SIZE_MAX
@@ -133,7 +137,7 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
                 : NULL;
         if (memory->has_before && !memory->same && g != NULL && changed < MOST_RATES &&
             g->l1 > 0.0) {
-            rates[changed++] = rate_of(now, &memory->before, g);
+            rates[changed++] = rate_of(now, &memory->before, g) / fmax(steps, 1.0);
         }
     }
     if (changed == 0) {
@@ -592,7 +596,7 @@ static void step(sonde_rule_run *run)
         sonde__builtin_link(run, PARAMETERS, STATE, NULL, offsetof(tensor_memory, state));
         state->linked = count;
     }
-    rate = compare(tensors, count);
+    rate = compare(run, tensors, count);
     for (size_t i = 0; i < count; i++) {
         if (tensors[i].need == PARAMETERS && tensors[i].vitals != NULL) {
             judge_alone(run, i, rate);

@@ -17,8 +17,8 @@
  * Where more than AT_ONCE tensors jump at one step, one finding stands for all, and for
  * those of the next AFTER steps. A gradient that was nearly 0 and wakes (a branch that
  * begins at 0) is not a spike while it is below the largest norm of any gradient so far,
- * nor is a moment below that of any moment. Evidence: vital signs of gradients and
- * optimiser values; losses.
+ * nor is a moment below that of any moment. Evidence: norms of gradients and optimiser
+ * values; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -65,8 +65,8 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, 32, "observed steps before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES},
+    {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
+    {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

@@ -69,7 +69,7 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
-    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__OFTEN}};
+    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

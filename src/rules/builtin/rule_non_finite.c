@@ -35,8 +35,8 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {
-    {"tensors", SONDE_HOW_VITALS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
-    {"gradients of activations", SONDE_HOW_VITALS, true, SONDE__BACKWARD, SONDE__RARELY}};
+    {"tensors", SONDE_HOW_NORMS, false, SONDE__NOT_BACKWARD, SONDE__SELDOM},
+    {"gradients of activations", SONDE_HOW_NORMS, true, SONDE__BACKWARD, SONDE__RARELY}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {

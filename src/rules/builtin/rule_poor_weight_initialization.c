@@ -118,8 +118,8 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, SONDE__ACTIVATIONS, SONDE__SELDOM},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP},
-    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__OFTEN},
-    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__OFTEN},
+    {"gradients", SONDE_HOW_VITALS, true, SONDE__GRADIENTS, SONDE__AT_TIMES},
+    {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES},
     {"inputs", SONDE_HOW_VITALS, true, SONDE__INPUTS, SONDE__OFTEN}};
 
 /* An input of the network that is not a target. */

@@ -85,7 +85,8 @@ static void step(sonde_rule_run *run)
 
         if (v == NULL || memory->other == SONDE_NO_TENSOR ||
             sonde_trial_vitals(state->other, memory->other, &where, &other, NULL) !=
-                SONDE_OK) {
+                SONDE_OK ||
+            sonde_vitals_are_norms(&other)) {
             continue;
         }
         state->compared++;

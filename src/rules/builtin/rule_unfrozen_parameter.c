@@ -40,9 +40,9 @@ static const sonde_rule_param params[] = {
                  "changes of a parameter that only looks frozen before the rule fires"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN},
+    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__AT_TIMES},
     {"gradients or updates", SONDE_HOW_VITALS, true, SONDE__GRADIENTS | SONDE__UPDATES,
-     SONDE__OFTEN},
+     SONDE__AT_TIMES},
     {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

@@ -19,7 +19,7 @@
  * no harm that can be distinguished from training: a bias whose gradient is 0 but for
  * rounding, as that of the keys of attention, wanders by less.
  *
- * Evidence: vital signs of parameters.
+ * Evidence: norms of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/engine.h"
@@ -50,7 +50,7 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__OFTEN}};
+    {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP}};
 
 /* Steps that are too large, and what follows from them, move single elements as well. */
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,

@@ -78,7 +78,7 @@ static const sonde_rule_param params[] = {
     SONDE__SMDEBUG(vanishing),
 };
 static const sonde_rule_need needs[] = {
-    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__OFTEN},
+    {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
