@@ -153,7 +153,7 @@ static const sonde_nn_option rows[] = {
     {"record", NULL, "record_include", TEXTS("TENSORS"),
      FIELD(record.include), .help = "save these too; may be given again"},
     {"record", "vitals_every", "vitals_every", COUNT(1, INT32_MAX, NULL),
-     FIELD(record.vitals_every), .help = "vital signs of parameters every N steps (10)"},
+     FIELD(record.vitals_every), .help = "vital signs of parameters every N steps, not as rules need"},
     {"record", NULL, "no_vitals", FLAG,
      FIELD(record.no_vitals), .help = "record only vital signs that are asked for"},
     {"record", "compress", "record_compress", FLAG,
