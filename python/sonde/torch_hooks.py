@@ -99,6 +99,22 @@ def _named_roots(model: Any) -> dict[str, torch.nn.Module]:
     return roots
 
 
+def _stepping(optimizer: Any) -> Any:
+    """The optimiser whose step takes hooks: a wrapper that did not call Optimizer.__init__, as
+    Opacus's DPOptimizer, is taken for the one that it wraps."""
+    seen = 0
+    while (isinstance(optimizer, torch.optim.Optimizer) and seen < 8
+           and not hasattr(optimizer, "_optimizer_step_pre_hooks")):
+        inner = [value for value in vars(optimizer).values()
+                 if isinstance(value, torch.optim.Optimizer)]
+        if len(inner) != 1:
+            raise _sonde.BadValueError(f"optimizer: {type(optimizer).__name__} has not called "
+                                       "Optimizer.__init__ (expected one that has, or that wraps "
+                                       "one)")
+        optimizer, seen = inner[0], seen + 1
+    return optimizer
+
+
 # --- mixed precision ------------------------------------------------------------------------
 
 _Scaler = torch.amp.GradScaler
@@ -158,6 +174,7 @@ class Hooks:
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
+        optimizers = [_stepping(one) for one in optimizers]
         roots = _named_roots(model)
         self.core.add_module(None, False)
         self.holders = {id(p): i for i, one in reversed(list(enumerate(optimizers, 1)))

@@ -280,6 +280,38 @@ def parts_of_a_model():
               not model.head._forward_pre_hooks)
 
 
+class Wrapper(torch.optim.Optimizer):
+    """Steps for another optimiser, and is one only by its class."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    param_groups = property(lambda self: self.inner.param_groups)
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+@program
+def wrapped_optimizers():
+    model = mlp()
+    wrapper = Wrapper(torch.optim.SGD(model.parameters(), 0.1))
+    run = folder("wrapper")
+    with sonde.watch(model, wrapper, run=run, every=1, on_finding=None):
+        for _ in range(3):
+            wrapper.inner.zero_grad()
+            model(torch.randn(6, 20)).mean().backward()
+            wrapper.step()
+    trial = sonde.open(run)
+    check("a wrapped optimiser", trial.last_step == 2 and
+          "update/0.weight" in {info.name for info in trial.tensors("@all")})
+    try:
+        sonde.watch(model, Wrapper(None), run=None)
+        check("a wrapper of nothing", False)
+    except sonde.BadValueError as error:
+        check(f"a wrapper of nothing: {error}", "Optimizer.__init__" in str(error))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()

@@ -59,6 +59,7 @@ store PUT 'uploads?key=runs/other'
 # Records a run and dies when two parts of its segment are sent.
 die_in_parts() { # RUN
     fault outage 'partNumber=3' 1
+    : >parts.err # not that of an earlier one
     SONDE_S3_PART_BYTES=5000000 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 \
         --record "$1" --hook-config whole.yaml >/dev/null 2>parts.err &
     job=$!
