@@ -24,8 +24,8 @@ typedef struct sonde_allocator {
 } sonde_allocator;
 
 /*
- * NULL restores the default (aligned_alloc, free). Not thread-safe: call it at start-up.
- * The two functions themselves may be called from any thread.
+ * NULL restores the default (malloc or posix_memalign, free). Not thread-safe: call it at
+ * start-up. The two functions themselves may be called from any thread.
  */
 SONDE_API void sonde_set_allocator(const sonde_allocator *allocator);
 

@@ -87,8 +87,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_collection(sonde_hook *hook,
                                                             sonde_diag *diag);
 /* Selectors (<sonde/selector.h>) added to, or taken from, a collection: a tensor is in
  * it if any include selects it and no exclude. A pattern that matches nothing is a
- * warning in the log, a name that does not exist an error of the first step (of attach).
- */
+ * warning in the log, a name that does not exist an error of the first step (of attach),
+ * or a warning at the end if there are no tensors by then. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_include(sonde_hook *hook,
                                                      const char *collection,
                                                      const char *selector,
@@ -116,8 +116,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_scalar(sonde_hook *hook, const char
                                                     double value, sonde_diag *diag);
 /* The next step of a mode has this number: for a program that resumes from a checkpoint.
  * Only forward. If the hook resumes a run (record.resume) that is not open yet, the
- * first call, or that of mode global, says where (<sonde/recorder.h>, resume_step), and
- * the other modes follow. */
+ * first call (if record.resume_step is 0), or that of mode global, says where
+ * (<sonde/recorder.h>, resume_step), and the other modes follow. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode,
                                                    int64_t step, sonde_diag *diag);
 

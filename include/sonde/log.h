@@ -6,7 +6,7 @@
  * first use, and sonde_log_set_level change it.
  *
  * Threads: sonde_log and the functions of the level may be called from any thread.
- * Set the sink at start-up; it must accept calls from any thread.
+ * Set the sink at start-up, not within a sink; it must accept calls from any thread.
  */
 #ifndef SONDE_LOG_H
 #define SONDE_LOG_H
@@ -29,8 +29,8 @@ typedef enum sonde_log_level {
     SONDE_LOG_OFF = 5
 } sonde_log_level;
 
-/* room: the part of Sonde that logs ("compile", "data"). message: one line, no newline.
- */
+/* room: the part of Sonde that logs ("compile", "data"). message: at most 1023 bytes,
+ * without a newline at the end. */
 typedef void (*sonde_log_sink)(void *user, sonde_log_level level, const char *room,
                                const char *message);
 
@@ -42,7 +42,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_log_level_parse(const char *text,
                                                         sonde_log_level *level,
                                                         sonde_diag *diag);
 
-/* NULL: no sink. user is borrowed. Calls of the sink are serialised. */
+/* NULL: no sink. user is borrowed. Calls are serialised; a sink's logs are dropped. */
 SONDE_API void sonde_log_set_sink(sonde_log_sink sink, void *user);
 
 /* Sink: "[HH:MM:SS.mmm] [room] [level] message" lines to a stream, which is borrowed. */

@@ -132,8 +132,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_dequeue(sonde_outfeed *queue,
                                                         sonde_outfeed_batch *out,
                                                         sonde_diag *diag);
 /*
- * Waits until the queue has this many rows: SONDE_OK. SONDE_ETIMEOUT after so many
- * seconds (negative: never); SONDE_EEND once the queue is closed and has fewer.
+ * Waits until the queue has this many rows, or is full: SONDE_OK. SONDE_ETIMEOUT after so
+ * many seconds (negative: never); SONDE_EEND once the queue is closed and has fewer.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_outfeed_wait(sonde_outfeed *queue, int64_t rows,
                                                      double seconds);

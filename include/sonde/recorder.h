@@ -9,7 +9,7 @@
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk or a missing folder is
- * logged once and retried after 1, 2, 4 ms and so on. The records wait in the ring, and
+ * logged once and retried after 1, 2, 4 ... 128 ms. The records wait in the ring, and
  * raw values that find no room in it hold up put (when_full); after wait_seconds records
  * are lost and counted by cause; get_stats and close report them. Configuration errors
  * are errors of create.
@@ -55,8 +55,8 @@ typedef struct sonde_recorder_options {
     const char *resume;
     sonde_mode resume_mode;
     int64_t resume_step; /* or SONDE_RESUME_ */
-    /* 0: 64 MiB. Raised to four times the largest tensor of the catalogue, up to 256
-     * MiB; a larger value is copied to a block of its own, one at a time. */
+    /* 0: 64 MiB. Any size is raised to four times the largest tensor of the catalogue,
+     * up to 256 MiB; a larger value is copied to a block of its own, one at a time. */
     size_t ring_bytes;
     size_t segment_bytes;   /* 0: 64 MiB */
     double segment_seconds; /* 0: 30 s */
@@ -133,7 +133,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_recorder_spools(sonde_spool_seen *seen,
 
 /* The sink for taps; owned by the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
-/* Records a value of the catalogue's tensor id; the view may be strided. */
+/* Records a value of tensor id; any strides. lost_io_error counts what is not valid. */
 SONDE_API void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
                                   const sonde_coordinate *at, const sonde_view *view);
 SONDE_API void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,

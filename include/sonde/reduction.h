@@ -11,9 +11,9 @@
  *     prod                                                              exactly
  *     hash                                                              exactly
  *
- * All except count, nan, pos_inf, neg_inf, zero and nonfinite accept the prefix `abs_`
- * (abs_l1 is l1). l1_norm, l2_norm, linf_norm and abs_sum are aliases of l1, l2, linf
- * and l1.
+ * All except count, nan, pos_inf, neg_inf, zero, nonfinite and hash accept the prefix
+ * `abs_` (abs_l1 is l1). l1_norm, l2_norm, linf_norm and abs_sum are aliases of l1, l2,
+ * linf and l1.
  *
  * A quantile q of n elements is the element of rank ceil(q n) in ascending order (rank 1
  * for q = 0): always one of the elements, and torch.median for q = 1/2. Infinities sort
@@ -72,8 +72,8 @@ SONDE_API sonde_reduction sonde_reduction_of_stat(sonde_stat stat);
 /* The SONDE_HOW_ bits of the records it can be computed from. */
 SONDE_API unsigned sonde_reduction_evidence(const sonde_reduction *reduction);
 
-/* From a raw value of any dtype and strides. A quantile allocates eight bytes per element
- * (SONDE_ENOMEM); the others allocate nothing. */
+/* From a raw value of any dtype and strides. A quantile allocates up to 16 bytes per
+ * element, 64 at least (SONDE_ENOMEM); the others allocate nothing. */
 SONDE_API SONDE_CHECKED sonde_err sonde_reduce(const sonde_reduction *reduction,
                                                const sonde_view *view, sonde_reduced *out,
                                                sonde_diag *diag);

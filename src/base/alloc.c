@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +114,9 @@ bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed, size_t ele
         return true;
     }
     while (wanted < needed) {
+        if (wanted > SIZE_MAX / 2) {
+            return false;
+        }
         wanted = wanted < 8 ? 8 : wanted * 2;
     }
     if (!sonde__mul(wanted, element_size, &bytes)) {

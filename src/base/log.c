@@ -126,7 +126,7 @@ void sonde_log(sonde_log_level level, const char *room, const char *fmt, ...)
     char message[1024];
     va_list args;
 
-    if (!sonde_log_enabled(level)) {
+    if (in_sink || !sonde_log_enabled(level)) {
         return;
     }
     va_start(args, fmt);

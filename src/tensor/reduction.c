@@ -43,6 +43,7 @@ static const struct row {
     {"abs_linf", SONDE_REDUCTION_STAT, SONDE_STAT_LINF, 0.0, false},
     {"abs_l1_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0.0, false},
     {"abs_l2_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0.0, false},
+    {"abs_linf_norm", SONDE_REDUCTION_STAT, SONDE_STAT_LINF, 0.0, false},
 };
 
 unsigned sonde_reduction_evidence(const sonde_reduction *reduction)

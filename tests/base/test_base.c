@@ -138,6 +138,7 @@ static void count_line(void *user, sonde_log_level level, const char *room,
     assert_int_equal(level, SONDE_LOG_WARNING);
     assert_string_equal(room, "base");
     assert_string_equal(text, "three: 3");
+    sonde_log(SONDE_LOG_ERROR, "base", "of a sink: dropped");
 }
 
 static void log_respects_level_and_sink(void **state)
@@ -157,6 +158,7 @@ static void log_respects_level_and_sink(void **state)
     assert_int_equal(level, SONDE_LOG_ERROR);
     assert_int_equal(sonde_log_level_parse("loud", &level, &diag), SONDE_EINVAL);
     assert_non_null(strstr(diag.found, "loud"));
+    assert_string_equal(diag.expected, "debug, info, warning, error, critical or off");
 }
 
 int main(void)

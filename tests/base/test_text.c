@@ -20,6 +20,7 @@ static void text_grows_to_what_is_appended(void **state)
 {
     sonde_text text = {0};
     char expected[2048];
+    const char *kept = NULL;
 
     (void)state;
     memset(expected, 'x', sizeof expected - 1);
@@ -31,11 +32,20 @@ static void text_grows_to_what_is_appended(void **state)
     assert_int_equal(text.length, 2 + sizeof expected - 1 + 1 + 4);
     assert_int_equal(strlen(text.data), text.length);
     assert_string_equal(text.data + text.length - 6, "x/end!");
+    kept = text.data;
     text.length = 0;
     sonde_text_add(&text, "again");
     assert_string_equal(text.data, "again");
+    assert_ptr_equal(text.data, kept);
+    text.failed = true; /* takes no more until the flag is cleared */
+    sonde_text_add(&text, "!");
+    assert_string_equal(text.data, "again");
+    text.failed = false;
+    sonde_text_add(&text, "!");
+    assert_string_equal(text.data, "again!");
     sonde_text_fini(&text);
     assert_null(text.data);
+    sonde_text_fini(NULL);
 }
 
 static void text_that_is_reserved_does_not_move(void **state)
@@ -51,6 +61,8 @@ static void text_that_is_reserved_does_not_move(void **state)
     }
     assert_ptr_equal(text.data, before);
     assert_int_equal(sonde_text_reserve(&text, SIZE_MAX), SONDE_ENOMEM);
+    assert_int_equal(sonde_text_reserve(&text, SIZE_MAX - 1), SONDE_ENOMEM);
+    assert_ptr_equal(text.data, before);
     sonde_text_fini(&text);
 }
 
@@ -163,6 +175,33 @@ static void json_can_be_spaced(void **state)
     sonde_text_fini(&text);
 }
 
+/* As deep as it goes, and taken out in parts. */
+static void json_is_deep_and_comes_in_parts(void **state)
+{
+    sonde_text text = {0}, all = {0};
+    sonde_json json = {.text = &text};
+    json_t *parsed = NULL;
+
+    (void)state;
+    for (int i = 0; i < SONDE_JSON_DEPTH; i++) {
+        sonde_json_list(&json, NULL);
+    }
+    for (int i = 0; i < SONDE_JSON_DEPTH; i++) {
+        sonde_json_int(&json, NULL, i);
+        sonde_json_int(&json, NULL, i);
+        sonde_text_add(&all, text.data);
+        text.length = 0;
+        sonde_json_end(&json);
+    }
+    sonde_text_add(&all, text.data);
+    assert_non_null(strstr(all.data, "[[0,0],1,1],2,2]"));
+    parsed = json_loads(all.data, 0, NULL);
+    assert_int_equal(json_array_size(parsed), 3);
+    json_decref(parsed);
+    sonde_text_fini(&text);
+    sonde_text_fini(&all);
+}
+
 /* Read back by another's parser. */
 static void json_strings_read_back(void **state)
 {
@@ -178,6 +217,9 @@ static void json_strings_read_back(void **state)
     text.length = 0;
     sonde_json_escape(&text, "x\xFFy\xC0\x80");
     assert_string_equal(text.data, "x\xEF\xBF\xBDy\xEF\xBF\xBD\xEF\xBF\xBD");
+    text.length = 0;
+    sonde_json_escape(&text, "\x1F\x7F\xC2\x80\xC2\x9F\xC2\xA0"); /* the last is none */
+    assert_string_equal(text.data, "\\u001f\\u007f\\u0080\\u009f\xC2\xA0");
     sonde_text_fini(&text);
 }
 
@@ -240,6 +282,7 @@ int main(void)
         cmocka_unit_test(utf8_is_what_the_definition_says),
         cmocka_unit_test(json_has_commas_where_they_belong),
         cmocka_unit_test(json_can_be_spaced),
+        cmocka_unit_test(json_is_deep_and_comes_in_parts),
         cmocka_unit_test(json_strings_read_back),
         cmocka_unit_test(json_numbers_read_back_exactly),
         cmocka_unit_test(table_finds_what_was_added_and_nothing_else),

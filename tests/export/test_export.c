@@ -5,6 +5,7 @@
  */
 #include "alloc_failure.h"
 #include "export_folder.h"
+#include "base/fail.h"
 #include "trial/run_tool.h"
 
 #include <sonde/export_run.h>
@@ -222,12 +223,20 @@ static sonde_err see_row(void *user, const sonde_export_row *row, sonde_diag *di
     return SONDE_OK;
 }
 
+static sonde_err refuse_row(void *user, const sonde_export_row *row, sonde_diag *diag)
+{
+    (void)row;
+    ((seen_rows *)user)->count++;
+    return sonde__fail(diag, SONDE_EBUSY, "row", NULL, "mine");
+}
+
 static void rows_are_merged_over_micro_batches(void **state)
 {
     sonde_trial *trial = open_run_of_two("run");
     const uint32_t act = id_of(trial, "act");
     sonde_export_options options = sonde_export_options_default();
     seen_rows one = {0}, both = {0};
+    sonde_diag diag = {0};
 
     (void)state;
     options.ids = &act;
@@ -238,6 +247,13 @@ static void rows_are_merged_over_micro_batches(void **state)
     assert_int_equal(sonde_trial_rows(trial, &options, false, see_row, &both, NULL),
                      SONDE_OK);
     assert_true(both.count == 8 && both.workers == 3);
+    assert_int_equal(sonde_trial_rows(trial, &options, false, refuse_row, &one, &diag),
+                     SONDE_EBUSY);
+    assert_int_equal(one.count, 5); /* the first row ends the walk */
+    assert_string_equal(diag.found, "mine");
+    options.begin = 1000; /* nothing, which is no error */
+    assert_int_equal(sonde_trial_rows(trial, &options, false, refuse_row, &one, NULL),
+                     SONDE_OK);
     clear(trial);
 }
 

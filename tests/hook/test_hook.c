@@ -276,6 +276,26 @@ static void test_go_on(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* Of several calls the first says where a run resumes, and one of mode global instead. */
+static void test_go_on_twice(void **state)
+{
+    sonde_hook *hook = hook_of(
+        SONDE_OPTIONS(sonde_hook, .record = SONDE_OPTIONS(sonde_recorder, .path = "run",
+                                                          .resume = "any")));
+    const sonde_recorder_options *record = &hook->record;
+
+    (void)state;
+    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_EVAL, 0, NULL), SONDE_OK);
+    assert_int_equal(record->resume_step, SONDE_RESUME_ANEW);
+    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 5, NULL), SONDE_OK);
+    assert_int_equal(record->resume_mode, SONDE_MODE_EVAL);
+    assert_int_equal(record->resume_step, SONDE_RESUME_ANEW);
+    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_GLOBAL, 9, NULL), SONDE_OK);
+    assert_int_equal(record->resume_mode, SONDE_MODE_GLOBAL);
+    assert_int_equal(record->resume_step, 9);
+    finish(hook);
+}
+
 /* A step that was not ended ends with the next; record outside of steps does nothing. */
 static void test_unended(void **state)
 {
@@ -350,6 +370,7 @@ static void test_choices(void **state)
     (void)state;
     save(hook, NULL, -1, every(1));
     include(hook, "most", "@all");
+    assert_int_equal(sonde_hook_add_collection(hook, "most", NULL), SONDE_OK); /* again */
     assert_int_equal(sonde_hook_exclude(hook, "most", "re:^gradient, loss", NULL),
                      SONDE_OK);
     assert_int_equal(sonde_hook_remove_collection(hook, "gradients", NULL), SONDE_OK);
@@ -414,6 +435,7 @@ static void test_dry_run(void **state)
     (void)state;
     run_steps(hook, &net, 20);
     assert_null(sonde_hook_recorder(hook));
+    assert_null(sonde_hook_path(hook));
     assert_int_equal(hook->dry.values, 4);
     assert_int_equal(hook->dry.rows, 20 + 3 * 2);
     finish(hook);
@@ -435,10 +457,12 @@ static void test_scalars(void **state)
     begin(hook);
     assert_int_equal(sonde_hook_scalar(hook, "lr", 0.125, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_scalar(hook, "acc", 1.0, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_scalar(hook, "acc", 2.0, NULL), SONDE_OK);
+    assert_int_equal(journal.entries[journal.count - 1].at.micro_batch, 1);
     end_step(hook);
     assert_steps("scalar/lr", 'r', SONDE_MODE_TRAIN, "0 1 2 ");
     assert_steps("scalar/lr", 'v', SONDE_MODE_TRAIN, "0 1 2 ");
-    assert_steps("scalar/acc", 'r', SONDE_MODE_TRAIN, "2 ");
+    assert_steps("scalar/acc", 'r', SONDE_MODE_TRAIN, "2 2 ");
     finish(hook);
 }
 
@@ -477,6 +501,7 @@ int main(void)
         cmocka_unit_test_setup(test_counts, journal_reset),
         cmocka_unit_test_setup(test_mode_global, journal_reset),
         cmocka_unit_test_setup(test_go_on, journal_reset),
+        cmocka_unit_test_setup(test_go_on_twice, journal_reset),
         cmocka_unit_test_setup(test_unended, journal_reset),
         cmocka_unit_test_setup(test_reductions, journal_reset),
         cmocka_unit_test_setup(test_save_all, journal_reset),

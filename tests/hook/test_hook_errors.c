@@ -6,6 +6,8 @@
 
 #include "alloc_failure.h"
 
+#include <unistd.h>
+
 /* --- warnings and errors ---------------------------------------------------------- */
 
 static void test_warnings(void **state)
@@ -85,6 +87,7 @@ static void test_refusals(void **state)
             "wieghts: unknown collection 'wieghts' (expected weights)");
     assert_int_equal(sonde_hook_include(hook, "weights", "re:(", &diag), SONDE_EINVAL);
     assert_int_equal(sonde_hook_add_collection(hook, "", &diag), SONDE_EINVAL);
+    assert_int_equal(sonde_hook_remove_collection(hook, "none", &diag), SONDE_ENOTFOUND);
     assert_int_equal(sonde_hook_add_module(hook, "weights", "", true, true, &diag),
                      SONDE_EINVAL);
     assert_int_equal(sonde_hook_reduce(
@@ -142,6 +145,11 @@ static void test_first_step_refusals(void **state)
     assert_int_equal(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_ESTATE);
     assert_int_equal(sonde_hook_reduce(hook, NULL, &none, &diag), SONDE_ESTATE);
     assert_int_equal(sonde_hook_add_collection(hook, "more", &diag), SONDE_ESTATE);
+    assert_int_equal(sonde_hook_include(hook, "weights", "*", &diag), SONDE_ESTATE);
+    assert_int_equal(sonde_hook_exclude(hook, "weights", "*", &diag), SONDE_ESTATE);
+    assert_int_equal(sonde_hook_add_module(hook, "weights", "fc1", true, true, &diag),
+                     SONDE_ESTATE);
+    assert_int_equal(sonde_hook_remove_collection(hook, "weights", &diag), SONDE_ESTATE);
     assert_int_equal(close_loop(hook), SONDE_OK);
 
     hook = hook_of(NULL);
@@ -158,6 +166,27 @@ static void test_first_step_refusals(void **state)
     assert_int_equal(begin_step(hook, &diag), SONDE_EEXIST);
     assert_int_equal(close_loop(hook), SONDE_OK);
     assert_int_equal(sonde_hook_close(NULL, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
+}
+
+/* A run that is never opened: there is no folder, and no recorder. */
+static void test_never_opened(void **state)
+{
+    char folder[] = "/tmp/sonde-never-XXXXXX", path[64];
+    const sonde_recorder_options record = {.size = sizeof record, .path = path};
+    sonde_hook *hook = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/run", folder);
+    assert_int_equal(
+        sonde_hook_create(SONDE_OPTIONS(sonde_hook, .record = &record), &hook, NULL),
+        SONDE_OK);
+    path[0] = '!'; /* the hook has a copy */
+    assert_memory_equal(sonde_hook_path(hook), folder, strlen(folder));
+    assert_null(sonde_hook_recorder(hook));
+    assert_int_equal(sonde_hook_scalar(hook, "lr", 1.0, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL), SONDE_OK);
+    assert_int_equal(rmdir(folder), 0); /* it is empty */
 }
 
 /* --- memory ----------------------------------------------------------------------- */
@@ -234,6 +263,7 @@ int main(void)
         cmocka_unit_test_setup(test_late_warnings, journal_reset),
         cmocka_unit_test_setup(test_refusals, journal_reset),
         cmocka_unit_test_setup(test_first_step_refusals, journal_reset),
+        cmocka_unit_test(test_never_opened),
         cmocka_unit_test_setup(test_memory, journal_reset),
     };
 

@@ -28,6 +28,8 @@ static void ids_are_dense_and_metadata_is_kept(void **state)
         assert_int_equal(info->rank, net_tensors[id].rank);
         assert_int_equal(info->same_as, id == NET_FC_IN ? NET_RELU_OUT : id);
     }
+    assert_null(sonde_catalogue_info(catalogue, NET_COUNT));
+    assert_null(sonde_catalogue_info(catalogue, SONDE_NO_TENSOR));
     sonde_catalogue_destroy(catalogue);
     sonde_catalogue_destroy(NULL);
 }

@@ -274,6 +274,33 @@ static void hashes_do_not_depend_on_strides(void **state)
     }
 }
 
+/* The steps of a tap are copied. */
+static void steps_of_taps_are_copied(void **state)
+{
+    record records[8];
+    journal j = {.records = records};
+    memory_sink sink = memory_sink_of(&j, 0);
+    int64_t steps[] = {2, 5};
+    const sonde_schedule listed = {.steps = steps, .step_count = 2};
+    sonde_observer *observer = NULL;
+
+    assert_int_equal(sonde_observer_create(*state, &observer, NULL), SONDE_OK);
+    assert_int_equal(add_tap(observer, "loss", &listed, SONDE_MODE_TRAIN, SONDE_HOW_RAW,
+                             &sink.sink, NULL),
+                     SONDE_OK);
+    steps[0] = steps[1] = 0;
+    assert_int_equal(sonde_observer_bind(observer, &one, NULL), SONDE_OK);
+    for (int64_t step = 0; step < 8; step++) {
+        const sonde_coordinate at = {.mode_step = step, .global_step = step};
+
+        assert_int_equal(
+            sonde_observer_begin_step(observer, sonde_observer_get_gate(observer), &at),
+            step == 2 || step == 5);
+        sonde_observer_end_step(observer);
+    }
+    sonde_observer_destroy(observer);
+}
+
 /* --- configuration errors --------------------------------------------------------- */
 
 static void bad_taps_are_refused(void **state)
@@ -441,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_broken_off_step_is_forgotten),
         cmocka_unit_test(reductions_are_made_once),
         cmocka_unit_test(hashes_do_not_depend_on_strides),
+        cmocka_unit_test(steps_of_taps_are_copied),
         cmocka_unit_test(bad_taps_are_refused),
         cmocka_unit_test(bind_ends_configuration),
         cmocka_unit_test(a_sink_may_refuse_its_tensors),

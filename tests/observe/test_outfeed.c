@@ -104,6 +104,40 @@ static void a_row_a_step_is_the_last_micro_batch(void **state)
     feed_close(&f);
 }
 
+/* On a schedule, a row at each of its steps; a queue of one thread has half the memory,
+ * and the batch lies where the next rows come. */
+static void a_schedule_says_which_steps(void **state)
+{
+    const int64_t steps[] = {1, 4};
+    const sonde_schedule when = {.steps = steps, .step_count = 2};
+    sonde_outfeed_options options =
+        feed_options(3, SONDE_OUTFEED_ERROR, SONDE_OUTFEED_STEP);
+
+    (void)state;
+    options.when = &when;
+    for (int i = 0; i < 2; i++) {
+        sonde_outfeed_batch batch;
+        const void *first = NULL;
+        feed f;
+
+        options.one_thread = i == 1;
+        assert_int_equal(feed_open(&f, &options, one), SONDE_OK);
+        assert_int_equal(sonde_outfeed_add(f.queue, "s", NULL, NULL), SONDE_OK);
+        assert_int_equal(feed_bind(&f, NULL), SONDE_OK);
+        feed_steps(&f, 3);
+        batch = feed_take(&f);
+        assert_int_equal(batch.rows, 1);
+        assert_true(feed_number(&batch.entries[0], 0) == feed_value(FEED_S, 1, 0, 0));
+        first = batch.entries[0].value.data;
+        feed_steps(&f, 5);
+        batch = feed_take(&f);
+        assert_int_equal(batch.rows, 1);
+        assert_true(feed_number(&batch.entries[0], 0) == feed_value(FEED_S, 4, 0, 0));
+        assert_int_equal(batch.entries[0].value.data == first, i == 1);
+        feed_close(&f);
+    }
+}
+
 /* --- gradients -------------------------------------------------------------------- */
 
 static void expect_gradients(sonde_call_shape shape, sonde_outfeed_gradients mode,
@@ -373,6 +407,7 @@ int main(void)
         cmocka_unit_test(rows_are_stacked_in_the_order_of_adding),
         cmocka_unit_test(replicas_and_micro_batches_have_their_places),
         cmocka_unit_test(a_row_a_step_is_the_last_micro_batch),
+        cmocka_unit_test(a_schedule_says_which_steps),
         cmocka_unit_test(gradients_before_and_after_accumulation),
         cmocka_unit_test(keys_that_hold_no_filter_stay_out),
         cmocka_unit_test(filters_that_leave_nothing_are_told),

@@ -37,8 +37,15 @@ static void options_out_of_range_are_named(void **state)
     sonde_float_format format = SONDE_FLOAT_AUTO;
     sonde_diag diag = {0};
     char line[SONDE_DIAG_LINE];
+    const sonde_print_options usual = sonde_print_options_default();
 
     (void)state;
+    assert_true(usual.summarise_threshold == 1000 && usual.edge_items == 3 &&
+                usual.max_line_width == 80 && usual.digits == 4 &&
+                usual.float_format == SONDE_FLOAT_AUTO);
+    assert_string_equal(usual.separator, ", ");
+    assert_string_equal(usual.open_bracket, "(");
+    assert_string_equal(usual.close_bracket, ")");
     for (size_t i = 0; i < SONDE_COUNT_OF(lines); i++) {
         sonde_print_options options = sonde_print_options_default();
 

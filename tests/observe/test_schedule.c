@@ -176,6 +176,10 @@ static void bad_schedules_name_the_key(void **state)
                    "end: 5 with start 5 (expected a step after start)");
     expect_refused((sonde_schedule){.every = 1, .start = 5},
                    "end: 0 with start 5 (expected a step after start)");
+    expect_refused((sonde_schedule){.every = 5, .first = -1},
+                   "first: -1 (expected 0 or more)");
+    expect_refused((sonde_schedule){.every = 5, .row = -2},
+                   "row: -2 (expected 0 or more)");
     expect_refused((sonde_schedule){.every = 5, .row = 2},
                    "row_every: 0 (expected 1 or more, with row)");
     expect_refused((sonde_schedule){.steps = unsorted, .step_count = 3},

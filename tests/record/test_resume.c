@@ -299,6 +299,7 @@ static void a_run_has_one_writer(void **state)
     sonde_recorder *recorder = run_create(
         SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "busy")), catalogue);
     sonde_diag diag = {0};
+    uint64_t records = 0;
     int go[2], status = 0;
     pid_t child = 0;
     char byte = 0;
@@ -306,6 +307,7 @@ static void a_run_has_one_writer(void **state)
     (void)state;
     assert_int_equal(resume_err(path, run_id(path, id), catalogue, &diag), SONDE_EBUSY);
     assert_non_null(strstr(diag.found, "another process"));
+    assert_int_equal(sonde_recorder_recover(path, 0, &records, NULL), SONDE_EBUSY);
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
     assert_int_equal(pipe(go), 0);

@@ -304,6 +304,7 @@ static void a_thousand_findings_are_counted_and_few_are_told(void **state)
 {
     enum { TENSORS = 1000 };
     sonde_watch *watch = record("run", NULL);
+    judged outcome = {0};
     char *page = NULL, name[32];
 
     (void)state;
@@ -325,6 +326,17 @@ static void a_thousand_findings_are_counted_and_few_are_told(void **state)
     assert_int_equal(count_text(page, "<article"), 1);
     expect_text(page, "and 800 more without findings");
     assert_true(strlen(page) < 200000);
+    free(page);
+    outcome = judge("run", "ExplodingTensor");
+    must(sonde_report_write(
+        "page.html", outcome.trial, outcome.rules,
+        SONDE_OPTIONS(sonde_report, .title = "A <title>", .places = 3, .tensors = 5),
+        &diag));
+    forget(outcome);
+    page = read_page("page.html");
+    expect_text(page, "<title>A &lt;title&gt; ");
+    expect_text(page, "and 997 more, up to step 1");
+    expect_text(page, "and 995 more without findings");
     free(page);
 }
 

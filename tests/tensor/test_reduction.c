@@ -2,6 +2,7 @@
  * Reductions: their names, and each of them against a dumber computation; of what was
  * kept and of the raw value, bit for bit.
  */
+#include "alloc_failure.h"
 #include "cmocka_all.h"
 
 #include "base/macros.h"
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -74,23 +76,7 @@ static void names_are_understood(void **state)
         {"abs_prod", SONDE_REDUCTION_PROD, 0, 0, true, 1},
         {"hash", SONDE_REDUCTION_HASH, 0, 0, false, 1},
     };
-    static const char *const wrong[] = {"",
-                                        "p",
-                                        "p101",
-                                        "p-1",
-                                        "p9x",
-                                        "quantile:",
-                                        "q",
-                                        "mea",
-                                        "quantile:2",
-                                        "quantile:-0.1",
-                                        "quantile:nan",
-                                        "abs_hash",
-                                        "abs_count",
-                                        "pnan",
-                                        "quantile:0.50000000000000000000000001"};
-    sonde_reduction reduction = {.q = 7.0};
-    sonde_diag diag = {0};
+    sonde_reduction reduction;
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
@@ -109,7 +95,45 @@ static void names_are_understood(void **state)
         assert_memory_equal(&reduction.name, &stat.name, strlen(stat.name) + 1);
         assert_int_equal(reduction.stat, s);
     }
-    reduction.q = 7.0;
+}
+
+static void names_have_prefixes_or_are_refused(void **state)
+{
+    static const char *const prefixed[] = {
+        "min",    "max", "mean",         "variance", "std",     "sum",
+        "l1",     "l2",  "linf",         "l1_norm",  "l2_norm", "linf_norm",
+        "median", "p5",  "quantile:0.5", "prod"};
+    static const char *const wrong[] = {"",
+                                        "p",
+                                        "p101",
+                                        "p-1",
+                                        "p9x",
+                                        "quantile:",
+                                        "q",
+                                        "mea",
+                                        "quantile:2",
+                                        "quantile:-0.1",
+                                        "quantile:nan",
+                                        "abs_hash",
+                                        "abs_count",
+                                        "abs_nan",
+                                        "abs_pos_inf",
+                                        "abs_neg_inf",
+                                        "abs_zero",
+                                        "abs_nonfinite",
+                                        "pnan",
+                                        "quantile:0.50000000000000000000000001"};
+    sonde_reduction reduction = {.q = 7.0};
+    sonde_diag diag = {0};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(prefixed); i++) {
+        char text[32];
+
+        (void)snprintf(text, sizeof text, "abs_%s", prefixed[i]);
+        (void)named(text);
+    }
+    assert_int_equal(named("abs_linf_norm").stat, SONDE_STAT_LINF);
     for (size_t i = 0; i < SONDE_COUNT_OF(wrong); i++) {
         assert_int_equal(sonde_reduction_parse(wrong[i], &reduction, &diag),
                          SONDE_EINVAL);
@@ -300,15 +324,40 @@ static void strides_do_not_matter(void **state)
     }
 }
 
+/* A quantile allocates its keys once, the others nothing. */
+static void quantiles_alone_allocate(void **state)
+{
+    static const char *const names[] = {"mean", "abs_std", "prod", "hash", "median"};
+    static double x[MOST];
+    const sonde_view view = flat(SONDE_F64, MOST, x);
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        const sonde_reduction reduction = named(names[i]);
+        const bool allocates = reduction.kind == SONDE_REDUCTION_QUANTILE;
+        sonde_reduced out = {0};
+        sonde_err err = SONDE_OK;
+
+        alloc_failure_begin(0);
+        err = sonde_reduce(&reduction, &view, &out, NULL);
+        assert_int_equal(alloc_failure_end(), 0);
+        assert_int_equal(alloc_failure_count, allocates ? 1 : 0);
+        assert_int_equal(err, allocates ? SONDE_ENOMEM : SONDE_OK);
+        assert_int_equal(out.how, allocates ? 0 : SONDE_HOW_RAW);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_understood),
+        cmocka_unit_test(names_have_prefixes_or_are_refused),
         cmocka_unit_test(quantiles_are_those_of_sorting),
         cmocka_unit_test(what_is_not_finite_shows),
         cmocka_unit_test(absolute_moments_are_those_of_absolute_values),
         cmocka_unit_test(kept_and_raw_agree_bit_for_bit),
         cmocka_unit_test(strides_do_not_matter),
+        cmocka_unit_test(quantiles_alone_allocate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

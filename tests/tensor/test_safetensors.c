@@ -410,6 +410,7 @@ static void order_and_alignment_are_free(void **state)
     assert_string_equal(sonde_safetensors_name(file, 0), "early");
     assert_string_equal(sonde_safetensors_name(file, 1), "none");
     assert_string_equal(sonde_safetensors_name(file, 2), "late");
+    assert_ptr_equal(sonde_safetensors_view(file, 2)->data, bytes + size - 8);
     sonde_vitals_of(sonde_safetensors_view(file, 2), &vitals);
     assert_true(vitals.count == 1 && vitals.mean == 2.5);
     sonde_safetensors_destroy(file);

@@ -2,6 +2,7 @@
  * test_sketch.c - the sketch against bins computed by definition, quantiles against
  * sorted elements, and the log2 histogram against values from numpy.
  */
+#include "alloc_failure.h"
 #include "cmocka_all.h"
 
 #include "base/macros.h"
@@ -235,7 +236,9 @@ static void the_histogram_is_that_of_numpy(void **state)
         1,  0,  0,  0,  0,  0,  0,  0,  2,  0,   0,   0,   2,   0,   2,   0,  2,
         0,  2,  2,  4,  2,  4,  4,  4,  6,  8,   8,   8,   12,  12,  16,  18, 22,
         26, 30, 34, 42, 50, 58, 68, 82, 96, 112, 134, 158, 186, 220, 256, 307};
+    static sonde_sketch sketch;
     float x[2000];
+    double wide[2000];
     sonde_view views[2];
     sonde_histogram h;
 
@@ -248,6 +251,18 @@ static void the_histogram_is_that_of_numpy(void **state)
     assert_int_equal(sonde_histogram_log2(views, 2, 50, &h, NULL), SONDE_OK);
     assert_int_equal(h.bins, 50);
     assert_true(h.lower == -10.0 && h.upper == log2(1001.0 / 256.0));
+    assert_memory_equal(h.counts, expected, sizeof expected);
+    for (int i = 0; i < 2000; i++) {
+        wide[i] = (double)x[i];
+    }
+    views[1] = flat(SONDE_F64, 1300, wide + 700);
+    alloc_failure_begin(0);
+    assert_int_equal(sonde_histogram_log2(views, 2, 50, &h, NULL), SONDE_OK);
+    sonde_sketch_init(&sketch);
+    sonde_sketch_add(&sketch, &views[0]);
+    sonde_sketch_add(&sketch, &views[1]);
+    assert_int_equal(alloc_failure_count, 0);
+    (void)alloc_failure_end();
     assert_memory_equal(h.counts, expected, sizeof expected);
 }
 
