@@ -78,8 +78,8 @@ SONDE_API sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *
                                    const char *expected, const char *found, ...)
     SONDE_PRINTF(5, 6);
 
-/* The candidate that a misspelt name probably stands for, to be named as expected; NULL
- * if more than about a third of the letters differ from every candidate. */
+/* The candidate that a misspelt name, or its initials (lr), probably stands for; NULL if
+ * more than about a third of the letters differ from every candidate. */
 SONDE_API const char *sonde_diag_nearest(const char *name, const char *const *candidates,
                                          size_t count);
 

@@ -189,7 +189,7 @@ SONDE_API sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *cou
 SONDE_API const sonde_coordinate *sonde_rule_at(const sonde_rule_run *run);
 SONDE_API const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run,
                                                    uint32_t id);
-/* True if the vital signs of any tensor at this step count a NaN or an infinity. */
+/* True if vital signs that any rule looks at count a NaN or infinity at this step. */
 SONDE_API bool sonde_rule_any_bad(const sonde_rule_run *run);
 /* True if the expressions or collections of parameter i (index into params) select the
  * tensor; false if the parameter is not given. */

@@ -74,9 +74,9 @@ SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
 /*
  * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
  * recur. Its severity can rise: a note becomes a warning or an error if training, which
- * went well, goes badly later. It never falls; once training goes well again, or the tensor
- * has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor and first step, so it does not depend on who
- * judges the run, or when.
+ * went well, goes badly later. It never falls; once training goes well again, or the
+ * tensor has recovered, a warning or an error is resolved. id is the XXH3 of rule, tensor
+ * and first step, so it does not depend on who judges the run, or when.
  *
  * because_of groups findings with one cause: where a value is not finite, what begins
  * while it lasts follows from the finding of NonFinite that names its source. A rule that
@@ -251,14 +251,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_default_looks(
  * step. Other evidence of a tensor comes as often as the rules that look at it need it,
  * if `every` is 0. Else vital signs come at the first 50 steps of a mode and at each step
  * that `every` divides, and raw values, for rules that need them, at each step that
- * raw_every divides (0: ten times `every`). Vital signs come as well at a step whose loss
- * is not finite (sonde_tap.when_bad). Rules are evaluated when a step ends, before the
- * next begins. A recorded run gives the same findings if the same values were recorded.
+ * raw_every divides (0: ten times `every`), or with vital signs for rules that compare
+ * neighbouring steps. Vital signs come as well at a step whose loss is not finite
+ * (sonde_tap.when_bad). Rules are evaluated when a step ends, before the next begins. A
+ * recorded run gives the same findings if the same values were recorded.
  *
- * May be called for several observers, of training and of evaluation, whose steps come
- * one after another: their tensors are one where their names are. catalogue is borrowed
- * until the observer's last step, and rules must outlive it. sonde_observer_extend adds
- * the tensors that are declared later.
+ * May be called for several observers, whose steps come one after another: their tensors
+ * are one where their names are. catalogue is borrowed until the observer's last step,
+ * and rules must outlive it. sonde_observer_extend adds tensors that are declared later.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(sonde_rules *rules,
                                                      const sonde_catalogue *catalogue,

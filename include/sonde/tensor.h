@@ -81,9 +81,9 @@ SONDE_API bool sonde_view_same_shape(const sonde_view *a, const sonde_view *b);
 SONDE_API void *sonde_view_at(const sonde_view *view, const int64_t *index);
 /*
  * Copies elements, converting where dtypes differ (float to integer truncates and
- * saturates, NaN becomes 0; a complex number keeps its real part, and a real one gets the
- * imaginary part 0). dst and src must not overlap. SONDE_ESHAPE if shapes differ. Cost:
- * memcpy if both are contiguous and of one dtype.
+ * saturates, NaN becomes 0, or true; a complex number keeps its real part, and a real one
+ * gets the imaginary part 0). dst and src must not overlap. SONDE_ESHAPE if shapes differ.
+ * Cost: memcpy if both are contiguous and of one dtype.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_view_copy(const sonde_view *dst,
                                                   const sonde_view *src,

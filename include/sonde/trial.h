@@ -62,7 +62,7 @@ typedef enum sonde_run_status {
     SONDE_RUN_ENDED = 1,
     SONDE_RUN_CRASHED = 2 /* its writer disappeared without ending it; of smdebug, which
                              leaves no sign of its writer: no end was written, and no step
-                             for half an hour or 20 times the usual pause */
+                             for half an hour and for 20 times the usual pause */
 } sonde_run_status;
 
 typedef struct sonde_run_info {
@@ -199,8 +199,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t
 /* Whether a value that sonde_trial_value returned just now is borrowed until the trial
  * closes: its bytes are mapped, neither compressed nor smdebug's. */
 SONDE_API bool sonde_trial_is_mapped(const sonde_trial *trial, const sonde_view *value);
-/* Vital signs as saved, or else computed from the raw value, which gives the same
- * bits. Micro-batch or replica -1: of all of them, merged in order. Errors:
+/* Vital signs as saved, or else computed from the raw value, which gives the same bits,
+ * or else norms. Micro-batch or replica -1: of all of them, merged in order. Errors:
  * sonde_trial_value. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
@@ -214,10 +214,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_
 
 /*
  * A reduction from what was saved; out->how is its source. Statistics come from vital
- * signs, or else from the raw value with the same bits; quantiles from the raw value
- * exactly, or else from the sketch; products and hashes from the raw value. Micro-batch
- * or replica -1: of all elements of all of them, in order. SONDE_ENOTFOUND: nothing saved
- * there answers it.
+ * signs, or else from the raw value with the same bits, or else from norms; quantiles
+ * from the raw value exactly, or else from the sketch; products and hashes from the raw
+ * value. Micro-batch or replica -1: of all elements of all of them, in order.
+ * SONDE_ENOTFOUND: nothing saved there answers it.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
@@ -228,9 +228,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
 /*
  * The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end),
  * merged over the micro-batches and replicas of a worker (-1: the first that has any),
- * and computed from raw values where nothing else was saved. *steps and *vitals are new
- * arrays of *count elements; free each with sonde_trial_free. Damaged steps are left out
- * and listed as damage; *diag then describes the first of them although SONDE_OK is
+ * and found at each step as sonde_trial_vitals does. *steps and *vitals are new arrays of
+ * *count elements; free each with sonde_trial_free. Damaged steps are left out; up to five
+ * of a call are listed as damage, and *diag describes the first although SONDE_OK is
  * returned.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
@@ -241,7 +241,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
 
 /*
  * A cursor walks over all records in ascending global steps; within a step by worker; and
- * of each worker first vital signs, then raw values, then sketches, in the order of
+ * of each worker first vital signs, then norms, raw values, sketches, in the order of
  * writing. It reads ahead from the disk.
  *
  *     while ((err = sonde_trial_next(cursor, &record, &diag)) == SONDE_OK) { ... }
@@ -258,7 +258,7 @@ typedef struct sonde_trial_cursor_options {
     size_t size;         /* sizeof(sonde_trial_cursor_options) */
     const uint32_t *ids; /* tensors, copied; NULL: all */
     size_t id_count;
-    unsigned how;       /* SONDE_HOW_RAW, _VITALS, _SKETCH; 0: raw values */
+    unsigned how;       /* SONDE_HOW_RAW, _VITALS, _NORMS, _SKETCH; 0: raw values */
     sonde_mode mode;    /* only steps of this mode; SONDE_MODE_GLOBAL: of all modes */
     int64_t begin, end; /* global steps begin ... end - 1; end 0: no end */
     bool incomplete;    /* include incomplete steps at the end */
@@ -277,8 +277,8 @@ typedef struct sonde_trial_record {
     const sonde_sketch *sketch;
 } sonde_trial_record;
 
-/* options may be NULL. The trial must outlive the cursor; it can have any number of
- * cursors. SONDE_ERANGE: an id is not in the catalogue. */
+/* options NULL: the raw values of all modes. The trial must outlive the cursor; it can
+ * have any number of cursors. SONDE_ERANGE: an id is not in the catalogue. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_trial_cursor_create(sonde_trial *trial, const sonde_trial_cursor_options *options,
                           sonde_trial_cursor **out, sonde_diag *diag);

@@ -36,7 +36,7 @@
  *     }
  *     switch (sonde_watch_wants(watch, slot)) {       SONDE_HOW_ bits, a byte load
  *     0:                         not due: no call of see is needed
- *     only SONDE_HOW_VITALS:     its vital signs (sonde_watch_see_vitals takes them, if
+ *     only _VITALS or _NORMS:    its vital signs (sonde_watch_see_vitals takes them, if
  *                                they were computed elsewhere)
  *     with SONDE_HOW_RAW ...:    its values are read
  *     }
@@ -147,7 +147,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_alias(sonde_watch *watch, uint
 /* The catalogue of the slots, in which a slot is its own id. Borrowed until close. */
 SONDE_API const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *watch);
 /* The observer, for taps of one's own: add them before the first step. Each step is a
- * call of one iteration, one micro-batch and one replica. Borrowed until close. */
+ * call of one iteration; other counts are those of the options. Borrowed until close. */
 SONDE_API sonde_observer *sonde_watch_observer(sonde_watch *watch);
 
 /* --- steps ------------------------------------------------------------------------ */
@@ -212,9 +212,9 @@ SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,
 /*
  * The vital signs of a slot at this step, computed by the program: on another device, for
  * example. view gives dtype and shape; its data is not read, so use it only where
- * sonde_watch_wants has no bit but SONDE_HOW_VITALS. It is ignored elsewhere, unless the
- * slot is checked at this step, is not due, and has NaN or infinities. Not for the slot
- * of an update.
+ * sonde_watch_wants has no bit but SONDE_HOW_VITALS and SONDE_HOW_NORMS (norms will do
+ * for the latter alone). It is ignored elsewhere, unless the slot is checked at this step,
+ * is not due, and has NaN or infinities. Not for the slot of an update.
  */
 SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
                                       const sonde_view *view, const sonde_vitals *vitals);
@@ -225,8 +225,8 @@ SONDE_API void sonde_watch_end_step(sonde_watch *watch);
 
 /* Where the step that is on, or else the last one, is in the run. */
 SONDE_API sonde_coordinate sonde_watch_where(const sonde_watch *watch);
-/* The vital signs of the last value of a slot at that step, from memory. False if they
- * were not due, or the slot was not seen. */
+/* The vital signs of the last value of a slot at that step, or its norms if they alone
+ * were due. False if neither was, or the slot was not seen. */
 SONDE_API bool sonde_watch_vitals(const sonde_watch *watch, uint32_t slot,
                                   sonde_vitals *vitals);
 

@@ -119,7 +119,7 @@ void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
 
 bool sonde_control_take(sonde_control *control, sonde_request *request)
 {
-    if (control == NULL) {
+    if (control == NULL || request == NULL) {
         return false;
     }
     unsigned mask = 0;

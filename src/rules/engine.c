@@ -167,10 +167,7 @@ uint64_t sonde_rules_steps(const sonde_rules *rules)
 
 bool sonde_rules_window(const sonde_rules *rules, int64_t *first, int64_t *last)
 {
-    if (rules == NULL) {
-        return false;
-    }
-    if (rules->ended == 0) {
+    if (rules == NULL || first == NULL || last == NULL || rules->ended == 0) {
         return false;
     }
     *first = rules->first_step;
@@ -409,7 +406,7 @@ bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b)
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)
 {
-    if (run == NULL || prefix == NULL) {
+    if (run == NULL || prefix == NULL || name == NULL) {
         return SIZE_MAX;
     }
     const size_t length = strlen(prefix);
@@ -762,7 +759,11 @@ static void say_no_step(const sonde_rule_run *run, char *text, size_t size)
 
 void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account *account)
 {
-    if (rules == NULL || account == NULL) {
+    if (account == NULL) {
+        return;
+    }
+    *account = (sonde_rule_account){0};
+    if (rules == NULL || i >= rules->count) {
         return;
     }
     const sonde_rule_run *run = rules->runs[i];

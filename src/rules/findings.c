@@ -16,7 +16,6 @@
 
 #include <xxhash.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -166,13 +165,12 @@ bool sonde__rule_make_found(sonde_rule_run *run, size_t i, sonde_severity severi
 
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
 {
-    if (run == NULL || fmt == NULL) {
-        return;
-    }
-    sonde__rule_found *found = run->speaking;
+    sonde__rule_found *found = run != NULL ? run->speaking : NULL;
     va_list args;
 
-    assert(found != NULL);
+    if (found == NULL || fmt == NULL) {
+        return;
+    }
     va_start(args, fmt);
     (void)vsnprintf(found->message, sizeof found->message, fmt, args);
     va_end(args);
@@ -184,7 +182,7 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
 
 void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
 {
-    if (run == NULL) {
+    if (run == NULL || fmt == NULL) {
         return;
     }
     va_list args;
@@ -291,7 +289,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 
 sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, rules);
+    SONDE__NEEDS(diag, rules, run);
     const bool remote = sonde__store_is_address(run);
     const char *place = remote ? sonde__store_copy_at(run) : run;
     const size_t size = (place != NULL ? strlen(place) : 0) + sizeof "/findings";

@@ -64,6 +64,9 @@ sonde_rules_looks sonde_rules_looks_of_role(const sonde_rules *rules, sonde_role
 {
     sonde_rules_looks looks = {0};
 
+    if ((unsigned)role >= SONDE_ROLE_COUNT || (unsigned)mode >= SONDE_MODE_COUNT) {
+        return looks;
+    }
     for (size_t i = 0; rules != NULL && i < rules->count; i++) {
         join_role(&looks, rules->runs[i]->rule, role, mode);
     }
@@ -140,6 +143,10 @@ sonde_err sonde_rules_default_looks(const sonde_catalogue *catalogue, uint32_t f
         goto error;
     }
     rules->catalogue = catalogue;
+    for (uint32_t id = first; id < count; id++) {
+        memset(&looks[(size_t)(id - first) * SONDE_MODE_COUNT], 0,
+               SONDE_MODE_COUNT * sizeof *looks);
+    }
     err = fill(rules, first, looks, diag);
     for (uint32_t id = first; every != NULL && id < count; id++) {
         thin_all(&looks[(size_t)(id - first) * SONDE_MODE_COUNT],

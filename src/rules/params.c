@@ -371,7 +371,7 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
 
 bool sonde_rule_matches(const sonde_rule_run *run, size_t param, uint32_t id)
 {
-    if (run == NULL) {
+    if (run == NULL || param >= run->rule->param_count) {
         return false;
     }
     return run->marks[param] != NULL && id < run->rules->slot_count &&

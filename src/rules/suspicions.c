@@ -437,7 +437,8 @@ bool sonde__rule_loss_falls(const sonde_rule_run *run)
 bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                       const char *statistic, double value, double threshold)
 {
-    if (run == NULL || statistic == NULL) {
+    if (run == NULL || statistic == NULL ||
+        (i >= run->count && i != SONDE_RULE_WHOLE_RUN)) {
         return false;
     }
     sonde__rule_found *const *place =

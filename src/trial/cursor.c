@@ -66,7 +66,7 @@ static sonde_err check_options(const sonde_trial *trial,
         options->begin < 0 || options->end < 0 ||
         (options->end != 0 && options->end <= options->begin)) {
         return sonde__fail(diag, SONDE_EINVAL, trial->path,
-                           "raw, vitals or sketch, a mode, and 0 <= begin < end",
+                           "raw, vitals, norms or sketch, a mode, and 0 <= begin < end",
                            "how %u, mode %d, begin %lld, end %lld", options->how,
                            (int)options->mode, (long long)options->begin,
                            (long long)options->end);

@@ -539,7 +539,7 @@ static void find_times(const sonde_trial *trial, sonde_run_info *info)
 
 bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed *out)
 {
-    if (trial == NULL) {
+    if (trial == NULL || out == NULL) {
         return false;
     }
     for (size_t w = 0; w < trial->worker_count; w++) {
@@ -558,7 +558,7 @@ bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed 
 
 bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step)
 {
-    if (trial == NULL || seen == NULL) {
+    if (trial == NULL || seen == NULL || step == NULL) {
         return false;
     }
     int64_t least = INT64_MAX;

@@ -290,7 +290,7 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
 bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *mode,
                            int64_t *mode_step)
 {
-    if (trial == NULL) {
+    if (trial == NULL || mode == NULL || mode_step == NULL) {
         return false;
     }
     const sonde__trial_steps *steps = &trial->steps;
@@ -309,7 +309,7 @@ bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *
 bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_step,
                              int64_t *global_step)
 {
-    if (trial == NULL) {
+    if (trial == NULL || global_step == NULL) {
         return false;
     }
     const sonde__trial_steps *steps = &trial->steps;
@@ -331,7 +331,7 @@ bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_s
 bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode, int64_t step,
                            int worker, int64_t *time)
 {
-    if (trial == NULL) {
+    if (trial == NULL || time == NULL) {
         return false;
     }
     const sonde__trial_steps *steps = &trial->steps;

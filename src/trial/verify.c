@@ -390,7 +390,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
                              void (*report_line)(void *user, const char *text),
                              void *user, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, path);
+    SONDE__NEEDS(diag, path, report);
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
     sonde_run_info info;

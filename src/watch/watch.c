@@ -461,11 +461,11 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
     watch *on = self(face);
     sonde_err err = SONDE_OK;
 
+    sonde_watch_end_step(face);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, "watch", "a sonde_mode", "mode %d",
                            (int)mode);
     }
-    sonde_watch_end_step(face);
     if (!on->open) {
         err = start(on, mode, diag);
         if (err != SONDE_OK) {

@@ -27,6 +27,13 @@ static void diag_line_has_its_parts(void **state)
         SONDE_EINVAL);
     assert_string_equal(sonde_diag_line(&diag, line, sizeof line),
                         "job.yaml:3: unknown key 'lrr' (expected lr)");
+    memset(line, 'x', sizeof line - 1);
+    line[sizeof line - 1] = '\0';
+    assert_int_equal(sonde_diag_set(&diag, SONDE_EIO, NULL, NULL, "%s", line), SONDE_EIO);
+    assert_string_equal(diag.where, "");
+    assert_string_equal(diag.expected, "");
+    assert_int_equal(strlen(diag.found), sizeof diag.found - 1);
+    assert_int_equal(sonde_diag_set(NULL, SONDE_EIO, "x", "y", "z"), SONDE_EIO);
     assert_string_equal(sonde_err_name(SONDE_EINTERRUPTED), "SONDE_EINTERRUPTED");
     assert_string_equal(sonde_err_name((sonde_err)99), "SONDE_E?");
 }
@@ -34,8 +41,11 @@ static void diag_line_has_its_parts(void **state)
 static void nearest_name_is_the_one_meant(void **state)
 {
     static const char *const names[] = {"conv1.weight", "conv1.bias", "fc1.weight"};
+    static const char *const options[] = {"momentum", "learning_rate", "epochs"};
 
     (void)state;
+    assert_string_equal(sonde_diag_nearest("lr", options, 3), "learning_rate");
+    assert_null(sonde_diag_nearest("ly", options, 3));
     assert_string_equal(sonde_diag_nearest("conv1.wieght", names, 3), "conv1.weight");
     assert_string_equal(sonde_diag_nearest("fc1.weigh", names, 3), "fc1.weight");
     assert_null(sonde_diag_nearest("zzzzzzzzzz", names, 3));

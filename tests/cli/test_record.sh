@@ -61,6 +61,41 @@ ls few-run/w0000/stats-* >/dev/null 2>&1 && fail "--no-vitals records vital sign
 grep -q '"name":"relu_output_0".*"collections":\["default"\]' few-run/w0000/catalogue.jsonl ||
     fail "--record-include: $(cat few-run/w0000/catalogue.jsonl)"
 
+# norms alone, at every step: the same bits; what they lack is absent, not 0
+cat >norms.yaml <<'END'
+path: normed-run
+vitals: false
+every: 1
+collections:
+  weights: {reductions: [norms]}
+  biases: {save: false}
+  gradients: {save: false}
+END
+train --out normed --hook-config norms.yaml --no-eval
+same <(cksum <normed/model.safetensors) <(cksum <plain/model.safetensors)
+run 0 "$sonde" ls normed-run conv1.weight --json
+grep -qE '"values": ?0, "vitals": ?0, .*"norms": ?25' "$out" || fail "ls of norms: $(cat "$out")"
+run 0 "$sonde" query normed-run conv1.weight --mode train --steps 24 --stat count,nan,l2,linf,min,zero --format jsonl
+grep -qE '"count":45,"nan":0,"l2":[0-9.]+,"linf":[0-9.]+,"min":null,"zero":null}$' "$out" || fail "norms: $(cat "$out")"
+run 0 "$sonde" verify normed-run
+
+# by default, vital signs of weights and gradients when rules need full ones; not norms at each step
+stands() {
+    run 0 "$sonde" train --data data --epochs 3 --learning-rate 1e-6 --no-pictures --no-eval --quiet --rules none "$@"
+}
+stands --out usual --record usual-run
+for tensor in conv1.weight Gradient___conv1.weight; do
+    "$sonde" ls usual-run "$tensor" --json | tr -d ' \n' >of_tensor
+    grep -q '"vitals":51,' of_tensor && ! grep -q '"norms"' of_tensor || fail "$tensor: $(cat of_tensor)" # 0 to 49, 60
+done
+# a loss of the collection free_losses need not fall: what is a warning without it is a note
+printf 'path: free-run\nevery: 1\ncollections:\n  free_losses: {include: "@loss"}\n' >free.yaml
+stands --out free --hook-config free.yaml
+run 1 "$sonde" rules usual-run --rule WeightUpdateRatio --no-save
+grep -q ': warning: WeightUpdateRatio: ' "$out" || fail "$(cat "$out")"
+run 1 "$sonde" rules free-run --rule WeightUpdateRatio --no-save
+grep -q ': note: WeightUpdateRatio: ' "$out" && ! grep -q ': warning: ' "$out" || fail "$(cat "$out")"
+
 # a job's section, which the command line overrides
 cat >job.yaml <<'END'
 model: fashion_cnn

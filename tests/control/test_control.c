@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sonde/error.h>
@@ -87,6 +88,7 @@ static void the_first_of_a_kind_stays_and_checkpoints_come_first(void **state)
     assert_string_equal(request.text, "first line");
     assert_false(sonde_control_take(control, &request));
     sonde_control_ask(control, SONDE_REQUEST_STOP, SONDE_BY_USER, "later");
+    assert_false(sonde_control_take(control, NULL)); /* takes nothing */
     assert_true(sonde_control_take(control, &request));
     assert_string_equal(request.text, "later");
     sonde_control_destroy(control);
@@ -179,12 +181,33 @@ static void who_is_not_there_cannot_be_asked(void **state)
         sonde_control_send("/nowhere", SONDE_REQUEST_STOP, SONDE_BY_USER, "", &diag),
         SONDE_ENOTFOUND);
     assert_string_equal(diag.where, "/nowhere");
+    assert_int_equal(
+        sonde_control_send(folder, (sonde_request_kind)2, SONDE_BY_USER, "", &diag),
+        SONDE_EINVAL);
     write_file("end.json", "{}", "w");
     assert_int_equal(
         sonde_control_send(folder, SONDE_REQUEST_STOP, SONDE_BY_USER, "", &diag),
         SONDE_ESTATE);
     assert_string_equal(diag.found, "the run has ended");
     assert_int_not_equal(access(file, F_OK), 0);
+}
+
+static void a_folder_may_come_later(void **state)
+{
+    sonde_control *control = NULL;
+    sonde_request request;
+
+    assert_int_equal(remove_run(state), 0);
+    assert_int_equal(sonde_control_create(folder, &control, NULL), SONDE_OK);
+    assert_false(sonde_control_take(control, &request));
+    assert_int_equal(mkdir(folder, 0700), 0);
+    write_file("run.json", "{}", "w");
+    assert_int_equal(
+        sonde_control_send(folder, SONDE_REQUEST_STOP, SONDE_BY_USER, "soon", NULL),
+        SONDE_OK);
+    assert_true(take_soon(control, &request));
+    assert_string_equal(request.text, "soon");
+    sonde_control_destroy(control);
 }
 
 static void *ask_often(void *control)
@@ -244,6 +267,7 @@ int main(void)
                                         remove_run),
         cmocka_unit_test_setup_teardown(who_is_not_there_cannot_be_asked, make_run,
                                         remove_run),
+        cmocka_unit_test_setup_teardown(a_folder_may_come_later, make_run, remove_run),
         cmocka_unit_test(any_thread_may_ask),
         cmocka_unit_test(memory_may_run_out),
     };

@@ -3,8 +3,9 @@
     numbers.py [WHAT...]     with arguments, only the rows whose sentence holds one of them
 
 A row of LIMITS is a page, a sentence of it, the file that has the constant, and the constant. `#`
-stands for the number in both; white space is any. Numbers in bytes are compared in the unit of the
-page. What the numbers mean is tested elsewhere, with settings that take less time.
+stands for the number in both; a page may spell it out (WORDS); white space is any. Numbers in bytes
+are compared in the unit of the page. What the numbers mean is tested elsewhere, with settings that
+take less time.
 """
 
 import os
@@ -14,7 +15,9 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
-S3, RECORD, CONTROL = "src/s3/", "src/record/", "src/control/"
+S3, RECORD, CONTROL, RULES = "src/s3/", "src/record/", "src/control/", "src/rules/"
+WORDS = {"two": 2, "three": 3, "five": 5, "eight": 8, "ten": 10, "tenth": 10, "twenty": 20, "hundred": 100}
+CLOSELY = "define SONDE__CLOSELY \\ { \\ "
 LIMITS = [
     ("s3.md", "Files are closed after # seconds", RECORD + "recorder_spool.c", "STORED_SECONDS = #,"),
     ("s3.md", "(`segment_seconds`) or # MiB", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
@@ -40,6 +43,13 @@ LIMITS = [
     ("s3.md", "heartbeat is older than # seconds", RECORD + "format.h", "SONDE__CRASHED_AFTER = #"),
     ("s3.md", "tried again every # seconds", S3 + "bucket.c", "RENEW_AGAIN #.0"),
     ("s3.md", "sees the request within about # seconds", S3 + "spool.c", "BEAT #.0"),
+    ("s3.md", "are renewed # minutes before", S3 + "keys_take.c", "RENEW #.0", 60),
+    ("recording.md", "(weights to # KiB;", "src/observe/collections.c", "[SONDE_ROLE_WEIGHT] = # * 1024"),
+    ("recording.md", "inputs and outputs to # KiB;", "src/observe/collections.c", "[SONDE_ROLE_INPUT] = # * 1024"),
+    ("recording.md", "gradients to # KiB)", "src/observe/collections.c", "[SONDE_ROLE_GRADIENT] = # * 1024"),
+    ("recording.md", "at each of the first # steps and at every", "src/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
+    ("recording.md", "first 50 steps and at every #th after", "src/rules/builtin/builtin.h", CLOSELY + ".first = 50, .every = #"),
+    ("recording.md", "(there are # at most)", "src/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
     ("recording.md", "`segment_bytes`, `segment_seconds` | # MiB", RECORD + "recorder.c", "RING = # * 1024 * 1024"),
     ("recording.md", "`segment_seconds` | 64 MiB, # MiB", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
     ("recording.md", "`segment_seconds` | 64 MiB, 64 MiB, #", RECORD + "recorder.c", "SECONDS = #,"),
@@ -57,6 +67,32 @@ LIMITS = [
     ("../include/sonde/recorder.h", "without progress; 0: # s; INFINITY", RECORD + "writer.h", "SONDE__RECORD_WAIT #.0"),
     ("../include/sonde/recorder.h", "long create (# s longer) and close", RECORD + "recorder_spool.c", "SLOW #.0"),
     ("../include/sonde/hook.h", "A collection that is saved; at most #.", "src/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
+    ("python.md", "(weights at the first # steps of a mode", "src/rules/builtin/builtin.h", CLOSELY + ".first = #,"),
+    ("python.md", "a tensor of more than # elements", "src/python/python_late.c", "SMALL = #,"),
+    ("python.md", "of the others the first # steps are always observed", "src/observe/schedule.c", "CLOSELY = #"),
+    ("tensors.md", "within blocks of # elements", "src/tensor/vitals.h", "SONDE__VITALS_BLOCK = #"),
+    ("rules.md", "They are compared at every # step", RULES + "progress.h", "SONDE__RULES_SHORT = #"),
+    ("rules.md", "over # steps the loss has fallen by", RULES + "progress.h", "SONDE__RULES_LONG = #"),
+    ("rules.md", "fallen by less than # % of the first losses,", RULES + "progress.c", "SLIGHT 0.0#"),
+    ("rules.md", "| # steps show none of these", RULES + "progress.h", "SONDE__RULES_LONG = #"),
+    ("rules.md", "the tensor has recovered at # looks in a row", RULES + "suspicions.c", "RECOVERED = #"),
+    ("rules.md", "as do # looks in a row", RULES + "suspicions.c", "RECOVERED = #"),
+    ("rules.md", "it is not finite at # steps in a row", RULES + "progress.c", "LEAST = #"),
+    ("rules.md", "has held at # looks becomes a finding", RULES + "suspicions.c", "UNTRAINED = #"),
+    ("rules.md", "of a rule with many findings the first #,", "src/cli/cmd_rules.c", "FEW = #"),
+    ("rules.md", "of one rule, the first # are printed", "src/cli/cli_findings.c", "PRINTED = #"),
+    ("rules.md", "observe all tensors at the first # steps", RULES + "rules_sink.c", "CLOSELY = #"),
+    ("rules.md", "killed after # s", RULES + "actions/actions.c", "taken.command_seconds, #.0)"),
+    ("rules.md", "Up to # tries", RULES + "actions/actions.c", "taken.webhook_tries : #;"),
+    ("rules.md", "tries of # s each", RULES + "actions/actions.c", "taken.webhook_seconds, #.0)"),
+    ("rules.md", "with a queue of #,", "include/sonde/actions.h", "SONDE_ACTIONS_QUEUE = #"),
+    ("rules.md", "which the trainer reads every # ms", CONTROL + "control.c", "look_seconds = 0.0#;", 0.1),
+    ("own_rules.md", "A call may take # million instructions", RULES + "user/hosted.h", "SONDE__RULE_INSTRUCTIONS = #000000"),
+    ("own_rules.md", "A rule may use # MB", RULES + "user/hosted.h", "SONDE__RULE_MEMORY = # << 20"),
+    ("own_rules.md", "and # seconds of processor time per step", RULES + "user/hosted.h", "SONDE__RULE_SECONDS #.0"),
+    ("own_rules.md", "the same, after # seconds of", RULES + "user/hosted.h", "SONDE__RULE_SECONDS #.0"),
+    ("own_rules.md", "or # seconds by the clock", RULES + "user/hosted.h", "SONDE__RULE_PATIENCE #.0", 0.5),
+    ("runs.md", "(over the last # steps)", "src/cli/cli_run.c", "RATE_STEPS = #"),
     ("runs.md", "machine # seconds after the last heartbeat", RECORD + "format.h", "SONDE__CRASHED_AFTER = #"),
     ("format.md", "at least every # s while running", RECORD + "format.h", "SONDE__HEARTBEAT = #"),
     ("format.md", "heartbeat is older than # s", RECORD + "format.h", "SONDE__CRASHED_AFTER = #"),
@@ -70,20 +106,22 @@ LIMITS = [
 ]
 
 
-def pattern(text):
+def pattern(text, digits):
     """A regular expression for a text in which # is a number and white space is any."""
-    words = [re.escape(word).replace(r"\#", "#").replace("#", r"(\d+)") for word in text.split()]
+    words = [re.escape(word).replace(r"\#", "#").replace("#", f"({digits})") for word in text.split()]
     return re.compile(r"\s+".join(words))
 
 
 def number(path, text, problems):
     """The number that the text has in a file; None if the text is not there."""
+    digits = "|".join(WORDS) + r"|[\d,]*\d" if path.endswith(".md") else r"\d+"
     with open(os.path.join(ROOT, path), encoding="utf-8") as stream:
-        found = pattern(text).search(stream.read())
+        found = pattern(text, digits).search(stream.read())
     if found is None:
         problems.append(f"{path}: no '{text}'")
         return None
-    return int(found.group(1))
+    spelt = found.group(1)
+    return WORDS[spelt] if spelt in WORDS else int(spelt.replace(",", ""))
 
 
 def main():

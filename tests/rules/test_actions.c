@@ -36,6 +36,8 @@ static void an_action_is_done_once_for_a_rule(void **state)
         take(actions, "NonFinite", SONDE_SEVERITY_ERROR);
         take(actions, "NonFinite", SONDE_SEVERITY_ERROR);
         take(actions, "Other", SONDE_SEVERITY_NOTE);
+        take(actions, "Other", (sonde_severity)3); /* there is none */
+        sonde_actions_take(actions, NULL);
         assert_int_equal(end_of(actions).done, cases[i].done);
     }
     expect_logged("NonFinite at step 412 in fc1.weight: It is");

@@ -29,6 +29,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     assert_int_equal(sonde_rule_selected(run, id, &given),
                      sonde_rule_matches(run, 0, id));
     assert_true(given);
+    assert_false(sonde_rule_matches(run, SONDE_COUNT_OF(params), id));
     return sonde_rule_matches(run, 0, id) ? 0 : SONDE_RULE_IGNORE;
 }
 
@@ -39,6 +40,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     (void)diag;
     (void)i;
     state->partner = (int64_t)sonde_rule_find(run, "w", "2");
+    assert_true(sonde_rule_find(run, "w", NULL) == SIZE_MAX);
+    assert_true(sonde_rule_find(run, "w", "1") == 0);
     return SONDE_OK;
 }
 
@@ -49,6 +52,8 @@ static void step(sonde_rule_run *run)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     state->bad_steps += sonde_rule_any_bad(run);
+    assert_false(sonde_rule_found(run, count, SONDE_SEVERITY_ERROR, "mean", 1.0, 0.0));
+    sonde_rule_say(run, NULL, "Nothing was found."); /* does nothing */
     if (sonde_rule_at(run)->global_step == state->fail_at) {
         sonde_rule_fail(run, "no more of %d", 7);
         return;
@@ -112,6 +117,9 @@ static void it_finds_also_what_is_declared_later(void **state)
     assert_string_equal(stream_expect(&s, "w2", 2).message, "It is large.");
     sonde_rules_account(s.rules, 0, &account);
     assert_true(account.judged && account.tensors == 2 && account.steps == 2);
+    sonde_rules_account(s.rules, 1, &account); /* there is none */
+    assert_true(account.rule == NULL && account.tensors == 0 && !account.judged);
+    assert_false(sonde_rules_window(s.rules, NULL, NULL));
     stream_close(&s);
 }
 

@@ -366,6 +366,71 @@ static void bad_rules_are_refused(void **state)
     sonde_rules_destroy(rules);
 }
 
+static void lists_of_rules_are_read(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t count; /* 0: the default rules */
+    } cases[] = {
+        {"VanishingGradient,patience=2,NonFinite", 2},
+        {"VanishingGradient:threshold=1e-6,patience=2", 1},
+        {"NonFinite,NonFinite", 2},
+        {"ExplodingTensor:tensor_regex=a\\,b,only_nan=YES", 1},
+        {"ExplodingTensor:only_nan=no,ExplodingTensor:only_nan=1", 2},
+        {"default", 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        sonde_rules *rules = NULL;
+        sonde_diag diag = {0};
+        size_t defaults = 0;
+
+        assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+        ok(sonde_rules_add_list(rules, cases[i].text, &diag), &diag);
+        for (size_t k = 0; sonde_rule_at_index(k) != NULL; k++) {
+            defaults += !sonde_rule_at_index(k)->by_name_only;
+        }
+        assert_int_equal(sonde_rules_count(rules),
+                         cases[i].count > 0 ? cases[i].count : defaults);
+        sonde_rules_destroy(rules);
+    }
+}
+
+static bool stop_at_third(void *user)
+{
+    return ++*(int *)user == 3;
+}
+
+static void judging_can_be_stopped(void **state)
+{
+    char folder[] = "/tmp/sonde_rules_XXXXXX", path[64];
+    int calls = 0;
+    const sonde_rules_pace pace = {.stop = stop_at_third, .user = &calls};
+    sonde_rules *rules = make_rules();
+    sonde_trial *trial = NULL;
+    int64_t first = -1, last = -1;
+    sonde_diag diag = {0};
+    producer self;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/run", folder);
+    producer_open(&self, path, NULL);
+    for (int64_t step = 0; step < 5; step++) {
+        produce(&self, step);
+    }
+    producer_close(&self);
+    ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
+    assert_int_equal(sonde_rules_judge(rules, trial, &pace, &diag), SONDE_EINTERRUPTED);
+    assert_true(sonde_rules_window(rules, &first, &last));
+    assert_true(first == 0 && last == 1);
+    assert_int_equal(sonde_rules_write_to(rules, NULL, &diag), SONDE_EINVAL);
+    sonde_trial_close(trial);
+    sonde_rules_destroy(rules);
+    remove_folder(folder);
+}
+
 /* Every allocation of creating rules and beginning fails in turn. */
 static sonde_err set_up(void)
 {
@@ -445,6 +510,8 @@ int main(void)
         cmocka_unit_test(runs_that_differ_are_found),
         cmocka_unit_test(a_run_that_stalls_is_given_up),
         cmocka_unit_test(bad_rules_are_refused),
+        cmocka_unit_test(lists_of_rules_are_read),
+        cmocka_unit_test(judging_can_be_stopped),
         cmocka_unit_test(set_up_leaks_nothing),
         cmocka_unit_test(ids_depend_on_what_was_found_alone),
     };

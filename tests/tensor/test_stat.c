@@ -110,6 +110,8 @@ static void statistics_have_names(void **state)
         assert_int_equal(stat, s);
     }
     assert_null(sonde_stat_name((sonde_stat)SONDE_STAT_ENTRIES));
+    assert_int_equal(sonde_stat_parse("Abs_Max", &stat, NULL), SONDE_OK);
+    assert_int_equal(stat, SONDE_STAT_ABS_MAX);
     assert_int_equal(sonde_stat_parse("varience", &stat, &diag), SONDE_EINVAL);
     assert_string_equal(diag.expected, "variance");
     assert_int_equal(sonde_stat_parse("qqqqqqqqqqqq", &stat, &diag), SONDE_EINVAL);

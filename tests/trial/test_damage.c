@@ -67,6 +67,7 @@ static void what_is_no_run_is_refused(void **state)
     refused(test_run, SONDE_EUNSUPPORTED, "format version 2");
     memset(path, 'x', sizeof path - 1);
     assert_int_equal(sonde_trial_open(path, NULL, NULL, NULL), SONDE_EINVAL);
+    assert_int_equal(sonde_trial_verify(test_run, NULL, NULL, NULL, NULL), SONDE_EINVAL);
 }
 
 static void a_damaged_run_file_is_reported(void **state)

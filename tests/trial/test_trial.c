@@ -60,6 +60,9 @@ static void it_says_what_it_is(void **state)
     assert_int_equal(info.sketches, 20);
     assert_int_equal(info.lost, 4); /* 3 ring_full and 1 io_error */
     assert_false(info.resumed || info.foreign);
+    assert_true(info.seconds == 9.0); /* from run.json's time to that of end.json */
+    assert_int_equal(info.first_time, writer_time(0));
+    assert_int_equal(info.last_time, writer_time(19));
     assert_null(sonde_trial_damage(trial, 0));
     assert_int_equal(sonde_trial_worker(trial, 0), 0);
     assert_string_equal(sonde_trial_worker_name(trial, 0), "w0000");
@@ -123,9 +126,33 @@ static void steps_are_counted_by_mode(void **state)
                      SONDE_OK);
     assert_int_equal(count, 0);
     sonde_trial_free(saved);
+    assert_int_equal(sonde_trial_tensor_steps(trial, trial_id(trial, "loss"),
+                                              SONDE_MODE_TRAIN, 0, &saved, &count, NULL),
+                     SONDE_OK);
+    assert_int_equal(count, 15); /* each once, of vital signs and of values */
+    assert_int_equal(saved[14], 14);
+    sonde_trial_free(saved);
     assert_int_equal(
         sonde_trial_tensor_steps(trial, 3, SONDE_MODE_GLOBAL, 0, &saved, &count, NULL),
         SONDE_ERANGE);
+    sonde_trial_close(trial);
+}
+
+static void a_result_without_a_place_is_none(void **state)
+{
+    sonde_trial *trial = NULL;
+    sonde_mode mode = SONDE_MODE_GLOBAL;
+    int64_t step = -7;
+
+    (void)state;
+    write_known(4, 0);
+    trial = trial_opened(test_run);
+    assert_false(sonde_trial_mode_step(trial, 1, NULL, &step));
+    assert_false(sonde_trial_mode_step(trial, 1, &mode, NULL));
+    assert_false(sonde_trial_global_step(trial, SONDE_MODE_TRAIN, 1, NULL));
+    assert_false(sonde_trial_step_time(trial, SONDE_MODE_TRAIN, 1, -1, NULL));
+    assert_int_equal(mode, SONDE_MODE_GLOBAL);
+    assert_int_equal(step, -7);
     sonde_trial_close(trial);
 }
 
@@ -347,6 +374,94 @@ static void a_series_runs_over_steps(void **state)
     sonde_trial_close(trial);
 }
 
+/* Norms of steps 0 to 2, vital signs of step 1 and a raw value of step 2 besides. */
+static void write_norms(void)
+{
+    writer w;
+
+    writer_begin(test_run, 1);
+    writer_open(&w, test_run, 0);
+    known_declare(&w);
+    for (int64_t s = 0; s < 3; s++) {
+        sonde_vitals norms = known_vitals(0, s, 0);
+
+        sonde_norms_keep(&norms);
+        writer_row(&w, known_at(s), 0, &norms);
+        if (s == 1) {
+            known_put_row(&w, known_at(s), 0);
+        }
+        if (s == 2) {
+            known_put(&w, known_at(s), 0, SONDE__PACKED_NOT);
+        }
+        writer_end_step(&w, known_at(s));
+    }
+    writer_close(&w);
+    writer_end(test_run, "finished", 2);
+}
+
+static size_t count_records(sonde_trial *trial, unsigned how)
+{
+    const sonde_trial_cursor_options options = {
+        .size = sizeof options, .how = how, .mode = SONDE_MODE_GLOBAL};
+    sonde_trial_cursor *cursor = NULL;
+    sonde_trial_record record;
+    size_t count = 0;
+
+    assert_int_equal(sonde_trial_cursor_create(trial, &options, &cursor, NULL), SONDE_OK);
+    while (sonde_trial_next(cursor, &record, NULL) == SONDE_OK) {
+        assert_true((record.how & how) == record.how);
+        count++;
+    }
+    sonde_trial_cursor_destroy(cursor);
+    return count;
+}
+
+static void norms_stand_in_for_vital_signs(void **state)
+{
+    static const unsigned saved[] = {SONDE_HOW_NORMS, SONDE_HOW_NORMS | SONDE_HOW_VITALS,
+                                     SONDE_HOW_NORMS | SONDE_HOW_RAW};
+    sonde_reduction mean, least;
+    sonde_trial *trial = NULL;
+    sonde_vitals *series = NULL;
+    int64_t *steps = NULL;
+    size_t count = 0;
+
+    (void)state;
+    write_norms();
+    trial = trial_opened(test_run);
+    assert_int_equal(sonde_reduction_parse("mean", &mean, NULL), SONDE_OK);
+    assert_int_equal(sonde_reduction_parse("min", &least, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_GLOBAL, -1, 0, 0,
+                                               &steps, &series, &count, NULL),
+                     SONDE_OK);
+    assert_int_equal(count, 3);
+    for (int64_t s = 0; s < 3; s++) {
+        const sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, s);
+        const sonde_vitals whole = known_vitals(0, s, 0);
+        sonde_vitals found;
+        sonde_reduced value;
+
+        assert_int_equal(sonde_trial_has(trial, 0, &at), saved[s]);
+        assert_int_equal(sonde_trial_vitals(trial, 0, &at, &found, NULL), SONDE_OK);
+        assert_int_equal(sonde_vitals_are_norms(&found), s == 0);
+        assert_true(found.mean == whole.mean && found.sumsq == whole.sumsq);
+        assert_memory_equal(&series[s], &found, sizeof found);
+        assert_int_equal(sonde_trial_reduce(trial, 0, &at, &mean, &value, NULL),
+                         SONDE_OK);
+        assert_int_equal(value.how, s == 0   ? SONDE_HOW_NORMS
+                                    : s == 1 ? SONDE_HOW_VITALS
+                                             : SONDE_HOW_RAW);
+        assert_int_equal(sonde_trial_reduce(trial, 0, &at, &least, &value, NULL),
+                         s == 0 ? SONDE_ENOTFOUND : SONDE_OK);
+    }
+    sonde_trial_free(steps);
+    sonde_trial_free(series);
+    assert_int_equal(count_records(trial, SONDE_HOW_NORMS), 3);
+    assert_int_equal(count_records(trial, SONDE_HOW_VITALS), 1);
+    assert_int_equal(count_records(trial, SONDE_HOW_NORMS | SONDE_HOW_RAW), 4);
+    sonde_trial_close(trial);
+}
+
 static void sketches_are_saved_or_computed(void **state)
 {
     static sonde_sketch wanted, found;
@@ -384,6 +499,12 @@ static void what_is_not_there_is_said(void **state)
     assert_non_null(strstr(diag.found, "no raw value of 'fc1.weight' at train step 50"));
     assert_non_null(strstr(diag.expected, "step 7"));
     assert_int_equal(sonde_trial_value(trial, 7, &at, &view, &diag), SONDE_ERANGE);
+    at.step = -1; /* any step of the mode */
+    assert_int_equal(sonde_trial_has(trial, 0, &at),
+                     SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH);
+    at.mode = SONDE_MODE_PREDICT;
+    assert_int_equal(sonde_trial_has(trial, 0, &at), 0);
+    at.mode = SONDE_MODE_TRAIN;
     at.step = 3;
     at.worker = 1;
     assert_int_equal(sonde_trial_value(trial, 0, &at, &view, &diag), SONDE_ENOTFOUND);
@@ -401,12 +522,17 @@ static void a_folder_is_listed(void **state)
 {
     sonde_text names = {0};
     sonde_diag diag = {0};
+    char hidden[160];
 
     (void)state;
     write_known(10, 0);
+    (void)snprintf(hidden, sizeof hidden, "%s/.hidden", test_run);
+    assert_int_equal(mkdir(hidden, 0777), 0);
     assert_int_equal(sonde_trial_list_folder(test_run, add_name, &names, &diag),
                      SONDE_OK);
     assert_non_null(strstr(names.data, "run.json w0000 "));
+    assert_null(strstr(names.data, "hidden"));
+    assert_int_equal(rmdir(hidden), 0);
     assert_int_equal(sonde_trial_list_folder("/does/not/exist", add_name, &names, &diag),
                      SONDE_ENOTFOUND);
     sonde_text_fini(&names);
@@ -484,11 +610,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ON_ITS_OWN(it_says_what_it_is),
         ON_ITS_OWN(steps_are_counted_by_mode),
+        ON_ITS_OWN(a_result_without_a_place_is_none),
         ON_ITS_OWN(values_come_back),
         ON_ITS_OWN(every_dtype_in_every_packing),
         ON_ITS_OWN(vitals_are_saved_or_computed),
         ON_ITS_OWN(micro_batches_and_replicas_merge),
         ON_ITS_OWN(a_series_runs_over_steps),
+        ON_ITS_OWN(norms_stand_in_for_vital_signs),
         ON_ITS_OWN(sketches_are_saved_or_computed),
         ON_ITS_OWN(what_is_not_there_is_said),
         ON_ITS_OWN(a_folder_is_listed),

@@ -149,6 +149,33 @@ static void the_program_says_how_often(void **state)
     close_watch(watch, rules);
 }
 
+/* Steps between looks for all tensors: the first 50 and each 30th; raw values ten times as
+ * seldom, except for a rule that compares neighbouring steps; losses at every step. */
+static void one_number_holds_for_all_tensors(void **state)
+{
+    static const char *const lists[] = {"SymmetricUnits", "WeightUpdateRatio"};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(lists); i++) {
+        sonde_rules *rules = rules_of(lists[i]);
+        sonde_watch *watch =
+            watch_of(SONDE_OPTIONS(sonde_watch, .rules = rules, .rules_every = 30));
+
+        for (int64_t step = 0; step < 320; step++) {
+            const bool due = step < 50 || step % 30 == 0;
+            unsigned weight = 0;
+
+            begin(watch, SONDE_MODE_TRAIN);
+            weight = sonde_watch_wants(watch, WEIGHT);
+            assert_int_equal((weight & SONDE_HOW_VITALS) != 0, due);
+            assert_int_equal((weight & SONDE_HOW_RAW) != 0,
+                             i == 0 ? step % 300 == 0 : due);
+            assert_true((sonde_watch_wants(watch, LOSS) & SONDE_HOW_VITALS) != 0);
+        }
+        close_watch(watch, rules);
+    }
+}
+
 /* A role without slots is asked of the schedule, so that a program can decide whether to
  * catch its tensors at all; a slot that is added then is seen at once. */
 static void a_role_without_slots_can_be_asked(void **state)
@@ -260,10 +287,11 @@ static void check_roles(const char *name, sonde_role role, bool whole, int rank)
                                     .rank = rank,
                                     .shape = {64, 8},
                                     .same_as = SONDE_NO_TENSOR};
-    sonde_rules_looks looks[SONDE_MODE_COUNT] = {0};
+    sonde_rules_looks looks[SONDE_MODE_COUNT];
     sonde_catalogue *catalogue = NULL;
     uint32_t id = 0;
 
+    memset(looks, 1, sizeof looks); /* which is written, not joined */
     must(sonde_catalogue_create(&catalogue, &diag));
     must(sonde_catalogue_declare(catalogue, &info, &id, &diag));
     must(sonde_rules_default_looks(catalogue, 0, NULL, looks, &diag));
@@ -317,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_are_due_as_rules_need),
         cmocka_unit_test(the_program_says_how_often),
+        cmocka_unit_test(one_number_holds_for_all_tensors),
         cmocka_unit_test(a_role_without_slots_can_be_asked),
         cmocka_unit_test(vital_signs_may_be_given),
         cmocka_unit_test(replicas_that_part_are_found),

@@ -350,7 +350,96 @@ static void micro_batches_and_modes(void **state)
         assert_int_equal(kept.seen[i].at.micro_batch, i % 3);
         assert_true(kept.seen[i].first == 20.0 * (i / 3) + i % 3);
     }
+    begin(watch);
+    begin(watch); /* step 4, at which the tap is due */
+    assert_int_not_equal(sonde_watch_wants(watch, slot), 0);
     assert_int_equal(sonde_watch_begin_step(watch, (sonde_mode)9, &diag), SONDE_EINVAL);
+    assert_int_equal(sonde_watch_wants(watch, slot), 0); /* no step is on */
+    sonde_watch_see(watch, slot, &view);
+    assert_int_equal(kept.count, 6);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
+static sonde_call_shape prepared;
+
+static sonde_err note_shape(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                            unsigned how, const sonde_call_shape *shape, sonde_diag *why)
+{
+    (void)sink, (void)id, (void)info, (void)how, (void)why;
+    prepared = *shape;
+    return SONDE_OK;
+}
+
+/* A slot keeps its own name, and copies it; a number that is not a slot is skipped; the
+ * sinks get the counts of the options. */
+static void slots_stand_alone(void **state)
+{
+    char name[] = "fc1.weight", second[] = "fc2.weight";
+    float value = 2.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    const sonde_tensor_info infos[2] = {
+        {.name = name, .dtype = SONDE_F32, .role = SONDE_ROLE_OTHER},
+        {.name = second, .dtype = SONDE_F32, .role = SONDE_ROLE_OTHER}};
+    const sonde_view views[2] = {view, view};
+    const sonde_tensor_info *info = NULL;
+    sonde_watch *watch = NULL;
+    uint32_t slots[2] = {9, 9}, shown[2] = {1000, 1};
+    notes kept;
+
+    (void)state;
+    must(sonde_watch_create(SONDE_OPTIONS(sonde_watch, .micro_batches = 3, .replicas = 2),
+                            &watch, &diag));
+    must(sonde_watch_add_all(watch, infos, 2, slots, &diag));
+    assert_true(slots[0] == 0 && slots[1] == 1);
+    name[0] = second[0] = 'x';
+    info = sonde_catalogue_info(sonde_watch_catalogue(watch), 1); /* same_as was 0 */
+    assert_string_equal(info->name, "fc2.weight");
+    assert_int_equal(info->same_as, 1);
+    assert_int_equal(info->role, SONDE_ROLE_WEIGHT);
+    tap(watch, &kept, "*", 1);
+    kept.sink.prepare = note_shape;
+    begin(watch);
+    assert_int_equal(prepared.iterations, 1);
+    assert_int_equal(prepared.micro_batches, 3);
+    assert_int_equal(prepared.replicas, 2);
+    sonde_watch_see_all(watch, shown, views, 2);
+    assert_int_equal(kept.count, 1);
+    assert_int_equal(kept.seen[0].id, 1);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
+/* A slot that is added within a step is seen at that step, and updates have the width of
+ * float32 or float64. */
+static void a_late_slot_is_seen_at_its_step(void **state)
+{
+    static const sonde_dtype dtypes[][2] = {{SONDE_F64, SONDE_F64},
+                                            {SONDE_F32, SONDE_F32},
+                                            {SONDE_F16, SONDE_F32},
+                                            {SONDE_BF16, SONDE_F32}};
+    sonde_watch *watch = watch_of(NULL, NULL);
+    double value = 2.0;
+    sonde_view view = sonde_view_of(SONDE_F64, 0, NULL, &value);
+    uint32_t slot = 0, update = 0;
+    notes kept;
+
+    (void)state;
+    must(sonde_watch_add_view(watch, "loss", &view, &slot, &diag));
+    tap(watch, &kept, "*", 1);
+    begin(watch);
+    for (size_t i = 0; i < SONDE_COUNT_OF(dtypes); i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof name, "t%zu.weight", i);
+        view.dtype = dtypes[i][0];
+        must(sonde_watch_add_view(watch, name, &view, &slot, &diag));
+        must(sonde_watch_add_update(watch, slot, &update, &diag));
+        assert_int_equal(
+            sonde_catalogue_info(sonde_watch_catalogue(watch), update)->dtype,
+            dtypes[i][1]);
+        sonde_watch_see(watch, slot, &view);
+        assert_int_equal(kept.count, i + 1);
+        assert_int_equal(kept.seen[i].id, slot);
+    }
     must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
 }
 
@@ -571,6 +660,8 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test(rules_take_up_late_slots),
         cmocka_unit_test(micro_batches_and_modes),
+        cmocka_unit_test(slots_stand_alone),
+        cmocka_unit_test(a_late_slot_is_seen_at_its_step),
         cmocka_unit_test(updates_are_differences),
         cmocka_unit_test(refusals),
         cmocka_unit_test(a_step_allocates_nothing),

@@ -396,7 +396,8 @@ static bool applies(sonde_actions *actions, sonde__action *action,
 
 void sonde_actions_take(sonde_actions *actions, const sonde_finding *finding)
 {
-    if (actions == NULL) {
+    if (actions == NULL || finding == NULL ||
+        (unsigned)finding->severity > SONDE_SEVERITY_ERROR) {
         return;
     }
     for (size_t i = 0; i < actions->count; i++) {

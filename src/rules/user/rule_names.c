@@ -225,12 +225,15 @@ sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag 
 {
     SONDE__NEEDS(diag, rules, text);
     for (;;) {
-        const size_t length = rule_length(text);
+        const size_t length = rule_length(text), name = item_length(text);
         char *one = sonde__strndup(text, length);
         sonde_err err = SONDE_OK;
 
         if (one == NULL) {
             return sonde__fail_nomem(diag, "rules");
+        }
+        if (name < length && memchr(one, ':', name) == NULL) {
+            one[name] = ':'; /* the first parameter */
         }
         err = strcasecmp(one, "default") == 0 ? sonde_rules_add_defaults(rules, diag)
                                               : sonde_rules_add(rules, one, diag);
