@@ -1,6 +1,7 @@
 /*
  * json.c - writing JSON; see <sonde/json.h>.
  */
+#include "base/point.h"
 #include "base/utf8.h"
 
 #include <sonde/json.h>
@@ -179,11 +180,16 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
         return;
     }
     char value[400]; /* "%f" of the largest double has 317 */
+    char first = '\0';
     va_list args;
 
     va_start(args, format);
     (void)vsnprintf(value, sizeof value, format, args);
     va_end(args);
+    first = value[0] == '-' ? value[1] : value[0];
+    if (first >= '0' && first <= '9') {
+        (void)sonde__number_point(value);
+    }
     sonde_json_raw(json, key, json_number(value));
 }
 
@@ -249,5 +255,6 @@ void sonde_json_real(sonde_json *json, const char *key, double value)
             break;
         }
     }
+    (void)sonde__number_point(digits);
     sonde_json_raw(json, key, digits);
 }

@@ -3,6 +3,7 @@
  */
 #include "base/memory.h"
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <sonde/text.h>
 
@@ -85,4 +86,19 @@ void sonde_text_format(sonde_text *text, const char *format, ...)
         va_end(args);
     }
     text->length += n > 0 ? (size_t)n : 0;
+}
+
+size_t sonde__number_point(char *number)
+{
+    size_t used = 0;
+
+    for (const char *p = number; *p != '\0'; p++) {
+        if (strchr("0123456789+-e", *p) != NULL) {
+            number[used++] = *p;
+        } else if (used == 0 || number[used - 1] != '.') {
+            number[used++] = '.';
+        }
+    }
+    number[used] = '\0';
+    return used;
 }

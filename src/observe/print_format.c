@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "observe/print_format.h"
 #include "tensor/convert.h"
 #include "base/given.h"
@@ -159,21 +160,6 @@ static void write_shortest(sonde_dtype dtype, double value, char *buf)
     }
 }
 
-size_t sonde__observe_cell_point(char *buf)
-{
-    size_t used = 0;
-
-    for (const char *p = buf; *p != '\0'; p++) {
-        if (strchr("0123456789+-e", *p) != NULL) {
-            buf[used++] = *p;
-        } else if (used == 0 || buf[used - 1] != '.') {
-            buf[used++] = '.';
-        }
-    }
-    buf[used] = '\0';
-    return used;
-}
-
 static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dtype,
                           const void *element, char buf[SONDE__CELL])
 {
@@ -201,7 +187,7 @@ static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dt
         }
         break;
     }
-    return sonde__observe_cell_point(buf);
+    return sonde__number_point(buf);
 }
 
 /* "1.5-2j" */

@@ -34,9 +34,6 @@ sonde__observe_cell_decide(const sonde__observe_cell_survey *survey, sonde_dtype
 /* Writes one number, unpadded; returns its length. The element need not be aligned. */
 SONDE_API size_t sonde__observe_cell_write(const sonde__observe_cell_style *style,
                                            const void *element, char buf[SONDE__CELL]);
-/* Puts a point where a locale put something else, perhaps of several bytes, into a
- * number. Returns the length. */
-SONDE_API size_t sonde__observe_cell_point(char *buf);
 /* No number of this dtype is longer under these options. */
 SONDE_API size_t sonde__observe_cell_bound(sonde_dtype dtype,
                                            const sonde_print_options *options);

@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -246,6 +247,34 @@ static void json_numbers_read_back_exactly(void **state)
     sonde_text_fini(&text);
 }
 
+/* Numbers have a point in every locale; the locales are those that are installed. */
+static void json_numbers_have_a_point(void **state)
+{
+    static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof locales / sizeof locales[0]; i++) {
+        sonde_text text = {0};
+        sonde_json json = {.text = &text};
+
+        (void)setlocale(LC_NUMERIC, locales[i]);
+        sonde_json_list(&json, NULL);
+        sonde_json_real(&json, NULL, 0.1);
+        sonde_json_real(&json, NULL, 1.0 / 3.0);
+        sonde_json_real(&json, NULL, -1.5e300);
+        sonde_json_int(&json, NULL, INT64_MIN);
+        sonde_json_format(&json, NULL, "%.3f", -0.25);
+        sonde_json_format(&json, NULL, "%.3f", (double)-INFINITY);
+        sonde_json_format(&json, NULL, "\"%s\"", "1,5");
+        sonde_json_end(&json);
+        (void)setlocale(LC_NUMERIC, "C");
+        assert_string_equal(text.data, "[0.1,0.3333333333333333,-1.5e+300,"
+                                       "-9223372036854775808,-0.250,\"-Infinity\","
+                                       "\"1,5\"]");
+        sonde_text_fini(&text);
+    }
+}
+
 static bool is_number(const void *array, uint32_t index, const void *key)
 {
     return ((const uint64_t *)array)[index] == *(const uint64_t *)key;
@@ -285,6 +314,7 @@ int main(void)
         cmocka_unit_test(json_is_deep_and_comes_in_parts),
         cmocka_unit_test(json_strings_read_back),
         cmocka_unit_test(json_numbers_read_back_exactly),
+        cmocka_unit_test(json_numbers_have_a_point),
         cmocka_unit_test(table_finds_what_was_added_and_nothing_else),
     };
 

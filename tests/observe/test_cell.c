@@ -4,6 +4,7 @@
 #include "cmocka_all.h"
 
 #include "base/macros.h"
+#include "base/point.h"
 #include "base/random.h"
 #include "observe/print_format.h"
 #include "observe/format_text.h"
@@ -189,7 +190,7 @@ static void a_comma_for_a_point_is_undone(void **state)
         char buf[SONDE__CELL];
 
         (void)snprintf(buf, sizeof buf, "%s", foreign[i]);
-        assert_int_equal(sonde__observe_cell_point(buf), 8);
+        assert_int_equal(sonde__number_point(buf), 8);
         assert_string_equal(buf, "-1.5e+07");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(locales); i++) { /* those that are installed */

@@ -417,6 +417,7 @@ static void live_and_empty_runs_have_pages(void **state)
 static void a_page_that_cannot_be_written_is_an_error(void **state)
 {
     judged outcome = {0};
+    char *page = NULL, *old = NULL;
 
     (void)state;
     record_small("run");
@@ -425,6 +426,20 @@ static void a_page_that_cannot_be_written_is_an_error(void **state)
                                         NULL, &diag),
                      SONDE_ENOTFOUND);
     assert_non_null(strstr(diag.where, "nowhere/page.html"));
+    assert_int_equal(sonde_report_write("run", outcome.trial, outcome.rules, NULL, &diag),
+                     SONDE_EIO);
+    /* an old page stays until the new one is complete */
+    must(sonde_report_write("page.html", outcome.trial, outcome.rules, NULL, &diag));
+    old = read_page("page.html");
+    alloc_failure_begin(3);
+    assert_int_equal(
+        sonde_report_write("page.html", outcome.trial, outcome.rules, NULL, NULL),
+        SONDE_ENOMEM);
+    assert_int_equal(alloc_failure_end(), 0);
+    page = read_page("page.html");
+    assert_string_equal(page, old);
+    free(page);
+    free(old);
     forget(outcome);
 }
 
