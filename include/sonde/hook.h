@@ -46,7 +46,7 @@ typedef struct sonde_hook_options {
     bool save_all;                        /* @all is a collection that is saved */
     bool dry_run;                         /* everything except files */
     bool no_vitals;       /* only the vital signs that collections ask for */
-    int64_t vitals_every; /* 0: 10, and what the default rules need */
+    int64_t vitals_every; /* 0: as the default rules need */
     const char *include;  /* a selector: its tensors are saved on the hook's schedule */
 } sonde_hook_options;
 
