@@ -1,28 +1,50 @@
 /*
  * json_read.c - see json_read.h. jansson's allocator is wrapped by one that notes failures
  * of this thread; blocks are still those of the allocator before.
+ *
+ * The buffer in which jansson collects a token ignores that it could not grow: letters are
+ * lost, and jansson then stops the program or writes outside of its memory. It grows to
+ * powers of two, so a request of such a size that fails gets memory that was set aside
+ * before; after a failure every other request fails, which ends the reading.
  */
 #include "base/json_read.h"
+#include "base/memory.h"
 
 #include <pthread.h>
 
+/* Set aside: for a buffer that doubles to hold the whole text, and small tables. */
+enum { SPARE = 8192, SPARE_FOR_BYTE = 4 };
+
 static json_malloc_t allocate;
+static json_free_t release;
 static _Thread_local bool failed;
+static _Thread_local char *spare;
+static _Thread_local size_t spare_size, spare_used;
 
 static void *allocate_noting(size_t size)
 {
-    void *const block = allocate(size);
+    const bool power = size >= 16 && (size & (size - 1)) == 0;
+    void *const block = failed && spare != NULL ? NULL : allocate(size);
 
     failed = failed || block == NULL;
+    if (block == NULL && power && spare != NULL && size <= spare_size - spare_used) {
+        spare_used += size;
+        return spare + spare_used - size;
+    }
     return block;
+}
+
+static void release_noting(void *block)
+{
+    if (spare == NULL || (char *)block < spare || (char *)block >= spare + spare_size) {
+        release(block);
+    }
 }
 
 static void wrap(void)
 {
-    json_free_t release = NULL;
-
     json_get_alloc_funcs(&allocate, &release);
-    json_set_alloc_funcs(allocate_noting, release);
+    json_set_alloc_funcs(allocate_noting, release_noting);
 }
 
 json_t *sonde__json_read(const char *text, size_t length, size_t flags,
@@ -32,12 +54,19 @@ json_t *sonde__json_read(const char *text, size_t length, size_t flags,
     json_t *object = NULL;
 
     (void)pthread_once(&wrapped, wrap);
-    failed = false;
-    object = json_loadb(text, length, flags, error);
+    spare_size = SPARE + SPARE_FOR_BYTE * length;
+    spare_used = 0;
+    spare = sonde__malloc(spare_size);
+    failed = spare == NULL;
+    if (!failed) {
+        object = json_loadb(text, length, flags, error);
+    }
     *no_memory = failed;
     if (failed) {
         json_decref(object);
-        return NULL;
+        object = NULL;
     }
+    sonde__free(spare);
+    spare = NULL;
     return object;
 }
