@@ -33,7 +33,7 @@ from ..exceptions import (NoMoreData, RuleEvaluationConditionMet, StepUnavailabl
 from ..trials import Tensor, Trial
 
 _log = logging.getLogger("smdebug")
-# What invoke raises at a step that has not what the rule needs.
+# What invoke raises at a step that lacks what the rule needs.
 SKIPPED = (TensorUnavailableForStep, StepUnavailable, TensorUnavailable)
 
 
