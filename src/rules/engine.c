@@ -81,6 +81,7 @@ void sonde_rules_destroy(sonde_rules *rules)
     sonde__free(rules->before);
     sonde__free(rules->copies);
     sonde__free(rules->folder);
+    sonde__rule_finding_files_fini(&rules->finding_files);
     sonde__table_fini(&rules->outputs);
     if (rules->close_files != NULL) {
         rules->close_files(rules);

@@ -19,6 +19,7 @@
 #define SONDE_RULES_ENGINE_H
 
 #include "base/table.h"
+#include "rules/finding_file.h"
 #include "rules/progress.h"
 #include "rules/suspicion.h"
 
@@ -145,9 +146,10 @@ struct sonde_rules {
     size_t copy_capacity;
     sonde_on_finding on_finding;
     void *on_user;
-    char *folder;            /* RUN/findings */
-    bool folder_failed;      /* the last line could not be written */
-    bool folder_is_copy;     /* of a run in a store */
+    char *folder;        /* RUN/findings */
+    bool folder_failed;  /* the last line could not be written */
+    bool folder_is_copy; /* of a run in a store */
+    sonde__rule_finding_files finding_files;
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
     void (*close_files)(sonde_rules *rules); /* NULL: no file is open */
