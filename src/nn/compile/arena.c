@@ -26,6 +26,7 @@ typedef struct block {
     size_t bytes, offset;
     int first, last;
     bool watched;
+    size_t index; /* among all blocks */
 } block;
 
 /* Aligned memory, on huge pages if it is large and the system gives them: the planes of a
@@ -88,15 +89,15 @@ static size_t lowest_gap(const block *blocks, const size_t *placed, size_t count
 /* Largest first, those that exist only to be shown last; else in order of index. */
 static int compare_blocks(const void *a, const void *b)
 {
-    const block *const *x = a, *const *y = b;
+    const block *x = a, *y = b;
 
-    if ((*x)->watched != (*y)->watched) {
-        return (*x)->watched ? 1 : -1;
+    if (x->watched != y->watched) {
+        return x->watched ? 1 : -1;
     }
-    if ((*x)->bytes != (*y)->bytes) {
-        return (*x)->bytes > (*y)->bytes ? -1 : 1;
+    if (x->bytes != y->bytes) {
+        return x->bytes > y->bytes ? -1 : 1;
     }
-    return *x < *y ? -1 : *x > *y;
+    return x->index < y->index ? -1 : x->index > y->index;
 }
 
 /* Keeps placed, which has count entries, in the order of offsets. */
@@ -118,20 +119,20 @@ static void insert_placed(const block *blocks, size_t *placed, size_t count, siz
 }
 
 /* Sets the offset of every block that has bytes; returns the bytes that all of them need.
- * order has room for count pointers, placed for count indices. */
-static size_t place_blocks(block *blocks, size_t count, const block **order,
-                           size_t *placed)
+ * order has room for count blocks, placed for count indices. */
+static size_t place_blocks(block *blocks, size_t count, block *order, size_t *placed)
 {
     size_t end = 0, sorted = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (blocks[i].bytes > 0) {
-            order[sorted++] = &blocks[i];
+            order[sorted] = blocks[i];
+            order[sorted++].index = i;
         }
     }
     qsort(order, sorted, sizeof *order, compare_blocks);
     for (size_t i = 0; i < sorted; i++) {
-        const size_t index = (size_t)(order[i] - blocks);
+        const size_t index = order[i].index;
 
         blocks[index].offset = lowest_gap(blocks, placed, i, &blocks[index]);
         insert_placed(blocks, placed, i, index);
@@ -177,8 +178,10 @@ static void list_blocks(const sonde__plan *plan, block *blocks)
                 blocks[plan->steps[i].out_buffer[k]].watched = true;
             }
         }
-        blocks[plan->buffer_count + i] = (block){
-            sonde__plan_aligned(plan->steps[i].scratch_bytes), 0, (int)i, (int)i, false};
+        blocks[plan->buffer_count + i].bytes =
+            sonde__plan_aligned(plan->steps[i].scratch_bytes);
+        blocks[plan->buffer_count + i].first = (int)i;
+        blocks[plan->buffer_count + i].last = (int)i;
     }
 }
 
@@ -213,7 +216,7 @@ sonde_err sonde__plan_make_arena(sonde__plan *plan, sonde_diag *diag)
 {
     const size_t count = plan->buffer_count + plan->step_count;
     block *blocks = sonde__calloc(count, sizeof *blocks);
-    const block **order = sonde__calloc(count, sizeof(const block *));
+    block *order = sonde__calloc(count, sizeof *order);
     size_t *placed = sonde__calloc(count, sizeof *placed);
     size_t *delta = sonde__calloc(plan->step_count + 1, sizeof *delta);
     bool well = blocks != NULL && order != NULL && placed != NULL && delta != NULL;
