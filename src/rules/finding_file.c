@@ -120,10 +120,9 @@ static bool parse(const char *line, size_t size, said *out)
     *out = (said){.id = strtoull(id, NULL, 16),
                   .steps = strtoull(steps, NULL, 10),
                   .resolved = after_key(line, size, "\"resolved_step\":") != NULL};
-    while (out->severity < SONDE_SEVERITY_ERROR &&
-           *severity != *sonde_severity_name((sonde_severity)out->severity)) {
-        out->severity++;
-    }
+    out->severity = (uint8_t)(*severity == 'n'   ? SONDE_SEVERITY_NOTE
+                              : *severity == 'w' ? SONDE_SEVERITY_WARNING
+                                                 : SONDE_SEVERITY_ERROR);
     return true;
 }
 
