@@ -86,6 +86,33 @@ static void a_short_fault_costs_nothing(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
+/* close retries at once, however long the wait between two attempts has grown. */
+static void a_fault_that_is_over_at_close_loses_nothing(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder *recorder =
+        create_faulty(SONDE_OPTIONS(sonde_recorder, .path = run_path(path, "over"),
+                                    .wait_seconds = 0.001),
+                      catalogue);
+    run_content content = {0};
+
+    (void)state;
+    put(recorder, 0);
+    assert_true(sonde_recorder_drain(recorder, 60));
+    atomic_store(&faulty.fault, EIO);
+    put(recorder, 1);
+    wait_for_faults(12); /* after 1, 2, 4 ... 128 ms */
+    atomic_store(&faulty.fault, 0);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_OK);
+    run_read(path, 0, &content);
+    assert_int_equal(content.values, 2);
+    assert_int_equal(content.rows, 2);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 /* One longer than wait_seconds costs what does not fit into half of the ring. */
 static void a_long_fault_is_counted(void **state)
 {
@@ -349,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_fault_costs_nothing),
+        cmocka_unit_test(a_fault_that_is_over_at_close_loses_nothing),
         cmocka_unit_test(a_long_fault_is_counted),
         cmocka_unit_test(a_fault_at_the_end_is_told),
         cmocka_unit_test(one_failing_call_costs_nothing),
