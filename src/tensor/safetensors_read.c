@@ -335,7 +335,7 @@ static const struct {
  * 1.6, a pickle. */
 static bool is_pickle(const unsigned char *bytes, size_t size)
 {
-    enum { FIRST_NAME = 128 };
+    enum { FIRST_NAME = 512 };
 
     return memcmp(bytes, "PK\3\4", 4) == 0
                ? memmem(bytes, SONDE_MIN(size, (size_t)FIRST_NAME), "data.pkl", 8) != NULL

@@ -120,7 +120,7 @@ wait "$child" || code=$?
 
 # --- a training that fails leaves no empty folder -------------------------------------
 mkdir there
-for bad in "--data nowhere" "--resume nothing.safetensors" "--rules NoSuchRule"; do
+for bad in "--data nowhere" "--resume nothing.safetensors" "--learning-rate 0 --schedule nothing"; do
     # shellcheck disable=SC2086
     run 2 "${train[@]}" $bad
     # shellcheck disable=SC2086
