@@ -464,11 +464,8 @@ int main(void)
         cmocka_unit_test(a_writer_may_die_between_both),
         cmocka_unit_test(a_live_reader_finds_no_damage),
         cmocka_unit_test(later_findings_are_written),
-<<<<<<< HEAD
         cmocka_unit_test(reading_grows_as_the_findings_do),
-=======
         cmocka_unit_test(other_numbers_stay),
->>>>>>> main
     };
 
     json_set_alloc_funcs(allocate, free); /* before any JSON is read */
