@@ -31,36 +31,36 @@ sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_rank
 
 /* --- the same state in all ranks ---------------------------------------------------- */
 
-/* FNV-1a, 64 bits, over what was mixed before. */
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
+/* FNV-1a, on whole numbers. */
+static uint64_t mix(uint64_t hash, int64_t number)
 {
-    const unsigned char *byte = data;
-
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ byte[i]) * 0x100000001b3U;
-    }
-    return hash;
+    return (hash ^ (uint64_t)number) * 0x100000001b3U;
 }
 
 /* Of what must not differ: the plan's steps and shapes, and the numbers of the session. */
 static uint64_t digest(const sonde_nn_session *session)
 {
     const sonde_nn_options *options = &session->options;
-    const int64_t numbers[] = {
-        options->device_iterations,      options->gradient_accumulation,
-        options->replication_factor,     (int64_t)options->reduction,
-        (int64_t)options->random_seed,   session->program.batch_size,
-        (int64_t)session->optimizer.kind};
-    uint64_t hash = mix(0xcbf29ce484222325U, numbers, sizeof numbers);
+    uint64_t hash = mix(0xcbf29ce484222325U, options->device_iterations);
 
+    hash = mix(hash, options->gradient_accumulation);
+    hash = mix(hash, options->replication_factor);
+    hash = mix(hash, (int64_t)options->reduction);
+    hash = mix(hash, (int64_t)options->random_seed);
+    hash = mix(hash, session->program.batch_size);
+    hash = mix(hash, (int64_t)session->optimizer.kind);
     for (size_t i = 0; i < session->plan.step_count; i++) {
         const sonde__plan_step *step = &session->plan.steps[i];
 
-        hash = mix(hash, step->kind->name, strlen(step->kind->name));
+        for (const char *letter = step->kind->name; *letter != '\0'; letter++) {
+            hash = mix(hash, *letter);
+        }
         for (int k = 0; k < step->call.out_count; k++) {
             const sonde__op_shape *shape = &step->call.out[k].shape;
 
-            hash = mix(hash, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
+            for (int dim = 0; dim < shape->rank; dim++) {
+                hash = mix(hash, shape->dim[dim]);
+            }
         }
     }
     return hash;
