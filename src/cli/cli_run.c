@@ -601,7 +601,7 @@ sonde_err cli_steps_per_second(sonde_trial *trial, double *rate, sonde_diag *dia
         cli_steps(trial, SONDE_MODE_GLOBAL, false, &steps, &count, diag);
 
     *rate = 0.0;
-    if (err != SONDE_OK || count < 2) {
+    if (err != SONDE_OK || steps == NULL || count < 2) {
         return err;
     }
     first = count > RATE_STEPS ? count - 1 - RATE_STEPS : 0;
