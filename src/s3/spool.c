@@ -453,7 +453,8 @@ static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
     bool changed = false;
     const sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json",
                                               etag, &there, &changed, NULL);
-    const bool same = err == SONDE_OK && there.length == run->length &&
+    const bool same = err == SONDE_OK && there.data != NULL && run->data != NULL &&
+                      there.length == run->length &&
                       memcmp(there.data, run->data, run->length) == 0;
 
     sonde_text_fini(&there);
