@@ -151,6 +151,43 @@ static void a_run_is_followed(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
+/* Of a run whose odd steps are compressed: their value lives until the next value is asked
+ * for, the others' until the trial closes. */
+static void check_borrowed(sonde_trial *trial)
+{
+    sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, 0);
+    sonde_view mapped, packed;
+    size_t bytes = 0, count = 0;
+    int64_t *steps = NULL;
+    char *copies[2] = {NULL, NULL};
+
+    assert_int_equal(sonde_trial_value(trial, 0, &at, &mapped, NULL), SONDE_OK);
+    assert_true(sonde_trial_is_mapped(trial, &mapped));
+    at.step = 1;
+    assert_int_equal(sonde_trial_value(trial, 0, &at, &packed, NULL), SONDE_OK);
+    assert_false(sonde_trial_is_mapped(trial, &packed));
+    bytes = (size_t)sonde_view_count(&packed) * sizeof(float);
+    copies[0] = malloc(bytes);
+    copies[1] = malloc(bytes);
+    assert_true(copies[0] != NULL && copies[1] != NULL);
+    memcpy(copies[0], mapped.data, bytes);
+    memcpy(copies[1], packed.data, bytes);
+    (void)trial_refreshed(trial);
+    (void)sonde_trial_steps(trial, SONDE_MODE_TRAIN, true, &count);
+    assert_int_equal(
+        sonde_trial_tensor_steps(trial, 0, SONDE_MODE_GLOBAL, 0, &steps, &count, NULL),
+        SONDE_OK);
+    sonde_trial_free(steps);
+    (void)sonde_trial_has(trial, 0, &at);
+    assert_memory_equal(packed.data, copies[1], bytes);
+    for (at.step = 2; at.step < 20; at.step++) {
+        assert_int_equal(sonde_trial_value(trial, 0, &at, &packed, NULL), SONDE_OK);
+    }
+    assert_memory_equal(mapped.data, copies[0], bytes);
+    free(copies[0]);
+    free(copies[1]);
+}
+
 static void a_compressed_run_is_read(void **state)
 {
     enum { COUNT = 20000 };
@@ -192,6 +229,7 @@ static void a_compressed_run_is_read(void **state)
                                                                       : 0.0F));
         }
     }
+    check_borrowed(trial);
     sonde_trial_close(trial);
     check_verified(20, false);
     sonde_catalogue_destroy(catalogue);
