@@ -129,8 +129,7 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
     return SONDE_OK;
 }
 
-/* Reads the next record that is intact; the trial reports damage. The only error is
- * SONDE_ENOMEM. */
+/* Reads the next record that is intact; the trial reports damage. SONDE_ENOMEM. */
 static sonde_err next_record(trial_source *source, sonde_diag *diag)
 {
     sonde_err err = SONDE_EFORMAT;
@@ -139,7 +138,7 @@ static sonde_err next_record(trial_source *source, sonde_diag *diag)
         err = sonde_trial_next(source->cursor, &source->record, NULL);
     }
     source->has_record = err == SONDE_OK;
-    return err == SONDE_ENOMEM ? sonde__fail_nomem(diag, "a record of a trial")
+    return err == SONDE_ENOMEM ? sonde__fail_nomem(diag, "the records of a step")
                                : SONDE_OK;
 }
 
@@ -267,8 +266,8 @@ static sonde_err put_records(trial_source *source, int64_t step, sonde_diag *dia
 
 static sonde_err judge_step(trial_source *source, int64_t step, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
     sonde_coordinate at = {.global_step = step, .mode_step = step};
+    sonde_err err = SONDE_OK;
 
     if (!sonde_trial_mode_step(source->trial, step, &at.mode, &at.mode_step)) {
         at.mode = SONDE_MODE_GLOBAL;
@@ -280,7 +279,7 @@ static sonde_err judge_step(trial_source *source, int64_t step, sonde_diag *diag
     }
     sonde_rules_end_step(source->rules, &at);
     source->next = step + 1;
-    return SONDE_OK;
+    return source->rules->forgot ? sonde__fail_nomem(diag, "a finding") : SONDE_OK;
 }
 
 static bool stopped(const trial_source *source)
@@ -327,8 +326,13 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     const int64_t *steps =
         sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
-    sonde_err err = sonde_rules_refresh(source->rules, diag);
+    sonde_err err = SONDE_OK;
 
+    if (steps == NULL ||
+        sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training) == NULL) {
+        return sonde__fail_nomem(diag, "the steps of a trial");
+    }
+    err = sonde_rules_refresh(source->rules, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -336,7 +340,6 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    (void)sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training);
     source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
         first++;
