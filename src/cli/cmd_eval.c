@@ -8,6 +8,7 @@
 #include <sonde/nn/option.h>
 
 #include <stddef.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct eval_values {
@@ -66,6 +67,9 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
         sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
     } else {
         cli_json_loss(json, "error", score->error);
+    }
+    if (!isnan(score->r2)) {
+        cli_json_loss(json, "r2", score->r2);
     }
     sonde_json_int(json, "samples", score->samples);
     if (strcmp(info->data_name, run->data) != 0) {

@@ -132,7 +132,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
         }
         return slot->err;
     }
-    *out = (sonde_nn_batch){
+    sonde_nn_batch batch = {
         .data = slot->data + (size_t)at * loader->batch_bytes,
         .labels = slot->labels + at * loader->options.batch * loader->label_length,
         .indices = slot->indices + at * loader->options.batch,
@@ -140,6 +140,12 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
         .number = loader->next,
         .label_length = sonde_nn_dataset_get_traits(loader->set)->label_length,
     };
+
+    for (size_t k = 0; k < loader->field_count; k++) {
+        batch.fields[k] = slot->fields[k] +
+                          (size_t)(at * loader->options.batch) * loader->field_bytes[k];
+    }
+    *out = batch;
     loader->next++;
     loader->stats.batches++;
     return SONDE_OK;
@@ -181,6 +187,14 @@ int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader)
         return 0;
     }
     return loader->batches;
+}
+
+const sonde_nn_dataset_traits *sonde_nn_loader_traits(const sonde_nn_loader *loader)
+{
+    if (loader == NULL) {
+        return NULL;
+    }
+    return sonde_nn_dataset_get_traits(loader->set);
 }
 
 int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader)

@@ -130,7 +130,12 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
                                             sizeof *part.labels);
         part.indices =
             sonde__arena_take(arena, SONDE__ALIGN, entries * sizeof *part.indices);
+        for (size_t k = 0; k < loader->field_count; k++) {
+            part.fields[k] =
+                sonde__arena_take(arena, SONDE__ALIGN, entries * loader->field_bytes[k]);
+        }
         if (arena->base != NULL) {
+            memcpy(loader->ring[i].fields, part.fields, sizeof part.fields);
             loader->ring[i].data = part.data;
             loader->ring[i].labels = part.labels;
             loader->ring[i].indices = part.indices;
@@ -151,7 +156,7 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
 static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
 {
     sonde__arena measure = {0}, arena = {0};
-    size_t entries = 0, ring = 0;
+    size_t entries = 0, ring = 0, largest = loader->sample_bytes;
 
     /* place multiplies these unchecked */
     if (!sonde__mul((size_t)loader->options.batch, loader->sample_bytes,
@@ -159,11 +164,13 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
         loader->batch_bytes > SIZE_MAX / 4) {
         return sonde__fail_nomem(diag, "a batch");
     }
+    for (size_t k = 0; k < loader->field_count; k++) {
+        largest = SONDE_MAX(largest, loader->field_bytes[k] * SONDE_NN_FIELDS);
+    }
     choose_sizes(loader);
     if (!sonde__mul((size_t)loader->chunk * loader->slots, (size_t)loader->options.batch,
                     &entries) ||
-        !sonde__mul(entries,
-                    SONDE_MAX(loader->sample_bytes, (size_t)loader->label_length * 16),
+        !sonde__mul(entries, SONDE_MAX(largest, (size_t)loader->label_length * 16),
                     &ring) ||
         ring > SIZE_MAX / 4) {
         return sonde__fail_nomem(diag, "a ring of batches");
@@ -234,6 +241,10 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
     loader->options.transforms = NULL; /* the caller's */
     loader->sample_bytes = sonde_nn_pipeline_bytes(loader->pipeline);
     loader->label_length = SONDE_MAX(traits->label_length, (int64_t)1);
+    loader->field_count = traits->field_count;
+    for (size_t k = 0; k < traits->field_count; k++) {
+        loader->field_bytes[k] = sonde__dataset_field_bytes(&traits->fields[k]);
+    }
     loader->fresh = true;
     err = take_memory(loader, diag);
     if (err != SONDE_OK) {

@@ -85,6 +85,11 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
                sample.labels != NULL ? sample.labels : &sample.label,
                (size_t)loader->label_length * sizeof *labels);
         indices[i] = index;
+        for (size_t k = 0; k < loader->field_count; k++) {
+            memcpy(slot->fields[k] + (size_t)(place * loader->options.batch + i) *
+                                         loader->field_bytes[k],
+                   sample.fields[k], loader->field_bytes[k]);
+        }
     }
     return SONDE_OK;
 }

@@ -38,11 +38,12 @@
 /* A place for one chunk. The buffers belong to the filler until filled is stored, then to
  * the consumer until released passes the ticket. */
 typedef struct sonde__data_slot {
-    _Atomic uint64_t filled; /* ticket + 1 of the chunk in it */
-    unsigned char *data;     /* (chunk, batch, sample) */
-    int64_t *labels;         /* (chunk, batch, labels of a sample) */
-    uint32_t *indices;       /* (chunk, batch) */
-    sonde_err err;           /* from batch failed_batch of the chunk */
+    _Atomic uint64_t filled;                /* ticket + 1 of the chunk in it */
+    unsigned char *data;                    /* (chunk, batch, sample) */
+    int64_t *labels;                        /* (chunk, batch, labels of a sample) */
+    uint32_t *indices;                      /* (chunk, batch) */
+    unsigned char *fields[SONDE_NN_FIELDS]; /* (chunk, batch, field) */
+    sonde_err err;                          /* from batch failed_batch of the chunk */
     int64_t failed_batch;
     sonde_diag diag;
 } sonde__data_slot;
@@ -68,6 +69,8 @@ struct sonde_nn_loader {
     uint64_t slots;  /* S */
     size_t sample_bytes, batch_bytes;
     int64_t label_length; /* labels of a sample, at least 1 */
+    size_t field_count;
+    size_t field_bytes[SONDE_NN_FIELDS]; /* of a sample */
     sonde__data_slot *ring;
     sonde__data_filler *fillers; /* workers, or one */
     uint32_t *orders[2];         /* NULL: not shuffled */

@@ -466,7 +466,7 @@ size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline)
 typedef struct sample_state {
     const unsigned char *data;
     sonde_dtype dtype;
-    int channels, height, width; /* 1, 1, F if of rank 1 */
+    int channels, height, width; /* 1, 1, all elements if not of rank 3 */
 } sample_state;
 
 static size_t round_up(size_t bytes)
@@ -727,6 +727,10 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                           .channels = image ? (int)sample->shape[0] : 1,
                           .height = image ? (int)sample->shape[1] : 1,
                           .width = (int)sample->shape[image ? 2 : 0]};
+
+    for (int i = 1; !image && i < pipeline->rank; i++) {
+        state.width *= (int)sample->shape[i];
+    }
 
     for (size_t i = 0; i < pipeline->count; i++) {
         const sonde__data_step *step = &pipeline->steps[i];

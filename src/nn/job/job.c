@@ -293,6 +293,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
     job->info = (sonde_nn_job_info){.model_name = "",
                                     .data_name = "",
                                     .data_path = "",
+                                    .data_target = "",
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);

@@ -9,23 +9,89 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Whether a sample's array is what the model has, `wanted`. */
+static sonde_err check_shape(const sonde_nn_dataset_traits *traits, const char *name,
+                             const sonde_nn_field *found, const sonde_nn_field *wanted,
+                             sonde_diag *diag)
+{
+    bool same = found->rank == wanted->rank;
+    char text[96], shape[96], expected[140];
+
+    for (int i = 0; same && i < found->rank; i++) {
+        same = found->shape[i] == wanted->shape[i];
+    }
+    if (same) {
+        return SONDE_OK;
+    }
+    (void)sonde_shape_text(found->rank, found->shape, text, sizeof text);
+    (void)sonde_shape_text(wanted->rank, wanted->shape, shape, sizeof shape);
+    (void)snprintf(expected, sizeof expected, "%s%s", shape,
+                   name[0] != '\0' ? ", as the model has it" : "");
+    return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "%s%s%s of %s", name,
+                       name[0] != '\0' ? ": " : "", "samples", text);
+}
+
+/* The further inputs, and a target of numbers. */
+static sonde_err check_fields(const sonde_nn_job_info *info,
+                              const sonde_nn_dataset_traits *traits, sonde_diag *diag)
+{
+    const bool values = info->target == SONDE_NN_TARGET_VALUES;
+    const size_t inputs = traits->field_count - (traits->has_target ? 1 : 0);
+    sonde_nn_field target = {.rank = info->target_rank};
+    sonde_err err = SONDE_OK;
+
+    if (inputs + 1 != info->input_count) {
+        return sonde__fail(diag, SONDE_ESHAPE, traits->source, "as many as the model has",
+                           "%zu inputs for a model of %zu", inputs + 1,
+                           info->input_count);
+    }
+    for (size_t i = 0; i < inputs && err == SONDE_OK; i++) {
+        err = check_shape(traits, traits->fields[i].name, &traits->fields[i],
+                          &info->inputs[i + 1], diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (values != traits->has_target ||
+        (!values && info->target != SONDE_NN_TARGET_INPUT && !traits->has_labels)) {
+        return sonde__fail(diag, SONDE_EINVAL, traits->source,
+                           values ? "a target of numbers: arrays, or a table"
+                                  : "data: {target: NAME}",
+                           "the data has no target for the loss");
+    }
+    if (!values) {
+        return SONDE_OK;
+    }
+    memcpy(target.shape, info->target_shape, sizeof target.shape);
+    return check_shape(traits, "target", &traits->fields[inputs], &target, diag);
+}
+
 /* Samples must have the model's shape, and no more classes than it has, if any. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
                                sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
-    bool same = traits->rank == info->sample_rank && !traits->varied_size;
-    char found[96], expected[96];
+    sonde_nn_field found = {.rank = traits->varied_size ? -1 : traits->rank};
+    char expected[96];
+    sonde_err err = SONDE_OK;
 
-    for (int i = 0; same && i < traits->rank; i++) {
-        same = traits->shape[i] == info->sample_shape[i];
-    }
-    if (!same) {
-        (void)sonde_shape_text(traits->rank, traits->shape, found, sizeof found);
+    memcpy(found.shape, traits->shape, sizeof found.shape);
+    if (traits->varied_size) {
+        char text[96];
+
+        (void)sonde_shape_text(traits->rank, traits->shape, text, sizeof text);
         (void)sonde_shape_text(info->sample_rank, info->sample_shape, expected,
                                sizeof expected);
         return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
-                           found);
+                           text);
+    }
+    err = check_shape(traits, "", &found, &info->inputs[0], diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_fields(info, traits, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     if (info->classes > 0 && traits->classes > info->classes) {
         (void)snprintf(expected, sizeof expected, "at most the model's %lld",
@@ -34,6 +100,37 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
                            (long long)traits->classes);
     }
     return SONDE_OK;
+}
+
+/* Named arrays for the model's inputs. */
+static sonde_err open_arrays(const sonde_nn_job_info *info, sonde_nn_split split,
+                             sonde_nn_dataset **out, sonde_diag *diag)
+{
+    sonde_nn_arrays_options options = {
+        .size = sizeof options,
+        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
+                  : info->data_target[0] != '\0'        ? info->data_target
+                                                        : NULL,
+        .numbers = info->target == SONDE_NN_TARGET_VALUES,
+        .matrices = info->sample_rank == 2,
+        .split = split,
+        .test_share = (double)info->test_share,
+        .seed = (uint64_t)info->split_seed};
+
+    if (info->data_inputs.count > 0 && info->data_inputs.count != info->input_count) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "as many as the model has",
+                           "%zu inputs for a model of %zu", info->data_inputs.count,
+                           info->input_count);
+    }
+    for (size_t i = 0; i < info->input_count; i++) {
+        options.ids[i] = info->inputs[i].dtype == SONDE_I64;
+        options.inputs[i] = info->data_inputs.count > 0 ? info->data_inputs.text[i]
+                                                        : info->inputs[i].name;
+    }
+    if (info->data_inputs.count > 0 || info->input_count > 1) {
+        options.input_count = info->input_count;
+    }
+    return sonde_nn_dataset_open_arrays(info->data_path, &options, out, diag);
 }
 
 enum { DRAWN_BYTES = 400 * 1000 };
@@ -122,6 +219,12 @@ static const char *name_of(const sonde_nn_job_info *info)
     return "mnist";
 }
 
+/* Whether a path is data whose test set is drawn if it has none. */
+static bool is_drawn(const char *path)
+{
+    return sonde_nn_dataset_is_arrays(path);
+}
+
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
 {
     if (job == NULL) {
@@ -129,8 +232,8 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     }
     const sonde_nn_job_info *info = &job->info;
 
-    return info->input_dtype == SONDE_I64 || name_of(info)[0] != '\0' ||
-           info->data_path[0] == '\0' ||
+    return info->input_dtype == SONDE_I64 || is_drawn(info->data_path) ||
+           name_of(info)[0] != '\0' || info->data_path[0] == '\0' ||
            sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
            sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
 }
@@ -144,7 +247,9 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
-    if (info->input_dtype == SONDE_I64) {
+    if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
+        err = open_arrays(info, split, &set, diag);
+    } else if (info->input_dtype == SONDE_I64) {
         err = open_text(info, split, &set, diag);
     } else if (name_of(info)[0] != '\0') {
         err = sonde_nn_dataset_open_named(name_of(info), split, path, &set, diag);
@@ -176,7 +281,8 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
 {
     SONDE__NEEDS(diag, job, out, set);
     const sonde_nn_job_info *info = &job->info;
-    const bool tokens = info->input_dtype == SONDE_I64;
+    const bool plain =
+        info->input_dtype == SONDE_I64 || sonde_nn_dataset_get_traits(set)->ready;
     const sonde_nn_transform transforms[] = {
         sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
     const sonde_nn_loader_options options = {.size = sizeof options,
@@ -186,7 +292,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
                                              .keep_last = !shuffle,
                                              .workers = 1,
                                              .transforms = transforms,
-                                             .transform_count = tokens ? 0 : 2};
+                                             .transform_count = plain ? 0 : 2};
 
     return sonde_nn_loader_create(set, &options, out, diag);
 }

@@ -6,8 +6,8 @@
  *     loss: {huber_loss: {delta: 0.5, target: label}}
  *
  * nll and cross_entropy compare with classes. Every other loss is a row of src/nn/ops
- * (layer_row.h) and has a target: input, the sample; label, the label as a number; or
- * one_hot.
+ * (layer_row.h) and has a target: input, the sample; label, the label as a number;
+ * one_hot; or values, the numbers of the data's target.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -100,7 +100,9 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
 {
     static const char *const words[] = {[SONDE_NN_TARGET_INPUT] = "input",
                                         [SONDE_NN_TARGET_NUMBER] = "label",
-                                        [SONDE_NN_TARGET_ONE_HOT] = "one_hot"};
+                                        [SONDE_NN_TARGET_ONE_HOT] = "one_hot",
+                                        [SONDE_NN_TARGET_TOKENS] = "",
+                                        [SONDE_NN_TARGET_VALUES] = "values"};
     const char *word = words[SONDE_NN_TARGET_INPUT];
     loss_entry entry = {.name = "", .body = &nothing};
     sonde_err err = read_entry(reader, section, &entry);
@@ -116,14 +118,14 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         return err;
     }
-    for (int i = SONDE_NN_TARGET_INPUT; i <= SONDE_NN_TARGET_ONE_HOT; i++) {
-        if (strcmp(word, words[i]) == 0) {
+    for (int i = SONDE_NN_TARGET_INPUT; i <= SONDE_NN_TARGET_VALUES; i++) {
+        if (strcmp(word, words[i]) == 0 && word[0] != '\0') {
             *target = (sonde_nn_job_target)i;
             return SONDE_OK;
         }
     }
     return sonde__yaml_fail(reader, sonde__yaml_get(entry.body, "target"), SONDE_EINVAL,
-                            "input, label or one_hot", "target '%s'", word);
+                            "input, label, one_hot or values", "target '%s'", word);
 }
 
 /* The sample in the shape of the output; labels as numbers or rows. */
@@ -137,6 +139,9 @@ static sonde_nn_value make_target(sonde_nn_model *model,
 
     if (dims == NULL) {
         return 0;
+    }
+    if (compared->target == SONDE_NN_TARGET_VALUES) {
+        return compared->labels;
     }
     if (compared->target != SONDE_NN_TARGET_INPUT) {
         return sonde__graph_function(model,

@@ -35,8 +35,7 @@ static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__train_batch_views(user, &batch, out->inputs);
-    out->count = 2;
+    out->count = sonde__train_batch_views(user, &batch, out->inputs);
     out->samples = batch.count;
     return SONDE_OK;
 }
