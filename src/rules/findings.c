@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "record/format.h"
 #include "rules/finding_lines.h"
 #include "store/store.h"
@@ -172,7 +173,7 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
         return;
     }
     va_start(args, fmt);
-    (void)vsnprintf(found->message, sizeof found->message, fmt, args);
+    (void)sonde__vsnprintf(found->message, sizeof found->message, fmt, args);
     va_end(args);
     if (advice != NULL) {
         found->finding.advice = advice;
@@ -188,7 +189,7 @@ void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(run->lacked, sizeof run->lacked, fmt, args);
+    (void)sonde__vsnprintf(run->lacked, sizeof run->lacked, fmt, args);
     va_end(args);
 }
 

@@ -21,6 +21,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/point.h"
 
 #include <sonde/safetensors.h>
 
@@ -73,7 +74,7 @@ static sonde_err SONDE_PRINTF(4, 5)
                    spot->tensor != NULL ? spot->tensor : "",
                    spot->tensor != NULL ? "'" : "");
     va_start(args, found);
-    (void)vsnprintf(what, sizeof what, found, args);
+    (void)sonde__vsnprintf(what, sizeof what, found, args);
     va_end(args);
     return sonde__fail(spot->diag, err, where, expected, "%s", what);
 }
