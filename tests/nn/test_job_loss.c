@@ -190,7 +190,7 @@ static void mistakes_are_told(void **state)
         {MODEL("2", FC("2"), "gelu"), NULL},
         {MODEL("2", FC("2"), "{mse_loss: {beta: 1}}"), NULL},
         {MODEL("2", FC("2"), "{mse_loss: {target: me}}"),
-         "job:1: target 'me' (expected input, label or one_hot)"},
+         "job:1: target 'me' (expected input, label, one_hot or values)"},
         {MODEL("2", FC("2"), "{mse_loss: {reduction: none}}"), NULL},
         {MODEL("2", FC("3"), "mse_loss"), NULL},
         {MODEL("2", FC("2"), "{mse_loss: {target: label}}"), NULL},
