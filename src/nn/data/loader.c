@@ -112,11 +112,11 @@ static const sonde__data_slot *make_batch(sonde_nn_loader *loader)
     const double start = sonde__now();
 
     if (loader->ordered[loader->epoch % 2] != loader->epoch + 1) {
-        sonde__loader_make_order(loader, loader->epoch);
+        sonde__data_make_order(loader, loader->epoch);
         loader->ordered[loader->epoch % 2] = loader->epoch + 1;
     }
-    sonde__loader_fill(&loader->fillers[0], &loader->ring[0], loader->epoch, loader->next,
-                       1);
+    sonde__data_fill(&loader->fillers[0], &loader->ring[0], loader->epoch, loader->next,
+                     1);
     loader->stats.waited += sonde__now() - start;
     return &loader->ring[0];
 }
@@ -136,7 +136,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
         .data = slot->data + (size_t)at * loader->batch_bytes,
         .labels = slot->labels + at * loader->options.batch * loader->label_length,
         .indices = slot->indices + at * loader->options.batch,
-        .count = sonde__loader_batch_samples(loader, loader->next),
+        .count = sonde__data_batch_samples(loader, loader->next),
         .number = loader->next,
         .label_length = sonde_nn_dataset_get_traits(loader->set)->label_length,
     };

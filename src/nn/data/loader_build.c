@@ -198,7 +198,7 @@ static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
     for (int i = 0; code == 0 && i < loader->options.workers; i++) {
         sonde__data_filler *filler = &loader->fillers[i];
 
-        code = pthread_create(&filler->thread, NULL, sonde__loader_work, filler);
+        code = pthread_create(&filler->thread, NULL, sonde__data_work, filler);
         filler->started = code == 0;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

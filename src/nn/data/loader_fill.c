@@ -11,7 +11,7 @@
 
 /* --- making batches ----------------------------------------------------------------- */
 
-void sonde__loader_make_order(sonde_nn_loader *loader, uint64_t epoch)
+void sonde__data_make_order(sonde_nn_loader *loader, uint64_t epoch)
 {
     const uint32_t count = (uint32_t)sonde_nn_dataset_get_traits(loader->set)->count;
 
@@ -21,7 +21,7 @@ void sonde__loader_make_order(sonde_nn_loader *loader, uint64_t epoch)
     }
 }
 
-int64_t sonde__loader_batch_samples(const sonde_nn_loader *loader, int64_t n)
+int64_t sonde__data_batch_samples(const sonde_nn_loader *loader, int64_t n)
 {
     return SONDE_MIN(loader->options.batch, loader->samples - n * loader->options.batch);
 }
@@ -57,7 +57,7 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
 {
     const sonde_nn_loader *loader = filler->loader;
     const int64_t first = number * loader->options.batch;
-    const int64_t count = sonde__loader_batch_samples(loader, number);
+    const int64_t count = sonde__data_batch_samples(loader, number);
     unsigned char *data = slot->data + (size_t)place * loader->batch_bytes;
     int64_t *labels = slot->labels + place * loader->options.batch * loader->label_length;
     uint32_t *indices = slot->indices + place * loader->options.batch;
@@ -94,8 +94,8 @@ static sonde_err fill_batch(const sonde__data_filler *filler,
     return SONDE_OK;
 }
 
-void sonde__loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
-                        uint64_t epoch, int64_t first_batch, int64_t batches)
+void sonde__data_fill(sonde__data_filler *filler, sonde__data_slot *slot, uint64_t epoch,
+                      int64_t first_batch, int64_t batches)
 {
     slot->err = SONDE_OK;
     for (int64_t i = 0; i < batches; i++) {
@@ -133,7 +133,7 @@ static void have_order(sonde_nn_loader *loader, uint64_t epoch)
         }
         loader->ordering = true;
         (void)pthread_mutex_unlock(&loader->lock);
-        sonde__loader_make_order(loader, epoch);
+        sonde__data_make_order(loader, epoch);
         (void)pthread_mutex_lock(&loader->lock);
         loader->ordered[epoch % 2] = epoch + 1;
         loader->ordering = false;
@@ -164,8 +164,8 @@ static void do_chunk(sonde__data_filler *filler)
     loader->busy++;
     have_order(loader, epoch);
     (void)pthread_mutex_unlock(&loader->lock);
-    sonde__loader_fill(filler, slot, epoch, first,
-                       SONDE_MIN(loader->chunk, loader->batches - first));
+    sonde__data_fill(filler, slot, epoch, first,
+                     SONDE_MIN(loader->chunk, loader->batches - first));
     atomic_store(&slot->filled, ticket + 1);
     (void)pthread_mutex_lock(&loader->lock);
     loader->busy--;
@@ -174,7 +174,7 @@ static void do_chunk(sonde__data_filler *filler)
     }
 }
 
-void *sonde__loader_work(void *argument)
+void *sonde__data_work(void *argument)
 {
     sonde__data_filler *filler = argument;
     sonde_nn_loader *loader = filler->loader;

@@ -104,13 +104,13 @@ struct sonde_nn_loader {
 };
 
 /* Samples in batch number n of an epoch. */
-int64_t sonde__loader_batch_samples(const sonde_nn_loader *loader, int64_t n);
+int64_t sonde__data_batch_samples(const sonde_nn_loader *loader, int64_t n);
 /* Makes the order of an epoch, if the loader shuffles. */
-void sonde__loader_make_order(sonde_nn_loader *loader, uint64_t epoch);
+void sonde__data_make_order(sonde_nn_loader *loader, uint64_t epoch);
 /* Fills a slot with the batches of a chunk. */
-void sonde__loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
-                        uint64_t epoch, int64_t first_batch, int64_t batches);
+void sonde__data_fill(sonde__data_filler *filler, sonde__data_slot *slot, uint64_t epoch,
+                      int64_t first_batch, int64_t batches);
 /* A worker's thread: argument is a sonde__data_filler. */
-void *sonde__loader_work(void *argument);
+void *sonde__data_work(void *argument);
 
 #endif
