@@ -185,6 +185,39 @@ sonde_nn_dataset_open_arrays(const char *path, const sonde_nn_arrays_options *op
 /* Whether path is a file of arrays by its ending, or a folder with such files. */
 SONDE_API bool sonde_nn_dataset_is_arrays(const char *path);
 
+/* Zero fields are defaults. Strings are borrowed for the call. */
+typedef struct sonde_nn_table_options {
+    size_t size;               /* sizeof(sonde_nn_table_options) */
+    const char *const *inputs; /* input_count names of columns; 0: all but the target */
+    size_t input_count;
+    const char *target;  /* NULL: y, Y, target, label or class; "": none */
+    bool numbers;        /* the target is numbers, not classes */
+    bool no_standardise; /* numbers stay as they are */
+    sonde_nn_split split;
+    double test_share; /* of the rows, drawn by seed; 0: a tenth */
+    uint64_t seed;
+} sonde_nn_table_options;
+
+/*
+ * A table in CSV (RFC 4180, UTF-8, a point in numbers; .tsv has tabs; either gzipped) whose
+ * first line names the columns, or a folder with train.csv and test.csv. Samples are (F)
+ * float32. A column of numbers is one of the F, brought to mean 0 and spread 1; a column
+ * with other texts is categories, a 0 or 1 for each, in order of their bytes. Means, spreads
+ * and categories are those of the training rows. A missing number (an empty cell, NA, N/A,
+ * NaN, nan, null, NULL, None, ?) is the mean; a missing category, or one that the training
+ * rows lack, is all zeros. Classes are whole numbers from 0, or texts, which then name them;
+ * numbers are a field (N, 1). Columns without a name are left out. SONDE_EFORMAT: text
+ * that is no CSV, a line of another length, a missing target (diag has line and column).
+ * SONDE_ENOTFOUND: no such column; diag lists those that there are. SONDE_ERANGE: more than
+ * 256 categories. SONDE_EUNSUPPORTED: Parquet. Cost: the text in memory, and 8 bytes a cell
+ * while it is read.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
+                            sonde_nn_dataset **out, sonde_diag *diag);
+/* Whether path is a table by its ending, or a folder with train.csv. */
+SONDE_API bool sonde_nn_dataset_is_table(const char *path);
+
 /*
  * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).
  * Its files, train-images-idx3-ubyte and so on with or without .gz, are searched in

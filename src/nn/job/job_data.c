@@ -133,6 +133,30 @@ static sonde_err open_arrays(const sonde_nn_job_info *info, sonde_nn_split split
     return sonde_nn_dataset_open_arrays(info->data_path, &options, out, diag);
 }
 
+/* A table, whose columns are the only input. */
+static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
+                            sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_table_options options = {
+        .size = sizeof options,
+        .inputs = info->data_inputs.text,
+        .input_count = info->data_inputs.count,
+        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
+                  : info->data_target[0] != '\0'        ? info->data_target
+                                                        : NULL,
+        .numbers = info->target == SONDE_NN_TARGET_VALUES,
+        .no_standardise = info->no_standardise,
+        .split = split,
+        .test_share = (double)info->test_share,
+        .seed = (uint64_t)info->split_seed};
+
+    if (info->input_dtype == SONDE_I64) {
+        return sonde__fail(diag, SONDE_EDTYPE, info->data_path, "float32",
+                           "a table for a model of int64");
+    }
+    return sonde_nn_dataset_open_table(info->data_path, &options, out, diag);
+}
+
 enum { DRAWN_BYTES = 400 * 1000 };
 static const char drawn_text[] = "text-synth";
 
@@ -222,7 +246,7 @@ static const char *name_of(const sonde_nn_job_info *info)
 /* Whether a path is data whose test set is drawn if it has none. */
 static bool is_drawn(const char *path)
 {
-    return sonde_nn_dataset_is_arrays(path);
+    return sonde_nn_dataset_is_arrays(path) || sonde_nn_dataset_is_table(path);
 }
 
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
@@ -249,6 +273,8 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
 
     if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
         err = open_arrays(info, split, &set, diag);
+    } else if (path != NULL && sonde_nn_dataset_is_table(path)) {
+        err = open_table(info, split, &set, diag);
     } else if (info->input_dtype == SONDE_I64) {
         err = open_text(info, split, &set, diag);
     } else if (name_of(info)[0] != '\0') {

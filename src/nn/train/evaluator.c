@@ -379,7 +379,7 @@ static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores
         measure_tokens(evaluator, scores, label);
         return SONDE_OK;
     }
-    if (evaluator->target == SONDE_NN_TARGET_VALUES) {
+    if (evaluator->sums != NULL) {
         measure_values(evaluator, scores, target);
         return SONDE_OK;
     }
