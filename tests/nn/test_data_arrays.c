@@ -142,6 +142,40 @@ static void ids_and_positions(void **state)
     sonde_nn_dataset_destroy(set);
 }
 
+/* Fields come through a loader beside the data. */
+static void a_loader_hands_fields_over(void **state)
+{
+    const sonde_nn_arrays_options arrays = {
+        .size = sizeof arrays, .numbers = true, .test_share = 0.4};
+    sonde_nn_loader_options options = {
+        .size = sizeof options, .batch = 2, .shuffle = true};
+    sonde_nn_dataset *set = open_arrays(seed_path("fortran.npz"), &arrays);
+
+    (void)state;
+    for (options.workers = 0; options.workers < 3; options.workers++) {
+        sonde_nn_loader *loader = NULL;
+
+        must(sonde_nn_loader_create(set, &options, &loader, &engine_diag));
+        assert_ptr_equal(sonde_nn_loader_traits(loader),
+                         sonde_nn_dataset_get_traits(set));
+        for (uint64_t epoch = 0; epoch < 3; epoch++) {
+            sonde_nn_batch batch;
+
+            sonde_nn_loader_start_epoch(loader, epoch);
+            must(sonde_nn_loader_next(loader, &batch, &engine_diag));
+            assert_int_equal(batch.count, 2);
+            for (int i = 0; i < 2; i++) {
+                const float *x = (const float *)batch.data + (ptrdiff_t)4 * i;
+
+                assert_true(((const float *)batch.fields[0])[i] ==
+                            (x[0] + x[1] + x[2] + x[3]) * 0.5F);
+            }
+        }
+        sonde_nn_loader_destroy(loader);
+    }
+    sonde_nn_dataset_destroy(set);
+}
+
 /* --- mistakes ------------------------------------------------------------------------- */
 
 static void expect_open(sonde_err err, const char *path,
@@ -317,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_target_of_numbers_is_a_field),
         cmocka_unit_test(given_splits_are_used),
         cmocka_unit_test(ids_and_positions),
+        cmocka_unit_test(a_loader_hands_fields_over),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(every_allocation_may_fail),
