@@ -92,6 +92,23 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     return !cli_interrupted();
 }
 
+/* A loss that balances the classes weights them by the training set. */
+static sonde_err balance(evaluation *run, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!sonde_nn_job_is_balanced(run->job)) {
+        return SONDE_OK;
+    }
+    err = cli_data_open(run->job, SONDE_NN_TRAIN, true, &set, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_job_balance(run->job, set, diag);
+    }
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
 static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
 {
     const eval_values *asked = run->asked;
@@ -114,6 +131,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
         info->data_path = asked->data;
     }
     err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = balance(run, diag);
     if (err != SONDE_OK) {
         return err;
     }

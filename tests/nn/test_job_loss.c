@@ -202,7 +202,7 @@ static void mistakes_are_told(void **state)
         {MODEL("2", FC("2"), "{cross_entropy: {weight: [1, -1]}}"),
          "job:1: weight '-1' (expected a finite number >= 0)"},
         {MODEL("2", FC("2"), "{cross_entropy: {weight: 1}}"),
-         "job:1: weight is no list (expected weight: [1, 2 ...])"},
+         "job:1: weight is no list (expected weight: [1, 2 ...], or balanced)"},
         {MODEL("2", FC("2"), "{cross_entropy: {reduction: none}}"),
          "job:1: reduction 'none' (expected mean or sum)"},
         {MODEL("2", FC("2"), "{mse_loss: {}, l1_loss: {}}"),

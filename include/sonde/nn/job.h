@@ -81,6 +81,8 @@ typedef struct sonde_nn_job_record {
     bool save_all, no_vitals, compress;
 } sonde_nn_job_record;
 
+enum { SONDE_NN_JOB_AUGMENT = 8 };
+
 /* What the loss compares the output with. */
 typedef enum sonde_nn_job_target {
     SONDE_NN_TARGET_CLASS = 0,   /* the label, a class: nll and cross_entropy */
@@ -104,7 +106,12 @@ typedef struct sonde_nn_job_info {
     float test_share;               /* of data without a test set; 0: a tenth */
     int64_t split_seed;             /* draws that test set */
     bool no_standardise; /* columns of a table are not brought to mean 0 and spread 1 */
-    float validation;    /* share of the training samples to hold out; 0: none */
+    sonde_nn_transform augment[SONDE_NN_JOB_AUGMENT]; /* of training samples, in order */
+    size_t augment_count;
+    sonde_nn_transform
+        normalise;           /* by channel, instead of mean and std; channels 0: no */
+    int64_t loader_workers;  /* threads that load samples; -1: as many as pay */
+    float validation;        /* share of the training samples to hold out; 0: none */
     int64_t eval_batch_size; /* at most */
     int64_t eval_every;      /* epochs; 0: no evaluation between epochs */
     int64_t eval_samples;    /* of an evaluation between epochs, at most; 0: all */
@@ -196,8 +203,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
 /* False: the data is a folder of images without a folder test. Without a folder train
  * either, both splits are all of its images. */
 SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
+/* The transform that normalises the job's pixels, by channel or by mean and std. */
+SONDE_API sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job);
+/* Whether the loss has `weight: balanced`. */
+SONDE_API bool sonde_nn_job_is_balanced(const sonde_nn_job *job);
+/* Weights the classes of such a job by the labels of its training set: a class with n of
+ * the N labels gets N / (classes n), and 0 without labels. Models built before have equal
+ * weights. A trainer does this itself. SONDE_EINVAL: the set has no classes. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_balance(sonde_nn_job *job,
+                                                       const sonde_nn_dataset *set,
+                                                       sonde_diag *diag);
 /* A loader of set with the job's transforms and seed. batch is the combined batch; with
- * shuffle, a smaller last one is dropped. set is borrowed until the loader's destroy. */
+ * shuffle, a smaller last one is dropped and samples are augmented. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
                                                       const sonde_nn_dataset *set,
                                                       int64_t batch, bool shuffle,

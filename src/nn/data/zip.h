@@ -34,18 +34,18 @@ typedef struct sonde__data_zip_member {
 } sonde__data_zip_member;
 
 /* Finds the directory. SONDE_EFORMAT: there is none, or it is not whole. */
-SONDE_API SONDE_CHECKED sonde_err sonde__data_zip_open(sonde__data_zip *zip,
-                                                       const void *bytes, size_t size,
-                                                       const char *name,
-                                                       sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__data_zip_open(sonde__data_zip *zip, const void *bytes,
+                                             size_t size, const char *name,
+                                             sonde_diag *diag);
 /* The next member; *more false: there is none. */
-SONDE_API SONDE_CHECKED sonde_err sonde__data_zip_next(sonde__data_zip *zip,
-                                                       sonde__data_zip_member *member,
-                                                       bool *more, sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__data_zip_next(sonde__data_zip *zip,
+                                             sonde__data_zip_member *member, bool *more,
+                                             sonde_diag *diag);
 /* Its bytes: in the archive if it is stored, else a new block in *owned, for the caller to
  * free. Their checksum is right. */
-SONDE_API SONDE_CHECKED sonde_err
-sonde__data_zip_read(const sonde__data_zip *zip, const sonde__data_zip_member *member,
-                     const unsigned char **bytes, void **owned, sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__data_zip_read(const sonde__data_zip *zip,
+                                             const sonde__data_zip_member *member,
+                                             const unsigned char **bytes, void **owned,
+                                             sonde_diag *diag);
 
 #endif

@@ -2,8 +2,10 @@
  * job_data.c - a job's data: its data sets, and the loader with its transforms.
  */
 #include "nn/job/job.h"
+#include "base/cpu.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -301,6 +303,40 @@ error:
     return err;
 }
 
+sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job)
+{
+    if (job == NULL) {
+        return sonde_nn_to_float();
+    }
+    return job->info.normalise.channels > 0
+               ? job->info.normalise
+               : sonde_nn_normalise(1, &job->info.mean, &job->info.std);
+}
+
+/* Threads that make batches ahead. Samples in memory need one, which does not wait for
+ * the consumer's thread; images of files are decoded by half of the processors. */
+static int choose_workers(const sonde_nn_job_info *info, const sonde_nn_dataset *set)
+{
+    enum { MOST = 8 };
+    const int half = (sonde__cpu_count() + 1) / 2;
+
+    if (info->loader_workers >= 0) {
+        return (int)info->loader_workers;
+    }
+    return sonde_nn_dataset_scratch(set) > 0 ? SONDE_MIN(half, (int)MOST) : 1;
+}
+
+/* Augmented samples must keep the shape of the model's input. */
+static sonde_err check_augmented(const sonde_nn_job_info *info,
+                                 const sonde_nn_loader *loader, sonde_diag *diag)
+{
+    sonde_nn_field found = {.rank = 0};
+
+    found.rank = sonde_nn_loader_shape(loader, found.shape);
+    return check_shape(sonde_nn_loader_traits(loader), "augment", &found,
+                       &info->inputs[0], diag);
+}
+
 sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,
                               int64_t batch, bool shuffle, sonde_nn_loader **out,
                               sonde_diag *diag)
@@ -309,16 +345,96 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
     const sonde_nn_job_info *info = &job->info;
     const bool plain =
         info->input_dtype == SONDE_I64 || sonde_nn_dataset_get_traits(set)->ready;
-    const sonde_nn_transform transforms[] = {
-        sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
+    sonde_nn_transform transforms[SONDE_NN_JOB_AUGMENT + 2];
+    size_t count = 0;
+    sonde_nn_loader *loader = NULL;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; shuffle && i < info->augment_count; i++) {
+        transforms[count++] = info->augment[i];
+    }
+    if (!plain) {
+        transforms[count++] = sonde_nn_to_float();
+        transforms[count++] = sonde_nn_job_normalise(job);
+    }
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = batch,
                                              .shuffle = shuffle,
                                              .seed = info->seed,
                                              .keep_last = !shuffle,
-                                             .workers = 1,
+                                             .workers = choose_workers(info, set),
                                              .transforms = transforms,
-                                             .transform_count = plain ? 0 : 2};
+                                             .transform_count = count};
 
-    return sonde_nn_loader_create(set, &options, out, diag);
+    err = sonde_nn_loader_create(set, &options, &loader, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_augmented(info, loader, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_loader_destroy(loader);
+        return err;
+    }
+    *out = loader;
+    return SONDE_OK;
+}
+
+/* --- balanced classes ----------------------------------------------------------------- */
+
+bool sonde_nn_job_is_balanced(const sonde_nn_job *job)
+{
+    if (job == NULL || job->model->kind != SONDE__YAML_MAP) {
+        return false;
+    }
+    return sonde__job_loss_is_balanced(sonde__yaml_get(job->model, "loss"));
+}
+
+/* Counts the labels of a set by class. */
+static void count_labels(const sonde_nn_dataset *set, int64_t *counts)
+{
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+
+    for (int64_t i = 0; i < traits->count; i++) {
+        counts[sonde_nn_dataset_label(set, i)]++;
+    }
+}
+
+sonde_err sonde_nn_job_balance(sonde_nn_job *job, const sonde_nn_dataset *set,
+                               sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, job, set);
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+    const int64_t classes = SONDE_MAX(job->info.classes, traits->classes);
+    int64_t *counts = NULL, present = 0;
+    float *weights = NULL;
+
+    if (!sonde_nn_job_is_balanced(job)) {
+        return SONDE_OK;
+    }
+    if (!traits->has_labels || traits->label_length > 0 || classes < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, traits->source, "one class a sample",
+                           "classes that are balanced, but samples have none");
+    }
+    counts = sonde__calloc((size_t)classes, sizeof *counts);
+    weights = sonde__calloc((size_t)classes, sizeof *weights);
+    if (counts == NULL || weights == NULL) {
+        sonde__free(counts);
+        sonde__free(weights);
+        return sonde__fail_nomem(diag, "weights of classes");
+    }
+    count_labels(set, counts);
+    for (int64_t c = 0; c < classes; c++) {
+        present += counts[c] > 0 ? 1 : 0;
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        weights[c] =
+            counts[c] > 0
+                ? (float)((double)traits->count / ((double)present * (double)counts[c]))
+                : 0.0F;
+    }
+    sonde__free(counts);
+    sonde__free(job->balanced);
+    job->balanced = weights;
+    job->balanced_count = (size_t)classes;
+    return SONDE_OK;
 }

@@ -339,13 +339,15 @@ static sonde_err describe(const model_builder *b, sonde_nn_job_info *info,
 static sonde_err add_loss(model_builder *b, const sonde_nn_job *job,
                           const sonde__yaml *loss, const sonde_nn_job_info *info)
 {
-    const sonde_err err =
-        sonde__job_build_loss(&b->reader, loss, b->model,
-                              &(sonde__job_compared){.output = b->output,
-                                                     .sample = b->sample,
-                                                     .labels = b->labels,
-                                                     .target = info->target},
-                              &b->class_axis);
+    const sonde_err err = sonde__job_build_loss(
+        &b->reader, loss, b->model,
+        &(sonde__job_compared){.output = b->output,
+                               .sample = b->sample,
+                               .labels = b->labels,
+                               .target = info->target,
+                               .balanced = job->balanced,
+                               .balanced_count = job->balanced_count},
+        &b->class_axis);
 
     return err != SONDE_OK ? err : check_status(b, loss->line > 0 ? loss : job->model);
 }

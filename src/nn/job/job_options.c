@@ -150,6 +150,8 @@ static const sonde_nn_option rows[] = {
     {"options", "floating_point_exceptions", "floating_point_exceptions", FLAG,
      FIELD(options.floating_point_exceptions),
      .help = "stop at the first op that makes a NaN or an infinity, and name it"},
+    {"options", "loader_workers", "loader_workers", COUNT(-1, 1024, "-1"),
+     FIELD(loader_workers), .help = "threads that load samples; -1: as many as pay"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
 
@@ -472,15 +474,16 @@ sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info)
 {
-    static const char *const groups[] = {"groups"};
-    const bool has_groups = strcmp(section->key, "optimizer") == 0;
+    static const char *const groups[] = {"groups"}, *const augment[] = {"augment"};
+    const bool optimizer = strcmp(section->key, "optimizer") == 0;
+    const bool data = strcmp(section->key, "data") == 0;
     sonde_err err = take_poptorch_names(reader, section);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_read_entry(reader, section, section->key, groups, has_groups ? 1 : 0,
-                                info);
+    err = sonde__job_read_entry(reader, section, section->key, data ? augment : groups,
+                                optimizer || data ? 1 : 0, info);
     if (err != SONDE_OK) {
         return err;
     }
