@@ -347,6 +347,86 @@ static void a_live_reader_finds_no_damage(void **state)
     (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Bytes that this process has read so far; 0 where the system does not say. */
+static uint64_t bytes_read(void)
+{
+    FILE *const file = fopen("/proc/self/io", "r");
+    unsigned long long bytes = 0;
+
+    if (file == NULL) {
+        return 0;
+    }
+    if (fscanf(file, "rchar: %llu", &bytes) != 1) {
+        bytes = 0;
+    }
+    assert_int_equal(fclose(file), 0);
+    return bytes;
+}
+
+/* Bytes read to write a finding about each of so many tensors. */
+static uint64_t read_for(uint32_t tensors)
+{
+    char run[PATH] = "/tmp/sonde-lines-XXXXXX";
+    sonde_catalogue *catalogue = NULL;
+    sonde_rules *rules = NULL;
+    float value = 0.0F;
+    const int64_t shape = 1;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, &value);
+    const sonde_coordinate at = {.mode = SONDE_MODE_TRAIN};
+    sonde_vitals vitals;
+    uint64_t before = 0;
+    size_t count = 0;
+
+    assert_non_null(mkdtemp(run));
+    sonde_vitals_of(&view, &vitals);
+    assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_add(rules, "AllZero:tensor_regex=.*", NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_write_to(rules, run, NULL), SONDE_OK);
+    for (uint32_t i = 0; i < tensors; i++) {
+        char name[32];
+        sonde_tensor_info info = {.name = name,
+                                  .role = SONDE_ROLE_WEIGHT,
+                                  .dtype = SONDE_F32,
+                                  .rank = 1,
+                                  .shape = {1},
+                                  .same_as = SONDE_NO_TENSOR};
+        uint32_t id = 0;
+
+        (void)snprintf(name, sizeof name, "fc%u.weight", (unsigned)i);
+        assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
+    }
+    assert_int_equal(sonde_rules_begin(rules, catalogue, NULL, NULL, NULL), SONDE_OK);
+    for (uint32_t id = 0; id < tensors; id++) {
+        const sonde_observation seen = {.id = id,
+                                        .info = sonde_catalogue_info(catalogue, id),
+                                        .at = at,
+                                        .view = &view,
+                                        .vitals = &vitals};
+
+        sonde_rules_put(rules, &seen);
+    }
+    before = bytes_read();
+    sonde_rules_end_step(rules, &at);
+    sonde_rules_finish(rules);
+    before = bytes_read() - before;
+    (void)sonde_rules_findings(rules, &count);
+    assert_int_equal(count, tensors);
+    sonde_rules_destroy(rules);
+    sonde_catalogue_destroy(catalogue);
+    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    return before;
+}
+
+/* A file of findings is read once, however many are appended. */
+static void reading_grows_as_the_findings_do(void **state)
+{
+    const uint64_t few = read_for(50), many = read_for(200);
+
+    (void)state;
+    assert_in_range(many, few, 6 * few);
+}
+
 /* Memory that runs out in jansson while a rule writes its number takes no other rule's. */
 static void other_numbers_stay(void **state)
 {
@@ -384,6 +464,7 @@ int main(void)
         cmocka_unit_test(a_writer_may_die_between_both),
         cmocka_unit_test(a_live_reader_finds_no_damage),
         cmocka_unit_test(later_findings_are_written),
+        cmocka_unit_test(reading_grows_as_the_findings_do),
         cmocka_unit_test(other_numbers_stay),
     };
 
