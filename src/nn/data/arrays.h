@@ -19,8 +19,8 @@ bool sonde__data_is_arrays(const char *path);
 /* SONDE_EFORMAT: a damaged file (diag names it). SONDE_ENOTFOUND: a folder without .npy
  * files. */
 SONDE_CHECKED sonde_err sonde__data_arrays_open(const char *path,
-                                                          sonde__data_arrays **out,
-                                                          sonde_diag *diag);
+                                                sonde__data_arrays **out,
+                                                sonde_diag *diag);
 /* The arrays of an .npz in memory, borrowed until destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde__data_arrays_parse(const void *bytes, size_t size,
                                                            const char *name,
