@@ -444,6 +444,23 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
 
 /* --- starting ----------------------------------------------------------------------- */
 
+/* Whether the run at the address is the one that was sent: the answer to the request that
+ * made it was lost, and a later try found it there. */
+static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
+{
+    char etag[SONDE__S3_ETAG] = "";
+    sonde_text there = {0};
+    bool changed = false;
+    const sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json",
+                                              etag, &there, &changed, NULL);
+    const bool same = err == SONDE_OK && there.data != NULL && run->data != NULL &&
+                      there.length == run->length &&
+                      memcmp(there.data, run->data, run->length) == 0;
+
+    sonde_text_fini(&there);
+    return same;
+}
+
 /* The first of several workers makes the run; the others take its run.json. */
 static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
 {
@@ -469,7 +486,7 @@ static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
         err = fetch_file(spool, "run.json", diag);
     } else if (err == SONDE_EEXIST) {
-        err = fail_taken(spool, diag);
+        err = is_sent_run(spool, &run) ? SONDE_OK : fail_taken(spool, diag);
     }
     sonde_text_fini(&run);
     return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
