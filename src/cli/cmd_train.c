@@ -141,6 +141,9 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
         } else {
             cli_json_loss(json, "eval_error", epoch->score.error);
         }
+        if (!isnan(epoch->score.r2)) {
+            cli_json_loss(json, "eval_r2", epoch->score.r2);
+        }
         sonde_json_int(json, "eval_samples", epoch->score.samples);
     }
     sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
@@ -170,6 +173,9 @@ static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_dia
                    : epoch->score.classes
                        ? printf("accuracy %.2f%%", 100.0 * epoch->score.accuracy)
                        : printf("mean absolute error %.4f", epoch->score.error));
+            if (!isnan(epoch->score.r2)) {
+                (void)printf(", R2 %.4f", epoch->score.r2);
+            }
         }
         (void)printf(", %.2f s, %.0f samples/s\n", epoch->seconds, rate);
     }
@@ -269,6 +275,9 @@ static void on_scored(void *user, const sonde_nn_score *score,
             sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
         } else {
             cli_json_loss(json, "error", score->error);
+        }
+        if (!isnan(score->r2)) {
+            cli_json_loss(json, "r2", score->r2);
         }
         sonde_json_int(json, "samples", score->samples);
         sonde_json_end(json);
@@ -440,14 +449,18 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* The job after its flags. */
+static sonde_err open_job(training *run, const char *job, sonde_diag *diag)
+{
+    const sonde_err err = cli_job_open(job, &run->job, diag);
+
+    return err == SONDE_OK ? set_options(run, diag) : err;
+}
+
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = open_job(run, job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = set_options(run, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -506,12 +519,8 @@ static void print_saved(const training *run)
 /* What --print-options prints: the job's, after its flags and the environment. */
 static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = open_job(run, job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = set_options(run, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -11,10 +11,10 @@
  *
  * A look takes a second at most, and sends in this order:
  *
- *     run.json, generations.jsonl, catalogue.jsonl
+ *     run.json, generations.jsonl, catalogue.jsonl, findings, checkpoints
  *     by number: segments, each before its index, stats and sketches;
  *         a file of steps once all files are sent that were open when it was closed
- *     findings, checkpoints
+ *     files.jsonl
  *     state.json that says "ended", end.json
  *
  * A second thread sends state.json while the run lasts, so that a large file does not
