@@ -141,6 +141,9 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
         } else {
             cli_json_loss(json, "eval_error", epoch->score.error);
         }
+        if (!isnan(epoch->score.r2)) {
+            cli_json_loss(json, "eval_r2", epoch->score.r2);
+        }
         sonde_json_int(json, "eval_samples", epoch->score.samples);
     }
     sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
@@ -170,6 +173,9 @@ static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_dia
                    : epoch->score.classes
                        ? printf("accuracy %.2f%%", 100.0 * epoch->score.accuracy)
                        : printf("mean absolute error %.4f", epoch->score.error));
+            if (!isnan(epoch->score.r2)) {
+                (void)printf(", R2 %.4f", epoch->score.r2);
+            }
         }
         (void)printf(", %.2f s, %.0f samples/s\n", epoch->seconds, rate);
     }
@@ -269,6 +275,9 @@ static void on_scored(void *user, const sonde_nn_score *score,
             sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
         } else {
             cli_json_loss(json, "error", score->error);
+        }
+        if (!isnan(score->r2)) {
+            cli_json_loss(json, "r2", score->r2);
         }
         sonde_json_int(json, "samples", score->samples);
         sonde_json_end(json);

@@ -248,6 +248,60 @@ static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *di
     return SONDE_OK;
 }
 
+/* Numbers by channel. */
+static void write_channels(const writer *w, const char *key, const float *numbers,
+                           int count)
+{
+    (void)fprintf(w->stream, "\"%s\": [", key);
+    for (int i = 0; i < count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_real(w, (double)numbers[i], true);
+    }
+    (void)fputc(']', w->stream);
+}
+
+static void write_transform(const writer *w, const sonde_nn_transform *transform)
+{
+    if (transform->kind == SONDE_NN_RANDOM_CROP) {
+        (void)fprintf(w->stream,
+                      "{\"random_crop\": {\"size\": [%d, %d], \"padding\": %d}}",
+                      transform->height, transform->width, transform->padding);
+    } else if (transform->kind == SONDE_NN_NORMALISE) {
+        (void)fputs("{\"normalize\": {", w->stream);
+        write_channels(w, "mean", transform->mean, transform->channels);
+        (void)fputs(", ", w->stream);
+        write_channels(w, "std", transform->std, transform->channels);
+        (void)fputs("}}", w->stream);
+    } else {
+        (void)fprintf(w->stream, "{\"random_%s_flip\": {\"p\": ",
+                      transform->kind == SONDE_NN_FLIP ? "horizontal" : "vertical");
+        write_real(w, (double)transform->probability, true);
+        (void)fputs("}}", w->stream);
+    }
+}
+
+/* The list augment, at the end of the section data. */
+static void write_augment(writer *w, const sonde_nn_job_info *info)
+{
+    const bool normalises = info->normalise.channels > 0;
+
+    if (info->augment_count == 0 && !normalises) {
+        return;
+    }
+    begin_value(w, "data", "augment");
+    (void)fputc('[', w->stream);
+    for (size_t i = 0; i < info->augment_count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_transform(w, &info->augment[i]);
+    }
+    if (normalises) {
+        (void)fputs(info->augment_count > 0 ? ", " : "", w->stream);
+        write_transform(w, &info->normalise);
+    }
+    (void)fputc(']', w->stream);
+    end_value(w);
+}
+
 sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
                              sonde_diag *diag)
 {
@@ -267,6 +321,10 @@ sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
             if (err != SONDE_OK) {
                 return err;
             }
+        }
+        if (w.section != NULL && strcmp(w.section, "data") == 0 &&
+            strcmp(row->section, "data") != 0) {
+            write_augment(&w, &job->info);
         }
         if (row->key == NULL || (!no_rules && !has_value(row, field))) {
             continue;

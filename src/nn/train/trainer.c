@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static bool interrupted(const sonde_nn_trainer *trainer)
@@ -168,6 +169,17 @@ static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name
                : SONDE_OK;
 }
 
+/* The error of an output that is no class, and its R2 if it has one. */
+static sonde_err record_fit(const sonde_nn_trainer *trainer, const char *error,
+                            const char *r2, const sonde_nn_score *score, sonde_diag *diag)
+{
+    const sonde_err err = record_number(trainer, error, score->error, diag);
+
+    return err != SONDE_OK || isnan(score->r2)
+               ? err
+               : record_number(trainer, r2, score->r2, diag);
+}
+
 static sonde_err save_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
@@ -230,7 +242,7 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
                ? record_number(trainer, "eval_perplexity", epoch->score.perplexity, diag)
            : epoch->score.classes
                ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
-               : record_number(trainer, "eval_error", epoch->score.error, diag);
+               : record_fit(trainer, "eval_error", "eval_r2", &epoch->score, diag);
 }
 
 static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
@@ -395,7 +407,7 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     err = result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
           : result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
-                           : record_number(trainer, "error", result.error, diag);
+                           : record_fit(trainer, "error", "r2", &result, diag);
     if (err != SONDE_OK) {
         return err;
     }
