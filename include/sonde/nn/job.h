@@ -120,6 +120,9 @@ typedef struct sonde_nn_job_info {
     int64_t eval_samples;    /* of an evaluation between epochs, at most; 0: all */
     int epochs;
     uint64_t seed;
+    int rank,
+        world; /* of several trainings, the one that shuffled samples are for; 0 and 1
+                        (or 0): all samples */
     int64_t classes; /* columns of the model's output; 0: it has no classes */
     bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;
@@ -172,8 +175,9 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
-/* All options with a value, section by section, as YAML or as one line of JSON: a job, but
- * for a model of its own layers. */
+/* The model, `observe` and all options with a value, section by section, as YAML or as one
+ * line of JSON: a job with the same model and options. Collections of the section record,
+ * and the section demo, are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json,
                                                      FILE *stream, sonde_diag *diag);
 SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
