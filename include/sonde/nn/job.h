@@ -117,6 +117,9 @@ typedef struct sonde_nn_job_info {
     int64_t eval_samples;    /* of an evaluation between epochs, at most; 0: all */
     int epochs;
     uint64_t seed;
+    int rank,
+        world; /* of several trainings, the one that shuffled samples are for; 0 and 1
+                        (or 0): all samples */
     int64_t classes; /* columns of the model's output; 0: it has no classes */
     bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;

@@ -363,6 +363,8 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
                                              .seed = info->seed,
                                              .keep_last = !shuffle,
                                              .workers = choose_workers(info, set),
+                                             .rank = shuffle ? info->rank : 0,
+                                             .world = shuffle ? info->world : 1,
                                              .transforms = transforms,
                                              .transform_count = count};
 

@@ -94,6 +94,10 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde__train_add_groups(trainer, diag);
     if (err != SONDE_OK) {
         return err;
@@ -129,9 +133,13 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
-    sonde_err err = lock_out(trainer, diag);
+    sonde_err err = SONDE_OK;
 
     trainer->saved_step = -1;
+    if (sonde_nn_ranks_rank(trainer->options.ranks) > 0) {
+        trainer->options.out = NULL; /* rank 0 saves */
+    }
+    err = lock_out(trainer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -275,7 +283,8 @@ void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
 static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     enum { SEED = 0 }; /* holds out the same samples in every run */
-    const double share = (double)sonde_nn_job_get_info(trainer->job)->validation;
+    sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
+    const double share = (double)info->validation;
     sonde_err err = trainer->train != NULL
                         ? SONDE_OK
                         : open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
@@ -292,6 +301,8 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    info->rank = sonde_nn_ranks_rank(trainer->options.ranks);
+    info->world = sonde_nn_ranks_count(trainer->options.ranks);
     err = sonde_nn_job_loader(trainer->job,
                               trainer->kept != NULL ? trainer->kept : trainer->train,
                               trainer->plan.combined_batch, true, &trainer->loader, diag);
