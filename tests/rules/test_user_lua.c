@@ -117,6 +117,14 @@ static void scripts_that_are_no_rules(void **state)
 
 /* --- at work ---------------------------------------------------------------------- */
 
+/* On a busy machine a loop may reach the limit of the time to answer first. */
+static bool says(const sonde_finding *found, const char *what)
+{
+    return found != NULL && (strstr(found->message, what) != NULL ||
+                             (strstr(what, "longer than") != NULL &&
+                              strstr(found->message, "did not answer for 10 s") != NULL));
+}
+
 static void scripts_that_go_wrong(void **state)
 {
     static const struct {
@@ -175,10 +183,7 @@ static void scripts_that_go_wrong(void **state)
         stream_end(&s);
         sonde_rules_finish(s.rules);
         found = stream_found(&s, "");
-        if (found == NULL ||
-            (strstr(found->message, cases[i].says) == NULL &&
-             !(limits.seconds == 1 && /* on a busy machine */
-               strstr(found->message, "did not answer for 10 s") != NULL))) {
+        if (!says(found, cases[i].says)) {
             fail_msg("%s\nsays: %s\nnot: %s", cases[i].source,
                      found != NULL ? found->message : "nothing", cases[i].says);
             return;
