@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <stdarg.h>
@@ -50,7 +49,7 @@ static const char *smdebug_config(void)
 {
     const char *use = getenv("USE_SMDEBUG"), *path = getenv("SMDEBUG_CONFIG_FILE_PATH");
 
-    if (use != NULL && (strcmp(use, "0") == 0 || strcasecmp(use, "false") == 0)) {
+    if (use != NULL && (strcmp(use, "0") == 0 || sonde__strcasecmp(use, "false") == 0)) {
         return NULL;
     }
     return path != NULL && path[0] != '\0' ? path : NULL;
@@ -111,12 +110,13 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     const char *built_in = info->model_name[0] != '\0' ? info->model_name : NULL;
     const sonde_hook_options options = {
         .size = sizeof options,
-        .record =
-            SONDE_OPTIONS(sonde_recorder, .path = path,
-                          .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
-                          .program = asked->program,
-                          .model = asked->run_model != NULL ? asked->run_model : built_in,
-                          .compress = record->compress),
+        .record = SONDE_OPTIONS(
+            sonde_recorder, .path = path, .rank = sonde_nn_ranks_rank(asked->ranks),
+            .world = sonde_nn_ranks_count(asked->ranks),
+            .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
+            .program = asked->program,
+            .model = asked->run_model != NULL ? asked->run_model : built_in,
+            .compress = record->compress),
         .save_all = record->save_all,
         .no_vitals = record->no_vitals,
         .vitals_every = record->vitals_every};
@@ -182,13 +182,14 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
 
 /* --- results of an earlier training ------------------------------------------------- */
 
-enum { MODEL, CHECKPOINT, CHECKPOINTS, RESULTS, NAME_SIZE = 48 };
+enum { MODEL, CHECKPOINT, CHECKPOINTS, TOKENIZER, RESULTS, NAME_SIZE = 48 };
 
 static const struct {
     const char *name, *suffix;
 } results[RESULTS] = {[MODEL] = {"model", ".safetensors"},
                       [CHECKPOINT] = {"checkpoint", ".safetensors"},
-                      [CHECKPOINTS] = {"checkpoints", ""}};
+                      [CHECKPOINTS] = {"checkpoints", ""},
+                      [TOKENIZER] = {"tokenizer", ".json"}};
 
 /* Whether the folder has the result; number 0: that of the last training. */
 static bool has_result(const char *folder, int i, int number, char name[NAME_SIZE],
@@ -278,7 +279,7 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 /* --- resuming ----------------------------------------------------------------------- */
 
-sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
+static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *asked = trainer->options.resume, *out = trainer->options.out;
     sonde_err err = SONDE_OK;
@@ -306,6 +307,22 @@ sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
     return sonde_nn_checkpoint_describe(trainer->resume, &trainer->resumed, diag);
 }
 
+/* Rank 0 alone reads the checkpoint; the others hear at which step it was made. */
+sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_nn_ranks *ranks = trainer->options.ranks;
+    sonde_err err =
+        sonde_nn_ranks_rank(ranks) == 0 ? find_checkpoint(trainer, diag) : SONDE_OK;
+    double step = (double)trainer->resumed.step;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_ranks_sum(ranks, &step, 1, diag);
+    trainer->resumed.step = (int64_t)step;
+    return err;
+}
+
 static sonde_err refuse_setting(const sonde_nn_trainer *trainer, const char *name,
                                 int64_t saved, int64_t wanted, sonde_diag *diag)
 {
@@ -330,6 +347,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
         {"gradient_accumulation", saved->gradient_accumulation,
          trainer->plan.gradient_accumulation},
         {"replicas", saved->replication_factor, trainer->plan.replication_factor},
+        {"ranks", saved->ranks, trainer->plan.ranks},
         {"seed", (int64_t)saved->random_seed,
          (int64_t)trainer->session_options.random_seed}};
 

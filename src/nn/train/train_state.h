@@ -62,6 +62,7 @@ struct sonde_nn_trainer {
     int lock;                         /* of the folder out; -1: none */
     int epoch;                        /* being trained, from 1; 0: none yet */
     const sonde_request *stopped;     /* NULL: no request stopped it */
+    bool ends;                        /* all ranks end: one of them is to */
 };
 
 /* Views of a loader's batch as a session's inputs: samples, further inputs, and labels or

@@ -15,7 +15,39 @@ static bool interrupted(const sonde_nn_trainer *trainer)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
 
+    if (trainer->options.ranks != NULL) {
+        return trainer->ends;
+    }
     return events->interrupted != NULL && events->interrupted(events->user);
+}
+
+/* Takes requests; SONDE_EINTERRUPTED after one to stop. Ranks do so where they agree. */
+static sonde_err heed(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    return trainer->options.ranks == NULL ? sonde_nn_session_heed(trainer->session, diag)
+                                          : SONDE_OK;
+}
+
+/* After a call: the mean loss over the ranks, and whether one of them is to end. All take
+ * the same steps, so all end after the same one. */
+static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    sonde_nn_ranks *ranks = trainer->options.ranks;
+    double numbers[] = {*loss, 0.0};
+    sonde_err err = SONDE_OK;
+
+    if (ranks == NULL) {
+        return SONDE_OK;
+    }
+    if (sonde_nn_session_heed(trainer->session, NULL) != SONDE_OK ||
+        (events->interrupted != NULL && events->interrupted(events->user))) {
+        numbers[1] = 1.0;
+    }
+    err = sonde_nn_ranks_sum(ranks, numbers, SONDE_COUNT_OF(numbers), diag);
+    *loss = numbers[0] / sonde_nn_ranks_count(ranks);
+    trainer->ends = numbers[1] > 0.0;
+    return err;
 }
 
 static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -30,6 +62,10 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
         return err;
     }
     err = sonde__train_resume_load(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_session_share(trainer->session, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -116,6 +152,10 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
     if (err != SONDE_OK) {
         return err;
     }
+    err = agree(trainer, &step->loss, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     sonde_nn_running_mean_add(mean, step->loss, 1.0);
     step->mean = sonde_nn_running_mean_get(mean);
     step->step = sonde_nn_session_step(trainer->session);
@@ -127,7 +167,7 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
             return err;
         }
     }
-    return sonde_nn_session_heed(trainer->session, diag);
+    return heed(trainer, diag);
 }
 
 /* The first `skip` batches were trained on before the checkpoint. */
@@ -267,7 +307,7 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
             return err;
         }
     }
-    err = sonde_nn_session_heed(trainer->session, diag);
+    err = heed(trainer, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -295,7 +335,8 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
     if (err != SONDE_OK || interrupted(trainer)) {
         return err;
     }
-    epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch;
+    epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch *
+                    trainer->plan.ranks;
     epoch.loss = sonde_nn_running_mean_get(&mean);
     epoch.seconds = sonde__now() - started;
     return end_epoch(trainer, &epoch, diag);
@@ -318,6 +359,20 @@ static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
     return request != NULL
                ? SONDE_OK
                : sonde__fail(diag, SONDE_EINTERRUPTED, "training", NULL, "interrupted");
+}
+
+/* A rank has ended: what is done is kept, so that the ranks can be started again. */
+static void keep_last_step(sonde_nn_trainer *trainer)
+{
+    if (trainer->options.out != NULL) {
+        try_checkpoint(trainer);
+        if (!trainer->unsaved) {
+            sonde__train_warn(trainer,
+                              "a rank has ended; resume with %s/checkpoint.safetensors, "
+                              "of step %lld",
+                              trainer->options.out, (long long)trainer->saved_step);
+        }
+    }
 }
 
 static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -343,6 +398,10 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
         if (sonde_nn_session_stopped(trainer->session) != NULL ||
             (err == SONDE_OK && interrupted(trainer))) {
             return break_off(trainer, diag);
+        }
+        if (err != SONDE_OK &&
+            sonde_nn_ranks_sum(trainer->options.ranks, NULL, 0, NULL)) {
+            keep_last_step(trainer);
         }
         if (err != SONDE_OK) {
             return err;
@@ -417,6 +476,25 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* The tokens of a model of byte pairs stand beside its weights. */
+static sonde_err save_tokenizer(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char path[SONDE__TRAIN_PATH];
+    sonde_err err = SONDE_OK;
+
+    if (trainer->job == NULL ||
+        sonde_nn_job_get_info(trainer->job)->input_dtype != SONDE_I64) {
+        return SONDE_OK;
+    }
+    err = sonde_nn_job_tokenizer(trainer->job, &tokenizer, diag);
+    if (err != SONDE_OK || tokenizer == NULL) {
+        return err;
+    }
+    err = sonde__train_path(trainer->options.out, "tokenizer.json", path, diag);
+    return err != SONDE_OK ? err : sonde_nn_tokenizer_save(tokenizer, path, diag);
+}
+
 /* Weights that were trained before are not overwritten by untrained ones. */
 static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
 {
@@ -436,6 +514,10 @@ static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
     if (!trained && access(path, F_OK) == 0) {
         sonde__train_warn(trainer, "%s is kept: nothing was trained", path);
         return SONDE_OK;
+    }
+    err = save_tokenizer(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     err = sonde_nn_model_save(trainer->model, path, diag);
     if (err != SONDE_OK) {

@@ -94,6 +94,10 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde__train_add_groups(trainer, diag);
     if (err != SONDE_OK) {
         return err;
@@ -129,9 +133,13 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
-    sonde_err err = lock_out(trainer, diag);
+    sonde_err err = SONDE_OK;
 
     trainer->saved_step = -1;
+    if (sonde_nn_ranks_rank(trainer->options.ranks) > 0) {
+        trainer->options.out = NULL; /* rank 0 saves */
+    }
+    err = lock_out(trainer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -194,6 +202,28 @@ static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split spli
                : sonde_nn_job_open_data(trainer->job, split, out, diag);
 }
 
+/* A text may have fewer byte pairs than the job asks for: then the model has as many tokens
+ * as are learnt. */
+static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char text[24];
+    sonde_err err = SONDE_OK;
+
+    if (info->input_dtype != SONDE_I64 || info->tokens == 0 ||
+        info->tokenizer[0] != '\0') {
+        return SONDE_OK;
+    }
+    err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
+    if (err != SONDE_OK || sonde_nn_tokenizer_size(tokenizer) >= info->classes) {
+        return err;
+    }
+    (void)snprintf(text, sizeof text, "%lld",
+                   (long long)sonde_nn_tokenizer_size(tokenizer));
+    return sonde_nn_job_set(job, "vocabulary", text, diag);
+}
+
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
                                           const sonde_nn_trainer_options *given,
                                           sonde_nn_trainer **out, sonde_diag *diag)
@@ -224,6 +254,13 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->epochs = info->epochs;
     trainer->eval_every = info->eval_every;
     trainer->model = options->model;
+    if (options->feed == NULL) {
+        err = settle_vocabulary(job, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_trainer_destroy(trainer);
+        return err;
+    }
     if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
         err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
         if (err == SONDE_OK) {
@@ -275,7 +312,8 @@ void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
 static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     enum { SEED = 0 }; /* holds out the same samples in every run */
-    const double share = (double)sonde_nn_job_get_info(trainer->job)->validation;
+    sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
+    const double share = (double)info->validation;
     sonde_err err = trainer->train != NULL
                         ? SONDE_OK
                         : open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
@@ -292,6 +330,8 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    info->rank = sonde_nn_ranks_rank(trainer->options.ranks);
+    info->world = sonde_nn_ranks_count(trainer->options.ranks);
     err = sonde_nn_job_loader(trainer->job,
                               trainer->kept != NULL ? trainer->kept : trainer->train,
                               trainer->plan.combined_batch, true, &trainer->loader, diag);
