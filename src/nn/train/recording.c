@@ -183,13 +183,14 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
 
 /* --- results of an earlier training ------------------------------------------------- */
 
-enum { MODEL, CHECKPOINT, CHECKPOINTS, RESULTS, NAME_SIZE = 48 };
+enum { MODEL, CHECKPOINT, CHECKPOINTS, TOKENIZER, RESULTS, NAME_SIZE = 48 };
 
 static const struct {
     const char *name, *suffix;
 } results[RESULTS] = {[MODEL] = {"model", ".safetensors"},
                       [CHECKPOINT] = {"checkpoint", ".safetensors"},
-                      [CHECKPOINTS] = {"checkpoints", ""}};
+                      [CHECKPOINTS] = {"checkpoints", ""},
+                      [TOKENIZER] = {"tokenizer", ".json"}};
 
 /* Whether the folder has the result; number 0: that of the last training. */
 static bool has_result(const char *folder, int i, int number, char name[NAME_SIZE],
