@@ -11,13 +11,11 @@
 
 #include <sonde/nn/option.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define FIELD(member)                                                                    \
     .offset = offsetof(sonde_nn_job_info, member),                                       \
@@ -291,7 +289,7 @@ static bool in_range(const sonde_nn_option *row, double value)
 /* The rule "none", wherever it is set, switches the rules off. */
 static void settle_rules(sonde_nn_job_rules *rules)
 {
-    if (rules->judge.count == 1 && strcasecmp(rules->judge.text[0], "none") == 0) {
+    if (rules->judge.count == 1 && sonde__strcasecmp(rules->judge.text[0], "none") == 0) {
         rules->judge.count = 0;
         rules->none = true;
     }
@@ -576,7 +574,8 @@ static sonde_err add_text(sonde_nn_job *job, const sonde_nn_option *row, const c
         job->rules_set = true;
         rules->judge.count = 0;
         rules->none = false;
-        if (strcasecmp(text, "none") == 0) { /* no rules, so none of the job's actions */
+        if (sonde__strcasecmp(text, "none") ==
+            0) { /* no rules, so none of the job's actions */
             rules->stop_on.count = rules->on_finding.count = 0;
         }
     }
@@ -650,7 +649,7 @@ sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
         sonde_err err = SONDE_OK;
 
         for (size_t k = 0; rows[i].name[k] != '\0' && k + 8 < sizeof variable; k++) {
-            variable[k + 6] = (char)toupper((unsigned char)rows[i].name[k]);
+            variable[k + 6] = (char)sonde__toupper((unsigned char)rows[i].name[k]);
         }
         text = rows[i].no_environment ? NULL : getenv(variable);
         if ((text == NULL || text[0] == '\0') && rows[i].variable != NULL) {

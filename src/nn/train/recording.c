@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <stdarg.h>
@@ -50,7 +49,7 @@ static const char *smdebug_config(void)
 {
     const char *use = getenv("USE_SMDEBUG"), *path = getenv("SMDEBUG_CONFIG_FILE_PATH");
 
-    if (use != NULL && (strcmp(use, "0") == 0 || strcasecmp(use, "false") == 0)) {
+    if (use != NULL && (strcmp(use, "0") == 0 || sonde__strcasecmp(use, "false") == 0)) {
         return NULL;
     }
     return path != NULL && path[0] != '\0' ? path : NULL;
