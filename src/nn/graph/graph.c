@@ -235,6 +235,7 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     }
     op.given = attrs != NULL ? *attrs : no_attrs;
     op.attrs = op.given;
+    op.given.half = graph->half != 0 ? graph->half : op.given.half;
     op.attrs.training = graph->training;
     op.module = graph->module;
     op.pass = graph->pass;
@@ -372,17 +373,21 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
             copy_leaf(source, copy, id++, batch_size);
         } else {
             const sonde__graph_node_op *op = &source->ops[next_op++];
+            sonde__op_attrs given = op->given;
 
+            copy->half = given.half; /* for autocast.c: shapes are still of float32 */
+            given.half = 0;
             copy->module = sonde__graph_string(copy, "%s", op->module);
             copy->pass = op->pass;
             copy->stage = op->stage;
-            (void)sonde__op_emit(copy, op->kind, &op->given, op->in, op->in_count);
+            (void)sonde__op_emit(copy, op->kind, &given, op->in, op->in_count);
             id += (sonde__op_value)op->out_count;
         }
         for (sonde__op_value made = first; made < id && copy->err == SONDE_OK; made++) {
             copy_metadata(source, copy, made);
         }
     }
+    copy->half = 0;
     if (copy->err == SONDE_OK) {
         copy_lists(source, copy);
         copy->module = sonde__graph_string(copy, "%s", "");

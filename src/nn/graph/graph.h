@@ -92,6 +92,7 @@ struct sonde__op_graph {
     int stage_count;                        /* 0: there are no blocks */
     int stage;                              /* of what is emitted */
     bool late;                              /* likewise */
+    sonde_dtype half; /* given.half of what is emitted, see attrs; 0: not said */
     int state_count;
     sonde_err err;
     sonde_diag diag;
