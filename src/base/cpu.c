@@ -24,7 +24,7 @@
 
 static const char *const isa_names[] = {"generic", "avx2", "avx512", "avx512_bf16",
                                         "amx_bf16"};
-static const char *const half_names[] = {"float32", "avx512_bf16", "amx_bf16"};
+static const char *const half_names[] = {"float32 units", "avx512_bf16", "amx_bf16"};
 
 #if defined(__x86_64__)
 /* By hand: clang's __builtin_cpu_supports learnt this word only later. */

@@ -13,7 +13,10 @@
  * has its dtype, that of a parameter is float32.
  */
 #include "nn/compile/compile.h"
+#include "base/cpu.h"
 #include "base/memory.h"
+
+#include <sonde/log.h>
 
 enum { TO_FLOAT = 0 }; /* of cast.c */
 
@@ -136,6 +139,9 @@ void sonde__plan_autocast(sonde__plan_program *program)
     for (size_t i = 0; i < count && graph->err == SONDE_OK; i++) {
         cast_op(&work, ops[i]);
     }
+    sonde_log(SONDE_LOG_INFO, "compile",
+              "products of bfloat16 run on %s, of float16 on float32 units",
+              sonde__half_name());
     graph->module = sonde__graph_string(graph, "%s", "");
     sonde__free(ops);
     sonde__free(work.wide);
