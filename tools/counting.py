@@ -12,6 +12,15 @@ import xml.etree.ElementTree as ElementTree
 
 CMOCKA = re.compile(r"^\[  (PASSED|FAILED|SKIPPED ) *\] (?:[^:\n]+: )?(\d+) test", re.M)
 SUM = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
+# A failure that says by itself what is wrong, however rarely it is seen.
+CERTAIN = re.compile(r"(?:WARNING|ERROR|SUMMARY): \w+Sanitizer|: runtime error: |"
+                     r"Segmentation fault|SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL|Assertion `|"
+                     r"core dumped|Exception: ")
+
+
+def is_certain(output):
+    """Whether a failed test need not be run again: a sanitizer's report, or a crash."""
+    return CERTAIN.search(output) is not None
 
 
 def count(output, ok):

@@ -58,6 +58,14 @@ class Report:
                 self.say(f"skipped {name}: {last}")
         return counts
 
+    def unstable(self, name, output):
+        """Counts as skipped a test that failed among others and passed each time alone."""
+        with self.lock:
+            self.skipped += 1
+            self.log.write(f"---- unstable {name}\n{output.rstrip()}\n")
+            self.say(f"UNSTABLE {name} failed beside other tests and passes alone\n"
+                     f"{output.rstrip()}\n")
+
     def recalled(self, suite, passed, skipped):
         """Counts tests that passed earlier and whose inputs have not changed."""
         with self.lock:

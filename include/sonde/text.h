@@ -39,7 +39,7 @@ SONDE_API void sonde_text_fini(sonde_text *text);
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_text_reserve(sonde_text *text, size_t length);
 
-/* Append n bytes, a string, and what printf would print. */
+/* Append n bytes, a string, and what printf prints in the locale "C". */
 SONDE_API void sonde_text_put(sonde_text *text, const void *bytes, size_t n);
 SONDE_API void sonde_text_add(sonde_text *text, const char *string);
 SONDE_API void sonde_text_format(sonde_text *text, const char *format, ...)

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static void *default_alloc(void *user, size_t align, size_t size)
 {
@@ -65,6 +66,25 @@ void *sonde__calloc(size_t count, size_t size)
         memset(ptr, 0, total > 0 ? total : 1);
     }
     return ptr;
+}
+
+void *sonde__calloc_aligned(size_t align, size_t size)
+{
+    enum { LARGE = 2 << 20 };
+    unsigned char *block = sonde__malloc_aligned(align, size);
+    size_t fresh = 0;
+
+    if (block == NULL) {
+        return NULL;
+    }
+    /* Memory of malloc is private and anonymous: pages that are given back read as zeros.
+     * That of another allocator may not be. */
+    if (allocator.alloc == default_alloc && align >= LARGE &&
+        madvise(block, size / LARGE * LARGE, MADV_DONTNEED) == 0) {
+        fresh = size / LARGE * LARGE;
+    }
+    memset(block + fresh, 0, (size > 0 ? size : 1) - fresh);
+    return block;
 }
 
 void *sonde__grow(void *ptr, size_t old_size, size_t new_size)

@@ -3,6 +3,7 @@
  */
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,7 +62,7 @@ sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *where,
         va_start(args, found);
         diag->found[0] = '\0';
         if (found != NULL) {
-            (void)vsnprintf(diag->found, sizeof diag->found, found, args);
+            (void)sonde__vsnprintf(diag->found, sizeof diag->found, found, args);
         }
         va_end(args);
     }

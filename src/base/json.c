@@ -180,16 +180,11 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
         return;
     }
     char value[400]; /* "%f" of the largest double has 317 */
-    char first = '\0';
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(value, sizeof value, format, args);
+    (void)sonde__vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    first = value[0] == '-' ? value[1] : value[0];
-    if (first >= '0' && first <= '9') {
-        (void)sonde__number_point(value);
-    }
     sonde_json_raw(json, key, json_number(value));
 }
 
@@ -250,11 +245,10 @@ void sonde_json_real(sonde_json *json, const char *key, double value)
         return;
     }
     for (int precision = 15; precision <= 17; precision++) {
-        (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (strtod(digits, NULL) == value) {
+        (void)sonde__snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (sonde__strtod(digits, NULL) == value) {
             break;
         }
     }
-    (void)sonde__number_point(digits);
     sonde_json_raw(json, key, digits);
 }

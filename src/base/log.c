@@ -6,6 +6,7 @@
  */
 #include "base/fail.h"
 #include "base/log_lock.h"
+#include "base/point.h"
 
 #include <sonde/error.h>
 #include <sonde/log.h>
@@ -130,7 +131,7 @@ void sonde_log(sonde_log_level level, const char *room, const char *fmt, ...)
         return;
     }
     va_start(args, fmt);
-    (void)vsnprintf(message, sizeof message, fmt, args);
+    (void)sonde__vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
     (void)pthread_mutex_lock(&sink_lock);
     in_sink = true;

@@ -16,6 +16,8 @@ enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
 SONDE_API void *sonde__malloc(size_t size);
 SONDE_API void *sonde__calloc(size_t count, size_t size); /* NULL also on overflow */
 SONDE_API void *sonde__malloc_aligned(size_t align, size_t size);
+/* Zeros. A large block of the default allocator costs nothing before it is touched. */
+SONDE_API void *sonde__calloc_aligned(size_t align, size_t size);
 SONDE_API void *sonde__grow(void *ptr, size_t old_size,
                             size_t new_size); /* ptr kept on NULL */
 SONDE_API void sonde__free(void *ptr);        /* NULL is fine */

@@ -74,7 +74,7 @@ void sonde_text_format(sonde_text *text, const char *format, ...)
     }
     room = text->capacity - text->length;
     va_start(args, format);
-    n = vsnprintf(text->data + text->length, room, format, args);
+    n = sonde__vsnprintf(text->data + text->length, room, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n >= room) {
         text->data[text->length] = '\0';
@@ -82,23 +82,8 @@ void sonde_text_format(sonde_text *text, const char *format, ...)
             return;
         }
         va_start(args, format);
-        (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
+        (void)sonde__vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
         va_end(args);
     }
     text->length += n > 0 ? (size_t)n : 0;
-}
-
-size_t sonde__number_point(char *number)
-{
-    size_t used = 0;
-
-    for (const char *p = number; *p != '\0'; p++) {
-        if (strchr("0123456789+-e", *p) != NULL) {
-            number[used++] = *p;
-        } else if (used == 0 || number[used - 1] != '.') {
-            number[used++] = '.';
-        }
-    }
-    number[used] = '\0';
-    return used;
 }

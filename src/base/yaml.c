@@ -4,6 +4,7 @@
 #include "base/yaml.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -247,7 +248,7 @@ sonde_err sonde__yaml_fail(const sonde__yaml_reader *reader, const sonde__yaml *
     va_list args;
 
     va_start(args, found);
-    (void)vsnprintf(text, sizeof text, found, args);
+    (void)sonde__vsnprintf(text, sizeof text, found, args);
     va_end(args);
     (void)snprintf(where, sizeof where, "%s:%d", reader->name, node->line);
     return sonde__fail(reader->diag, err, where, expected, "%s", text);
@@ -363,7 +364,7 @@ sonde_err sonde__yaml_float(const sonde__yaml_reader *reader, const sonde__yaml 
     if (err != SONDE_OK || node == NULL) {
         return err;
     }
-    value = strtof(node->text, &end);
+    value = sonde__strtof(node->text, &end);
     if (end == node->text || *end != '\0' || !isfinite(value)) {
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a finite number",
                                 "%s is '%s'", key, node->text);

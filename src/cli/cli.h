@@ -118,7 +118,7 @@ const char *cli_bytes_text(double bytes, char *buf, size_t size);
 const char *cli_seconds_text(double seconds, char *buf, size_t size);
 double cli_now(void);
 /* Creates a folder and those above it; an existing one is fine. Checks that it can be
- * written to. */
+ * written to. If the command fails, cli_fail removes those that are still empty. */
 sonde_err cli_make_folder(const char *path, sonde_diag *diag);
 /* "folder/name" in buf. SONDE_EINVAL if it is too long. */
 sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,

@@ -440,14 +440,18 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* The job after its flags. */
+static sonde_err open_job(training *run, const char *job, sonde_diag *diag)
+{
+    const sonde_err err = cli_job_open(job, &run->job, diag);
+
+    return err == SONDE_OK ? set_options(run, diag) : err;
+}
+
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = open_job(run, job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = set_options(run, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -506,12 +510,8 @@ static void print_saved(const training *run)
 /* What --print-options prints: the job's, after its flags and the environment. */
 static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = open_job(run, job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = set_options(run, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <errno.h>
 #include <float.h>
@@ -292,8 +293,8 @@ static sonde_err open_stream(board_writer *board, sonde_mode mode, sonde_diag *d
         err = sonde__fail_errno(diag, path, "cannot be written");
         goto error;
     }
-    (void)snprintf(path + used, size - (size_t)used, "/events.out.tfevents.%010.0f.sonde",
-                   board->created);
+    (void)sonde__snprintf(path + used, size - (size_t)used,
+                          "/events.out.tfevents.%010.0f.sonde", board->created);
     board->streams[mode].open = true;
     err = sonde__export_events_open(&board->streams[mode].events, path, board->created,
                                     diag);

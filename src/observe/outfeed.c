@@ -17,6 +17,7 @@
 #include "observe/outfeed_state.h"
 #include "observe/tensor_names.h"
 #include "base/given.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -556,7 +557,7 @@ static sonde_err append(sonde_text *text, const char *format, ...)
     int length = 0;
 
     va_start(list, format);
-    length = vsnprintf(NULL, 0, format, list);
+    length = sonde__vsnprintf(NULL, 0, format, list);
     va_end(list);
     if (length < 0) {
         return SONDE_EINVAL;
@@ -566,7 +567,7 @@ static sonde_err append(sonde_text *text, const char *format, ...)
         return err;
     }
     va_start(list, format);
-    (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, list);
+    (void)sonde__vsnprintf(text->data + text->length, (size_t)length + 1, format, list);
     va_end(list);
     text->length += (size_t)length;
     return SONDE_OK;
@@ -623,7 +624,7 @@ static const char *number_text(double value, number buf)
     if (isinf(value)) {
         return value > 0.0 ? " inf" : "-inf";
     }
-    (void)snprintf(buf, sizeof(number), "%4.6f", value);
+    (void)sonde__snprintf(buf, sizeof(number), "%4.6f", value);
     return buf;
 }
 

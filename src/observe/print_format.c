@@ -69,7 +69,7 @@ static int decimal_exponent(double magnitude, int digits)
     char buf[64];
     const char *e = NULL;
 
-    (void)snprintf(buf, sizeof buf, "%.*e", digits - 1, magnitude);
+    (void)sonde__snprintf(buf, sizeof buf, "%.*e", digits - 1, magnitude);
     e = strchr(buf, 'e');
     return e != NULL ? (int)strtol(e + 1, NULL, 10) : 0;
 }
@@ -127,8 +127,8 @@ static bool write_digits(sonde_dtype dtype, double value, int digits, char *buf)
 {
     uint64_t room = 0;
 
-    (void)snprintf(buf, SONDE__CELL, "%.*g", digits, value);
-    sonde_element_set(dtype, &room, strtod(buf, NULL));
+    (void)sonde__snprintf(buf, SONDE__CELL, "%.*g", digits, value);
+    sonde_element_set(dtype, &room, sonde__strtod(buf, NULL));
     return sonde_element_get(dtype, &room) == value;
 }
 
@@ -153,7 +153,7 @@ static void write_shortest(sonde_dtype dtype, double value, char *buf)
             const int exponent = decimal_exponent(fabs(value), digits);
 
             if (exponent >= digits && exponent < PLAIN) { /* 100, not 1e+02 */
-                (void)snprintf(buf, SONDE__CELL, "%.*g", exponent + 1, value);
+                (void)sonde__snprintf(buf, SONDE__CELL, "%.*g", exponent + 1, value);
             }
             return;
         }
@@ -173,21 +173,21 @@ static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dt
     }
     switch (style->format) {
     case SONDE_FLOAT_FIXED:
-        (void)snprintf(buf, SONDE__CELL, "%.*f", style->decimals, value);
+        (void)sonde__snprintf(buf, SONDE__CELL, "%.*f", style->decimals, value);
         break;
     case SONDE_FLOAT_SCIENTIFIC:
-        (void)snprintf(buf, SONDE__CELL, "%.*e", style->digits - 1, value);
+        (void)sonde__snprintf(buf, SONDE__CELL, "%.*e", style->digits - 1, value);
         break;
     case SONDE_FLOAT_NONE:
     case SONDE_FLOAT_AUTO: /* decided by now */
         if (style->digits > 0) {
-            (void)snprintf(buf, SONDE__CELL, "%.*g", style->digits, value);
+            (void)sonde__snprintf(buf, SONDE__CELL, "%.*g", style->digits, value);
         } else {
             write_shortest(dtype, value, buf);
         }
         break;
     }
-    return sonde__number_point(buf);
+    return strlen(buf);
 }
 
 /* "1.5-2j" */

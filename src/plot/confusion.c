@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "plot/colour.h"
 #include "plot/page.h"
 
@@ -146,9 +147,9 @@ static const char *summary(const matrix *m, char *buf, size_t size)
 
     buf[0] = '\0';
     if (m->whole && m->total > 0 && m->total < 1e18) {
-        (void)snprintf(buf, size, "Accuracy %.2f %% of %s samples",
-                       m->right / m->total * 100,
-                       sonde__plot_grouped((uint64_t)m->total, total, sizeof total));
+        (void)sonde__snprintf(
+            buf, size, "Accuracy %.2f %% of %s samples", m->right / m->total * 100,
+            sonde__plot_grouped((uint64_t)m->total, total, sizeof total));
     }
     return buf;
 }
@@ -158,9 +159,10 @@ static const char *summary(const matrix *m, char *buf, size_t size)
 static void write_value(const matrix *m, double value, char *buf, size_t size)
 {
     if (m->plot->shares) {
-        (void)snprintf(buf, size, value > 0 && value < 0.95 ? "%.1f" : "%.0f", value);
+        (void)sonde__snprintf(buf, size, value > 0 && value < 0.95 ? "%.1f" : "%.0f",
+                              value);
     } else if (m->whole && !m->shortened && value < 1e15) {
-        (void)snprintf(buf, size, "%.0f", value);
+        (void)sonde__snprintf(buf, size, "%.0f", value);
     } else {
         (void)sonde__plot_short_number(value, 3, buf, size);
     }

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "plot/axes.h"
 #include "plot/colour.h"
 #include "plot/page.h"
@@ -132,10 +133,10 @@ static bool draw_histogram(void *state, sonde__plot_scene *scene, sonde__plot_bo
     sonde__plot_frame frame = make_frame(plot, b->largest);
     double legend = 0;
 
-    (void)snprintf(zeros, sizeof zeros,
-                   "%s zeros (%.3g %%), set two below the smallest other value",
-                   sonde__plot_grouped(plot->zeros, count, sizeof count),
-                   (double)plot->zeros / (double)b->total * 100);
+    (void)sonde__snprintf(zeros, sizeof zeros,
+                          "%s zeros (%.3g %%), set two below the smallest other value",
+                          sonde__plot_grouped(plot->zeros, count, sizeof count),
+                          (double)plot->zeros / (double)b->total * 100);
     legend = sonde__plot_legend(scene, space, entries, entry_count, true);
     space.y += legend;
     space.h -= legend;

@@ -6,6 +6,7 @@
  */
 #include "plot/ticks.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,7 +89,7 @@ static void write_label(char *buf, size_t size, double value, unit u, int decima
         (void)snprintf(buf, size, "0");
         return;
     }
-    (void)snprintf(number, sizeof number, "%.*f", decimals, shown);
+    (void)sonde__snprintf(number, sizeof number, "%.*f", decimals, shown);
     length =
         (size_t)snprintf(buf, size, "%s%s%s", value < 0 ? MINUS : "", number, u.suffix);
     if (u.power && length < size) {
@@ -271,12 +272,13 @@ const char *sonde__plot_short_number(double value, int digits, char *buf, size_t
     if (!(magnitude > 0)) {
         (void)snprintf(buf, size, "0");
     } else if (!isfinite(magnitude) || magnitude < 0.9e-3 || magnitude > 9.9e14) {
-        (void)snprintf(buf, size, "%s%.*g", sign, digits, magnitude);
+        (void)sonde__snprintf(buf, size, "%s%.*g", sign, digits, magnitude);
     } else {
         const double shown = magnitude / units[i].factor;
         const int before = (int)floor(log10(shown) + 1e-9) + 1;
 
-        (void)snprintf(buf, size, "%s%.*f", sign, SONDE_MAX(digits - before, 0), shown);
+        (void)sonde__snprintf(buf, size, "%s%.*f", sign, SONDE_MAX(digits - before, 0),
+                              shown);
         if (strchr(buf, '.') != NULL) { /* 2.50 is 2.5, 3.00 is 3 */
             size_t end = strlen(buf);
 

@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/recorder_state.h"
@@ -227,10 +228,10 @@ static bool has_ended(const char *folder, int rank)
     char path[PATH];
     json_t *state = NULL;
     const char *status = NULL;
-    bool ended = false;
+    bool ended = false, no_memory = false;
 
     (void)snprintf(path, sizeof path, "%s/w%04d/" SONDE__STATE_FILE, folder, rank);
-    state = json_load_file(path, 0, NULL);
+    state = sonde__json_read_file(path, &no_memory);
     status = json_string_value(json_object_get(state, "status"));
     ended = status != NULL && strcmp(status, "ended") == 0;
     json_decref(state);

@@ -8,6 +8,7 @@
 #include "report/compose.h"
 #include "report/curve.h"
 #include "base/given.h"
+#include "base/point.h"
 
 #include <sonde/error.h>
 #include <sonde/report.h>
@@ -492,7 +493,7 @@ static void draw_duration(sonde__report *report)
         return;
     }
     if (seconds < 60.0) {
-        (void)snprintf(text, sizeof text, "%.1f s", seconds);
+        (void)sonde__snprintf(text, sizeof text, "%.1f s", seconds);
     } else {
         const long long whole = (long long)seconds;
 

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "rules/user/hosted.h"
 
 #include <ctype.h>
@@ -153,8 +154,8 @@ static const char *number_text(lua_State *L, double value)
     char text[40];
 
     for (int digits = 6; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) {
+        (void)sonde__snprintf(text, sizeof text, "%.*g", digits, value);
+        if (sonde__strtod(text, NULL) == value) {
             break;
         }
     }

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include "observe/tensor_names.h"
 
@@ -41,8 +42,8 @@ static sonde_err fail_number(const sonde_rule_run *run, const sonde_rule_param *
     char where[128], expected[128];
 
     if (param->least != 0 || param->most != 0) {
-        (void)snprintf(expected, sizeof expected, "%s from %g to %g", kind, param->least,
-                       param->most);
+        (void)sonde__snprintf(expected, sizeof expected, "%s from %g to %g", kind,
+                              param->least, param->most);
     } else {
         (void)snprintf(expected, sizeof expected, "%s", kind);
     }
@@ -72,7 +73,7 @@ static sonde_err store_number(sonde_rule_run *run, const sonde_rule_param *param
         }
         memcpy(field, &value, sizeof value);
     } else {
-        const double value = strtod(text, &end);
+        const double value = sonde__strtod(text, &end);
 
         if (end == text || *end != '\0' || !isfinite(value) || !in_range(param, value)) {
             return fail_number(run, param, text, diag);

@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
 
@@ -472,7 +473,7 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)sonde__vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (run->failed) {
         return;

@@ -8,6 +8,7 @@
 #include "s3/copy.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/upload.h"
@@ -527,6 +528,7 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
     held run = {0};
     sonde_err err = hold(copy, "", "run.json", &run, diag);
     json_t *object = NULL;
+    bool no_memory = false;
 
     if (err != SONDE_OK) {
         goto done;
@@ -535,7 +537,11 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
         if (known) {
             sonde__s3_copy_wipe(copy);
         }
-        object = json_loadb(run.body.data, run.body.length, 0, NULL);
+        object = sonde__json_read(run.body.data, run.body.length, 0, NULL, &no_memory);
+        if (no_memory) {
+            err = sonde__fail_nomem(diag, copy->bucket->url);
+            goto done;
+        }
         copy->world = (int)json_integer_value(json_object_get(object, "world"));
         json_decref(object);
     }

@@ -8,6 +8,7 @@
  */
 #include "s3/copy.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "s3/profile.h"
 
 #include <dirent.h>
@@ -123,7 +124,7 @@ static double most_bytes(void)
 {
     const char *text = sonde__s3_variable("SONDE_S3_CACHE_BYTES");
     char *end = NULL;
-    const double value = text != NULL ? strtod(text, &end) : -1.0;
+    const double value = text != NULL ? sonde__strtod(text, &end) : -1.0;
 
     return text != NULL && end != text && value >= 0.0 ? value : MOST_CACHE;
 }

@@ -4,6 +4,7 @@
 #include "s3/http.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <ctype.h>
 #include <stdbool.h>
@@ -104,7 +105,7 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *user)
     if (take_header(bytes, n, "content-length", value, sizeof value)) {
         answer->length = strtoull(value, NULL, 10);
     } else if (take_header(bytes, n, "retry-after", value, sizeof value)) {
-        answer->retry_after = strtod(value, NULL);
+        answer->retry_after = sonde__strtod(value, NULL);
     } else {
         (void)(take_header(bytes, n, "etag", answer->etag, sizeof answer->etag) ||
                take_header(bytes, n, "x-amz-bucket-region", answer->region,

@@ -7,6 +7,7 @@
  */
 #include "s3/profile.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <sonde/text.h>
 
@@ -29,7 +30,7 @@ double sonde__s3_setting(const char *name, double usual)
 {
     const char *text = getenv(name);
     char *end = NULL;
-    const double value = text != NULL ? strtod(text, &end) : 0.0;
+    const double value = text != NULL ? sonde__strtod(text, &end) : 0.0;
 
     return text != NULL && end != text && value > 0.0 ? value : usual;
 }

@@ -5,6 +5,7 @@
 #include "s3/profile.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/copy.h"
@@ -205,18 +206,23 @@ static sonde_err fetch_past(sonde__s3_spool *spool, sonde_diag *diag)
                           spool, diag);
 }
 
-static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
+/* Whether the run at the address is that of the folder. */
+static sonde_err compare_ids(const sonde__s3_spool *spool, const sonde_text *run,
+                             bool *same, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    json_t *here = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
-    json_t *there = json_loadb(run->data, run->length, 0, NULL);
+    bool no_memory[2] = {false, false};
+    json_t *here = sonde__json_read_file(sonde__s3_spool_path(spool, "run.json", path),
+                                         &no_memory[0]);
+    json_t *there = sonde__json_read(run->data, run->length, 0, NULL, &no_memory[1]);
     const char *a = json_string_value(json_object_get(here, "id"));
     const char *b = json_string_value(json_object_get(there, "id"));
-    const bool same = a != NULL && b != NULL && strcmp(a, b) == 0;
 
+    *same = a != NULL && b != NULL && strcmp(a, b) == 0;
     json_decref(here);
     json_decref(there);
-    return same;
+    return no_memory[0] || no_memory[1] ? sonde__fail_nomem(diag, spool->bucket->url)
+                                        : SONDE_OK;
 }
 
 static sonde_err fail_taken(const sonde__s3_spool *spool, sonde_diag *diag)
@@ -284,25 +290,26 @@ static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
+    sonde_err err = writer->resumes ? SONDE_OK : check_free(spool, diag);
+    bool same = true;
 
-    if (!writer->resumes) {
-        const sonde_err err = check_free(spool, diag);
-
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde__s3_spool_has(spool, "run.json")) {
+        err = compare_ids(spool, run, &same, diag);
         if (err != SONDE_OK) {
             return err;
         }
     }
-    if (sonde__s3_spool_has(spool, "run.json") && !same_id(spool, run)) {
-        const sonde_err err = drop_other(spool, diag);
-
+    if (!same) {
+        err = drop_other(spool, diag);
         if (err != SONDE_OK) {
             return err;
         }
     }
     if (!sonde__s3_spool_has(spool, "run.json")) {
-        const sonde_err err =
-            sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
-
+        err = sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -362,14 +369,17 @@ static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
 }
 
 /* How many workers the run in the folder has. */
-static int read_world(const sonde__s3_spool *spool)
+static sonde_err read_world(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    json_t *run = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
+    bool no_memory = false;
+    json_t *run =
+        sonde__json_read_file(sonde__s3_spool_path(spool, "run.json", path), &no_memory);
     const json_int_t world = json_integer_value(json_object_get(run, "world"));
 
     json_decref(run);
-    return (int)SONDE_MAX(world, 1);
+    spool->writer.world = (int)SONDE_MAX(world, 1);
+    return no_memory ? sonde__fail_nomem(diag, path) : SONDE_OK;
 }
 
 static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *folder,
@@ -396,9 +406,11 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
         return err;
     }
     if (spool->writer.sends) {
-        spool->writer.world = read_world(spool);
+        err = read_world(spool, diag);
     }
-    err = look_at_store(spool, diag);
+    if (err == SONDE_OK) {
+        err = look_at_store(spool, diag);
+    }
     sonde__s3_spool_entered(spool);
     spool->line.progress = NULL; /* of the opening alone */
     return err;

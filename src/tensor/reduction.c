@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include "tensor/convert.h"
 #include "tensor/sketch.h"
@@ -79,7 +80,7 @@ sonde_reduction sonde_reduction_of_stat(sonde_stat stat)
 static bool parse_share(const char *text, double most, double *share)
 {
     char *end = NULL;
-    const double value = strtod(text, &end);
+    const double value = sonde__strtod(text, &end);
 
     if (!isdigit((unsigned char)text[0]) || *end != '\0' || !(value <= most)) {
         return false;

@@ -3,6 +3,7 @@
  */
 #include "trial/damage.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ note(sonde__trial_damage_list *list, const char *where, const char *found, va_li
     const int n = snprintf(text, sizeof text, "%s: ", where);
 
     if (n >= 0 && (size_t)n < sizeof text) {
-        (void)vsnprintf(text + n, sizeof text - (size_t)n, found, args);
+        (void)sonde__vsnprintf(text + n, sizeof text - (size_t)n, found, args);
     }
     keep(list, text);
 }

@@ -182,7 +182,7 @@ static sonde_err take_line(void *user, char *text, size_t length)
 
 /* --- the list as a whole ---------------------------------------------------------- */
 
-/* Notes files that the list lacks. */
+/* Notes files that exist and that the list lacks. */
 static void check_unlisted(sonde_trial *trial, const sonde__trial_worker *worker)
 {
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
@@ -196,7 +196,8 @@ static void check_unlisted(sonde_trial *trial, const sonde__trial_worker *worker
         } else if (!progress->begun) {
             continue;
         }
-        if (number >= worker->listed_next[kind]) {
+        if (number >= worker->listed_next[kind] &&
+            sonde__trial_has_file(worker->path, (sonde__record_file_kind)kind, number)) {
             sonde__record_file_name(name, (sonde__record_file_kind)kind, number, false);
             sonde__trial_damage(&trial->damage,
                                 sonde__trial_path(worker->name, name, where),

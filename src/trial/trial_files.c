@@ -317,9 +317,10 @@ void sonde__trial_progress_fini(sonde__trial_progress *progress)
     *progress = (sonde__trial_progress){0};
 }
 
-/* Under either of its names: the file may be renamed between two looks. */
-static bool exists(const char *folder, sonde__record_file_kind kind, uint64_t number)
+bool sonde__trial_has_file(const char *folder, sonde__record_file_kind kind,
+                           uint64_t number)
 {
+    /* the file may be renamed between two looks */
     for (int i = 0; i < 3; i++) {
         char name[SONDE__FILE_NAME], path[SONDE__PATH];
         struct stat about;
@@ -342,7 +343,7 @@ bool sonde__trial_progress_peek(const char *folder, const sonde__trial_progress 
         *next = wanted;
         return true;
     }
-    if (exists(folder, kind, wanted)) {
+    if (sonde__trial_has_file(folder, kind, wanted)) {
         *next = wanted;
         return true;
     }

@@ -74,6 +74,10 @@ void sonde__trial_progress_end(sonde__trial_damage_list *damage,
  * False: out of memory. */
 bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number);
 void sonde__trial_progress_sort(sonde__trial_progress *progress);
+/* Whether the folder has the file, under either of its names: a recovery removes listed
+ * ones that hold nothing. */
+bool sonde__trial_has_file(const char *folder, sonde__record_file_kind kind,
+                           uint64_t number);
 /* Whether a file follows the one being read, and its number. Ask before reading that
  * one to its end: it has stopped growing if the answer is yes. */
 bool sonde__trial_progress_peek(const char *folder, const sonde__trial_progress *progress,

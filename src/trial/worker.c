@@ -59,7 +59,8 @@ static void check_indexes(sonde_trial *trial, const sonde__trial_worker *worker)
             place++;
         }
         if ((place == index->listed_count || index->listed[place] != number) &&
-            segments->listed[i + 1] != number) {
+            segments->listed[i + 1] != number &&
+            !sonde__trial_has_file(worker->path, SONDE__FILE_INDEX, number)) {
             sonde__trial_damage(
                 &trial->damage, worker->name,
                 "the index of segment %08llu is missing: nothing in it is found",

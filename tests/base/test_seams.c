@@ -61,6 +61,33 @@ static void every_block_comes_through_the_seam(void **state)
     assert_int_equal(seen.taken, 3);
 }
 
+/* Large blocks of zeros are pages that are given back; the ends of a block are not. */
+static void zeros_are_zeros(void **state)
+{
+    static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20, (6 << 20) + 77};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        for (size_t align = 64; align <= 2 << 20; align *= 32768) {
+            unsigned char *used = sonde__malloc_aligned(align, sizes[i]);
+            unsigned char *block = NULL;
+            size_t wrong = 0;
+
+            assert_non_null(used);
+            memset(used, 0xA5, sizes[i]);
+            sonde__free(used);
+            block = sonde__calloc_aligned(align, sizes[i]);
+            assert_non_null(block);
+            assert_int_equal((uintptr_t)block % align, 0);
+            for (size_t k = 0; k < sizes[i]; k++) {
+                wrong += block[k] != 0;
+            }
+            assert_int_equal(wrong, 0);
+            sonde__free(block);
+        }
+    }
+}
+
 static void log_lines_have_their_form(void **state)
 {
     char line[256] = "";
@@ -167,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processors_are_those_of_the_cgroup),
         cmocka_unit_test(every_block_comes_through_the_seam),
+        cmocka_unit_test(zeros_are_zeros),
         cmocka_unit_test(log_lines_have_their_form),
         cmocka_unit_test(instruction_set_is_capped),
     };

@@ -209,7 +209,7 @@ static void built_in_models_waste_little(void **state)
                               &settings[k], &sink);
             must(sonde_nn_session_describe(session, &info, &engine_diag));
             assert_int_equal(info.arena_bytes, session->plan.arena_bytes);
-            if ((double)info.arena_bytes > 1.3 * (double)info.largest_live) {
+            if ((double)info.arena_bytes > 1.2 * (double)info.largest_live) {
                 fail_msg("%s: arena %zu, largest live %zu", sonde_nn_job_builtin_name(i),
                          info.arena_bytes, info.largest_live);
             }

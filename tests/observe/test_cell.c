@@ -11,7 +11,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <locale.h>
 #include <math.h>
 
 /* --- numbers ---------------------------------------------------------------------- */
@@ -177,30 +176,6 @@ static void no_number_is_longer_than_its_bound(void **state)
     assert_true(longest > 300); /* subnormal doubles, fixed */
 }
 
-static void a_comma_for_a_point_is_undone(void **state)
-{
-    static const char *const foreign[] = {"-1,5e+07",
-                                          "-1\xd9\xab"
-                                          "5e+07",
-                                          "-1.5e+07"};
-    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "ps_AF"};
-
-    (void)state;
-    for (size_t i = 0; i < SONDE_COUNT_OF(foreign); i++) {
-        char buf[SONDE__CELL];
-
-        (void)snprintf(buf, sizeof buf, "%s", foreign[i]);
-        assert_int_equal(sonde__number_point(buf), 8);
-        assert_string_equal(buf, "-1.5e+07");
-    }
-    for (size_t i = 0; i < SONDE_COUNT_OF(locales); i++) { /* those that are installed */
-        (void)setlocale(LC_NUMERIC, locales[i]);
-        FLOATS(SONDE_FLOAT_AUTO, 4, "1.500", 1.5f);
-        FLOATS(SONDE_FLOAT_NONE, 0, "0.1", 0.1f);
-    }
-    (void)setlocale(LC_NUMERIC, "C");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,7 +185,6 @@ int main(void)
         cmocka_unit_test(only_shown_numbers_decide),
         cmocka_unit_test(every_dtype_is_exact),
         cmocka_unit_test(no_number_is_longer_than_its_bound),
-        cmocka_unit_test(a_comma_for_a_point_is_undone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

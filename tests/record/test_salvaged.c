@@ -95,6 +95,72 @@ static void every_ended_step_is_there(void **state)
     }
 }
 
+static void make_file(const char *run, const char *name, const void *bytes, size_t size)
+{
+    char path[RUN_PATH];
+    FILE *file = fopen(run_file(path, run, name), "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Closes a run whose folder was moved: its ring stays. */
+static void close_without_folder(const char *path, const char *moved)
+{
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder *recorder = NULL;
+
+    assert_int_equal(sonde_recorder_create(SONDE_OPTIONS(sonde_recorder, .path = path,
+                                                         .wait_seconds = 0.001),
+                                           catalogue, &recorder, NULL),
+                     SONDE_OK);
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_EIO);
+    sonde_catalogue_destroy(catalogue);
+}
+
+/* A trial lists the files before it recovers the ring, and recovery removes a segment
+ * whose writer died before its first value. */
+static void an_empty_segment_is_no_damage(void **state)
+{
+    static const char index[] = "w0000/seg-00000000.jsonl",
+                      data[] = "w0000/seg-00000000.part";
+    char head[4096], path[RUN_PATH], moved[RUN_PATH];
+    const uint64_t length = sizeof head - sizeof length;
+
+    (void)state;
+    memset(head, ' ', sizeof head);
+    memcpy(head, &length, sizeof length);
+    for (int with_index = 0; with_index < 2; with_index++) {
+        sonde_verify_report report = {0};
+
+        int status = 0;
+        pid_t child = 0;
+
+        (void)run_path(path, "empty");
+        (void)run_path(moved, "moved");
+        child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            close_without_folder(path, moved);
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        make_file(moved, data, head, sizeof head);
+        if (with_index != 0) {
+            make_file(moved, index, "", 0);
+        }
+        assert_int_equal(sonde_trial_verify(moved, &report, NULL, NULL, NULL), SONDE_OK);
+        assert_true(report.ended);
+        assert_int_equal(report.damaged + report.torn + report.lost, 0);
+        assert_false(run_has(moved, data) || run_has(moved, index));
+        run_remove(moved);
+    }
+}
+
 /* A child that is forked may use its copy of the recorder: nothing of it is recorded. */
 static void a_forked_child_records_nothing(void **state)
 {
@@ -186,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_ended_step_is_there),
+        cmocka_unit_test(an_empty_segment_is_no_damage),
         cmocka_unit_test(a_forked_child_records_nothing),
         cmocka_unit_test(verify_compares_the_counts),
     };

@@ -313,7 +313,7 @@ static void a_run_that_stalls_is_given_up(void **state)
     for (int64_t step = 0; step < 3; step++) {
         produce(&self, step);
     }
-    assert_true(sonde_recorder_drain(self.recorder, 10));
+    assert_true(sonde_recorder_drain(self.recorder, 60));
     ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
     assert_int_equal(sonde_rules_judge(rules, trial, &pace, &diag), SONDE_ETIMEOUT);
     assert_non_null(strstr(diag.found, "the last is 2"));

@@ -109,7 +109,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         token = self.headers.get("x-amz-security-token")
         if key != KEY and key not in services.temporary:
             return (403, "InvalidAccessKeyId", "no such key")
-        if token == "old" or (key != KEY and services.expired(key)):
+        if token == "old" or (key != KEY and services.expired(key, date)):
             return (400, "ExpiredToken", "the token has expired")
         if key != KEY and token != services.temporary[key][1]:
             return (403, "InvalidToken", "the token is another's")

@@ -6,9 +6,12 @@
  *     tests_base                  lists the tests
  *
  * The build defines TESTS(X) as X(test_a) X(test_b) ..., one for each test of the room.
- * CTest runs every test in a process of its own.
+ * CTest runs every test in a process of its own. SONDE_TEST_LOCALE names the locale that
+ * it sets first, as a program may that uses the library; status 77: it is not installed.
  */
+#include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DECLARE(name) int name(int argc, char **argv);
@@ -23,6 +26,11 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    const char *const locale = getenv("SONDE_TEST_LOCALE");
+
+    if (locale != NULL && setlocale(LC_ALL, locale) == NULL) {
+        return 77;
+    }
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
         if (argc < 2) {
             (void)puts(tests[i].name);

@@ -162,6 +162,16 @@ class Names(_planted.Planted):
         os.remove(os.path.join(self.root, "src/base/a.c"))
         self.assert_finds("there is no src/base/a.c", "", "check-names")
 
+    def test_fractions_by_the_locale(self):
+        for call in ("strtod(t, 0)", "atof(t)", "vsnprintf(b, 9, t, a)", 'printf("%d %.3g", 1, x)',
+                     'snprintf(b, 9,\n"%s"\n"%-5.*f", t, 1, x)', 'sscanf(t, "%lf", &x)'):
+            self.plant("src/base/a.c", f"void f(void)\n{{\n    {call};\n}}\n")
+            self.assert_finds("src/base/a.c:3:", "base/point.h", "check-names")
+        for call in ("sonde__strtod(t, 0)", 'sonde__snprintf(b, 9, "%g", x)', 'printf("%d %%g", 1)',
+                     'printf("%s", t); /* strtod() of "%g" */'):
+            self.plant("src/base/a.c", f"void f(void)\n{{\n    {call};\n}}\n")
+            self.assert_silent("check-names")
+
     def test_what_is_allowed_is_silent(self):
         self.plant("src/base/a.h", "typedef struct sonde__arena sonde__arena;\n"
                    "void *sonde__malloc(int n);\n")

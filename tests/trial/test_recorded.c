@@ -124,7 +124,7 @@ static void a_run_is_followed(void **state)
         record_step(recorder, s);
         if (s % 37 == 0) {
             assert_int_equal(
-                sonde_trial_wait_for_steps(trial, &s, 1, SONDE_MODE_GLOBAL, 30, NULL),
+                sonde_trial_wait_for_steps(trial, &s, 1, SONDE_MODE_GLOBAL, 60, NULL),
                 SONDE_OK);
             check_steps(trial, SONDE_MAX(s - 3, (int64_t)0), s + 1, 0);
         }
@@ -270,7 +270,7 @@ static void a_killed_run_is_gone_on_with(void **state)
         (void)usleep(1000);
     }
     assert_int_equal(
-        sonde_trial_wait_for_steps(trial, &until, 1, SONDE_MODE_GLOBAL, 30, NULL),
+        sonde_trial_wait_for_steps(trial, &until, 1, SONDE_MODE_GLOBAL, 60, NULL),
         SONDE_OK);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);

@@ -20,6 +20,7 @@
 #ifndef SONDE_NN_COMPILE_COMPILE_H
 #define SONDE_NN_COMPILE_COMPILE_H
 
+#include "base/memory.h"
 #include "nn/graph/graph.h"
 
 #include <sonde/nn/session.h>
@@ -267,6 +268,11 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
                            const sonde_observer *observer,
                            const sonde__plan_device *device, sonde__plan *plan,
                            sonde_diag *diag);
+/* arena.c, which that pass calls once it knows how much scratch each step needs. */
+sonde_err sonde__plan_make_arena(sonde__plan *plan, sonde_diag *diag);
+/* Pages of unspecified content, or of zeros; large ones cost nothing before they are
+ * touched. */
+void *sonde__plan_take_pages(size_t bytes, bool zeros);
 /* Once all replicas have plans: the first one's sums over replicas read them. */
 sonde_err sonde__plan_join_replicas(sonde__plan *const *plans, int count,
                                     sonde_diag *diag);
@@ -278,6 +284,11 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
                                 sonde_diag *diag);
 
 /* --- helpers of the passes ---------------------------------------------------------- */
+
+static inline size_t sonde__plan_aligned(size_t bytes)
+{
+    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+}
 
 /* Whether updates have a part of their own, after all micro-batches. */
 static inline bool sonde__plan_splits(const sonde_nn_options *options)

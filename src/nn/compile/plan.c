@@ -1,13 +1,6 @@
 /*
- * plan.c - places every buffer, makes every call ready, binds what is observed.
- *
- * Memory. A buffer of the arena lives from the step that first writes it to the step that
- * last reads it. Buffers are placed largest first, each in the lowest gap left by those
- * whose lives overlap its own; a step's scratch is a buffer that lives for one step.
- * Buffers that exist only to be shown come last, so that they move no other.
- *
- *     arena   |  buffer a  |   buffer c   |            (steps 0-3)
- *             |     buffer b   | scratch  |  d  |      (steps 4-7)
+ * plan.c - makes every call ready, once its buffers have places (arena.c), and binds what
+ * is observed.
  */
 #include "nn/compile/compile.h"
 #include "base/fail.h"
@@ -15,192 +8,6 @@
 #include "base/memory.h"
 
 #include <string.h>
-#include <sys/mman.h>
-
-enum { HUGE_PAGE = 2 << 20 };
-
-typedef struct block {
-    size_t bytes, offset;
-    int first, last;
-    bool watched;
-} block;
-
-static size_t aligned(size_t bytes)
-{
-    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
-}
-
-/*
- * Aligned memory, on huge pages if it is large and the system gives them: the planes of a
- * convolution are pages apart, so that a tile meets another page with every channel. Its
- * content is unspecified. A large arena is not cleared: nothing reads a number before it
- * is written, but in lanes that hold no sample, and the first touch of every page would
- * take most of the time of a compile.
- */
-static void *take_pages(size_t bytes)
-{
-    void *memory =
-        sonde__malloc_aligned(bytes < HUGE_PAGE ? SONDE__ALIGN : HUGE_PAGE, bytes);
-
-    if (memory != NULL && bytes >= HUGE_PAGE) {
-        (void)madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-    }
-    return memory;
-}
-
-/* --- lifetimes and places ----------------------------------------------------------- */
-
-static void touch(sonde__plan *plan, int buffer, int step)
-{
-    if (buffer >= 0) {
-        plan->buffers[buffer].first = SONDE_MIN(plan->buffers[buffer].first, step);
-        plan->buffers[buffer].last = SONDE_MAX(plan->buffers[buffer].last, step);
-    }
-}
-
-static void find_lifetimes(sonde__plan *plan)
-{
-    for (size_t i = 0; i < plan->step_count; i++) {
-        for (int k = 0; k < SONDE__MAX_OPERANDS; k++) {
-            touch(plan, plan->steps[i].in_buffer[k], (int)i);
-            touch(plan, plan->steps[i].out_buffer[k], (int)i);
-        }
-    }
-    for (size_t i = 0; i < plan->output_count; i++) {
-        touch(plan, plan->outputs[i].buffer, (int)plan->step_count - 1);
-    }
-}
-
-/* The lowest offset at which a block fits among those placed whose lives overlap. */
-static size_t lowest_gap(const block *blocks, const size_t *placed, size_t count,
-                         const block *wanted)
-{
-    size_t offset = 0;
-    bool moved = true;
-
-    while (moved) {
-        moved = false;
-        for (size_t i = 0; i < count; i++) {
-            const block *other = &blocks[placed[i]];
-
-            if (other->first <= wanted->last && wanted->first <= other->last &&
-                offset < other->offset + other->bytes &&
-                other->offset < offset + wanted->bytes) {
-                offset = other->offset + other->bytes;
-                moved = true;
-            }
-        }
-    }
-    return offset;
-}
-
-static bool comes_before(const block *a, const block *b)
-{
-    return a->watched != b->watched ? b->watched : a->bytes > b->bytes;
-}
-
-/* Sets every block's offset; returns the bytes that all of them need. */
-static size_t place_blocks(block *blocks, size_t count, size_t *order)
-{
-    size_t end = 0;
-
-    for (size_t i = 0; i < count; i++) { /* by size, largest first; stable */
-        size_t index = i;
-
-        while (index > 0 && comes_before(&blocks[i], &blocks[order[index - 1]])) {
-            order[index] = order[index - 1];
-            index--;
-        }
-        order[index] = i;
-    }
-    for (size_t i = 0; i < count; i++) {
-        block *placed = &blocks[order[i]];
-
-        placed->offset = lowest_gap(blocks, order, i, placed);
-        end = SONDE_MAX(end, placed->offset + placed->bytes);
-    }
-    return end;
-}
-
-static size_t most_alive(const block *blocks, size_t count, size_t step_count)
-{
-    size_t most = 0;
-
-    for (int step = 0; step < (int)step_count; step++) {
-        size_t alive = 0;
-
-        for (size_t i = 0; i < count; i++) {
-            alive +=
-                blocks[i].first <= step && step <= blocks[i].last ? blocks[i].bytes : 0;
-        }
-        most = SONDE_MAX(most, alive);
-    }
-    return most;
-}
-
-/* Places the arena's buffers, then every step's scratch (whose address goes to the
- * call). */
-static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
-{
-    const size_t count = plan->buffer_count + plan->step_count;
-    block *blocks = sonde__calloc(count, sizeof *blocks);
-    size_t *order = sonde__calloc(count, sizeof *order);
-    sonde_err err = SONDE_ENOMEM;
-
-    if (blocks == NULL || order == NULL) {
-        goto done;
-    }
-    for (size_t i = 0; i < plan->buffer_count; i++) {
-        const sonde__plan_buffer *buffer = &plan->buffers[i];
-
-        if (buffer->place == SONDE__IN_ARENA && buffer->last >= 0) {
-            blocks[i] =
-                (block){aligned(buffer->bytes), 0, buffer->first, buffer->last, false};
-        } else {
-            blocks[i] = (block){0, 0, INT32_MAX, -1, false};
-        }
-    }
-    for (size_t i = 0; i < plan->step_count; i++) {
-        for (int k = 0; k < plan->steps[i].call.out_count; k++) {
-            if ((plan->steps[i].watched >> (unsigned)k & 1U) != 0) {
-                blocks[plan->steps[i].out_buffer[k]].watched = true;
-            }
-        }
-    }
-    for (size_t i = 0; i < plan->step_count; i++) {
-        blocks[plan->buffer_count + i] =
-            (block){aligned(plan->steps[i].scratch_bytes), 0, (int)i, (int)i, false};
-    }
-    plan->arena_bytes = place_blocks(blocks, count, order);
-    plan->largest_live = most_alive(blocks, count, plan->step_count);
-    plan->arena = take_pages(plan->arena_bytes);
-    if (plan->arena == NULL) {
-        goto done;
-    }
-    if (plan->arena_bytes < HUGE_PAGE) {
-        memset(plan->arena, 0, plan->arena_bytes);
-    }
-    for (size_t i = 0; i < plan->buffer_count; i++) {
-        plan->buffers[i].offset = blocks[i].offset;
-        if (plan->buffers[i].place == SONDE__IN_ARENA) {
-            plan->buffers[i].data = plan->arena + blocks[i].offset;
-        }
-    }
-    for (size_t i = 0; i < plan->step_count; i++) {
-        if (plan->steps[i].scratch_bytes > 0) {
-            plan->steps[i].call.scratch =
-                plan->arena + blocks[plan->buffer_count + i].offset;
-        }
-    }
-    err = SONDE_OK;
-done:
-    sonde__free(blocks);
-    sonde__free(order);
-    if (err != SONDE_OK) {
-        (void)sonde__fail_nomem(diag, "the plan's memory");
-    }
-    return err;
-}
 
 /* --- state -------------------------------------------------------------------------- */
 
@@ -229,7 +36,8 @@ static bool owns_state(const sonde__plan *plan, size_t i)
 
 static size_t floats_of(const sonde__plan_state *state)
 {
-    return aligned((size_t)sonde__op_shape_count(&state->shape) * sizeof(float)) /
+    return sonde__plan_aligned((size_t)sonde__op_shape_count(&state->shape) *
+                               sizeof(float)) /
            sizeof(float);
 }
 
@@ -257,11 +65,10 @@ static sonde_err make_states(const sonde__plan_program *program, const sonde__pl
         floats += owns_state(plan, i) ? floats_of(&plan->states[i]) : 0;
     }
     plan->state_bytes = floats * sizeof(float);
-    plan->state_block = take_pages(plan->state_bytes);
+    plan->state_block = sonde__plan_take_pages(plan->state_bytes, true);
     if (plan->state_block == NULL) {
         return sonde__fail_nomem(diag, "the optimiser's state");
     }
-    memset(plan->state_block, 0, plan->state_bytes);
     floats = 0;
     for (size_t i = 0; i < plan->state_count; i++) {
         if (owns_state(plan, i)) {
@@ -282,7 +89,7 @@ static bool make_buffers(sonde__plan *plan)
 
     for (size_t i = 0; i < plan->buffer_count; i++) {
         bytes += plan->buffers[i].place == SONDE__IN_BUFFER
-                     ? aligned(plan->buffers[i].bytes)
+                     ? sonde__plan_aligned(plan->buffers[i].bytes)
                      : 0;
     }
     plan->buffer_block = sonde__malloc_aligned(SONDE__ALIGN, bytes);
@@ -290,7 +97,7 @@ static bool make_buffers(sonde__plan *plan)
     for (size_t i = 0; data != NULL && i < plan->buffer_count; i++) {
         if (plan->buffers[i].place == SONDE__IN_BUFFER) {
             plan->buffers[i].data = data;
-            data += aligned(plan->buffers[i].bytes);
+            data += sonde__plan_aligned(plan->buffers[i].bytes);
         }
     }
     return plan->buffer_block != NULL;
@@ -460,8 +267,7 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
     plan->replica = device->replica;
     plan->slot = device->slot;
     choose_parts(plan, device);
-    find_lifetimes(plan);
-    err = place_arena(plan, diag);
+    err = sonde__plan_make_arena(plan, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/point.h"
 
 #include "nn/ops/common.h"
 
@@ -60,7 +61,7 @@ sonde__op_value sonde__graph_fail(sonde__op_graph *graph, sonde_err err,
     va_list args;
 
     va_start(args, found);
-    (void)vsnprintf(text, sizeof text, found, args);
+    (void)sonde__vsnprintf(text, sizeof text, found, args);
     va_end(args);
     (void)sonde__fail(&diag, err, where, expected, "%s", text);
     return sonde__graph_fail_diag(graph, err, &diag);
@@ -74,7 +75,7 @@ const char *sonde__graph_string(sonde__op_graph *graph, const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    length = vsnprintf(text, sizeof text, fmt, args);
+    length = sonde__vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (length < 0 || (size_t)length >= sizeof text) {
         (void)sonde__graph_fail(graph, SONDE_EINVAL, text, "at most 511 bytes",

@@ -227,12 +227,13 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    b->row = kind.row;
     err = begin_dtype(b, body, &kind);
     if (err != SONDE_OK) {
         return err;
     }
+    b->kind = &kind;
     err = kind.build(b, body, name, in, &out);
+    b->kind = NULL;
     sonde_nn_end_dtype(b->model);
     if (err != SONDE_OK) {
         return err;

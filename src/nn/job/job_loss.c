@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "nn/graph/layer.h"
 #include "nn/job/job.h"
 
@@ -160,7 +161,7 @@ static bool read_number(const sonde__yaml *node, float *number)
     if (node->kind != SONDE__YAML_SCALAR || node->text[0] == '\0') {
         return false;
     }
-    *number = strtof(node->text, &end);
+    *number = sonde__strtof(node->text, &end);
     return *end == '\0' && isfinite(*number) && *number >= 0.0F;
 }
 

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <sonde/nn/option.h>
 
@@ -258,10 +259,10 @@ static const char *range_of(const sonde_nn_option *row, char *buf, size_t size)
     } else if (isinf(row->least_real)) {
         (void)snprintf(buf, size, "a finite number");
     } else if (isinf(row->below)) {
-        (void)snprintf(buf, size, "a number from %g", row->least_real);
+        (void)sonde__snprintf(buf, size, "a number from %g", row->least_real);
     } else {
-        (void)snprintf(buf, size, "a number from %g to below %g", row->least_real,
-                       row->below);
+        (void)sonde__snprintf(buf, size, "a number from %g to below %g", row->least_real,
+                              row->below);
     }
     return buf;
 }
@@ -338,7 +339,7 @@ static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *
     }
     value = row->size == sizeof narrow
                 ? (double)narrow
-                : strtod(sonde__yaml_get(section, row->key)->text, NULL);
+                : sonde__strtod(sonde__yaml_get(section, row->key)->text, NULL);
     if (!in_range(row, value)) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 range_of(row, range, sizeof range), "%s is %g", row->key,
@@ -508,7 +509,7 @@ static sonde_err set_number(const sonde_nn_option *row, sonde_nn_job_info *info,
     if (whole) {
         count = strtoll(text, &end, 10);
     } else {
-        real = strtod(text, &end);
+        real = sonde__strtod(text, &end);
     }
     if (end == text || *end != '\0' || errno == ERANGE ||
         (whole ? count < row->least || count > row->most : !in_range(row, real))) {

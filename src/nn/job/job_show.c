@@ -8,6 +8,7 @@
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <sonde/nn/option.h>
 
@@ -87,8 +88,9 @@ static void write_real(const writer *w, double value, bool narrow)
     char text[40];
 
     for (int digits = 6; digits <= 17; digits++) {
-        (void)snprintf(text, sizeof text, "%.*g", digits, value);
-        if (narrow ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value) {
+        (void)sonde__snprintf(text, sizeof text, "%.*g", digits, value);
+        if (narrow ? sonde__strtof(text, NULL) == (float)value
+                   : sonde__strtod(text, NULL) == value) {
             break;
         }
     }

@@ -3,6 +3,7 @@
  */
 #include "nn/onnx/onnx_state.h"
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@ bool(sonde__onnx_refuse_file)(sonde__onnx_import *import, sonde_err err,
     va_list args;
 
     va_start(args, found);
-    (void)vsnprintf(text, sizeof text, found, args);
+    (void)sonde__vsnprintf(text, sizeof text, found, args);
     va_end(args);
     if (import->err == SONDE_OK) {
         import->err =
@@ -40,7 +41,7 @@ bool(sonde__onnx_refuse)(const sonde__onnx_node *node, sonde_err err,
     va_list args;
 
     va_start(args, found);
-    (void)vsnprintf(text, sizeof text, found, args);
+    (void)sonde__vsnprintf(text, sizeof text, found, args);
     va_end(args);
     return sonde__onnx_refuse_file(node->import, err, expected,
                                    "node '%.60s' (%.30s): %s",

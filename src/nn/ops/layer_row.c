@@ -4,6 +4,7 @@
 #include "nn/ops/layer_row.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -133,8 +134,8 @@ sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *att
             (!whole || values[i] == floor(values[i]))) {
             continue;
         }
-        (void)snprintf(range, sizeof range, "%s%g to %g", whole ? "whole, " : "", least,
-                       most);
+        (void)sonde__snprintf(range, sizeof range, "%s%g to %g", whole ? "whole, " : "",
+                              least, most);
         return sonde__fail(diag, SONDE_EINVAL, NULL, range, "%s is %g", field->key,
                            values[i]);
     }

@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <sonde/safetensors.h>
 
@@ -106,7 +107,8 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     (void)snprintf(accumulation, sizeof accumulation, "%d",
                    options->gradient_accumulation);
     (void)snprintf(seed, sizeof seed, "%" PRIu64, options->random_seed);
-    (void)snprintf(rate, sizeof rate, "%.9g", (double)session->optimizer.learning_rate);
+    (void)sonde__snprintf(rate, sizeof rate, "%.9g",
+                          (double)session->optimizer.learning_rate);
     (void)snprintf(calls, sizeof calls, "%" PRId64, session->epoch_calls);
     (void)snprintf(replicas, sizeof replicas, "%d", options->replication_factor);
     if (session->epoch_calls > 0) {
@@ -171,7 +173,7 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
         read_count(file, "sonde.random_seed", &seed) && rate != NULL;
     if (read.settings) {
         read.random_seed = (uint64_t)seed;
-        read.learning_rate = strtof(rate, NULL);
+        read.learning_rate = sonde__strtof(rate, NULL);
     }
     if (!read_count(file, "sonde.epoch_calls", &read.epoch_calls)) {
         read.epoch_calls = 0;

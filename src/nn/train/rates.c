@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <sonde/nn/option.h>
 
@@ -24,7 +25,7 @@ static bool read_table_entry(const char *text, sonde_nn_rate *rate, int i)
         return false;
     }
     text = end + 1;
-    rate->table_rate[i] = strtod(text, &end);
+    rate->table_rate[i] = sonde__strtod(text, &end);
     return end != text && *end == '\0';
 }
 
@@ -35,7 +36,7 @@ static double standard_of(const char *name)
 
     for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
         if (strcmp(row->name, name) == 0) {
-            return strtod(row->standard, NULL);
+            return sonde__strtod(row->standard, NULL);
         }
     }
     return 0.0;

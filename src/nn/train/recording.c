@@ -4,6 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <sonde/log.h>
 
@@ -33,7 +34,7 @@ void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
+    (void)sonde__vsnprintf(text, sizeof text, format, args);
     va_end(args);
     if (events->warning != NULL) {
         events->warning(events->user, text);

@@ -19,6 +19,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/point.h"
 
 #include <sonde/log.h>
 
@@ -187,10 +188,10 @@ static sonde__action_job_end run_command(const sonde_actions *actions,
     }
     known = wait_for(actions, child, deadline, &status, &killed);
     if (killed) {
-        (void)snprintf(said, SONDE__JOB_SAID,
-                       given_up(actions) ? "killed at the end of the run"
-                                         : "killed after %.3g s",
-                       seconds);
+        (void)sonde__snprintf(said, SONDE__JOB_SAID,
+                              given_up(actions) ? "killed at the end of the run"
+                                                : "killed after %.3g s",
+                              seconds);
         return SONDE__JOB_FAILED;
     }
     if (!known) {

@@ -10,6 +10,7 @@
 
 #include "observe/tensor_names.h"
 #include "base/given.h"
+#include "base/point.h"
 
 #include <sonde/log.h>
 
@@ -352,10 +353,10 @@ static void fill_job(sonde__action_job *job, const sonde_finding *finding)
                    finding->id);
     (void)snprintf(job->fields[n++], SONDE__JOB_FIELD, "SONDE_FINDING_STEP=%" PRId64,
                    finding->step);
-    (void)snprintf(job->fields[n++], SONDE__JOB_FIELD, "SONDE_FINDING_VALUE=%.10g",
-                   finding->value);
-    (void)snprintf(job->fields[n], SONDE__JOB_FIELD, "SONDE_FINDING_THRESHOLD=%.10g",
-                   finding->threshold);
+    (void)sonde__snprintf(job->fields[n++], SONDE__JOB_FIELD, "SONDE_FINDING_VALUE=%.10g",
+                          finding->value);
+    (void)sonde__snprintf(job->fields[n], SONDE__JOB_FIELD,
+                          "SONDE_FINDING_THRESHOLD=%.10g", finding->threshold);
 }
 
 static void hand_over(sonde_actions *actions, const sonde__action *action,

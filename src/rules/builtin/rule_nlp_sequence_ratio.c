@@ -8,6 +8,7 @@
 #include "rules/builtin/builtin_values.h"
 
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <stdlib.h>
 
@@ -41,7 +42,7 @@ static size_t read_numbers(const char *text, double *numbers)
     while (count < TOKENS) {
         char *end = NULL;
 
-        numbers[count++] = strtod(text, &end);
+        numbers[count++] = sonde__strtod(text, &end);
         if (end == text || (*end != ',' && *end != '\0')) {
             return SIZE_MAX;
         }

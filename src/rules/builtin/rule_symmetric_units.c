@@ -25,6 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/engine.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
@@ -38,6 +39,7 @@ typedef struct symmetric {
     double share;
     int64_t patience, steps, looked;
     size_t linked;
+    bool twins_known; /* of this step */
 } symmetric;
 
 enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 4, MOVES = 3 };
@@ -64,7 +66,9 @@ typedef struct tensor_memory {
     uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
     size_t gradient;
-    bool stuck; /* suspected as one of half of all weights */
+    size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
+    bool varies;  /* of the first: at this step the elements of one of them differ */
+    bool stuck;   /* suspected as one of half of all weights */
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value, or too few of one magnitude */
     double equal;   /* of rows of this step, whatever their size; -1: no raw value */
@@ -245,29 +249,88 @@ static bool is_constant(const sonde_vitals *w)
     return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
 }
 
-/* Whether the module has another weight of the same shape whose elements differ. */
-static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
+/* A weight, by the module that its name begins with. */
+typedef struct member {
+    const sonde_tensor_info *info;
+    size_t length; /* of the module's name, with the dot */
+    size_t index;
+} member;
+
+static int by_module(const void *a, const void *b)
 {
-    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    const char *dot = strrchr(info->name, '.');
-    const size_t length = dot != NULL ? (size_t)(dot - info->name) + 1 : 0;
-    size_t count = 0;
+    const member *x = a, *y = b;
+    int order = (x->length > y->length) - (x->length < y->length);
 
-    (void)sonde_rule_tensors(run, &count);
-    for (size_t k = 0; k < count && length > 0; k++) {
-        const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
+    order = order != 0 ? order : strncmp(x->info->name, y->info->name, x->length);
+    order = order != 0 ? order : x->info->rank - y->info->rank;
+    return order != 0 ? order
+                      : memcmp(x->info->shape, y->info->shape,
+                               (size_t)x->info->rank * sizeof *x->info->shape);
+}
 
-        if (k != i && tensors[k].need == WEIGHTS && tensors[k].vitals != NULL &&
-            other->rank == info->rank &&
-            memcmp(other->shape, info->shape, (size_t)info->rank * sizeof *info->shape) ==
-                0 &&
-            strncmp(other->name, info->name, length) == 0 &&
-            strchr(other->name + length, '.') == NULL &&
-            !is_constant(tensors[k].vitals)) {
-            return true;
+/* Finds the weights of the same module and shape. */
+static void link_twins(sonde_rule_run *run)
+{
+    size_t count = 0, used = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    member *members = sonde__calloc(count, sizeof *members);
+
+    if (members == NULL) {
+        sonde_rule_fail(run, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+        const char *dot = strrchr(info->name, '.');
+
+        memory->first = SIZE_MAX;
+        if (tensors[i].need == WEIGHTS && dot != NULL) {
+            members[used++] = (member){info, (size_t)(dot - info->name) + 1, i};
         }
     }
-    return false;
+    if (used > 0) {
+        qsort(members, used, sizeof *members, by_module);
+    }
+    for (size_t i = 0, head = 0; i < used; i++) {
+        head = by_module(&members[head], &members[i]) == 0 ? head : i;
+        ((tensor_memory *)tensors[members[i].index].memory)->first = members[head].index;
+    }
+    sonde__free(members);
+}
+
+/* Notes, of this step, the modules and shapes with a weight whose elements differ. */
+static void find_twins(sonde_rule_run *run)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        ((tensor_memory *)tensors[i].memory)->varies = false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = ((tensor_memory *)tensors[i].memory)->first;
+
+        run->rules->compared++;
+        if (first != SIZE_MAX && tensors[i].vitals != NULL &&
+            !is_constant(tensors[i].vitals)) {
+            ((tensor_memory *)tensors[first].memory)->varies = true;
+        }
+    }
+}
+
+/* Whether the module of a constant weight has another of the same shape whose elements
+ * differ. */
+static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
+{
+    symmetric *state = sonde_rule_state(run);
+    const size_t first = ((tensor_memory *)tensors[i].memory)->first;
+
+    if (!state->twins_known) {
+        find_twins(run);
+        state->twins_known = true;
+    }
+    return first != SIZE_MAX && ((tensor_memory *)tensors[first].memory)->varies;
 }
 
 /* True if vital signs show that all units are equal; most: half of all weights are stuck.
@@ -325,8 +388,10 @@ static void step(sonde_rule_run *run)
     if (state->linked != count) {
         sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL,
                             offsetof(tensor_memory, gradient));
+        link_twins(run);
         state->linked = count;
     }
+    state->twins_known = false;
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     const bool most = stuck > 0 && 2 * stuck >= trained;
 

@@ -16,6 +16,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/point.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -302,9 +303,9 @@ const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *b
     const int by_signal = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
     if (by_signal == SIGPROF) {
-        (void)snprintf(buf, size, "took longer than %g s", host->seconds);
+        (void)sonde__snprintf(buf, size, "took longer than %g s", host->seconds);
     } else if (err == SONDE_ETIMEOUT) {
-        (void)snprintf(buf, size, "did not answer for %g s", host->patience);
+        (void)sonde__snprintf(buf, size, "did not answer for %g s", host->patience);
     } else if (err == SONDE_ENOMEM) {
         (void)snprintf(buf, size, "ran out of memory");
     } else if (err == SONDE_EFORMAT) {
@@ -681,7 +682,7 @@ static bool write_param(const sonde_rule_run *run, size_t i, char *buf, size_t s
 
         memcpy(&value, field, sizeof value);
         return isnan(value) ||
-               (size_t)snprintf(buf, size, "%s=%.17g,", param->name, value) < size;
+               (size_t)sonde__snprintf(buf, size, "%s=%.17g,", param->name, value) < size;
     }
     if (param->kind == SONDE_RULE_COUNT) {
         int64_t value = 0;
