@@ -206,8 +206,8 @@ static void mistakes_are_named(void **state)
     const sonde_nn_setting dtype = {.key = "dtype", .word = "bfloat16"};
 
     (void)state;
-    expect_err(SONDE_EINVAL, sonde_nn_job_parse(wrong, sizeof wrong - 1, "job", &job,
-                                                &engine_diag));
+    expect_err(SONDE_EINVAL,
+               sonde_nn_job_parse(wrong, sizeof wrong - 1, "job", &job, &engine_diag));
     expect_line("job:4: dtype is 'int8' (expected float32, bfloat16 or float16)");
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){2, 3});
