@@ -7,6 +7,7 @@
 #include "base/macros.h"
 
 #include <sonde/nn/job.h>
+#include <sonde/safetensors.h>
 
 #include <math.h>
 
@@ -211,8 +212,8 @@ static void mistakes_are_named(void **state)
     expect_line("job:4: dtype is 'int8' (expected float32, bfloat16 or float16)");
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){2, 3});
-    x = sonde_nn_layer(model, "half", "to", &x, 1, &dtype, 1);
-    x = sonde_nn_layer(model, "sorted", "exp", &x, 1, NULL, 0);
+    x = sonde_nn_layer(model, "to", "half", &x, 1, &dtype, 1);
+    x = sonde_nn_layer(model, "exp", "sorted", &x, 1, NULL, 0);
     expect_err(SONDE_EDTYPE, sonde_nn_model_status(model, &engine_diag));
     expect_line("sorted/Exp: input 0 has dtype bfloat16 (expected float32)");
     sonde_nn_model_destroy(model);
@@ -224,6 +225,119 @@ static void mistakes_are_named(void **state)
     sonde_nn_model_destroy(model);
 }
 
+/* --- beside torch.autocast ---------------------------------------------------------- */
+
+enum { STEPS = 40, BATCH = 16, PIXELS = 2 * 6 * 6 };
+
+static const float *golden(sonde_safetensors *file, const char *name)
+{
+    const sonde_view *const view = sonde_safetensors_find(file, name);
+
+    assert_non_null(view);
+    return view->data;
+}
+
+/* The network of make_autocast_golden.py, with its first weights. */
+static sonde_nn_model *golden_network(sonde_safetensors *file)
+{
+    static const char *const names[] = {"conv.weight", "conv.bias",  "fc1.weight",
+                                        "fc1.bias",    "fc2.weight", "fc2.bias"};
+    sonde_nn_model *m = NULL;
+    sonde_nn_value x = 0, labels = 0;
+    char name[64];
+
+    must(sonde_nn_model_create(&m, &engine_diag));
+    x = sonde_nn_input(m, SONDE_F32, 4, (int64_t[]){BATCH, 2, 6, 6});
+    labels = sonde_nn_input(m, SONDE_I64, 1, (int64_t[]){BATCH});
+    x = sonde_nn_conv2d(
+        m, "conv", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out = 8, .kernel = {3, 3}, .padding = {1, 1}));
+    x = sonde_nn_relu(m, "relu1", x);
+    x = sonde_nn_flatten(m, "flat", x, 1);
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 24));
+    x = sonde_nn_relu(m, "relu2", x);
+    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 5));
+    sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, labels));
+    must(sonde_nn_model_status(m, &engine_diag));
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        size_t count = 0;
+        float *const to = engine_parameter(m, names[i], &count);
+
+        (void)snprintf(name, sizeof name, "start.%s", names[i]);
+        memcpy(to, golden(file, name), count * sizeof *to);
+    }
+    return m;
+}
+
+static void train_golden(sonde_safetensors *file, sonde_nn_float dtype,
+                         float losses[STEPS])
+{
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.02F, 0.9F);
+    sonde_nn_model *const model = golden_network(file);
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    engine_sink sink;
+
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_dtype(&options, dtype);
+    must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
+    engine_sink_init(&sink, true);
+    engine_tap_all(session, SONDE_HOW_RAW, &sink);
+    for (int i = 0; i < STEPS; i++) {
+        const sonde_view views[] = {
+            sonde_view_of(SONDE_F32, 4, (int64_t[]){BATCH, 2, 6, 6},
+                          (float *)(uintptr_t)golden(file, "inputs") +
+                              i * BATCH * PIXELS),
+            sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH},
+                          (int64_t *)(uintptr_t)golden(file, "labels") + i * BATCH)};
+
+        must(sonde_nn_session_run(session, views, 2, &engine_diag));
+        losses[i] = *(float *)engine_find(&sink, "loss_output_0", i, 0)->data;
+    }
+    if (dtype == SONDE_NN_BFLOAT16) { /* one rounding of sums of 18 products apart */
+        const engine_seen *const y = engine_find(&sink, "conv_output_0", 0, 0);
+        const uint16_t *const theirs = (const void *)golden(file, "bfloat16.output");
+
+        assert_int_equal(y->info.dtype, SONDE_BF16);
+        for (int64_t i = 0; i < y->count; i++) {
+            const double value = sonde_element_get(SONDE_BF16, theirs + i);
+
+            assert_true(fabs(sonde_element_get(SONDE_BF16, (uint16_t *)y->data + i) -
+                             value) <= 0.0079 * fabs(value) + 1e-3);
+        }
+    }
+    sonde_nn_session_destroy(session);
+    engine_sink_fini(&sink);
+    sonde_nn_model_destroy(model);
+}
+
+/* The curve of losses is as near to that of float32 as PyTorch's autocast is, times two:
+ * each rounds some sums that the other does not. */
+static void losses_are_as_near_as_those_of_autocast(void **state)
+{
+    const char *const dir = getenv("SONDE_TEST_DIR");
+    float exact[STEPS], half[STEPS];
+    double theirs = 0.0, ours = 0.0;
+    sonde_safetensors *file = NULL;
+    char path[512];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/golden/autocast.safetensors",
+                   dir != NULL ? dir : SONDE_TEST_DIR);
+    must(sonde_safetensors_open(path, &file, &engine_diag));
+    train_golden(file, SONDE_NN_FLOAT32, exact);
+    train_golden(file, SONDE_NN_BFLOAT16, half);
+    for (int i = 0; i < STEPS; i++) {
+        const double base = (double)golden(file, "float32.losses")[i];
+
+        assert_true(fabs((double)exact[i] - base) < 1e-5);
+        ours = fmax(ours, fabs((double)half[i] - base));
+        theirs = fmax(theirs, fabs((double)golden(file, "bfloat16.losses")[i] - base));
+    }
+    assert_true(theirs > 0.0 && ours > 0.0 && ours <= 2.0 * theirs);
+    sonde_safetensors_destroy(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +346,7 @@ int main(void)
         cmocka_unit_test(neither_threads_nor_looking_change_a_bit),
         cmocka_unit_test(a_layer_may_have_its_own_dtype),
         cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(losses_are_as_near_as_those_of_autocast),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

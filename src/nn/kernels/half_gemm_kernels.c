@@ -251,7 +251,7 @@ static void multiply_float(const block *t)
 enum { TILE = 512 /* numbers of a tile */ };
 
 /* The first n (up to 32) of 32 adjacent numbers, then zeros. */
-HALF_AVX512 static inline __m512i load_32(const matrix *x, int64_t first, int64_t n)
+HALF_AVX512 VEC_INLINE __m512i load_32(const matrix *x, int64_t first, int64_t n)
 {
     const uint32_t mask = n >= 32 ? UINT32_MAX : (1U << (uint32_t)n) - 1U;
 
@@ -266,8 +266,8 @@ HALF_AVX512 static inline __m512i load_32(const matrix *x, int64_t first, int64_
 }
 
 /* Of two rows of n (up to 16) adjacent numbers, pairs; the second may be missing. */
-HALF_AVX512 static inline __m512i load_pairs(const matrix *x, int64_t first,
-                                             int64_t second, int64_t n, bool both)
+HALF_AVX512 VEC_INLINE __m512i load_pairs(const matrix *x, int64_t first, int64_t second,
+                                          int64_t n, bool both)
 {
     static const uint16_t order[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
@@ -307,11 +307,11 @@ static __m512i gather_32(const matrix *x, int64_t first, int64_t step, int64_t n
 }
 
 /* A tile of 16 rows i and 32 k of which `rows` and `depth` exist. lines: as A has it,
- * else as B has it. */
-HALF_AVX512 static inline void take_tile(const matrix *x, int64_t first, int64_t rows,
-                                         int64_t depth, bool lines, uint16_t *tile)
+ * else as B has it. by_pairs: rows lie side by side. */
+HALF_AVX512 VEC_INLINE void take_tile(const matrix *x, int64_t first, int64_t rows,
+                                      int64_t depth, const bool by_pairs,
+                                      const bool lines, uint16_t *tile)
 {
-    const bool by_pairs = x->row == 1 && x->col != 1;
     vf v[16];
 
     VEC_UNROLL
@@ -336,18 +336,54 @@ HALF_AVX512 static inline void take_tile(const matrix *x, int64_t first, int64_t
 }
 
 /* All tiles of `count` rows, from number `first` on. */
+HALF_AVX512 VEC_INLINE void take_all(const matrix *given, int64_t first, int64_t count,
+                                     int64_t depth, const sonde_dtype dtype,
+                                     const bool by_pairs, const bool lines,
+                                     uint16_t *tile)
+{
+    const matrix x = {given->data, dtype, by_pairs ? 1 : given->row, given->col};
+
+    for (int64_t i = 0; i < count; i += 16) {
+        for (int64_t k = 0; k < depth; k += 32) {
+            const int64_t place = first + i * x.row + k * x.col;
+
+            if (count - i >= 16 && depth - k >= 32) {
+                take_tile(&x, place, 16, 32, by_pairs, lines, tile);
+            } else {
+                take_tile(&x, place, count - i, depth - k, by_pairs, lines, tile);
+            }
+            tile += TILE;
+        }
+    }
+}
+
 HALF_AVX512 __attribute__((noinline)) static void take_tiles(const matrix *x,
                                                              int64_t first, int64_t count,
                                                              int64_t depth, bool lines,
                                                              uint16_t *tile)
 {
-    for (int64_t i = 0; i < count; i += 16) {
-        for (int64_t k = 0; k < depth; k += 32) {
-            take_tile(x, first + i * x->row + k * x->col, count - i, depth - k, lines,
-                      tile);
-            tile += TILE;
-        }
+    const bool by_pairs = x->row == 1 && x->col != 1, wide = x->dtype == SONDE_F32;
+
+#define TAKE(dtype, pairs, in_lines)                                                     \
+    take_all(x, first, count, depth, dtype, pairs, in_lines, tile)
+    if (by_pairs && lines && wide) {
+        TAKE(SONDE_F32, true, true);
+    } else if (by_pairs && lines) {
+        TAKE(SONDE_BF16, true, true);
+    } else if (by_pairs && wide) {
+        TAKE(SONDE_F32, true, false);
+    } else if (by_pairs) {
+        TAKE(SONDE_BF16, true, false);
+    } else if (lines && wide) {
+        TAKE(SONDE_F32, false, true);
+    } else if (lines) {
+        TAKE(SONDE_BF16, false, true);
+    } else if (wide) {
+        TAKE(SONDE_F32, false, false);
+    } else {
+        TAKE(SONDE_BF16, false, false);
     }
+#undef TAKE
 }
 
 static void take_a_tiles(const block *t)

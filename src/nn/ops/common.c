@@ -338,7 +338,7 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_value *in, int in_count)
 {
     const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
-    sonde__op_attrs attrs = *context->attrs;
+    sonde__op_attrs attrs = sonde__op_product_attrs(context, like);
 
     attrs.rank = shape->rank;
     memcpy(attrs.dims, shape->dim, sizeof attrs.dims);

@@ -80,6 +80,7 @@ static void conv2d_relu_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(conv2d_relu, sonde__kernel_conv2d_relu_fast)
+SONDE__HALF_KERNELS(conv2d_relu)
 
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
@@ -90,6 +91,8 @@ const sonde__op_kind sonde__op_conv2d_relu = {
     .optional_out = 1u << 0,
     .infer = conv2d_relu_infer,
     .kernels = conv2d_relu_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv2d_relu_half_kernels,
 };
 
 /* --- linear_relu -------------------------------------------------------------------- */

@@ -307,6 +307,7 @@ extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
 extern const sonde__op_kind sonde__op_channel_add; /* x (N, C, ...), b (C) → x + b */
 extern const sonde__op_kind sonde__op_reduce;      /* x → sum or mean over axes */
 extern const sonde__op_kind sonde__op_identity;    /* x → x: a place to print */
+extern const sonde__op_kind sonde__op_matmul;      /* a, b → a b, see matmul.c */
 extern const sonde__op_kind sonde__op_cast; /* x → x in another dtype, see cast.c */
 /* Backward */
 extern const sonde__op_kind

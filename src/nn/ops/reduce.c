@@ -118,6 +118,7 @@ const sonde__op_kind sonde__op_reduce = {
     .infer = reduce_infer,
     .gradient = reduce_gradient,
     .kernels = reduce_kernels,
+    .halves = SONDE__HALVES_TAKEN,
 };
 
 static const sonde__op_attrs of_mean = {.mean = true};
