@@ -142,6 +142,7 @@ struct sonde_rules {
     sonde__rules_progress progress;
     size_t reported; /* of these, passed to the callback and the files */
     bool news;       /* one of these has risen since */
+    bool forgot;     /* memory ran out for one of these */
     sonde_finding *copies;
     size_t copy_capacity;
     sonde_on_finding on_finding;

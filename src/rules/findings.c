@@ -109,6 +109,7 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, boo
     }
     if (!kept) {
         free_found(found);
+        rules->forgot = true;
         sonde_log(SONDE_LOG_ERROR, "rules", "%s found something at '%s': out of memory",
                   run->rule->name, tensor);
         return NULL;

@@ -11,6 +11,7 @@
 #include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/profile.h"
 #include "s3/upload.h"
 
 #include <sonde/log.h>
@@ -698,14 +699,16 @@ sonde_err sonde__s3_copy_refresh(void *handle, sonde_diag *diag)
         return SONDE_OK;
     }
     if (err == SONDE_ETIMEOUT && copy->opened) { /* the copy stays valid */
+        const double most = sonde__s3_setting("SONDE_S3_READ_SECONDS", PATIENCE);
+
         if (copy->failing_since == 0.0) {
             char line[SONDE_DIAG_LINE];
 
             copy->failing_since = sonde__now();
             sonde_log(SONDE_LOG_WARNING, "s3", "%s; trying again for %.0f s",
-                      sonde_diag_line(&why, line, sizeof line), PATIENCE);
+                      sonde_diag_line(&why, line, sizeof line), most);
         }
-        if (sonde__now() - copy->failing_since < PATIENCE) {
+        if (sonde__now() - copy->failing_since < most) {
             return SONDE_OK;
         }
     }
