@@ -338,6 +338,9 @@ static void a_silent_run_without_an_end_is_given_up(void **state)
     assert_true(fabs(1e-9 * (double)info.last_time - now() + 3.0 * day) < 60.0);
     assert_int_equal(info_after(0.0, 1.0).status, SONDE_RUN_RUNNING);
     assert_int_equal(info_after(1000.0, 1.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(1900.0, 1.0).status, SONDE_RUN_CRASHED); /* 1800 */
+    assert_int_equal(info_after(1900.0, 120.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(2500.0, 120.0).status, SONDE_RUN_CRASHED); /* 20 pauses */
     assert_int_equal(info_after(day, day / 3.0).status, SONDE_RUN_RUNNING);
     copy("training_job_end.ts");
     assert_int_equal(info_after(3.0 * day, 1.0).status, SONDE_RUN_ENDED);
