@@ -96,6 +96,10 @@ void cli_print_group(const char *word, FILE *stream);
 /* "sonde: error: ..." on stderr; returns CLI_ERROR, or CLI_INTERRUPTED. */
 int cli_fail(const sonde_diag *diag);
 int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* In a training of several processes: errors, warnings and findings of a rank after the first
+ * begin with "rank 1: ". */
+void cli_set_rank(int rank);
+void cli_put_rank(FILE *stream);
 /* "train: unknown option '--epoch' (expected --epochs)". */
 int cli_fail_unknown(const cli_command *command, const char *text);
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -19,6 +19,20 @@
 
 /* --- errors ----------------------------------------------------------------------- */
 
+static int shown_rank;
+
+void cli_set_rank(int rank)
+{
+    shown_rank = rank;
+}
+
+void cli_put_rank(FILE *stream)
+{
+    if (shown_rank > 0) {
+        (void)fprintf(stream, "rank %d: ", shown_rank);
+    }
+}
+
 /* The folder that cli_make_folder made last, and the length of the first part of its path
  * that was missing; 0: none was. */
 static char made[4096];
@@ -58,6 +72,8 @@ static void put_line(const char *kind, const char *fmt, va_list args)
     const char *piece = text;
 
     (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)fputs("sonde: ", stderr);
+    cli_put_rank(stderr);
     (void)fputs(kind, stderr);
     for (size_t length = 0; *piece != '\0'; piece += length) {
         length = strcspn(piece, "\n");
@@ -90,7 +106,7 @@ int cli_fail_text(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    put_line("sonde: error: ", fmt, args);
+    put_line("error: ", fmt, args);
     va_end(args);
     return CLI_ERROR;
 }
@@ -100,7 +116,7 @@ void cli_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    put_line("sonde: warning: ", fmt, args);
+    put_line("warning: ", fmt, args);
     va_end(args);
 }
 

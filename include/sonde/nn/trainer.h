@@ -32,6 +32,7 @@
 #include <sonde/options.h>
 #include <sonde/actions.h>
 #include <sonde/nn/evaluator.h>
+#include <sonde/nn/ranks.h>
 #include <sonde/rules.h>
 
 #ifdef __cplusplus
@@ -151,6 +152,11 @@ typedef struct sonde_nn_trainer_options {
     sonde_hook *hook;      /* records the run; the trainer takes it and closes it */
 
     /* For both: */
+    /* Trains together with the trainers of all ranks; borrowed. Rank 0 alone resumes and
+     * saves; each rank records as a worker of the run; all stop when one is interrupted or
+     * asked to stop. A job's samples are shared among the ranks; a feed has this rank's,
+     * as many batches as the others'. */
+    sonde_nn_ranks *ranks;
     sonde_rules
         *rules; /* judge the run, instead of the job's rules; NULL: the job's, or none */
     int64_t rules_every, rules_raw_every; /* of these (sonde_rules_attach) */
@@ -164,7 +170,8 @@ typedef struct sonde_nn_trainer_options {
 
 /* --- a trainer's life ------------------------------------------------------------- */
 
-/* model and *feed's user are borrowed until destroy. With a test loader the trainer adds
+/* model and *feed's user are borrowed until destroy; options are needed: the optimiser and
+ * the epochs. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test loader the trainer adds
  * the loss to the model's outputs. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
     sonde_nn_model *model, const sonde_nn_feed *feed,
@@ -187,7 +194,7 @@ SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
 
 /*
  * Compiles, resumes, opens the data, trains the remaining epochs, saves the model,
- * scores it and closes the recording. Once. SONDE_EINTERRUPTED after interrupted(); a
+ * scores it and closes the recording. Once: SONDE_ESTATE after that. SONDE_EINTERRUPTED after interrupted(); a
  * request to stop (<sonde/control.h>) is no error: the trainer saves a checkpoint and
  * the model, skips the final score and returns SONDE_OK.
  */

@@ -22,6 +22,7 @@
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
  */
+#include "base/macros.h"
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -54,6 +55,12 @@ static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
                                              .still = SONDE_SEVERITY_ERROR,
                                              .untold = SONDE_SEVERITY_NOTE,
                                              .alone = SONDE_SEVERITY_ERROR};
+/* Rows of a parameter that is no layer's: of samples, slots, codes. */
+static const sonde__rule_terms alike_rows = {.well = SONDE__WITHDRAWN,
+                                             .ill = SONDE_SEVERITY_NOTE,
+                                             .still = SONDE_SEVERITY_NOTE,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_NOTE};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {
@@ -69,6 +76,7 @@ typedef struct tensor_memory {
     size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
     bool varies;  /* of the first: at this step the elements of one of them differ */
     bool stuck;   /* suspected as one of half of all weights */
+    bool free;    /* its rows are no units */
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value, or too few of one magnitude */
     double equal;   /* of rows of this step, whatever their size; -1: no raw value */
@@ -103,6 +111,21 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                               : SONDE_RULE_IGNORE;
 }
 
+/* Whether rows of a weight are units: it is in a module, or its name says that it is a
+ * layer's. Others hold samples, slots, codes. */
+static bool is_of_layer(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"w",    "kernel", "proj",   "layer", "fc",
+                                        "conv", "dense",  "linear", "hidden"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
+        if (strcasestr(info->name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return strchr(info->name, '.') != NULL;
+}
+
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
@@ -115,6 +138,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     if (tensors[i].need != WEIGHTS) {
         return SONDE_OK;
     }
+    memory->free = !is_of_layer(info);
     memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
     memory->same = sonde__calloc((size_t)info->shape[0], sizeof *memory->same);
     return memory->rows != NULL && memory->same != NULL
@@ -371,7 +395,8 @@ static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
         return; /* it will leave 0: whether that was in time, the loss says */
     }
     if (memory->lasting >= LASTING && memory->moves >= MOVES) {
-        sonde__rule_confirm(run, i, SONDE_SEVERITY_ERROR);
+        sonde__rule_confirm(run, i,
+                            memory->free ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
     } else if (equal >= 0.0 && equal < state->share && !(zero && memory->zero > 0) &&
                (v == NULL || !is_constant(v))) {
         sonde__rule_clear(run, i);
@@ -419,9 +444,11 @@ static void step(sonde_rule_run *run)
             follow(run, i, memory, v, equal);
         } else if (percent >= state->share && percent > 0.0 &&
                    !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
-                   sonde__rule_suspect(
-                       run, i, most && memory->zero > 0 ? &zero_units : &alike_units,
-                       "percent_equal", percent, state->share)) {
+                   sonde__rule_suspect(run, i,
+                                       memory->free               ? &alike_rows
+                                       : most && memory->zero > 0 ? &zero_units
+                                                                  : &alike_units,
+                                       "percent_equal", percent, state->share)) {
             memory->stuck = most && memory->zero > 0;
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units have the same weights as another "
@@ -447,7 +474,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. Silent for a weight without a gradient where others have one.",
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
