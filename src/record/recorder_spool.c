@@ -182,7 +182,8 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__store_spool_start(spool, diag);
+    err = sonde__store_spool_start(spool, recorder->writer.run, recorder->writer.run_size,
+                                   diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -271,7 +272,7 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__store_spool_start(spool, diag);
+    err = sonde__store_spool_start(spool, NULL, 0, diag);
     if (err != SONDE_OK) {
         goto done;
     }

@@ -461,27 +461,42 @@ static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
     return same;
 }
 
-/* The first of several workers makes the run; the others take its run.json. */
-static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
+static sonde_err read_run(const sonde__s3_spool *spool, sonde_text *run, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    sonde_text run = {0};
     FILE *stream = fopen(sonde__s3_spool_path(spool, "run.json", path), "re");
     char block[4096];
     size_t n = 0;
+
+    if (stream == NULL) {
+        return sonde__fail_errno(diag, path, "cannot be read");
+    }
+    while ((n = fread(block, 1, sizeof block, stream)) > 0) {
+        sonde_text_put(run, block, n);
+    }
+    (void)fclose(stream);
+    return SONDE_OK;
+}
+
+/* The first of several workers makes the run; the others take its run.json. text NULL:
+ * that of the file. */
+static sonde_err send_run(sonde__s3_spool *spool, const char *text, size_t size,
+                          sonde_diag *diag)
+{
+    sonde_text run = {0};
     sonde_err err = SONDE_OK;
 
-    while (stream != NULL && (n = fread(block, 1, sizeof block, stream)) > 0) {
-        sonde_text_put(&run, block, n);
-    }
-    if (stream == NULL || run.failed) {
-        err = sonde__fail_errno(diag, path, "cannot be read");
+    if (text != NULL) {
+        sonde_text_put(&run, text, size);
     } else {
+        err = read_run(spool, &run, diag);
+    }
+    if (err == SONDE_OK && run.failed) {
+        err = sonde__fail_nomem(diag, spool->bucket->url);
+    }
+    if (err == SONDE_OK) {
         err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
                             true, diag);
-    }
-    if (stream != NULL) {
-        (void)fclose(stream);
     }
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
         err = fetch_file(spool, "run.json", diag);
@@ -549,19 +564,17 @@ static sonde_err start_threads(sonde__s3_spool *spool, sonde_diag *diag)
                : sonde__fail_errno(diag, spool->bucket->url, "no thread can be started");
 }
 
-sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
+/* In the thread of the program: no system call on the spool's folder, which may hang. */
+sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
+                                sonde_diag *diag)
 {
     sonde__s3_spool *spool = handle;
-    char path[SONDE__S3_PATH];
     sonde_text text = {0};
     bool changed = false;
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < spool->fetched_count; i++) { /* the writer has read them */
-        (void)unlink(sonde__s3_spool_path(spool, spool->fetched[i], path));
-    }
     if (!spool->run_sent) {
-        err = send_run(spool, diag);
+        err = send_run(spool, run, size, diag);
     }
     if (err != SONDE_OK) {
         goto error;
@@ -571,11 +584,6 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
     }
     if (err != SONDE_OK) {
         goto error;
-    }
-    sonde__s3_spool_mark_sent(spool);
-    if (spool->writer.resumes) {
-        (void)snprintf(path, sizeof path, "%s/", spool->worker);
-        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
     }
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
                             spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
@@ -646,11 +654,27 @@ static void end_outage(sonde__s3_spool *spool)
     }
 }
 
+/* Before the first file is sent. */
+static void begin_sending(sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+
+    for (size_t i = 0; i < spool->fetched_count; i++) { /* the writer has read them */
+        (void)unlink(sonde__s3_spool_path(spool, spool->fetched[i], path));
+    }
+    sonde__s3_spool_mark_sent(spool);
+    if (spool->writer.resumes) {
+        (void)snprintf(path, sizeof path, "%s/", spool->worker);
+        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
+    }
+}
+
 static void *send_all(void *user)
 {
     sonde__s3_spool *spool = user;
     double wait = LOOK;
 
+    begin_sending(spool);
     for (bool all = false; !all && !atomic_load(&spool->stop);) {
         sonde_diag diag = {0};
         const sonde_err err = sonde__s3_spool_send(spool, &all, &diag);

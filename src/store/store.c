@@ -485,9 +485,10 @@ const char *sonde__store_spool_path(const sonde__store_spool *spool)
     return spool->folder;
 }
 
-sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag)
+sonde_err sonde__store_spool_start(sonde__store_spool *spool, const char *run,
+                                   size_t size, sonde_diag *diag)
 {
-    return spool->ops->spool_start(spool->handle, diag);
+    return spool->ops->spool_start(spool->handle, run, size, diag);
 }
 
 bool sonde__store_spool_has_room(const sonde__store_spool *spool)
