@@ -49,7 +49,8 @@ static int make_folder(void **state)
 static const char *watched;
 static int syncs, early;
 
-int fsync(int fd) /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
+__attribute__((visibility("default"))) int
+fsync(int fd) /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 {
     syncs++;
     early += watched != NULL && access(watched, F_OK) != 0 ? 1 : 0;
