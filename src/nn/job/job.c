@@ -23,6 +23,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
     sonde__free(job->balanced);
+    sonde__job_tokens_destroy(job);
     sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
@@ -309,6 +310,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
                                     .data_name = "",
                                     .data_path = "",
                                     .data_target = "",
+                                    .tokenizer = "",
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);
@@ -335,7 +337,10 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
     if (job == NULL) {
         return sonde__fail_nomem(diag, "a job");
     }
-    err = set_defaults(job, diag);
+    err = sonde__job_tokens_create(job, diag);
+    if (err == SONDE_OK) {
+        err = set_defaults(job, diag);
+    }
     job->name = sonde__strdup(name);
     if (err != SONDE_OK) {
         goto error;
@@ -359,6 +364,10 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
         goto error;
     }
     err = keep_record(job, text, size, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__job_tokens_find(job, diag);
     if (err != SONDE_OK) {
         goto error;
     }
