@@ -78,6 +78,10 @@ SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
  * comes before the first belongs to that. Blocks are the stages of a pipeline
  * (sonde_nn_options.execution), in the order in which they first begin; at most 64. */
 SONDE_API void sonde_nn_begin_block(sonde_nn_model *model, const char *name);
+/* Products of layers from here to the end have this dtype, SONDE_F32, SONDE_BF16 or
+ * SONDE_F16, whatever the session's is (sonde_nn_options.dtype). They do not nest. */
+SONDE_API void sonde_nn_begin_dtype(sonde_nn_model *model, sonde_dtype dtype);
+SONDE_API void sonde_nn_end_dtype(sonde_nn_model *model);
 /* Shape of a value; NULL for value 0. Borrowed until the next layer. */
 SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
                                               sonde_nn_value value, int *rank);
