@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "nn/data/dataset.h"
 #include "nn/data/garments.h"
 #include "nn/data/idx.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -216,8 +216,9 @@ static bool is_image_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot != NULL && (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
-                           strcasecmp(dot, ".jpeg") == 0);
+    return dot != NULL &&
+           (sonde__strcasecmp(dot, ".png") == 0 || sonde__strcasecmp(dot, ".jpg") == 0 ||
+            sonde__strcasecmp(dot, ".jpeg") == 0);
 }
 
 /* Adds the name if it is of the wanted kind: a folder, or an image file. */
@@ -731,6 +732,10 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
 
     if (search.set == NULL) {
         return SONDE_ENOTFOUND;
+    }
+    if ((unsigned)split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, name, "a sonde_nn_split", "split %d",
+                           (int)split);
     }
     err = look(&search, dir, &found, diag);
     if (err != SONDE_OK) {

@@ -23,6 +23,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
     sonde__free(job->balanced);
+    sonde__job_tokens_destroy(job);
     sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
@@ -192,12 +193,18 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
 
 /* --- the whole -------------------------------------------------------------------- */
 
-static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
-                               sonde_nn_job *job)
+static sonde_err check_keys(const sonde__yaml_reader *reader, const sonde__yaml *root)
 {
     static const char *const keys[] = {"model",   "data",   "optimizer", "options",
                                        "observe", "record", "rules",     "demo"};
-    sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+
+    return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+}
+
+static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                               sonde_nn_job *job)
+{
+    sonde_err err = check_keys(reader, root);
     const sonde__yaml *section = NULL;
 
     if (err != SONDE_OK) {
@@ -247,6 +254,12 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     sonde__yaml_reader builtin = {NULL, reader->diag};
     sonde_err err = SONDE_OK;
 
+    if (model == NULL && job->root->kind == SONDE__YAML_MAP) {
+        err = check_keys(reader, job->root); /* it may be misspelt */
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (model == NULL) {
         return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
                                 "model: a name or layers", "the job says no model");
@@ -297,6 +310,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
                                     .data_name = "",
                                     .data_path = "",
                                     .data_target = "",
+                                    .tokenizer = "",
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);
@@ -323,7 +337,10 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
     if (job == NULL) {
         return sonde__fail_nomem(diag, "a job");
     }
-    err = set_defaults(job, diag);
+    err = sonde__job_tokens_create(job, diag);
+    if (err == SONDE_OK) {
+        err = set_defaults(job, diag);
+    }
     job->name = sonde__strdup(name);
     if (err != SONDE_OK) {
         goto error;
@@ -347,6 +364,10 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
         goto error;
     }
     err = keep_record(job, text, size, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__job_tokens_find(job, diag);
     if (err != SONDE_OK) {
         goto error;
     }

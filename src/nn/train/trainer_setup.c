@@ -130,6 +130,22 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* What would crash later, or train nothing without a word. */
+static sonde_err check_options(const sonde_nn_trainer_options *options,
+                               const sonde_nn_feed *feed, sonde_diag *diag)
+{
+    if (options->group_count > 0 && options->groups == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "groups", "a pointer",
+                           "%zu groups at NULL", options->group_count);
+    }
+    if (feed != NULL && (feed->next == NULL || feed->batches < 1)) {
+        return sonde__fail(diag, SONDE_EINVAL, "feed", "next, and 1 batch or more",
+                           feed->next == NULL ? "next is NULL" : "%lld batches",
+                           (long long)feed->batches);
+    }
+    return SONDE_OK;
+}
+
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
@@ -160,20 +176,30 @@ error:
 }
 
 sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,
-                                  const sonde_nn_trainer_options *given,
+                                  const sonde_nn_trainer_options *options,
                                   sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, model, feed, given, out);
+    SONDE__NEEDS(diag, model, feed, options, out);
     sonde_nn_trainer_options taken;
     sonde_nn_options session;
-    const sonde_nn_trainer_options *const options = &taken;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
+    options = &taken;
     sonde_nn_options_init(&session);
     if (options->session != NULL) {
         SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
     }
-    sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_err err = check_options(options, feed, diag);
 
+    if (err == SONDE_OK && (options->epochs < 0 || options->eval_every < 0)) {
+        err = sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
+                          "%d epochs, evaluated every %lld", options->epochs,
+                          (long long)options->eval_every);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
     }
@@ -202,17 +228,44 @@ static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split spli
                : sonde_nn_job_open_data(trainer->job, split, out, diag);
 }
 
+/* A text may have fewer byte pairs than the job asks for: then the model has as many tokens
+ * as are learnt. */
+static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char text[24];
+    sonde_err err = SONDE_OK;
+
+    if (info->input_dtype != SONDE_I64 || info->tokens == 0 ||
+        info->tokenizer[0] != '\0') {
+        return SONDE_OK;
+    }
+    err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
+    if (err != SONDE_OK || sonde_nn_tokenizer_size(tokenizer) >= info->classes) {
+        return err;
+    }
+    (void)snprintf(text, sizeof text, "%lld",
+                   (long long)sonde_nn_tokenizer_size(tokenizer));
+    return sonde_nn_job_set(job, "vocabulary", text, diag);
+}
+
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
-                                          const sonde_nn_trainer_options *given,
+                                          const sonde_nn_trainer_options *options,
                                           sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, job, given, out);
+    SONDE__NEEDS(diag, job, options, out);
     sonde_nn_trainer_options taken;
-    const sonde_nn_trainer_options *const options = &taken;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
+    options = &taken;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_trainer *trainer = NULL;
-    sonde_err err = sonde_nn_job_set_environment(job, diag);
+    sonde_err err = check_options(options, options->feed, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_job_set_environment(job, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -232,6 +285,13 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->epochs = info->epochs;
     trainer->eval_every = info->eval_every;
     trainer->model = options->model;
+    if (options->feed == NULL) {
+        err = settle_vocabulary(job, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_trainer_destroy(trainer);
+        return err;
+    }
     if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
         err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
         if (err == SONDE_OK) {
