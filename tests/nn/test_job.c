@@ -336,6 +336,8 @@ static void what_is_no_yaml_is_refused(void **state)
             "job:1: nested too deep (expected at most 16 levels)");
     refused("fashion_cnn\n", SONDE_EINVAL,
             "job:1: the job says no model (expected model: a name or layers)");
+    refused("modl: mnist_mlp\n", SONDE_EINVAL,
+            "job:1: unknown key 'modl' (expected model)");
     refused("- model\n", SONDE_EINVAL,
             "job:1: the job says no model (expected model: a name or layers)");
 }
