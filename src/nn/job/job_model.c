@@ -258,8 +258,12 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
 {
     const char *name = job->builtin != NULL ? job->info.model_name : job->name;
     model_builder b = {.reader = {name, diag}};
-    const sonde_err err = build_model(&b, job, info);
+    sonde_err err = SONDE_OK;
 
+    if (job->plan != NULL) {
+        return sonde__job_build_plan(job, info, out, diag);
+    }
+    err = build_model(&b, job, info);
     if (err != SONDE_OK) {
         sonde_nn_model_destroy(b.model);
         return err;

@@ -142,6 +142,8 @@ static const sonde_nn_option rows[] = {
      .help = "stop at the first op that makes a NaN or an infinity, and name it"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
+    {"options", "plan_cache", "plan_cache", TEXT("FOLDER"), FIELD(options.plan_cache),
+     .help = "keep compiled plans there; default: in the user's cache"},
 
     {"record", "path", "record", TEXT("RUN"),
      FIELD(record.path), .help = "record tensors and vital signs in this new folder, or s3://bucket/prefix"},
