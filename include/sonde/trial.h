@@ -285,9 +285,9 @@ sonde_trial_cursor_create(sonde_trial *trial, const sonde_trial_cursor_options *
 SONDE_API void sonde_trial_cursor_destroy(sonde_trial_cursor *cursor);
 /*
  * The next record. SONDE_EEND: no more (complete) records. SONDE_ERESUMED: the run was
- * resumed; records from the step in the diagnostic on are superseded and come again. Any
- * other error concerns one record, which the diagnostic names; the next call continues
- * after it.
+ * resumed; records from the step in the diagnostic on are superseded and come again.
+ * SONDE_ENOMEM: the next call returns the same record. Any other error concerns one
+ * record, which the diagnostic names; the next call continues after it.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_next(sonde_trial_cursor *cursor,
                                                    sonde_trial_record *record,

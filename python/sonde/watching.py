@@ -189,7 +189,7 @@ class Watch:
     @property
     def step(self) -> int:
         """The global step that is on, or the last one; -1 before the first."""
-        return -1 if self.closed else self._core.where()[1]
+        return -1 if self.closed or not self._core.state()[1] else self._core.where()[1]
 
     def loss(self, value: Any, name: str = "loss", *, falls: bool = True) -> Any:
         """Shows a loss under a name and returns it. Not needed for tensors on which
@@ -469,7 +469,8 @@ def watch(model: "torch.nn.Module | Sequence[torch.nn.Module] | Mapping[str, tor
                 "updates", "buffers", "optimizer", "activations": number}; 0: never. The first
                 20 steps of a mode are observed as well. Default: losses and gradients at every
                 step, buffers and updates at every 10th, the rest as the rules need: weights
-                at the first 50, every 10th and some in a row, activations at every 50th
+                at the first 50, every 20th and some in a row, their norms at every step,
+                activations at every 50th
     save        raw values: every so many steps, or a hook's configuration (docs/recording.md)
                 as a mapping or a file. Default: those of losses only
     rules       "default", or "Name:parameter=value" ..., or objects of one's own subclasses of

@@ -10,10 +10,14 @@
 #include "base/json_read.h"
 #include "base/memory.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* Set aside: for a buffer that doubles to hold the whole text, and small tables. */
 enum { SPARE = 8192, SPARE_FOR_BYTE = 4 };
+enum { MOST_FILE = 64 * 1024 * 1024 };
 
 static json_malloc_t allocate;
 static json_free_t release;
@@ -68,5 +72,43 @@ json_t *sonde__json_read(const char *text, size_t length, size_t flags,
     }
     sonde__free(spare);
     spare = NULL;
+    return object;
+}
+
+/* Up to size bytes; returns how many there are. */
+static size_t read_all(int fd, char *text, size_t size)
+{
+    size_t got = 0;
+    ssize_t n = 1;
+
+    while (got < size && n > 0) {
+        n = read(fd, text + got, size - got);
+        got += n > 0 ? (size_t)n : 0;
+    }
+    return got;
+}
+
+json_t *sonde__json_read_file(const char *path, bool *no_memory)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat about;
+    char *text = NULL;
+    json_t *object = NULL;
+    size_t size = 0;
+
+    *no_memory = false;
+    if (fd < 0) {
+        return NULL;
+    }
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size <= MOST_FILE) {
+        size = (size_t)about.st_size;
+        text = sonde__malloc(size + 1);
+        *no_memory = text == NULL;
+    }
+    if (text != NULL) {
+        object = sonde__json_read(text, read_all(fd, text, size), 0, NULL, no_memory);
+        sonde__free(text);
+    }
+    (void)close(fd);
     return object;
 }

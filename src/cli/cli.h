@@ -96,6 +96,10 @@ void cli_print_group(const char *word, FILE *stream);
 /* "sonde: error: ..." on stderr; returns CLI_ERROR, or CLI_INTERRUPTED. */
 int cli_fail(const sonde_diag *diag);
 int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* In a training of several processes: errors, warnings and findings of a rank after the first
+ * begin with "rank 1: ". */
+void cli_set_rank(int rank);
+void cli_put_rank(FILE *stream);
 /* "train: unknown option '--epoch' (expected --epochs)". */
 int cli_fail_unknown(const cli_command *command, const char *text);
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -118,7 +122,7 @@ const char *cli_bytes_text(double bytes, char *buf, size_t size);
 const char *cli_seconds_text(double seconds, char *buf, size_t size);
 double cli_now(void);
 /* Creates a folder and those above it; an existing one is fine. Checks that it can be
- * written to. */
+ * written to. If the command fails, cli_fail removes those that are still empty. */
 sonde_err cli_make_folder(const char *path, sonde_diag *diag);
 /* "folder/name" in buf. SONDE_EINVAL if it is too long. */
 sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,

@@ -126,6 +126,9 @@ void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int
         (void)fputs("\r\033[K", stderr); /* over a progress bar, which is drawn anew */
     }
     share = cli_finding_count(log, finding);
+    if (share != CLI_FINDING_NONE) {
+        cli_put_rank(stderr);
+    }
     if (share == CLI_FINDING_WHOLE) {
         cli_print_finding(stderr, finding, epoch);
     } else if (share == CLI_FINDING_MORE) {

@@ -192,6 +192,9 @@ void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *mat
     if (!score->classes) {
         (void)printf("Eval loss: %.6g\nEval mean absolute error: %.6g\n", score->loss,
                      score->error);
+        if (!isnan(score->r2)) {
+            (void)printf("Eval R2: %.4f\n", score->r2);
+        }
         return;
     }
     if (!brief) {

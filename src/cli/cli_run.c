@@ -578,20 +578,38 @@ double cli_age(int64_t time)
     return (double)now.tv_sec - (double)time / 1e9 + (double)now.tv_nsec / 1e9;
 }
 
-double cli_steps_per_second(sonde_trial *trial)
+sonde_err cli_steps(sonde_trial *trial, sonde_mode mode, bool incomplete,
+                    const int64_t **steps, size_t *count, sonde_diag *diag)
+{
+    const int64_t *all = sonde_trial_steps(trial, mode, incomplete, count);
+
+    if (all == NULL) {
+        return cli_fail_memory(diag);
+    }
+    if (steps != NULL) {
+        *steps = all;
+    }
+    return SONDE_OK;
+}
+
+sonde_err cli_steps_per_second(sonde_trial *trial, double *rate, sonde_diag *diag)
 {
     size_t count = 0, first = 0;
-    const int64_t *steps = sonde_trial_steps(trial, SONDE_MODE_GLOBAL, false, &count);
+    const int64_t *steps = NULL;
     int64_t began = 0, ended = 0;
+    const sonde_err err =
+        cli_steps(trial, SONDE_MODE_GLOBAL, false, &steps, &count, diag);
 
-    if (count < 2) {
-        return 0.0;
+    *rate = 0.0;
+    if (err != SONDE_OK || steps == NULL || count < 2) {
+        return err;
     }
     first = count > RATE_STEPS ? count - 1 - RATE_STEPS : 0;
     if (!sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, steps[first], -1, &began) ||
         !sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, steps[count - 1], -1, &ended) ||
         ended <= began) {
-        return 0.0;
+        return SONDE_OK;
     }
-    return (double)(steps[count - 1] - steps[first]) * 1e9 / (double)(ended - began);
+    *rate = (double)(steps[count - 1] - steps[first]) * 1e9 / (double)(ended - began);
+    return SONDE_OK;
 }

@@ -90,8 +90,11 @@ const char *cli_moment_text(int64_t time, char *buf, size_t size);
 double cli_age(int64_t time);
 /* "3.2 s", "2 min 5 s", "1 h 3 min", "2 d 3 h" */
 const char *cli_duration_text(double seconds, char *buf, size_t size);
-/* Over the last hundred saved steps; 0: not known. */
-double cli_steps_per_second(sonde_trial *trial);
+/* sonde_trial_steps; SONDE_ENOMEM. steps may be NULL. */
+sonde_err cli_steps(sonde_trial *trial, sonde_mode mode, bool incomplete,
+                    const int64_t **steps, size_t *count, sonde_diag *diag);
+/* Over the last hundred saved steps; 0: not known. SONDE_ENOMEM. */
+sonde_err cli_steps_per_second(sonde_trial *trial, double *rate, sonde_diag *diag);
 /* Characters of a UTF-8 text; and the width for printf's %-*s that makes it fill
  * columns. */
 int cli_letters(const char *text);

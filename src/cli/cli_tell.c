@@ -19,10 +19,44 @@
 
 /* --- errors ----------------------------------------------------------------------- */
 
+static int shown_rank;
+
+void cli_set_rank(int rank)
+{
+    shown_rank = rank;
+}
+
+void cli_put_rank(FILE *stream)
+{
+    if (shown_rank > 0) {
+        (void)fprintf(stream, "rank %d: ", shown_rank);
+    }
+}
+
+/* The folder that cli_make_folder made last, and the length of the first part of its path
+ * that was missing; 0: none was. */
+static char made[4096];
+static size_t made_from;
+
+/* Removes the folders that this command made, up to one that holds anything. */
+static void remove_made(void)
+{
+    while (made_from > 0 && strlen(made) >= made_from && rmdir(made) == 0) {
+        char *slash = strrchr(made, '/');
+
+        if (slash == NULL) {
+            break;
+        }
+        *slash = '\0';
+    }
+    made_from = 0;
+}
+
 int cli_fail(const sonde_diag *diag)
 {
     char line[SONDE_DIAG_LINE];
 
+    remove_made();
     if (diag->err == SONDE_EINTERRUPTED) {
         return CLI_INTERRUPTED;
     }
@@ -38,6 +72,8 @@ static void put_line(const char *kind, const char *fmt, va_list args)
     const char *piece = text;
 
     (void)vsnprintf(text, sizeof text, fmt, args);
+    (void)fputs("sonde: ", stderr);
+    cli_put_rank(stderr);
     (void)fputs(kind, stderr);
     for (size_t length = 0; *piece != '\0'; piece += length) {
         length = strcspn(piece, "\n");
@@ -70,7 +106,7 @@ int cli_fail_text(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    put_line("sonde: error: ", fmt, args);
+    put_line("error: ", fmt, args);
     va_end(args);
     return CLI_ERROR;
 }
@@ -80,7 +116,7 @@ void cli_warn(const char *fmt, ...)
     va_list args;
 
     va_start(args, fmt);
-    put_line("sonde: warning: ", fmt, args);
+    put_line("warning: ", fmt, args);
     va_end(args);
 }
 
@@ -201,6 +237,14 @@ sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
     return SONDE_OK;
 }
 
+static void note_made(const char *path, bool is_new)
+{
+    if (is_new) {
+        (void)snprintf(made, sizeof made, "%s", path);
+        made_from = made_from > 0 ? made_from : strlen(path);
+    }
+}
+
 sonde_err cli_make_folder(const char *path, sonde_diag *diag)
 {
     char part[4096], probe[4096];
@@ -219,10 +263,12 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag)
     for (char *slash = strchr(part + 1, '/'); slash != NULL;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(part, 0777); /* the last one tells */
+        note_made(part, mkdir(part, 0777) == 0); /* the last one tells of failures */
         *slash = '/';
     }
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+    if (mkdir(path, 0777) == 0) {
+        note_made(part, true);
+    } else if (errno != EEXIST) {
         return fail_path(diag, path, "cannot create the folder");
     }
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode)) {

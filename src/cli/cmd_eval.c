@@ -8,6 +8,7 @@
 #include <sonde/nn/option.h>
 
 #include <stddef.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct eval_values {
@@ -67,6 +68,9 @@ static void print_json(const evaluation *run, const sonde_nn_score *score,
     } else {
         cli_json_loss(json, "error", score->error);
     }
+    if (!isnan(score->r2)) {
+        cli_json_loss(json, "r2", score->r2);
+    }
     sonde_json_int(json, "samples", score->samples);
     if (strcmp(info->data_name, run->data) != 0) {
         sonde_json_string(json, "stand_in", info->data_name);
@@ -86,6 +90,23 @@ static bool on_progress(void *user, int64_t done, int64_t total)
     (void)total;
     cli_progress_update(&run->progress, done, NULL);
     return !cli_interrupted();
+}
+
+/* A loss that balances the classes weights them by the training set. */
+static sonde_err balance(evaluation *run, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!sonde_nn_job_is_balanced(run->job)) {
+        return SONDE_OK;
+    }
+    err = cli_data_open(run->job, SONDE_NN_TRAIN, true, &set, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_job_balance(run->job, set, diag);
+    }
+    sonde_nn_dataset_destroy(set);
+    return err;
 }
 
 static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
@@ -110,6 +131,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
         info->data_path = asked->data;
     }
     err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = balance(run, diag);
     if (err != SONDE_OK) {
         return err;
     }

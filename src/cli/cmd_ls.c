@@ -40,34 +40,40 @@ static void end(run_walk *walk)
     *walk = (run_walk){0};
 }
 
-static bool begin(run_walk *walk, const char *folder)
+static sonde_err begin(run_walk *walk, const char *folder, sonde_diag *diag)
 {
+    sonde_err err = SONDE_OK;
+
     *walk = (run_walk){.folder = folder};
-    if (sonde_trial_list_folder(folder, take_name, walk, NULL) != SONDE_OK ||
-        walk->failed) {
-        end(walk);
-        return false;
+    err = sonde_trial_list_folder(folder, take_name, walk, diag);
+    if (err == SONDE_OK && walk->failed) {
+        err = cli_fail_memory(diag);
     }
-    return true;
+    if (err != SONDE_OK) {
+        end(walk);
+    }
+    return err;
 }
 
-/* The next run, and its name in the folder. NULL: no more. */
-static sonde_trial *next(run_walk *walk, const char **name)
+/* The next run, and its name in the folder; NULL: no more. SONDE_ENOMEM. */
+static sonde_err next(run_walk *walk, const char **name, sonde_trial **trial,
+                      sonde_diag *diag)
 {
-    while (walk->at < walk->count) {
-        sonde_trial *trial = NULL;
+    sonde_err err = SONDE_OK;
+
+    *trial = NULL;
+    while (walk->at < walk->count && *trial == NULL && err != SONDE_ENOMEM) {
         const size_t length = strlen(walk->folder);
         const bool slash = length > 0 && walk->folder[length - 1] == '/';
         char path[4096];
 
         *name = walk->names[walk->at++];
         if ((size_t)snprintf(path, sizeof path, "%s%s%s", walk->folder, slash ? "" : "/",
-                             *name) < sizeof path &&
-            sonde_trial_open(path, NULL, &trial, NULL) == SONDE_OK) {
-            return trial;
+                             *name) < sizeof path) {
+            err = sonde_trial_open(path, NULL, trial, diag);
         }
     }
-    return NULL;
+    return err == SONDE_ENOMEM ? err : SONDE_OK;
 }
 
 static void put_run(sonde_json *json, const sonde_run_info *info, size_t steps)
@@ -93,38 +99,68 @@ static void print_run_line(const sonde_run_info *info, const char *name, size_t 
 }
 
 /* The width of the column of names; 0: there is no run. */
-static int name_column(const char *folder)
+static sonde_err name_column(const char *folder, int *width, sonde_diag *diag)
+{
+    const char *name = NULL;
+    sonde_trial *trial = NULL;
+    run_walk walk;
+    sonde_err err = begin(&walk, folder, diag);
+
+    *width = 0;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    while ((err = next(&walk, &name, &trial, diag)) == SONDE_OK && trial != NULL) {
+        const int length = cli_letters(name);
+
+        *width = *width > 0 ? *width : cli_letters("run");
+        *width = length > *width ? length : *width;
+        sonde_trial_close(trial);
+    }
+    end(&walk);
+    return err;
+}
+
+/* The line of one run, or what stands for it in JSON. */
+static sonde_err list_one(sonde_trial *trial, const char *name, int width, bool names,
+                          bool json, sonde_diag *diag)
+{
+    size_t steps = 0;
+    sonde_run_info info;
+    const sonde_err err = cli_steps(trial, SONDE_MODE_GLOBAL, false, NULL, &steps, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde_trial_describe(trial, &info);
+    if (json) {
+        put_run(cli_json(), &info, steps);
+    } else if (names) {
+        (void)puts(name);
+    } else {
+        print_run_line(&info, name, steps, width);
+    }
+    return SONDE_OK;
+}
+
+/* Prints a line for each run in a folder, sorted by name; or only names, or one JSON
+ * object. Opens each of them. *any false: there is none, and nothing was printed. */
+static sonde_err list_runs(const char *folder, bool names, bool json, bool *any,
+                           sonde_diag *diag)
 {
     int width = 0;
     const char *name = NULL;
     sonde_trial *trial = NULL;
     run_walk walk;
+    sonde_err err = name_column(folder, &width, diag);
 
-    if (!begin(&walk, folder)) {
-        return 0;
+    *any = width > 0;
+    if (err != SONDE_OK || width == 0) {
+        return err;
     }
-    while ((trial = next(&walk, &name)) != NULL) {
-        const int length = cli_letters(name);
-
-        width = width > 0 ? width : cli_letters("run");
-        width = length > width ? length : width;
-        sonde_trial_close(trial);
-    }
-    end(&walk);
-    return width;
-}
-
-/* Prints a line for each run in a folder, sorted by name; or only names, or one JSON
- * object. Opens each of them. False: there is none, and nothing was printed. */
-static bool list_runs(const char *folder, bool names, bool json)
-{
-    const int width = name_column(folder);
-    const char *name = NULL;
-    sonde_trial *trial = NULL;
-    run_walk walk;
-
-    if (width == 0 || !begin(&walk, folder)) {
-        return false;
+    err = begin(&walk, folder, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     if (json) {
         sonde_json_object(cli_json(), NULL);
@@ -132,28 +168,20 @@ static bool list_runs(const char *folder, bool names, bool json)
     } else if (!names) {
         (void)printf("%-*s  %8s  %s\n", width, "run", "steps", "status");
     }
-    while ((trial = next(&walk, &name)) != NULL) {
-        size_t steps = 0;
-        sonde_run_info info;
-
-        sonde_trial_describe(trial, &info);
-        (void)sonde_trial_steps(trial, SONDE_MODE_GLOBAL, false, &steps);
-        if (json) {
-            put_run(cli_json(), &info, steps);
-        } else if (names) {
-            (void)puts(name);
-        } else {
-            print_run_line(&info, name, steps, width);
-        }
+    while ((err = next(&walk, &name, &trial, diag)) == SONDE_OK && trial != NULL) {
+        err = list_one(trial, name, width, names, json, diag);
         sonde_trial_close(trial);
+        if (err != SONDE_OK) {
+            break;
+        }
     }
-    if (json) {
+    if (json && err == SONDE_OK) {
         sonde_json_end(cli_json());
         sonde_json_end(cli_json());
         cli_json_print("\n");
     }
     end(&walk);
-    return true;
+    return err;
 }
 
 typedef struct ls_values {
@@ -232,7 +260,26 @@ static void print_status(const sonde_run_info *info)
     (void)putchar('\n');
 }
 
-static void print_steps(sonde_trial *trial, const sonde_run_info *info)
+/* What is counted of a run before it is printed. */
+typedef struct counted {
+    size_t steps[SONDE_MODE_COUNT]; /* by mode, incomplete ones as well */
+    double rate;                    /* steps a second; 0: not known */
+} counted;
+
+static sonde_err count_run(sonde_trial *trial, counted *counts, sonde_diag *diag)
+{
+    for (int m = 0; m < SONDE_MODE_COUNT; m++) {
+        const sonde_err err =
+            cli_steps(trial, (sonde_mode)m, true, NULL, &counts->steps[m], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return cli_steps_per_second(trial, &counts->rate, diag);
+}
+
+static void print_steps(const counted *counts, const sonde_run_info *info)
 {
     static const sonde_mode modes[] = {SONDE_MODE_TRAIN, SONDE_MODE_EVAL,
                                        SONDE_MODE_PREDICT};
@@ -245,9 +292,8 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
     }
     (void)printf("up to %" PRId64, info->last_step);
     for (size_t m = 0; m < CLI_COUNT_OF(modes); m++) {
-        size_t count = 0;
+        const size_t count = counts->steps[modes[m]];
 
-        (void)sonde_trial_steps(trial, modes[m], true, &count);
         if (count > 0) {
             (void)printf("%s%zu %s", comma, count, sonde_mode_name(modes[m]));
             comma = ", ";
@@ -257,9 +303,8 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
 }
 
 /* Duration, speed, and the end; of a live run the age of its last step. */
-static void print_times(sonde_trial *trial, const sonde_run_info *info)
+static void print_times(const counted *counts, const sonde_run_info *info)
 {
-    const double rate = cli_steps_per_second(trial);
     char text[64];
 
     if (info->last_time == 0) {
@@ -268,8 +313,8 @@ static void print_times(sonde_trial *trial, const sonde_run_info *info)
     (void)printf("%-9s %s from first to last step", "time",
                  cli_duration_text(1e-9 * (double)(info->last_time - info->first_time),
                                    text, sizeof text));
-    if (rate > 0.0) {
-        (void)printf(", %.3g steps/s", rate);
+    if (counts->rate > 0.0) {
+        (void)printf(", %.3g steps/s", counts->rate);
     }
     if (info->status == SONDE_RUN_ENDED) {
         (void)printf(", ended %s\n", cli_moment_text(info->last_time, text, sizeof text));
@@ -298,7 +343,7 @@ static void print_resumes(const sonde_trial *trial, const sonde_run_info *info)
     }
 }
 
-static void print_run(sonde_trial *trial)
+static void print_run(sonde_trial *trial, const counted *counts)
 {
     const size_t damage = cli_count_damage(trial);
     sonde_run_info info;
@@ -311,8 +356,8 @@ static void print_run(sonde_trial *trial)
     print_line("program", info.program);
     print_line("created", info.created);
     print_status(&info);
-    print_steps(trial, &info);
-    print_times(trial, &info);
+    print_steps(counts, &info);
+    print_times(counts, &info);
     print_resumes(trial, &info);
     (void)printf("%-9s %d of %d\n", "workers", info.workers, info.world);
     (void)printf(
@@ -337,13 +382,14 @@ static void put_time(sonde_json *json, const char *key, int64_t time)
     sonde_json_format(json, key, time > 0 ? "%.6f" : "null", 1e-9 * (double)time);
 }
 
-static void put_times(sonde_json *json, sonde_trial *trial, const sonde_run_info *info)
+static void put_times(sonde_json *json, const sonde_trial *trial, const counted *counts,
+                      const sonde_run_info *info)
 {
     sonde_trial_resumed resumed;
 
     put_time(json, "first_time", info->first_time);
     put_time(json, "last_time", info->last_time);
-    sonde_json_format(json, "steps_per_second", "%.6g", cli_steps_per_second(trial));
+    sonde_json_format(json, "steps_per_second", "%.6g", counts->rate);
     sonde_json_uint(json, "superseded", info->superseded);
     sonde_json_uint(json, "superseded_steps", info->superseded_steps);
     sonde_json_list(json, "resumed");
@@ -370,7 +416,7 @@ static void put_counts(sonde_json *json, const sonde_run_info *info)
 }
 
 /* Leaves the object and its list of tensors open. */
-static void begin_run_json(sonde_json *json, sonde_trial *trial)
+static void begin_run_json(sonde_json *json, sonde_trial *trial, const counted *counts)
 {
     sonde_run_info info;
 
@@ -385,13 +431,10 @@ static void begin_run_json(sonde_json *json, sonde_trial *trial)
     sonde_json_string(json, "end_text", info.end_text);
     sonde_json_string(json, "status", cli_status_name(info.status));
     put_counts(json, &info);
-    put_times(json, trial, &info);
+    put_times(json, trial, counts, &info);
     sonde_json_object(json, "steps");
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
-        size_t count = 0;
-
-        (void)sonde_trial_steps(trial, (sonde_mode)m, true, &count);
-        sonde_json_uint(json, sonde_mode_name((sonde_mode)m), count);
+        sonde_json_uint(json, sonde_mode_name((sonde_mode)m), counts->steps[m]);
     }
     sonde_json_end(json);
     sonde_json_list(json, "damage");
@@ -470,11 +513,16 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
     const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
     const int width = name_width(catalogue, ids, count);
     sonde_json *const json = cli_json();
+    counted counts = {.rate = 0.0};
+    const sonde_err failed = asked->names ? SONDE_OK : count_run(trial, &counts, diag);
 
+    if (failed != SONDE_OK) {
+        return failed;
+    }
     if (asked->json) {
-        begin_run_json(json, trial);
+        begin_run_json(json, trial, &counts);
     } else if (!asked->names) {
-        print_run(trial);
+        print_run(trial, &counts);
         (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
                      "dtype", "shape", "values", "vitals", "sketches", "steps");
     }
@@ -517,9 +565,18 @@ static int run_ls(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = sonde_trial_open(argv[0], NULL, &trial, &diag);
 
-    if (err == SONDE_EFORMAT && argc == 1 &&
-        list_runs(argv[0], asked->names, asked->json)) {
-        return CLI_OK;
+    if (err == SONDE_EFORMAT && argc == 1) {
+        sonde_diag why = {0};
+        bool any = false;
+        const sonde_err listed =
+            list_runs(argv[0], asked->names, asked->json, &any, &why);
+
+        if (listed == SONDE_OK && any) {
+            return CLI_OK;
+        }
+        if (listed == SONDE_ENOMEM) {
+            return cli_fail(&why);
+        }
     }
     if (err != SONDE_OK) {
         goto done;

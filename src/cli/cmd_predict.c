@@ -75,7 +75,7 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
             run->asked->threshold != CLI_NOT_GIVEN ? (int)run->asked->threshold : 200);
     }
     list[count++] = sonde_nn_to_float();
-    list[count++] = sonde_nn_normalise(1, &info->mean, &info->std);
+    list[count++] = sonde_nn_job_normalise(run->job);
     return sonde_nn_pipeline_create(list, count, sonde_nn_dataset_get_traits(run->image),
                                     &run->pipeline, diag);
 }

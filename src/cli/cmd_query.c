@@ -115,17 +115,26 @@ static bool count_answers(query *q, const sonde_export_row *row)
     return any;
 }
 
+/* What a statistic is computed from, besides the value. */
+static const char *other_evidence(const sonde_reduction *reduction)
+{
+    const unsigned how = sonde_reduction_evidence(reduction);
+
+    return (how & SONDE_HOW_SKETCH) != 0   ? " or its histogram"
+           : (how & SONDE_HOW_NORMS) != 0  ? ", its vital signs or its norms"
+           : (how & SONDE_HOW_VITALS) != 0 ? " or its vital signs"
+                                           : "";
+}
+
 /* Warns of statistics that are missing or approximate. */
 static void warn_of_answers(const query *q)
 {
     for (size_t i = 0; i < q->stats.count; i++) {
         const sonde_reduction *reduction = &q->stats.item[i];
-        const bool sketch = (sonde_reduction_evidence(reduction) & SONDE_HOW_SKETCH) != 0;
 
         if (q->answered[i] < q->steps) {
-            cli_warn("%s needs the %s, saved at %zu of %zu steps", reduction->name,
-                     sketch ? "value or its histogram" : "value", q->answered[i],
-                     q->steps);
+            cli_warn("%s needs the value%s, saved at %zu of %zu steps", reduction->name,
+                     other_evidence(reduction), q->answered[i], q->steps);
         }
         if (q->approximate[i] > 0) {
             cli_warn(

@@ -185,19 +185,23 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
 }
 
 /* Goes back to a printed step if the run was resumed from it. */
-static void go_back(tail *t)
+static sonde_err go_back(tail *t, sonde_diag *diag)
 {
     const sonde_mode mode = t->range.mode;
     int64_t global = 0, step = 0, there = 0;
 
     if (!sonde_trial_went_back(t->trial, &t->went_back, &global)) {
-        return;
+        return SONDE_OK;
     }
     step = global;
     if (mode != SONDE_MODE_GLOBAL) { /* the first step of the mode from there on */
         size_t count = 0;
-        const int64_t *steps = sonde_trial_steps(t->trial, mode, true, &count);
+        const int64_t *steps = NULL;
+        const sonde_err err = cli_steps(t->trial, mode, true, &steps, &count, diag);
 
+        if (err != SONDE_OK) {
+            return err;
+        }
         step = count > 0 ? steps[count - 1] + 1 : 0;
         while (count > 0 &&
                sonde_trial_global_step(t->trial, mode, steps[count - 1], &there) &&
@@ -212,6 +216,7 @@ static void go_back(tail *t)
                      global);
         t->printed = step - 1;
     }
+    return SONDE_OK;
 }
 
 /* Prints the complete steps not yet printed; the first time, only the last few. */
@@ -220,9 +225,13 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
     const int64_t lines = t->asked->lines;
     const size_t most = lines == CLI_NOT_GIVEN ? USUAL_LINES : (size_t)lines;
     size_t count = 0, low = 0;
-    const int64_t *steps = sonde_trial_steps(t->trial, t->range.mode, false, &count);
+    const int64_t *steps = NULL;
+    sonde_err err = cli_steps(t->trial, t->range.mode, false, &steps, &count, diag);
     size_t high = count;
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
@@ -239,8 +248,7 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
         t->printed = steps[low - 1];
     }
     for (size_t i = low; i < count && !cli_interrupted(); i++) {
-        const sonde_err err = print_step(t, steps[i], diag);
-
+        err = print_step(t, steps[i], diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -261,12 +269,15 @@ static void pause_poll(void)
 /* Prints what is new in the run. */
 static sonde_err print_changes(tail *t, bool first, bool live, sonde_diag *diag)
 {
-    const sonde_err err = select_tensors(t, live, diag);
+    sonde_err err = select_tensors(t, live, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    go_back(t);
+    err = go_back(t, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     return print_new(t, first, diag);
 }
 

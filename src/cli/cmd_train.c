@@ -8,6 +8,7 @@
 #include "cli/cli_run.h"
 
 #include <sonde/nn/option.h>
+#include <sonde/nn/ranks.h>
 #include <sonde/print.h>
 
 #include <math.h>
@@ -32,6 +33,8 @@ typedef struct train_values {
 
 typedef struct training {
     const train_values *asked;
+    train_values muted;    /* of a rank after the first, which prints for all */
+    sonde_nn_ranks *ranks; /* NULL: one process */
     sonde_nn_job *job;
     sonde_nn_trainer *trainer;
     sonde_printer *printer;
@@ -141,6 +144,9 @@ static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
         } else {
             cli_json_loss(json, "eval_error", epoch->score.error);
         }
+        if (!isnan(epoch->score.r2)) {
+            cli_json_loss(json, "eval_r2", epoch->score.r2);
+        }
         sonde_json_int(json, "eval_samples", epoch->score.samples);
     }
     sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
@@ -170,6 +176,9 @@ static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_dia
                    : epoch->score.classes
                        ? printf("accuracy %.2f%%", 100.0 * epoch->score.accuracy)
                        : printf("mean absolute error %.4f", epoch->score.error));
+            if (!isnan(epoch->score.r2)) {
+                (void)printf(", R2 %.4f", epoch->score.r2);
+            }
         }
         (void)printf(", %.2f s, %.0f samples/s\n", epoch->seconds, rate);
     }
@@ -198,6 +207,9 @@ static void on_stopped(void *user, const sonde_request *request, int64_t step)
     training *run = user;
 
     end_progress(run);
+    if (sonde_nn_ranks_rank(run->ranks) > 0) {
+        return; /* the first has said it, and saved */
+    }
     if (request == NULL) {
         cli_warn(
             "interrupted at step %lld; resume with --resume %s/checkpoint.safetensors",
@@ -270,10 +282,13 @@ static void on_scored(void *user, const sonde_nn_score *score,
         } else {
             cli_json_loss(json, "error", score->error);
         }
+        if (!isnan(score->r2)) {
+            cli_json_loss(json, "r2", score->r2);
+        }
         sonde_json_int(json, "samples", score->samples);
         sonde_json_end(json);
         cli_json_print("\n");
-    } else {
+    } else if (sonde_nn_ranks_rank(run->ranks) == 0) {
         cli_print_scores(score, matrix, set, run->asked->quiet);
     }
 }
@@ -388,6 +403,7 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
                                               .out = run->out,
                                               .resume = asked->resume,
                                               .no_evaluation = asked->no_eval,
+                                              .ranks = run->ranks,
                                               .program = "sonde train",
                                               .run_model = cli_job_built_in(job),
                                               .open_data = open_data};
@@ -440,14 +456,43 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* Processes that mpirun has started train together; the first one prints and draws. */
+static sonde_err join_ranks(training *run, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (sonde_nn_ranks_started() == 1) {
+        return SONDE_OK;
+    }
+    err = sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag);
+    if (err != SONDE_OK || sonde_nn_ranks_rank(run->ranks) == 0) {
+        return err;
+    }
+    run->muted = *run->asked;
+    run->muted.quiet = run->muted.no_pictures = true;
+    run->muted.json = run->findings.json = false;
+    run->asked = &run->muted;
+    run->silent = true;
+    cli_set_rank(sonde_nn_ranks_rank(run->ranks));
+    return SONDE_OK;
+}
+
+/* The job after its flags. */
+static sonde_err open_job(training *run, const char *job, sonde_diag *diag)
+{
+    const sonde_err err = cli_job_open(job, &run->job, diag);
+
+    return err == SONDE_OK ? set_options(run, diag) : err;
+}
+
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = join_ranks(run, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = set_options(run, diag);
+    err = open_job(run, job, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -506,12 +551,8 @@ static void print_saved(const training *run)
 /* What --print-options prints: the job's, after its flags and the environment. */
 static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = cli_job_open(job, &run->job, diag);
+    sonde_err err = open_job(run, job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = set_options(run, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -566,7 +607,9 @@ static sonde_err train(training *run, const char *job, sonde_diag *diag)
     if (run->asked->json) {
         print_latency(run);
     }
-    cli_print_verdict(run->trainer, run->asked->json);
+    if (sonde_nn_ranks_rank(run->ranks) == 0) {
+        cli_print_verdict(run->trainer, run->asked->json);
+    }
     if (!run->asked->no_pictures) {
         draw_pictures(run);
     }
@@ -600,6 +643,7 @@ static int run_train(const void *values, int argc, char **argv)
 
 done:
     sonde_nn_trainer_destroy(run.trainer);
+    sonde_nn_ranks_leave(run.ranks, err == SONDE_OK);
     sonde_printer_destroy(run.printer);
     sonde_nn_job_destroy(run.job);
     cli_curve_free(&run.losses);

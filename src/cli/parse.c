@@ -53,8 +53,10 @@ static int store_number(const cli_option *option, char *field, const char *text)
  * wish for the default. NULL: any text will do. */
 static const char *named_by(const cli_option *option)
 {
-    static const char *const names[][2] = {
-        {"FOLDER", "a folder"}, {"FILE", "a file"}, {"RUN", "a run"}};
+    static const char *const names[][2] = {{"FOLDER", "a folder"},
+                                           {"FILE", "a file"},
+                                           {"PATH", "a folder or a file"},
+                                           {"RUN", "a run"}};
 
     for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
         if (strcmp(option->argument, names[i][0]) == 0) {

@@ -30,6 +30,7 @@
 #include <sonde/selector.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,6 +234,15 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
     return err;
 }
 
+/* A folder of the run; NULL: there is none. */
+static sonde_err open_folder(const char *path, DIR **out, sonde_diag *diag)
+{
+    *out = opendir(path);
+    return *out != NULL || errno == ENOENT || errno == ENOTDIR
+               ? SONDE_OK
+               : sonde__fail_errno(diag, path, "cannot be listed");
+}
+
 static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
 {
     static const char end[] = "_collections.json";
@@ -246,7 +256,10 @@ static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
     if (smdebug->has_collections && smdebug->collected == tensors) {
         return SONDE_OK;
     }
-    folder = opendir(sonde__trial_path(trial->path, COLLECTIONS, path));
+    err = open_folder(sonde__trial_path(trial->path, COLLECTIONS, path), &folder, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name), tail = sizeof end - 1;
 
@@ -345,8 +358,13 @@ static sonde_err list_folder(sonde_trial *trial, const char *name, sonde_diag *d
     char path[SONDE__PATH], worker[SONDE__IMPORT_WORKER];
     const struct dirent *entry = NULL;
     bool ok = true;
-    DIR *folder = opendir(sonde__trial_path(trial->path, name, path));
+    DIR *folder = NULL;
+    const sonde_err err =
+        open_folder(sonde__trial_path(trial->path, name, path), &folder, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (ok && folder != NULL && (entry = readdir(folder)) != NULL) {
         int64_t step = 0;
 
@@ -377,10 +395,14 @@ static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
     sonde__import_smdebug *smdebug = trial->foreign;
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
-    sonde_err err = SONDE_OK;
-    DIR *index = opendir(sonde__trial_path(trial->path, "index", path));
+    DIR *index = NULL;
+    sonde_err err =
+        open_folder(sonde__trial_path(trial->path, "index", path), &index, diag);
 
     smdebug->file_count = 0;
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (index != NULL && (entry = readdir(index)) != NULL) {
         char *end = NULL, name[300];
         const long long number = strtoll(entry->d_name, &end, 10);

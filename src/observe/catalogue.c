@@ -316,6 +316,11 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
     uint32_t found = SONDE__NO_NAME;
 
     SONDE__NEEDS(diag, catalogue, name, id);
+    found = sonde__names_find(&catalogue->names, name);
+    if (found != SONDE__NO_NAME) {
+        *id = found;
+        return SONDE_OK;
+    }
     length = strlen(name);
     model = sonde__observe_model_prefix(name);
     spelt = sonde__malloc(length + sizeof "_0");

@@ -41,7 +41,8 @@ static json_t *tell_schedule(const sonde__observe_collection *collection, int mo
         }
         good = set(told, "save_steps", steps) && good;
     } else if (when->every == 0) {
-        good = good && set(told, "off", json_true());
+        good = good && set(told, "start_step", json_integer(0)) &&
+               set(told, "end_step", json_integer(0));
     } else {
         good = good && set(told, "every", json_integer(when->every));
         if (when->start > 0) {
@@ -63,6 +64,16 @@ static json_t *tell_schedule(const sonde__observe_collection *collection, int mo
     return told;
 }
 
+/* Collection "weights" has the selector "@weights" by its name. */
+static bool is_own(const sonde__observe_collection *collection,
+                   const sonde__observe_choice *choice)
+{
+    const char *const text = sonde_selector_text(choice->what);
+
+    return choice == collection->choices.items && !choice->exclude && text[0] == '@' &&
+           strcmp(text + 1, collection->name) == 0;
+}
+
 static bool tell_choices(json_t *told, const sonde__observe_collection *collection)
 {
     json_t *lists[2] = {json_array(), json_array()}; /* include, exclude */
@@ -70,11 +81,14 @@ static bool tell_choices(json_t *told, const sonde__observe_collection *collecti
 
     for (size_t i = 0; i < collection->choices.count && good; i++) {
         const sonde__observe_choice *choice = &collection->choices.items[i];
-        json_t *text = tell_text(sonde_selector_text(choice->what));
 
-        good = json_array_append_new(lists[choice->exclude], text) == 0;
+        good = is_own(collection, choice) ||
+               json_array_append_new(lists[choice->exclude],
+                                     tell_text(sonde_selector_text(choice->what))) == 0;
     }
-    good = good && json_object_set(told, "include", lists[0]) == 0;
+    if (good && json_array_size(lists[0]) > 0) {
+        good = json_object_set(told, "include", lists[0]) == 0;
+    }
     if (good && json_array_size(lists[1]) > 0) {
         good = json_object_set(told, "exclude", lists[1]) == 0;
     }
@@ -106,15 +120,20 @@ static json_t *tell_collection(const sonde__observe_setup *setup,
                                const sonde__observe_collection *collection)
 {
     json_t *told = json_object();
-    bool good = told != NULL && tell_choices(told, collection);
+    bool good = told != NULL;
 
-    for (int mode = 0; mode < SONDE_MODE_COUNT && good; mode++) {
-        good =
-            set(told, sonde_mode_name((sonde_mode)mode), tell_schedule(collection, mode));
-    }
-    if (good && (collection->reduces || setup->reduces)) {
-        good = tell_reductions(told, collection->reduces ? &collection->reductions
-                                                         : &setup->reductions);
+    if (!collection->saved) {
+        good = good && set(told, "save", json_false());
+    } else {
+        good = good && tell_choices(told, collection);
+        for (int mode = 0; mode < SONDE_MODE_COUNT && good; mode++) {
+            good = set(told, sonde_mode_name((sonde_mode)mode),
+                       tell_schedule(collection, mode));
+        }
+        if (good && (collection->reduces || setup->reduces)) {
+            good = tell_reductions(told, collection->reduces ? &collection->reductions
+                                                             : &setup->reductions);
+        }
     }
     if (!good) {
         json_decref(told);
@@ -123,25 +142,26 @@ static json_t *tell_collection(const sonde__observe_setup *setup,
     return told;
 }
 
+/* Nothing is left out that the form of a hook's file has, and nothing added: what is read
+ * and written again is the same. */
 char *sonde__observe_setup_json(const sonde__observe_setup *setup)
 {
     json_t *told = json_object(), *collections = json_object();
-    const bool by_rules = !setup->no_vitals && setup->looks;
-    const int64_t vitals = setup->no_vitals ? 0 : setup->vitals_every;
-    bool good = told != NULL && collections != NULL &&
-                set(told, "vitals_every", json_integer(vitals)) &&
-                (!by_rules || set(told, "looks", json_string("default rules")));
+    bool good =
+        told != NULL && collections != NULL &&
+        (!setup->no_vitals || set(told, "vitals", json_false())) &&
+        (setup->looks || set(told, "vitals_every", json_integer(setup->vitals_every)));
     char *text = NULL;
 
     for (size_t i = 0; i < setup->collection_count && good; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
 
-        good = !collection->saved ||
-               set(collections, collection->name, tell_collection(setup, collection));
+        good = set(collections, collection->name, tell_collection(setup, collection));
     }
-    if (good && json_object_set(told, "collections", collections) == 0) {
-        text = json_dumps(told, JSON_COMPACT);
+    if (good && setup->configured) { /* else they are the usual ones */
+        good = json_object_set(told, "collections", collections) == 0;
     }
+    text = good ? json_dumps(told, JSON_COMPACT) : NULL;
     json_decref(collections);
     json_decref(told);
     return text;

@@ -243,6 +243,9 @@ static PyObject *trial_steps(PyObject *object, PyObject *arguments)
     }
     if (name == NULL) {
         all = sonde_trial_steps(trial_of(object), mode, incomplete != 0, &count);
+        if (all == NULL) {
+            return PyErr_NoMemory();
+        }
         return PyBytes_FromStringAndSize((const char *)all,
                                          (Py_ssize_t)(count * sizeof *all));
     }

@@ -4,6 +4,7 @@
  */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/recorder_state.h"
@@ -181,7 +182,8 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__store_spool_start(spool, diag);
+    err = sonde__store_spool_start(spool, recorder->writer.run, recorder->writer.run_size,
+                                   diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -227,10 +229,10 @@ static bool has_ended(const char *folder, int rank)
     char path[PATH];
     json_t *state = NULL;
     const char *status = NULL;
-    bool ended = false;
+    bool ended = false, no_memory = false;
 
     (void)snprintf(path, sizeof path, "%s/w%04d/" SONDE__STATE_FILE, folder, rank);
-    state = json_load_file(path, 0, NULL);
+    state = sonde__json_read_file(path, &no_memory);
     status = json_string_value(json_object_get(state, "status"));
     ended = status != NULL && strcmp(status, "ended") == 0;
     json_decref(state);
@@ -270,7 +272,7 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__store_spool_start(spool, diag);
+    err = sonde__store_spool_start(spool, NULL, 0, diag);
     if (err != SONDE_OK) {
         goto done;
     }

@@ -239,6 +239,14 @@ static void finish(sonde__record_writer *writer, double since)
     }
 }
 
+/* A fault that is over when closing begins loses nothing: the next attempt is at once,
+ * and the waits between attempts begin anew. */
+static void begin_closing(sonde__record_writer *writer, double now)
+{
+    writer->retry_at = now;
+    writer->retry_wait = RETRY / 2;
+}
+
 /* From the ring into the files, until closing. */
 static void work(sonde__record_writer *writer)
 {
@@ -249,7 +257,10 @@ static void work(sonde__record_writer *writer)
         const double now = sonde__now();
         bool any = false;
 
-        closing_since = closing && closing_since <= 0.0 ? now : closing_since;
+        if (closing && closing_since <= 0.0) {
+            closing_since = now;
+            begin_closing(writer, now);
+        }
         sonde__record_ring_populate(writer->ring); /* before the producer gets there */
         keep_house(writer, now);
         if (writer->fault == 0 || now >= writer->retry_at) {

@@ -640,15 +640,22 @@ static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
     return report->page.failed ? sonde__fail_nomem(diag, "a report") : SONDE_OK;
 }
 
-static void find_steps(sonde__report *report)
+/* Also lists the steps of all modes, which then stay in memory. */
+static sonde_err find_steps(sonde__report *report, sonde_diag *diag)
 {
     size_t count = 0;
-    const int64_t *steps =
-        sonde_trial_steps(report->trial, SONDE_MODE_GLOBAL, true, &count);
+    const int64_t *steps = NULL;
 
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) { /* the global steps are last */
+        steps = sonde_trial_steps(report->trial, (sonde_mode)mode, true, &count);
+        if (steps == NULL) {
+            return sonde__fail_nomem(diag, "the steps of a report");
+        }
+    }
     report->any_step = count > 0;
     report->begin = count > 0 ? steps[0] : 0;
     report->end = count > 0 ? steps[count - 1] : 0;
+    return SONDE_OK;
 }
 
 sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *rules,
@@ -667,7 +674,10 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     report.options.tensors =
         report.options.tensors > 0 ? report.options.tensors : TENSORS;
     sonde_trial_describe(trial, &report.info);
-    find_steps(&report);
+    err = find_steps(&report, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
     err = group_findings(&report, diag);
     if (err != SONDE_OK) {
         goto done;

@@ -5,6 +5,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "rules/outputs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +81,8 @@ void sonde_rules_destroy(sonde_rules *rules)
     sonde__free(rules->before);
     sonde__free(rules->copies);
     sonde__free(rules->folder);
+    sonde__rule_finding_files_fini(&rules->finding_files);
+    sonde__table_fini(&rules->outputs);
     if (rules->close_files != NULL) {
         rules->close_files(rules);
     }
@@ -332,8 +335,9 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
     }
     memset(rules->slots + first, 0, (end - first) * sizeof *rules->slots);
     rules->slot_count = end;
-    if (!sonde__rules_add_losses(rules, first, end)) {
-        return sonde__fail_nomem(diag, "the losses of rules");
+    if (!sonde__rules_add_losses(rules, first, end) ||
+        !sonde__rules_add_outputs(rules, first, end)) {
+        return sonde__fail_nomem(diag, "the losses and outputs of rules");
     }
     for (size_t id = first; id < end; id++) {
         rules->slots[id].late = rules->ended > 0;

@@ -18,6 +18,8 @@
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
 
+#include "base/table.h"
+#include "rules/finding_file.h"
 #include "rules/progress.h"
 #include "rules/suspicion.h"
 
@@ -99,7 +101,8 @@ typedef struct sonde__rule_slot {
     unsigned modes; /* a bit for each mode whose steps a rule that watches it judges */
     uint32_t
         place; /* among the tensors of the step, in the order of their first values */
-    bool late; /* declared after the first step */
+    uint32_t next_output, last_output; /* see outputs.h */
+    bool late;                         /* declared after the first step */
     const sonde_vitals *shown; /* to the rules that watch: vitals, or norms; or NULL */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
@@ -139,13 +142,15 @@ struct sonde_rules {
     sonde__rules_progress progress;
     size_t reported; /* of these, passed to the callback and the files */
     bool news;       /* one of these has risen since */
+    bool forgot;     /* memory ran out for one of these */
     sonde_finding *copies;
     size_t copy_capacity;
     sonde_on_finding on_finding;
     void *on_user;
-    char *folder;            /* RUN/findings */
-    bool folder_failed;      /* the last line could not be written */
-    bool folder_is_copy;     /* of a run in a store */
+    char *folder;        /* RUN/findings */
+    bool folder_failed;  /* the last line could not be written */
+    bool folder_is_copy; /* of a run in a store */
+    sonde__rule_finding_files finding_files;
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
     void (*close_files)(sonde_rules *rules); /* NULL: no file is open */
@@ -154,7 +159,9 @@ struct sonde_rules {
     sonde__rule_attached *attached;
     void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
     sonde_trial *trial;                        /* that is judged; NULL: there is none */
-    int64_t begin; /* the first global step of it that is judged */
+    int64_t begin;        /* the first global step of it that is judged */
+    sonde__table outputs; /* of modules: outputs.h */
+    uint64_t compared;    /* tensors with others, in all: tests count this work */
 };
 
 /* The built-in rules by name, NULL-terminated: made by the build from the files of

@@ -2,6 +2,7 @@
  * finding_lines.c - see finding_lines.h.
  */
 #include "rules/finding_lines.h"
+#include "base/json_read.h"
 #include "base/whole_file.h"
 #include "record/format.h"
 
@@ -18,13 +19,13 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* The whole file; NULL if there is none, or it is damaged. */
-static json_t *load(const char *folder)
+/* The whole file; NULL if there is none, it is damaged, or memory ran out. */
+static json_t *load(const char *folder, bool *no_memory)
 {
     char path[PATH_ROOM];
 
     (void)snprintf(path, sizeof path, "%s.json", folder);
-    return json_load_file(path, 0, NULL);
+    return sonde__json_read_file(path, no_memory);
 }
 
 static uint64_t number_of(const json_t *numbers, const char *rule)
@@ -36,7 +37,8 @@ static uint64_t number_of(const json_t *numbers, const char *rule)
 
 uint64_t sonde__rule_lines_get(const char *folder, const char *rule)
 {
-    json_t *const object = load(folder);
+    bool no_memory = false;
+    json_t *const object = load(folder, &no_memory);
     const uint64_t number = number_of(json_object_get(object, "lines"), rule);
 
     json_decref(object);
@@ -91,16 +93,17 @@ static void replace(const char *folder, const sonde_text *text)
 void sonde__rule_lines_set(const char *folder, const char *rule, uint64_t number)
 {
     const int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool no_memory = false;
     json_t *object = NULL;
     sonde_text text = {0};
 
     if (lock >= 0) {
         (void)flock(lock, LOCK_EX); /* where there are locks */
     }
-    object = load(folder);
+    object = load(folder, &no_memory);
     print(&text, json_object_get(object, "lines"), rule, number);
     json_decref(object);
-    if (!text.failed) {
+    if (!text.failed && !no_memory) { /* else the numbers of other rules would go */
         replace(folder, &text);
     }
     sonde_text_fini(&text);

@@ -7,8 +7,6 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "record/format.h"
-#include "rules/finding_lines.h"
 #include "store/store.h"
 
 #include <sonde/json.h>
@@ -18,16 +16,10 @@
 #include <xxhash.h>
 
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *sonde_severity_name(sonde_severity severity)
 {
@@ -117,6 +109,7 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor, boo
     }
     if (!kept) {
         free_found(found);
+        rules->forgot = true;
         sonde_log(SONDE_LOG_ERROR, "rules", "%s found something at '%s': out of memory",
                   run->rule->name, tensor);
         return NULL;
@@ -306,203 +299,19 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     }
     (void)snprintf(folder, size, "%s/findings", place);
     sonde__free(rules->folder);
+    sonde__rule_finding_files_fini(&rules->finding_files);
     rules->folder = folder;
     rules->folder_failed = false;
     rules->folder_is_copy = remote;
     return SONDE_OK;
 }
 
-enum { LINE_ROOM = 8192, NUMBER_ROOM = 32 };
-
-/* What follows a key in a line; NULL: the line does not have it. */
-static const char *after_key(const char *line, size_t size, const char *key)
-{
-    const char *place = memmem(line, size, key, strlen(key));
-
-    return place != NULL ? place + strlen(key) : NULL;
-}
-
-/* Whether a line of the same finding says as much or more: a higher severity, or the same
- * with at least as many steps, and that it is resolved if it is. */
-static bool says(const char *line, size_t size, const sonde_finding *finding)
-{
-    const char *steps = after_key(line, size, ",\"steps\":");
-    const char *severity = after_key(line, size, "\"severity\":\"");
-    int said = SONDE_SEVERITY_NOTE;
-
-    if (steps == NULL || severity == NULL) {
-        return false;
-    }
-    while (said < SONDE_SEVERITY_ERROR &&
-           *severity != *sonde_severity_name((sonde_severity)said)) {
-        said++;
-    }
-    return said > (int)finding->severity ||
-           (said == (int)finding->severity &&
-            strtoull(steps, NULL, 10) >= finding->steps &&
-            (finding->resolved_step == 0 ||
-             after_key(line, size, "\"resolved_step\":") != NULL));
-}
-
-/* True if the lines contain the same finding, and say as much of it. */
-static bool is_among(const char *lines, size_t size, const char *line,
-                     const sonde_finding *finding)
-{
-    const size_t id =
-        sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* the beginning of a line */
-    const char *const end = lines + size;
-    const char *next = lines;
-
-    while ((next = memmem(next, (size_t)(end - next), line, id)) != NULL) {
-        const char *newline = memchr(next, '\n', (size_t)(end - next));
-
-        if (newline != NULL && says(next, (size_t)(newline - next), finding)) {
-            return true;
-        }
-        next += id;
-    }
-    return false;
-}
-
-/* What a file of findings holds. */
-typedef struct written {
-    bool among;    /* the finding, and as much of it */
-    bool torn;     /* its last line has no end */
-    uint64_t last; /* number of the last line; UINT64_MAX: it cannot be read */
-} written;
-
-/* The number of the last line: lines have numbers, but for those of other programs. */
-static uint64_t count_lines(const char *lines, size_t size, bool *torn)
-{
-    const char *const end = lines + size;
-    uint64_t last = 0;
-
-    *torn = size > 0 && end[-1] != '\n';
-    for (const char *next = lines; next < end;) {
-        const char *const newline = memchr(next, '\n', (size_t)(end - next));
-        const size_t length = (size_t)((newline != NULL ? newline : end) - next);
-        const uint64_t number = sonde__record_line_number(next, length);
-
-        last = number > 0 ? number : last + 1;
-        next += length + 1;
-    }
-    return last;
-}
-
-/* Looks through the file, or the last 64 MiB of it. */
-static written look_through(int file, const char *line, const sonde_finding *finding)
-{
-    enum { MOST = 1 << 26 };
-    struct stat status;
-    written found = {0};
-    char *content = NULL;
-    ssize_t got = 0;
-
-    if (fstat(file, &status) == 0 && status.st_size == 0) {
-        return found;
-    }
-    found.last = UINT64_MAX;
-    if (fstat(file, &status) != 0) {
-        return found;
-    }
-    const size_t size = (size_t)SONDE_MIN(status.st_size, (off_t)MOST);
-
-    content = sonde__malloc(size);
-    if (content != NULL) {
-        got = pread(file, content, size, status.st_size - (off_t)size);
-    }
-    if (got > 0) {
-        found.among = is_among(content, (size_t)got, line, finding);
-        found.last = count_lines(content, (size_t)got, &found.torn);
-    }
-    sonde__free(content);
-    return found;
-}
-
-/* Appends bytes, or none: on a full disk a write may be short. */
-static bool write_whole(int file, const char *text, size_t length)
-{
-    const ssize_t done = write(file, text, length);
-    const int failed = done < 0 ? errno : ENOSPC;
-    struct stat status;
-
-    if (done == (ssize_t)length) {
-        return true;
-    }
-    if (done > 0 && fstat(file, &status) == 0 && status.st_size >= done) {
-        (void)!ftruncate(file, status.st_size - done);
-    }
-    errno = failed;
-    return false;
-}
-
-/* Appends a line, which ends in a brace, with its number and checksum. */
-static bool add_line(int file, const char *line, size_t length, const written *found)
-{
-    char text[LINE_ROOM], number[NUMBER_ROOM] = "";
-    int n = 0;
-
-    if (found->last < UINT64_MAX) {
-        (void)snprintf(number, sizeof number, ",\"n\":%" PRIu64, found->last + 1);
-    }
-    n = snprintf(text, sizeof text, "%s%.*s%s}\n", found->torn ? "\n" : "",
-                 (int)length - 1, line, number);
-    length =
-        sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
-    return write_whole(file, text, length);
-}
-
-/* To the store, if the run is in one: the lines before their number. */
-static bool send_both(const char *folder, const char *path)
-{
-    char numbers[4096];
-
-    (void)snprintf(numbers, sizeof numbers, "%s.json", folder);
-    return sonde__store_send(path, NULL) == SONDE_OK &&
-           (access(numbers, F_OK) != 0 || sonde__store_send(numbers, NULL) == SONDE_OK);
-}
-
-/* line: as sonde_finding_json has it. Only one process at a time appends to a file. */
-static bool append(const char *folder, const sonde_finding *finding, const char *line,
-                   size_t length)
-{
-    written found;
-    char path[4096];
-    int file = -1;
-    bool done = false;
-
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return false;
-    }
-    if ((size_t)snprintf(path, sizeof path, "%s/%s.jsonl", folder, finding->rule) >=
-        sizeof path) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0) {
-        return false;
-    }
-    (void)flock(file, LOCK_EX); /* where there are locks */
-    found = look_through(file, line, finding);
-    if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
-        found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
-    }
-    done = found.among || add_line(file, line, length, &found);
-    if (done && !found.among && found.last < UINT64_MAX) {
-        sonde__rule_lines_set(folder, finding->rule, found.last + 1);
-    }
-    if (close(file) != 0 || !done) {
-        return false;
-    }
-    errno = EIO;
-    return send_both(folder, path);
-}
+enum { LINE_ROOM = 8192 };
 
 static void write_line(sonde_rules *rules, const sonde_finding *finding)
 {
     char line[LINE_ROOM];
-    const size_t most = sizeof line - NUMBER_ROOM - SONDE__SEAL;
+    const size_t most = SONDE_MIN(sizeof line, sonde__rule_finding_room());
     const size_t length = sonde_finding_json(finding, line, most);
 
     if (length == 0 || length >= most) {
@@ -510,7 +319,8 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
                   finding->rule, length == 0 ? "out of memory" : "it is too long");
         return;
     }
-    if (append(rules->folder, finding, line, length)) {
+    if (sonde__rule_finding_append(&rules->finding_files, rules->folder, finding, line,
+                                   length)) {
         rules->folder_failed = false;
     } else if (!rules->folder_failed) {
         rules->folder_failed = true;

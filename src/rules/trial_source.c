@@ -129,8 +129,8 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
     return SONDE_OK;
 }
 
-/* Reads the next record that is intact; the trial reports damage. */
-static void next_record(trial_source *source)
+/* Reads the next record that is intact; the trial reports damage. SONDE_ENOMEM. */
+static sonde_err next_record(trial_source *source, sonde_diag *diag)
 {
     sonde_err err = SONDE_EFORMAT;
 
@@ -138,6 +138,8 @@ static void next_record(trial_source *source)
         err = sonde_trial_next(source->cursor, &source->record, NULL);
     }
     source->has_record = err == SONDE_OK;
+    return err == SONDE_ENOMEM ? sonde__fail_nomem(diag, "the records of a step")
+                               : SONDE_OK;
 }
 
 /* Opens a cursor over the evidence other than vital signs, from the next step on. */
@@ -172,10 +174,7 @@ static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (source->cursor != NULL) {
-        next_record(source);
-    }
-    return SONDE_OK;
+    return source->cursor != NULL ? next_record(source, diag) : SONDE_OK;
 }
 
 /* Puts it under every name of the tensor for which any of how is needed. */
@@ -237,10 +236,12 @@ static bool has_earlier(const trial_source *source, const sonde_trial_record *re
 
 /* Puts the raw values and sketches of the step. The replicas of worker w count from 1024
  * w. */
-static void put_records(trial_source *source, int64_t step)
+static sonde_err put_records(trial_source *source, int64_t step, sonde_diag *diag)
 {
-    for (; source->has_record && source->record.at.global_step <= step;
-         next_record(source)) {
+    sonde_err err = SONDE_OK;
+
+    for (; err == SONDE_OK && source->has_record && source->record.at.global_step <= step;
+         err = next_record(source, diag)) {
         const sonde_trial_record *record = &source->record;
         const unsigned how = record->how & SONDE_HOW_RAW ? SONDE_HOW_RAW | SONDE_HOW_HASH
                                                          : SONDE_HOW_SKETCH;
@@ -260,19 +261,25 @@ static void put_records(trial_source *source, int64_t step)
         }
         put(source, info_of(source, record->id)->same_as, how, &seen);
     }
+    return err;
 }
 
-static void judge_step(trial_source *source, int64_t step)
+static sonde_err judge_step(trial_source *source, int64_t step, sonde_diag *diag)
 {
     sonde_coordinate at = {.global_step = step, .mode_step = step};
+    sonde_err err = SONDE_OK;
 
     if (!sonde_trial_mode_step(source->trial, step, &at.mode, &at.mode_step)) {
         at.mode = SONDE_MODE_GLOBAL;
     }
     put_vitals(source, &at);
-    put_records(source, step);
+    err = put_records(source, step, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     sonde_rules_end_step(source->rules, &at);
     source->next = step + 1;
+    return source->rules->forgot ? sonde__fail_nomem(diag, "a finding") : SONDE_OK;
 }
 
 static bool stopped(const trial_source *source)
@@ -304,7 +311,10 @@ static sonde_err judge_block(trial_source *source, const int64_t *steps, size_t 
         if (stopped(source)) {
             return fail_stopped(diag);
         }
-        judge_step(source, steps[i]);
+        err = judge_step(source, steps[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     return SONDE_OK;
 }
@@ -316,8 +326,13 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     const int64_t *steps =
         sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
-    sonde_err err = sonde_rules_refresh(source->rules, diag);
+    sonde_err err = SONDE_OK;
 
+    if (steps == NULL ||
+        sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training) == NULL) {
+        return sonde__fail_nomem(diag, "the steps of a trial");
+    }
+    err = sonde_rules_refresh(source->rules, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -325,7 +340,6 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    (void)sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training);
     source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
         first++;

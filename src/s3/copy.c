@@ -8,8 +8,10 @@
 #include "s3/copy.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "s3/profile.h"
 #include "s3/upload.h"
 
 #include <sonde/log.h>
@@ -527,6 +529,7 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
     held run = {0};
     sonde_err err = hold(copy, "", "run.json", &run, diag);
     json_t *object = NULL;
+    bool no_memory = false;
 
     if (err != SONDE_OK) {
         goto done;
@@ -535,7 +538,11 @@ static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
         if (known) {
             sonde__s3_copy_wipe(copy);
         }
-        object = json_loadb(run.body.data, run.body.length, 0, NULL);
+        object = sonde__json_read(run.body.data, run.body.length, 0, NULL, &no_memory);
+        if (no_memory) {
+            err = sonde__fail_nomem(diag, copy->bucket->url);
+            goto done;
+        }
         copy->world = (int)json_integer_value(json_object_get(object, "world"));
         json_decref(object);
     }
@@ -692,14 +699,16 @@ sonde_err sonde__s3_copy_refresh(void *handle, sonde_diag *diag)
         return SONDE_OK;
     }
     if (err == SONDE_ETIMEOUT && copy->opened) { /* the copy stays valid */
+        const double most = sonde__s3_setting("SONDE_S3_READ_SECONDS", PATIENCE);
+
         if (copy->failing_since == 0.0) {
             char line[SONDE_DIAG_LINE];
 
             copy->failing_since = sonde__now();
             sonde_log(SONDE_LOG_WARNING, "s3", "%s; trying again for %.0f s",
-                      sonde_diag_line(&why, line, sizeof line), PATIENCE);
+                      sonde_diag_line(&why, line, sizeof line), most);
         }
-        if (sonde__now() - copy->failing_since < PATIENCE) {
+        if (sonde__now() - copy->failing_since < most) {
             return SONDE_OK;
         }
     }

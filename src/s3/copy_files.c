@@ -397,13 +397,14 @@ sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line 
     return err;
 }
 
-/* The end of what is fetched: the read-ahead doubles while a reader reads a file onwards. */
+/* The end of what is fetched: the read-ahead doubles while a reader reads a file onwards,
+ * also if it asks for bytes of which some were read ahead. */
 static uint64_t read_ahead(sonde__s3_copy *copy, const sonde__s3_copied *item,
                            uint64_t offset, uint64_t end)
 {
     const size_t index = (size_t)(item - copy->items);
-    const bool onward = index == copy->last && offset >= copy->last_end &&
-                        offset - copy->last_end <= 4 * (uint64_t)SONDE__S3_BLOCK;
+    const bool onward = index == copy->last && end > copy->last_end &&
+                        offset <= copy->last_end + 4 * (uint64_t)SONDE__S3_BLOCK;
 
     copy->ahead =
         onward ? SONDE_MIN(2 * copy->ahead + 4 * SONDE__S3_BLOCK, MOST_AHEAD) : 0;

@@ -202,6 +202,20 @@ static sonde_err find_in_profile(search *state, sonde__s3_keys *keys)
     return err;
 }
 
+/* Whether AWS_PROFILE names a role that is assumed with the keys of the environment. */
+static bool gives_to_role(void)
+{
+    const bool named = sonde__s3_variable("AWS_PROFILE") != NULL ||
+                       sonde__s3_variable("AWS_DEFAULT_PROFILE") != NULL;
+    char *source =
+        named ? sonde__s3_profile_value(sonde__s3_profile(), "credential_source") : NULL;
+    const bool gives = source != NULL && strcmp(source, "Environment") == 0 &&
+                       has(sonde__s3_profile(), "role_arn");
+
+    sonde__free(source);
+    return gives;
+}
+
 sonde_err sonde__s3_keys_find(sonde__s3_line *line, sonde__s3_keys *keys,
                               sonde_diag *diag)
 {
@@ -209,7 +223,7 @@ sonde_err sonde__s3_keys_find(sonde__s3_line *line, sonde__s3_keys *keys,
     sonde_err err = SONDE_OK;
 
     *keys = (sonde__s3_keys){0};
-    err = find_in_environment(keys, diag);
+    err = gives_to_role() ? SONDE_ENOTFOUND : find_in_environment(keys, diag);
     if (err != SONDE_ENOTFOUND) {
         goto done;
     }

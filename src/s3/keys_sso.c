@@ -11,6 +11,7 @@
  * SHA-1 is written out: no library that Sonde links has it, and it guards nothing here.
  */
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/keys.h"
@@ -193,12 +194,20 @@ static void save_token(const sign_on *sso)
     free(text);
 }
 
+/* The object of an answer; NULL: it has none, or memory ran out. */
+static json_t *read_body(const sonde__s3_answer *answer, bool *no_memory)
+{
+    return answer->body.length > 0
+               ? sonde__json_read(answer->body.data, answer->body.length, 0, NULL,
+                                  no_memory)
+               : NULL;
+}
+
 /* Takes a new token from the answer. */
 static bool take_token(const sign_on *sso, const sonde__s3_answer *answer)
 {
-    json_t *fresh = answer->body.length > 0
-                        ? json_loadb(answer->body.data, answer->body.length, 0, NULL)
-                        : NULL;
+    bool no_memory = false;
+    json_t *fresh = read_body(answer, &no_memory);
     const char *access = text_of(fresh, "accessToken");
     const char *refresh = text_of(fresh, "refreshToken");
     const json_int_t life = json_integer_value(json_object_get(fresh, "expiresIn"));
@@ -261,8 +270,12 @@ static sonde_err find_token(sign_on *sso, sonde_diag *diag)
 {
     const double now = (double)time(NULL);
     double expires = 0.0;
+    bool no_memory = false;
 
-    sso->token = json_load_file(sso->path, 0, NULL);
+    sso->token = sonde__json_read_file(sso->path, &no_memory);
+    if (no_memory) {
+        return sonde__fail_nomem(diag, sso->where);
+    }
     if (sso->token == NULL || text_of(sso->token, "accessToken")[0] == '\0') {
         return must_log_in(sso, "you are not logged in", diag);
     }
@@ -279,9 +292,8 @@ static sonde_err find_token(sign_on *sso, sonde_diag *diag)
 static sonde_err take(const sign_on *sso, const sonde__s3_answer *answer,
                       sonde__s3_keys *keys, sonde_diag *diag)
 {
-    json_t *object = answer->body.length > 0
-                         ? json_loadb(answer->body.data, answer->body.length, 0, NULL)
-                         : NULL;
+    bool no_memory = false;
+    json_t *object = read_body(answer, &no_memory);
     const json_t *role = json_object_get(object, "roleCredentials");
     const json_int_t end = json_integer_value(json_object_get(role, "expiration"));
     const time_t seconds = (time_t)(end / 1000);
@@ -289,7 +301,9 @@ static sonde_err take(const sign_on *sso, const sonde__s3_answer *answer,
     char expires[40] = "", why[160];
     sonde_err err = SONDE_OK;
 
-    if (answer->status == 401) {
+    if (no_memory) {
+        err = sonde__fail_nomem(diag, sso->where);
+    } else if (answer->status == 401) {
         err = must_log_in(sso, "the login is not valid", diag);
     } else if (answer->status != 200) {
         (void)snprintf(why, sizeof why, "the role %.60s of account %.40s", sso->role,

@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/keys.h"
@@ -94,9 +95,12 @@ static const char *text_of(const json_t *object, const char *name)
 sonde_err sonde__s3_keys_take_json(sonde__s3_keys *keys, const char *text, size_t size,
                                    const char *token, const char *where, sonde_diag *diag)
 {
-    json_t *object = text != NULL ? json_loadb(text, size, 0, NULL) : NULL;
+    bool no_memory = false;
+    json_t *object =
+        text != NULL ? sonde__json_read(text, size, 0, NULL, &no_memory) : NULL;
     const sonde_err err =
-        object != NULL
+        no_memory ? sonde__fail_nomem(diag, where)
+        : object != NULL
             ? sonde__s3_keys_take(keys, text_of(object, "AccessKeyId"),
                                   text_of(object, "SecretAccessKey"),
                                   text_of(object, token), text_of(object, "Expiration"),

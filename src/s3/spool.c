@@ -5,6 +5,7 @@
 #include "s3/profile.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/json_read.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "s3/copy.h"
@@ -205,18 +206,23 @@ static sonde_err fetch_past(sonde__s3_spool *spool, sonde_diag *diag)
                           spool, diag);
 }
 
-static bool same_id(const sonde__s3_spool *spool, const sonde_text *run)
+/* Whether the run at the address is that of the folder. */
+static sonde_err compare_ids(const sonde__s3_spool *spool, const sonde_text *run,
+                             bool *same, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    json_t *here = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
-    json_t *there = json_loadb(run->data, run->length, 0, NULL);
+    bool no_memory[2] = {false, false};
+    json_t *here = sonde__json_read_file(sonde__s3_spool_path(spool, "run.json", path),
+                                         &no_memory[0]);
+    json_t *there = sonde__json_read(run->data, run->length, 0, NULL, &no_memory[1]);
     const char *a = json_string_value(json_object_get(here, "id"));
     const char *b = json_string_value(json_object_get(there, "id"));
-    const bool same = a != NULL && b != NULL && strcmp(a, b) == 0;
 
+    *same = a != NULL && b != NULL && strcmp(a, b) == 0;
     json_decref(here);
     json_decref(there);
-    return same;
+    return no_memory[0] || no_memory[1] ? sonde__fail_nomem(diag, spool->bucket->url)
+                                        : SONDE_OK;
 }
 
 static sonde_err fail_taken(const sonde__s3_spool *spool, sonde_diag *diag)
@@ -284,25 +290,26 @@ static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
+    sonde_err err = writer->resumes ? SONDE_OK : check_free(spool, diag);
+    bool same = true;
 
-    if (!writer->resumes) {
-        const sonde_err err = check_free(spool, diag);
-
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde__s3_spool_has(spool, "run.json")) {
+        err = compare_ids(spool, run, &same, diag);
         if (err != SONDE_OK) {
             return err;
         }
     }
-    if (sonde__s3_spool_has(spool, "run.json") && !same_id(spool, run)) {
-        const sonde_err err = drop_other(spool, diag);
-
+    if (!same) {
+        err = drop_other(spool, diag);
         if (err != SONDE_OK) {
             return err;
         }
     }
     if (!sonde__s3_spool_has(spool, "run.json")) {
-        const sonde_err err =
-            sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
-
+        err = sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -362,14 +369,17 @@ static sonde_err look_at_store(sonde__s3_spool *spool, sonde_diag *diag)
 }
 
 /* How many workers the run in the folder has. */
-static int read_world(const sonde__s3_spool *spool)
+static sonde_err read_world(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    json_t *run = json_load_file(sonde__s3_spool_path(spool, "run.json", path), 0, NULL);
+    bool no_memory = false;
+    json_t *run =
+        sonde__json_read_file(sonde__s3_spool_path(spool, "run.json", path), &no_memory);
     const json_int_t world = json_integer_value(json_object_get(run, "world"));
 
     json_decref(run);
-    return (int)SONDE_MAX(world, 1);
+    spool->writer.world = (int)SONDE_MAX(world, 1);
+    return no_memory ? sonde__fail_nomem(diag, path) : SONDE_OK;
 }
 
 static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *folder,
@@ -396,9 +406,11 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
         return err;
     }
     if (spool->writer.sends) {
-        spool->writer.world = read_world(spool);
+        err = read_world(spool, diag);
     }
-    err = look_at_store(spool, diag);
+    if (err == SONDE_OK) {
+        err = look_at_store(spool, diag);
+    }
     sonde__s3_spool_entered(spool);
     spool->line.progress = NULL; /* of the opening alone */
     return err;
@@ -432,32 +444,64 @@ sonde_err sonde__s3_spool_open(const char *url, const char *folder,
 
 /* --- starting ----------------------------------------------------------------------- */
 
-/* The first of several workers makes the run; the others take its run.json. */
-static sonde_err send_run(sonde__s3_spool *spool, sonde_diag *diag)
+/* Whether the run at the address is the one that was sent: the answer to the request that
+ * made it was lost, and a later try found it there. */
+static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
+{
+    char etag[SONDE__S3_ETAG] = "";
+    sonde_text there = {0};
+    bool changed = false;
+    const sonde_err err = sonde__s3_get_small(spool->bucket, &spool->line, "run.json",
+                                              etag, &there, &changed, NULL);
+    const bool same = err == SONDE_OK && there.data != NULL && run->data != NULL &&
+                      there.length == run->length &&
+                      memcmp(there.data, run->data, run->length) == 0;
+
+    sonde_text_fini(&there);
+    return same;
+}
+
+static sonde_err read_run(const sonde__s3_spool *spool, sonde_text *run, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    sonde_text run = {0};
     FILE *stream = fopen(sonde__s3_spool_path(spool, "run.json", path), "re");
     char block[4096];
     size_t n = 0;
+
+    if (stream == NULL) {
+        return sonde__fail_errno(diag, path, "cannot be read");
+    }
+    while ((n = fread(block, 1, sizeof block, stream)) > 0) {
+        sonde_text_put(run, block, n);
+    }
+    (void)fclose(stream);
+    return SONDE_OK;
+}
+
+/* The first of several workers makes the run; the others take its run.json. text NULL:
+ * that of the file. */
+static sonde_err send_run(sonde__s3_spool *spool, const char *text, size_t size,
+                          sonde_diag *diag)
+{
+    sonde_text run = {0};
     sonde_err err = SONDE_OK;
 
-    while (stream != NULL && (n = fread(block, 1, sizeof block, stream)) > 0) {
-        sonde_text_put(&run, block, n);
-    }
-    if (stream == NULL || run.failed) {
-        err = sonde__fail_errno(diag, path, "cannot be read");
+    if (text != NULL) {
+        sonde_text_put(&run, text, size);
     } else {
+        err = read_run(spool, &run, diag);
+    }
+    if (err == SONDE_OK && run.failed) {
+        err = sonde__fail_nomem(diag, spool->bucket->url);
+    }
+    if (err == SONDE_OK) {
         err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
                             true, diag);
-    }
-    if (stream != NULL) {
-        (void)fclose(stream);
     }
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
         err = fetch_file(spool, "run.json", diag);
     } else if (err == SONDE_EEXIST) {
-        err = fail_taken(spool, diag);
+        err = is_sent_run(spool, &run) ? SONDE_OK : fail_taken(spool, diag);
     }
     sonde_text_fini(&run);
     return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
@@ -520,19 +564,17 @@ static sonde_err start_threads(sonde__s3_spool *spool, sonde_diag *diag)
                : sonde__fail_errno(diag, spool->bucket->url, "no thread can be started");
 }
 
-sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
+/* In the thread of the program: no system call on the spool's folder, which may hang. */
+sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
+                                sonde_diag *diag)
 {
     sonde__s3_spool *spool = handle;
-    char path[SONDE__S3_PATH];
     sonde_text text = {0};
     bool changed = false;
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < spool->fetched_count; i++) { /* the writer has read them */
-        (void)unlink(sonde__s3_spool_path(spool, spool->fetched[i], path));
-    }
     if (!spool->run_sent) {
-        err = send_run(spool, diag);
+        err = send_run(spool, run, size, diag);
     }
     if (err != SONDE_OK) {
         goto error;
@@ -542,11 +584,6 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
     }
     if (err != SONDE_OK) {
         goto error;
-    }
-    sonde__s3_spool_mark_sent(spool);
-    if (spool->writer.resumes) {
-        (void)snprintf(path, sizeof path, "%s/", spool->worker);
-        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
     }
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
                             spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
@@ -617,11 +654,27 @@ static void end_outage(sonde__s3_spool *spool)
     }
 }
 
+/* Before the first file is sent. */
+static void begin_sending(sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+
+    for (size_t i = 0; i < spool->fetched_count; i++) { /* the writer has read them */
+        (void)unlink(sonde__s3_spool_path(spool, spool->fetched[i], path));
+    }
+    sonde__s3_spool_mark_sent(spool);
+    if (spool->writer.resumes) {
+        (void)snprintf(path, sizeof path, "%s/", spool->worker);
+        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
+    }
+}
+
 static void *send_all(void *user)
 {
     sonde__s3_spool *spool = user;
     double wait = LOOK;
 
+    begin_sending(spool);
     for (bool all = false; !all && !atomic_load(&spool->stop);) {
         sonde_diag diag = {0};
         const sonde_err err = sonde__s3_spool_send(spool, &all, &diag);

@@ -11,10 +11,10 @@
  *
  * A look takes a second at most, and sends in this order:
  *
- *     run.json, generations.jsonl, catalogue.jsonl
+ *     run.json, generations.jsonl, catalogue.jsonl, findings, checkpoints
  *     by number: segments, each before its index, stats and sketches;
  *         a file of steps once all files are sent that were open when it was closed
- *     findings, checkpoints
+ *     files.jsonl
  *     state.json that says "ended", end.json
  *
  * A second thread sends state.json while the run lasts, so that a large file does not
@@ -105,7 +105,8 @@ typedef struct sonde__s3_spool {
 sonde_err sonde__s3_spool_open(const char *url, const char *folder,
                                const sonde__store_writer *writer, void **out,
                                sonde_diag *diag);
-sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag);
+sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
+                                sonde_diag *diag);
 bool sonde__s3_spool_has_room(const void *handle);
 sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag);
 void sonde__s3_spool_close(void *handle);

@@ -81,9 +81,8 @@ static int rank_of(const char *name, const sonde__s3_spooled *file)
     if (file->kind >= 0) {
         return dot != NULL && strcmp(dot, ".safetensors") == 0 ? 10 : 11;
     }
-    if (strcmp(base, "files.jsonl") == 0 ||
-        strcmp(name, "findings.json") == 0) { /* after the files that they list */
-        return 35;
+    if (strcmp(base, "files.jsonl") == 0) { /* after the files that it lists */
+        return 30;
     }
     if (strcmp(base, "state.json") == 0) {
         return 40;
@@ -91,10 +90,16 @@ static int rank_of(const char *name, const sonde__s3_spooled *file)
     if (strcmp(name, "end.json") == 0) {
         return 50;
     }
-    return strncmp(name, "findings/", 9) == 0 ||
-                   (strncmp(name, "checkpoints/", 12) == 0 && dot != NULL &&
-                    strcmp(dot, ".safetensors") == 0)
-               ? 30
+    /* before data, for which a slow store may leave no time */
+    if (strncmp(name, "findings/", 9) == 0) {
+        return 5;
+    }
+    if (strcmp(name, "findings.json") == 0) { /* after the files that it lists */
+        return 6;
+    }
+    return strncmp(name, "checkpoints/", 12) == 0 && dot != NULL &&
+                   strcmp(dot, ".safetensors") == 0
+               ? 7
                : -1;
 }
 

@@ -4,11 +4,11 @@
 #include "store/store.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/object.h"
 
 #include <sonde/text.h>
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,7 +20,6 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define OBJECT "sonde/sonde-s3.so" /* beside libsonde */
 #define TABLE "sonde__store_s3"
 #define ADDRESS "address" /* in the folder of a spool */
 
@@ -61,29 +60,8 @@ static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 static void load(void)
 {
     static const char here = 0;
-    Dl_info library;
-    sonde_text path = {0};
-    const char *slash = NULL;
-    void *object = NULL;
 
-    if (dladdr(&here, &library) != 0 && library.dli_fname != NULL) {
-        slash = strrchr(library.dli_fname, '/');
-        sonde_text_put(&path, library.dli_fname,
-                       slash != NULL ? (size_t)(slash + 1 - library.dli_fname) : 0);
-    }
-    sonde_text_add(&path, OBJECT);
-    object = path.failed ? NULL : dlopen(path.data, RTLD_NOW | RTLD_LOCAL);
-    if (object != NULL) {
-        ops = dlsym(object, TABLE);
-    }
-    if (ops == NULL) {
-        const char *why = dlerror();
-        size_t length = strlen(why != NULL ? why : "");
-
-        length = length < sizeof load_fault ? length : sizeof load_fault - 1;
-        memcpy(load_fault, why != NULL ? why : "", length);
-    }
-    sonde_text_fini(&path);
+    ops = sonde__object_table(&here, "sonde-s3.so", TABLE, load_fault, sizeof load_fault);
 }
 
 /* NULL: SONDE_EUNSUPPORTED in diag. */
@@ -91,8 +69,9 @@ static const sonde__store_ops *need_ops(const char *url, sonde_diag *diag)
 {
     (void)pthread_once(&loaded, load);
     if (ops == NULL) {
-        (void)sonde__fail(diag, SONDE_EUNSUPPORTED, url, OBJECT " beside libsonde",
-                          "S3 is not installed: %s", load_fault);
+        (void)sonde__fail(diag, SONDE_EUNSUPPORTED, url,
+                          "sonde/sonde-s3.so beside libsonde", "S3 is not installed: %s",
+                          load_fault);
     }
     return ops;
 }
@@ -506,9 +485,10 @@ const char *sonde__store_spool_path(const sonde__store_spool *spool)
     return spool->folder;
 }
 
-sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag)
+sonde_err sonde__store_spool_start(sonde__store_spool *spool, const char *run,
+                                   size_t size, sonde_diag *diag)
 {
-    return spool->ops->spool_start(spool->handle, diag);
+    return spool->ops->spool_start(spool->handle, run, size, diag);
 }
 
 bool sonde__store_spool_has_room(const sonde__store_spool *spool)

@@ -97,7 +97,8 @@ sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *wr
                                   sonde__store_spool **out, sonde_diag *diag);
 const char *sonde__store_spool_path(const sonde__store_spool *spool);
 /* Starts sending, once the writer has made run.json. */
-sonde_err sonde__store_spool_start(sonde__store_spool *spool, sonde_diag *diag);
+SONDE_API sonde_err sonde__store_spool_start(sonde__store_spool *spool, const char *run,
+                                             size_t size, sonde_diag *diag);
 /* Whether the spool may grow. Any thread. */
 bool sonde__store_spool_has_room(const sonde__store_spool *spool);
 /* Waits until everything is sent, and removes the folder. SONDE_EIO: something is left.
@@ -120,7 +121,7 @@ typedef struct sonde__store_ops {
     sonde_err (*spool_open)(const char *url, const char *folder,
                             const sonde__store_writer *writer, void **out,
                             sonde_diag *diag);
-    sonde_err (*spool_start)(void *spool, sonde_diag *diag);
+    sonde_err (*spool_start)(void *spool, const char *run, size_t size, sonde_diag *diag);
     bool (*spool_has_room)(const void *spool);
     sonde_err (*spool_finish)(void *spool, sonde_diag *diag);
     void (*spool_close)(void *spool);

@@ -28,6 +28,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,13 +318,58 @@ static sonde_err load_json(const place *spot, const char *text, size_t length,
     return SONDE_OK;
 }
 
-/* torch.save writes a ZIP archive of pickles, or, before version 1.6, a pickle: neither
- * has a header's { after eight bytes. */
+/* How files of other formats begin. */
+static const struct {
+    const char *bytes;
+    size_t size;
+    const char *what;
+} others[] = {
+    {"\x89PNG", 4, "a PNG picture"},   {"\xFF\xD8\xFF", 3, "a JPEG picture"},
+    {"GIF8", 4, "a GIF picture"},      {"PK\3\4", 4, "a ZIP archive"},
+    {"\x1F\x8B", 2, "a gzip file"},    {"\x28\xB5\x2F\xFD", 4, "a zstd file"},
+    {"\x89HDF", 4, "an HDF5 file"},    {"GGUF", 4, "a GGUF file"},
+    {"\x93NUMPY", 6, "a NumPy array"},
+};
+
+/* torch.save writes a ZIP archive of pickles, whose first is data.pkl, or, before version
+ * 1.6, a pickle. */
 static bool is_pickle(const unsigned char *bytes, size_t size)
 {
-    return memcmp(bytes, "PK\3\4", 4) == 0 ||
-           (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5 && size > LENGTH_SIZE &&
-            bytes[LENGTH_SIZE] != '{');
+    enum { FIRST_NAME = 512 };
+
+    return memcmp(bytes, "PK\3\4", 4) == 0
+               ? memmem(bytes, SONDE_MIN(size, (size_t)FIRST_NAME), "data.pkl", 8) != NULL
+               : bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5;
+}
+
+/* Fails for a file of another format that is known, or for text. None of them has a
+ * header's { after eight bytes. */
+static sonde_err check_format(const place *spot, const unsigned char *bytes, size_t size)
+{
+    size_t letters = 0;
+
+    if (size > LENGTH_SIZE && bytes[LENGTH_SIZE] == '{') {
+        return SONDE_OK;
+    }
+    if (is_pickle(bytes, size)) {
+        return fail(spot, SONDE_EFORMAT,
+                    "safetensors; in Python: safetensors.torch.save_file("
+                    "torch.load(\"x.pth\", weights_only=True), \"x.safetensors\")",
+                    "a pickle of PyTorch, which may run code when it is loaded");
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(others); i++) {
+        if (memcmp(bytes, others[i].bytes, others[i].size) == 0) {
+            return fail(spot, SONDE_EFORMAT, "a safetensors file", "%s", others[i].what);
+        }
+    }
+    while (letters < LENGTH_SIZE &&
+           ((bytes[letters] >= ' ' && bytes[letters] <= '~') ||
+            (bytes[letters] >= '\t' && bytes[letters] <= '\r'))) {
+        letters++;
+    }
+    return letters == LENGTH_SIZE
+               ? fail(spot, SONDE_EFORMAT, "a safetensors file", "a text file")
+               : SONDE_OK;
 }
 
 static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size_t size,
@@ -339,11 +385,9 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
         return fail(&spot, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
                     size);
     }
-    if (is_pickle(bytes, size)) {
-        return fail(&spot, SONDE_EFORMAT,
-                    "safetensors; in Python: safetensors.torch.save_file("
-                    "torch.load(\"x.pth\", weights_only=True), \"x.safetensors\")",
-                    "a pickle of PyTorch, which may run code when it is loaded");
+    err = check_format(&spot, bytes, size);
+    if (err != SONDE_OK) {
+        return err;
     }
     memcpy(&length, bytes, sizeof length);
     if (length > MOST_HEADER || length > size - LENGTH_SIZE) {

@@ -462,6 +462,7 @@ sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *recor
     }
     err = read_entry(cursor, &cursor->entries[cursor->at++], &read, diag);
     if (err != SONDE_OK) {
+        cursor->at -= err == SONDE_ENOMEM; /* the same one again */
         return err;
     }
     *record = read;

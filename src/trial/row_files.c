@@ -173,7 +173,8 @@ static sonde_err take_all(row_reader *reader, int fd)
             return err;
         }
         err = reader->take(reader, buffer->bytes, count, reader->over && count < room);
-        progress->size = begin + count;
+        /* what memory was lacking for is read again, though the file does not grow */
+        progress->size = err == SONDE_OK ? begin + count : progress->offset;
         if (err != SONDE_OK || count < room) {
             return err;
         }

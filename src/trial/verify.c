@@ -13,6 +13,7 @@
 #include <sonde/safetensors.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
@@ -65,23 +66,31 @@ static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
 }
 
 /* Items first ... end - 1 are those of one closed segment. */
-static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
-                         const sonde__trial_file *segment, uint32_t first, uint32_t end)
+static sonde_err check_header(sonde_trial *trial, const sonde__trial_worker *worker,
+                              const sonde__trial_file *segment, uint32_t first,
+                              uint32_t end, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
     const sonde__trial_items *items = &worker->items[SONDE__RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
     size_t index = 0;
+    sonde_err err = SONDE_OK;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
     (void)sonde__trial_path(worker->path, name, path);
-    if (sonde__store_fetch(path, 0, UINT64_MAX, &why) != SONDE_OK ||
-        sonde_safetensors_open(path, &file, &why) != SONDE_OK) {
+    err = sonde__store_fetch(path, 0, UINT64_MAX, &why);
+    if (err == SONDE_OK) {
+        err = sonde_safetensors_open(path, &file, &why);
+    }
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
+    }
+    if (err != SONDE_OK) {
         sonde__trial_damage(&trial->damage, where, "not a safetensors file: %s",
                             why.found);
-        return;
+        return SONDE_OK;
     }
     for (uint32_t i = first; i < end; i++) {
         const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
@@ -96,9 +105,11 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
         }
     }
     sonde_safetensors_destroy(file);
+    return SONDE_OK;
 }
 
-static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
+static sonde_err check_headers(sonde_trial *trial, const sonde__trial_worker *worker,
+                               sonde_diag *diag)
 {
     const sonde__trial_file_list *segments = &worker->files[SONDE__FILE_SEGMENT];
     const sonde__trial_items *items = &worker->items[SONDE__RAW];
@@ -107,6 +118,7 @@ static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
     for (size_t s = 0; s < segments->count; s++) {
         const sonde__trial_file *segment = &segments->items[s];
         uint32_t end = first;
+        sonde_err err = SONDE_OK;
 
         while (end < items->count &&
                ((const sonde__trial_raw_item *)(const void *)sonde__trial_items_at(items,
@@ -116,10 +128,14 @@ static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
         }
         /* By the name it has now: it may have been closed meanwhile. */
         if (segment->closed && !segment->broken && end > first) {
-            check_header(trial, worker, segment, first, end);
+            err = check_header(trial, worker, segment, first, end, diag);
+        }
+        if (err != SONDE_OK) {
+            return err;
         }
         first = end;
     }
+    return SONDE_OK;
 }
 
 static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
@@ -265,6 +281,9 @@ static sonde_err load_numbers(sonde_trial *trial, json_t **out, sonde_diag *diag
         &trial->buffer, sonde__trial_path(trial->path, name, path), &size, &why);
     const char *const text = (const char *)trial->buffer.bytes;
 
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
+    }
     if (err != SONDE_OK || size == 0) {
         if (err != SONDE_OK && err != SONDE_ENOTFOUND) {
             sonde__trial_damage(&trial->damage, name, "%s", why.found);
@@ -304,7 +323,9 @@ static sonde_err check_files(sonde_trial *trial, json_t *numbers, sonde_diag *di
     const struct dirent *entry = NULL;
     DIR *const folder = opendir(sonde__trial_path(trial->path, "findings", path));
     uint64_t last = 0;
-    sonde_err err = SONDE_OK;
+    sonde_err err = folder != NULL || errno == ENOENT || errno == ENOTDIR
+                        ? SONDE_OK
+                        : sonde__fail_errno(diag, path, "cannot be listed");
 
     while (folder != NULL && err == SONDE_OK && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name);
@@ -407,7 +428,10 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
             goto error;
         }
         if (trial->format == NULL) {
-            check_headers(trial, worker);
+            err = check_headers(trial, worker, diag);
+            if (err != SONDE_OK) {
+                goto error;
+            }
             check_counts(trial, worker);
             check_ring(trial, worker);
         } else {

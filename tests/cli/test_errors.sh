@@ -8,7 +8,7 @@ check() { # PATTERN COMMAND...: an extended expression of the whole line behind 
     run 2 "$sonde" "$@"
     [ "$(wc -l <"$err")" -eq 1 ] || fail "$*: not one line: $(cat "$err")"
     grep -qE "^sonde: error: $pattern\$" "$err" || fail "$*: $(cat "$err")"
-    [ -z "$(find out -type f 2>/dev/null)" ] || fail "$*: half-written: $(find out -type f)"
+    [ ! -e out ] || fail "$*: half-made: $(find out)"
 }
 
 run 0 "$sonde" data synth --folder data --train 200 --test 60 --quiet
@@ -19,7 +19,10 @@ run 0 "$sonde" train --data data --out good --epochs 1 --quiet --no-pictures --n
 : >file
 check 'file: cannot create the folder: .*' train --data data --out file
 check '/dev/null/x: cannot create the folder: .*' train --data data --out /dev/null/x
-check 'fashion-mnist: not found in nowhere.*' train --data nowhere --out out
+check 'fashion-mnist: not found in nowhere: there is no such folder \(expected the folder of the data set\)' \
+    train --data nowhere --out out
+: >empty.png
+check 'empty\.png: is empty \(expected a PNG or JPEG image\)' predict -w good/model.safetensors empty.png
 check 'nowhere\.safetensors: .*No such file.*' eval nowhere.safetensors --data data
 check 'nowhere\.safetensors: .*No such file.*' train --data data --out out \
     --resume nowhere.safetensors

@@ -101,7 +101,7 @@ check "data fetch: expected NAME" data fetch
 check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
 check "ls: an argument is empty (expected RUN [TENSORS])" ls ""
 check "--record: is empty (expected a run)" train --record ""
-check "--data: is empty (expected a folder)" train -d ""
+check "--data: is empty (expected a folder or a file)" train -d ""
 check "--report: is empty (expected a file)" rules none --report ""
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish
 check "manual: unknown command 'trian'" manual trian

@@ -114,7 +114,7 @@ train 0 job.yaml --out job-quiet --rules none --quiet --learning-rate 1e6
 
 # requests from outside
 wait_for_steps() { # RUN
-    for _ in $(seq 1000); do
+    for _ in $(seq 3000); do
         [ "$(wc -l <"$out")" -ge 1 ] && [ -e "$1/w0000/state.json" ] && return
         sleep 0.02
     done
@@ -139,7 +139,7 @@ stall() { # PREFIX
 }
 "$SONDE_BIN/tests_export" test_export make run pause=5000 >/dev/null 2>&1 &
 staller=$!
-for _ in $(seq 500); do
+for _ in $(seq 3000); do
     [ "$(wc -l 2>/dev/null <run/w0000/seg-00000000.jsonl || echo 0)" -ge 1 ] && break
     sleep 0.02
 done
@@ -153,7 +153,7 @@ rm -r run
 
 start run
 "$sonde" checkpoint run >/dev/null || fail "checkpoint"
-for _ in $(seq 500); do
+for _ in $(seq 3000); do
     ls run/checkpoints/step-*.safetensors >/dev/null 2>&1 && break
     sleep 0.02
 done

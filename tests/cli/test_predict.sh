@@ -58,6 +58,6 @@ run 0 "$sonde" eval -m wide.yaml zero.safetensors --data data --json
 grep -q '"classes": \["T-shirt", "Trouser", .*"Ankle boot", null, ' "$out" || fail "$(head -c 300 "$out")"
 
 # a pickle
-printf 'PK\3\4 and so on' >model.pth
+printf 'PK\3\4 and so on: model/data.pkl' >model.pth
 run 2 "$sonde" predict -m wide.yaml -w model.pth "$images/trousers.jpg"
 grep -q '^sonde: error: model.pth: a pickle of PyTorch.* (expected .*safetensors.*)$' "$err" || fail "$(cat "$err")"

@@ -168,7 +168,7 @@ check "job\.yaml:2: unknown key 'when_nna' \(expected when_nan\)" job.yaml
 "$sonde" train --data data --out cut --epochs 1000 --no-eval --no-pictures --json \
     --record cut-run >"$out" 2>"$err" </dev/null &
 child=$!
-for _ in $(seq 1000); do
+for _ in $(seq 3000); do
     [ "$(wc -l <"$out")" -ge 2 ] && break
     sleep 0.02
 done

@@ -111,11 +111,14 @@ code=0
 "$sonde" train fashion_cnn --data data --out cut --epochs 25 --no-eval --no-pictures \
     --json >"$out" 2>"$err" </dev/null &
 child=$!
-for _ in $(seq 1000); do
+for _ in $(seq 6000); do # it is stopped while one looks: on a busy machine it may be over before
+    sleep 0.005
+    kill -STOP "$child" || fail "it was over before it could be interrupted"
     [ "$(wc -l <"$out")" -ge 3 ] && break
-    sleep 0.02
+    kill -CONT "$child"
 done
 kill -INT "$child"
+kill -CONT "$child"
 wait "$child" || code=$?
 [ "$code" -eq 130 ] || fail "Ctrl-C ends with $code: $(cat "$err")"
 grep -qE '^sonde: warning: interrupted at step [0-9]+; resume with --resume cut/checkpoint\.safetensors$' \

@@ -118,6 +118,22 @@ wait "$child" || code=$?
 [ "$code" -eq 130 ] || fail "SIGHUP ends with $code"
 [ -s hung/checkpoint.safetensors ] || fail "SIGHUP saves no checkpoint"
 
+# --- a training that fails leaves no empty folder -------------------------------------
+mkdir there
+for bad in "--data nowhere" "--resume nothing.safetensors" "--learning-rate 0 --schedule nothing"; do
+    # shellcheck disable=SC2086
+    run 2 "${train[@]}" $bad
+    # shellcheck disable=SC2086
+    run 2 "${train[@]}" --out there/a//b/c/ $bad
+done
+[ ! -e sonde-out ] || fail "sonde-out is left"
+[ -d there ] && [ -z "$(ls -A there)" ] || fail "left: $(find there)"
+mkdir -p there/mine
+run 2 "${train[@]}" --out there/mine --data nowhere
+[ -d there/mine ] || fail "a folder of the user is removed"
+run 2 "$sonde" data fetch nothing --folder there/new
+[ ! -e there/new ] || fail "data fetch leaves a folder"
+
 # --- folders that are none ------------------------------------------------------------
 run 2 "${train[@]}" --out ""
 stderr_is "sonde: error: --out: is empty (expected a folder)"

@@ -89,8 +89,7 @@ grep -q '"rule":"LossJump"' "$out" || fail "$(cat "$out")"
 grep -q '^noise$' "$err" || fail "what the rule prints is lost: $(cat "$err")"
 
 "$SONDE_BIN/tests_export" test_export make live pause=10 &
-for _ in $(seq 100); do [ ! -f live/run.json ] || break; sleep 0.05; done
-sleep 0.1
+for _ in $(seq 3000); do [ ! -f live/run.json ] || break; sleep 0.02; done
 started=$(date +%s)
 run 1 "$sonde" rules live --follow --stall 20 --rule-seconds 0.5 \
     --rule "$SONDE_TEST_PLUGINS/faulty.so:how=loop,at=12" --rule ExplodingTensor
@@ -98,5 +97,5 @@ wait
 grep -q 'Faulty: The rule was switched off because of an error: it \(took longer than 0.5 s\|did not answer for 5 s\) at step 12\.' "$out" ||
     fail "$(cat "$out")"
 grep -q 'ExplodingTensor: Gradient___conv1.weight' "$out" || fail "$(cat "$out")"
-[ $(($(date +%s) - started)) -lt 60 ] || fail "it took too long"
+[ $(($(date +%s) - started)) -lt 240 ] || fail "it took too long"
 ls live/findings/Faulty.jsonl >/dev/null || fail "the finding is not kept"

@@ -71,6 +71,42 @@ static void test_yaml(void **state)
 }
 
 /* What is given beside a file wins over it. */
+/* run.json has the configuration in the form of these files. */
+static void test_written_and_read(void **state)
+{
+    static const char *const texts[] = {
+        "{}",
+        "vitals: false\nevery: 4\n",
+        "vitals_every: 7\n",
+        "every: 4\ntrain: {end_step: 9}\neval: {start_step: 0, end_step: 0}\n"
+        "reductions: [min, norms]\nhistogram: true\n",
+        "collections:\n  weights: {save: false}\n  losses: {save: false}\n"
+        "  mine: {include: ['fc1.*', loss], exclude: '*.bias', every: 3, when_nan: '@losses',"
+        " save_raw_tensor: true, predict: {save_steps: [1, 2]}}\n",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        char *told[2] = {NULL, NULL};
+
+        for (int again = 0; again < 2; again++) {
+            sonde_hook *hook =
+                parse(again != 0 ? told[0] : texts[i],
+                      SONDE_OPTIONS(sonde_hook, .record = SONDE_OPTIONS(sonde_recorder,
+                                                                        .path = "b")));
+            const five net = declare_net(hook);
+
+            run_steps(hook, &net, 1);
+            told[again] = sonde__observe_setup_json(&hook->setup);
+            assert_non_null(told[again]);
+            finish(hook);
+        }
+        assert_string_equal(told[1], told[0]);
+        free(told[0]);
+        free(told[1]);
+    }
+}
+
 static void test_options_over(void **state)
 {
     static const char text[] =
@@ -380,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_yaml, journal_reset),
+        cmocka_unit_test_setup(test_written_and_read, journal_reset),
         cmocka_unit_test_setup(test_options_over, journal_reset),
         cmocka_unit_test_setup(test_section, journal_reset),
         cmocka_unit_test_setup(test_smdebug, journal_reset),

@@ -338,6 +338,9 @@ static void a_silent_run_without_an_end_is_given_up(void **state)
     assert_true(fabs(1e-9 * (double)info.last_time - now() + 3.0 * day) < 60.0);
     assert_int_equal(info_after(0.0, 1.0).status, SONDE_RUN_RUNNING);
     assert_int_equal(info_after(1000.0, 1.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(1900.0, 1.0).status, SONDE_RUN_CRASHED); /* 1800 */
+    assert_int_equal(info_after(1900.0, 120.0).status, SONDE_RUN_RUNNING);
+    assert_int_equal(info_after(2500.0, 120.0).status, SONDE_RUN_CRASHED); /* 20 pauses */
     assert_int_equal(info_after(day, day / 3.0).status, SONDE_RUN_RUNNING);
     copy("training_job_end.ts");
     assert_int_equal(info_after(3.0 * day, 1.0).status, SONDE_RUN_ENDED);
@@ -492,6 +495,29 @@ static void opening_survives_every_failed_allocation(void **state)
     }
 }
 
+/* They are not taken for empty ones. */
+static void folders_that_cannot_be_listed_are_an_error(void **state)
+{
+    static const char *const folders[] = {"collections", "index"};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(folders); i++) {
+        char path[512], away[544];
+        sonde_trial *trial = NULL;
+        sonde_diag diag = {0};
+
+        copy_all();
+        (void)snprintf(path, sizeof path, "%s/%s", test_run, folders[i]);
+        (void)snprintf(away, sizeof away, "%s-away", path);
+        assert_int_equal(rename(path, away), 0);
+        assert_int_equal(symlink(folders[i], path), 0); /* leads to itself */
+        assert_int_equal(sonde_trial_open(test_run, NULL, &trial, &diag), SONDE_EIO);
+        assert_non_null(strstr(diag.found, "cannot be listed"));
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rename(away, path), 0);
+    }
+}
+
 /* --- records ----------------------------------------------------------------------------- */
 
 static void checksums_are_those_of_tfrecord(void **state)
@@ -515,6 +541,7 @@ int main(void)
         ON_ITS_OWN(a_worker_that_never_comes_is_given_up),
         ON_ITS_OWN(damaged_records_are_refused),
         ON_ITS_OWN(damaged_files_are_told_of),
+        ON_ITS_OWN(folders_that_cannot_be_listed_are_an_error),
         cmocka_unit_test(opening_survives_every_failed_allocation),
         cmocka_unit_test(checksums_are_those_of_tfrecord),
     };

@@ -359,7 +359,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
         MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
         "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
         "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
-        "gradient_accumulation, replicas, execution, reduction, floating_point_exceptions, threads, plan_cache)");
+        "gradient_accumulation, replicas, execution, reduction, floating_point_exceptions, "
+        "loader_workers, threads, plan_cache)");
     refused(MLP "options: {execution: sideways}\n", SONDE_EINVAL,
             "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
     refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"
@@ -370,8 +371,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "them)");
     refused(MLP "observe:\n  - {tensors: a, evry: 5}\n", SONDE_EINVAL,
             "job:3: unknown key 'evry' (expected every)");
-    refused("model:\n  inputs: [4]\n  layers: [relu]\n  loss: nll\n", SONDE_EINVAL,
-            "job:2: unknown key 'inputs' (expected input)");
+    refused("model:\n  inptu: [4]\n  layers: [relu]\n  loss: nll\n", SONDE_EINVAL,
+            "job:2: unknown key 'inptu' (expected input)");
     layers_refused("    - conv2: {out: 3}", SONDE_EINVAL,
                    "job:4: unknown layer 'conv2' (expected conv2d)");
     layers_refused("    - conv2d: {name: c, kernal: 3}", SONDE_EINVAL,

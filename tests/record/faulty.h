@@ -51,6 +51,7 @@ static struct {
     atomic_bool slow;
     atomic_bool sync_fails;
     atomic_bool hangs; /* a settle does not return */
+    atomic_bool destroyed;
     atomic_int one_in; /* the n-th call from now on fails; 0: none */
     atomic_int faults; /* so many operations have failed */
 } faulty;
@@ -148,6 +149,12 @@ static inline int faulty_replace(sonde__record_backend *backend, const char *nam
                       : faulty.real->replace(backend, name, bytes, size, once, sync);
 }
 
+static inline void faulty_destroy(sonde__record_backend *backend)
+{
+    faulty.real->destroy(backend);
+    atomic_store(&faulty.destroyed, true);
+}
+
 static inline sonde_recorder *create_faulty(const sonde_recorder_options *options,
                                             const sonde_catalogue *catalogue)
 {
@@ -158,6 +165,7 @@ static inline sonde_recorder *create_faulty(const sonde_recorder_options *option
                      SONDE_OK);
     faulty.real = backend->ops;
     faulty.ops = *backend->ops;
+    faulty.ops.destroy = faulty_destroy;
     faulty.ops.create = faulty_create;
     faulty.ops.settle = faulty_settle;
     faulty.ops.sync = faulty_sync;
@@ -171,6 +179,7 @@ static inline sonde_recorder *create_faulty(const sonde_recorder_options *option
     atomic_store(&faulty.slow, false);
     atomic_store(&faulty.sync_fails, false);
     atomic_store(&faulty.hangs, false);
+    atomic_store(&faulty.destroyed, false);
     atomic_store(&faulty.one_in, 0);
     atomic_store(&faulty.faults, 0);
     assert_int_equal(
@@ -181,7 +190,7 @@ static inline sonde_recorder *create_faulty(const sonde_recorder_options *option
 
 static inline void wait_for_faults(int count)
 {
-    const double until = sonde__now() + 30.0;
+    const double until = sonde__now() + 60.0;
 
     while (atomic_load(&faulty.faults) < count && sonde__now() < until) {
         nap(0.005);

@@ -54,7 +54,7 @@ static void full_rings_wait_or_drop(void **state)
             }
         }
         atomic_store(&faulty.slow, false);
-        assert_true(sonde_recorder_drain(recorder, 30));
+        assert_true(sonde_recorder_drain(recorder, 60));
         sonde_recorder_get_stats(recorder, &stats);
         err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL);
         run_read(path, 0, &content);

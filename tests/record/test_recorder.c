@@ -77,7 +77,7 @@ static void every_dtype_and_stride_comes_back(void **state)
         sonde_recorder_put(recorder, id, &at, &all.views[id]);
     }
     sonde_recorder_end_step(recorder, &at);
-    assert_true(sonde_recorder_drain(recorder, 10));
+    assert_true(sonde_recorder_drain(recorder, 60));
     run_read(path, 0, &content); /* while it is open */
     assert_int_equal(content.values, DTYPES * 3);
     assert_int_equal(content.parts, 2); /* the segment, and the steps */
@@ -348,7 +348,7 @@ static void the_catalogue_grows_and_says_all(void **state)
 
     (void)state;
     sonde_recorder_put(recorder, 0, &at, &view);
-    assert_true(sonde_recorder_drain(recorder, 10));
+    assert_true(sonde_recorder_drain(recorder, 60));
     assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
     assert_int_equal(sonde__recorder_collections(recorder, id, collections, 2, NULL),
                      SONDE_OK);

@@ -158,7 +158,7 @@ static void the_producer_allocates_nothing(void **state)
         }
         sonde_recorder_end_step(recorder, &at);
     }
-    assert_true(sonde_recorder_drain(recorder, 30));
+    assert_true(sonde_recorder_drain(recorder, 60));
     assert_int_equal(allocated, 0);
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);

@@ -170,7 +170,7 @@ static void senseless_puts_are_counted(void **state)
     sonde_recorder_end_step(recorder, &at);
     at.mode = SONDE_MODE_TRAIN;
     sonde_recorder_put(recorder, 0, &at, &good);
-    assert_true(sonde_recorder_drain(recorder, 10));
+    assert_true(sonde_recorder_drain(recorder, 60));
     sonde_recorder_get_stats(recorder, &stats);
     assert_int_equal(stats.records, 1);
     assert_int_equal(stats.lost_io_error, 7);

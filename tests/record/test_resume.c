@@ -69,7 +69,7 @@ static void record_and_die(const char *path, const char *resume,
             put(recorder, 0, step);
             put(recorder, 1, step);
         }
-        if (!sonde_recorder_drain(recorder, 30)) {
+        if (!sonde_recorder_drain(recorder, 60)) {
             _exit(2);
         }
         (void)kill(getpid(), SIGKILL);

@@ -194,7 +194,7 @@ static void the_catalogue_is_in_the_order_of_ids(void **state)
     tap(&s, "t0_again", SONDE_HOW_RAW, 1);
     assert_int_equal(bind(&s, 1, 1), SONDE_OK);
     step(&s, 1, 1, 1, true);
-    assert_true(sonde_recorder_drain(s.recorder, 10));
+    assert_true(sonde_recorder_drain(s.recorder, 60));
     (void)snprintf(path, sizeof path, "%s/w0000/catalogue.jsonl", s.path);
     file = fopen(path, "r");
     assert_non_null(file);

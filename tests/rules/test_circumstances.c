@@ -335,7 +335,8 @@ static void copies_of_a_part_follow(void **state)
             stream_put_normal(&s, other, 0.0, 1.0);
             stream_end(&s);
         }
-        assert_int_equal(loudest(&s), fault ? SONDE_SEVERITY_ERROR : -1);
+        /* no optimiser does this without a gradient: the program does */
+        assert_int_equal(loudest(&s), fault ? SONDE_SEVERITY_NOTE : -1);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <sonde/trial.h>
 
 #include <ftw.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdbool.h>
 #include <pthread.h>
@@ -23,6 +24,13 @@
 #include <unistd.h>
 
 enum { TENSORS = 4, STEPS = 3, PATH = 256, ROOM = 16384 };
+
+static _Atomic long requests_left = -1; /* of jansson, that succeed before one fails */
+
+static void *allocate(size_t size)
+{
+    return requests_left >= 0 && requests_left-- == 0 ? NULL : malloc(size);
+}
 
 static int remove_one(const char *path, const struct stat *status, int kind,
                       struct FTW *walk)
@@ -73,18 +81,27 @@ static void record(const char *run)
     sonde_catalogue_destroy(catalogue);
 }
 
-static void judge(const char *run)
+static sonde_err judge_by(const char *run, const char *rule)
 {
     sonde_rules *rules = NULL;
     sonde_trial *trial = NULL;
+    sonde_err err = SONDE_OK;
 
     assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
-    assert_int_equal(sonde_rules_add(rules, "NonFinite", NULL), SONDE_OK);
-    assert_int_equal(sonde_trial_open(run, NULL, &trial, NULL), SONDE_OK);
-    assert_int_equal(sonde_rules_write_to(rules, run, NULL), SONDE_OK);
-    assert_int_equal(sonde_rules_judge(rules, trial, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_add(rules, rule, NULL), SONDE_OK);
+    err = sonde_trial_open(run, NULL, &trial, NULL);
+    if (err == SONDE_OK) {
+        assert_int_equal(sonde_rules_write_to(rules, run, NULL), SONDE_OK);
+        err = sonde_rules_judge(rules, trial, NULL, NULL);
+    }
     sonde_trial_close(trial);
     sonde_rules_destroy(rules);
+    return err;
+}
+
+static void judge(const char *run)
+{
+    assert_int_equal(judge_by(run, "NonFinite"), SONDE_OK);
 }
 
 /* --- files -------------------------------------------------------------------------- */
@@ -330,6 +347,116 @@ static void a_live_reader_finds_no_damage(void **state)
     (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Bytes that this process has read so far; 0 where the system does not say. */
+static uint64_t bytes_read(void)
+{
+    FILE *const file = fopen("/proc/self/io", "r");
+    unsigned long long bytes = 0;
+
+    if (file == NULL) {
+        return 0;
+    }
+    if (fscanf(file, "rchar: %llu", &bytes) != 1) {
+        bytes = 0;
+    }
+    assert_int_equal(fclose(file), 0);
+    return bytes;
+}
+
+/* Bytes read to write a finding about each of so many tensors. */
+static uint64_t read_for(uint32_t tensors)
+{
+    char run[PATH] = "/tmp/sonde-lines-XXXXXX";
+    sonde_catalogue *catalogue = NULL;
+    sonde_rules *rules = NULL;
+    float value = 0.0F;
+    const int64_t shape = 1;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, &value);
+    const sonde_coordinate at = {.mode = SONDE_MODE_TRAIN};
+    sonde_vitals vitals;
+    uint64_t before = 0;
+    size_t count = 0;
+
+    assert_non_null(mkdtemp(run));
+    sonde_vitals_of(&view, &vitals);
+    assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_add(rules, "AllZero:tensor_regex=.*", NULL), SONDE_OK);
+    assert_int_equal(sonde_rules_write_to(rules, run, NULL), SONDE_OK);
+    for (uint32_t i = 0; i < tensors; i++) {
+        char name[32];
+        sonde_tensor_info info = {.name = name,
+                                  .role = SONDE_ROLE_WEIGHT,
+                                  .dtype = SONDE_F32,
+                                  .rank = 1,
+                                  .shape = {1},
+                                  .same_as = SONDE_NO_TENSOR};
+        uint32_t id = 0;
+
+        (void)snprintf(name, sizeof name, "fc%u.weight", (unsigned)i);
+        assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
+    }
+    assert_int_equal(sonde_rules_begin(rules, catalogue, NULL, NULL, NULL), SONDE_OK);
+    for (uint32_t id = 0; id < tensors; id++) {
+        const sonde_observation seen = {.id = id,
+                                        .info = sonde_catalogue_info(catalogue, id),
+                                        .at = at,
+                                        .view = &view,
+                                        .vitals = &vitals};
+
+        sonde_rules_put(rules, &seen);
+    }
+    before = bytes_read();
+    sonde_rules_end_step(rules, &at);
+    sonde_rules_finish(rules);
+    before = bytes_read() - before;
+    (void)sonde_rules_findings(rules, &count);
+    assert_int_equal(count, tensors);
+    sonde_rules_destroy(rules);
+    sonde_catalogue_destroy(catalogue);
+    assert_int_equal(nftw(run, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    return before;
+}
+
+/* A file of findings is read once, however many are appended. */
+static void reading_grows_as_the_findings_do(void **state)
+{
+    const uint64_t few = read_for(50), many = read_for(200);
+
+    (void)state;
+    assert_in_range(many, few, 6 * few);
+}
+
+/* Memory that runs out in jansson while a rule writes its number takes no other rule's. */
+static void other_numbers_stay(void **state)
+{
+    char folder[] = "/tmp/sonde_lines_XXXXXX", run[PATH], text[ROOM], numbers[ROOM];
+    size_t size = 0;
+    bool failed = true;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    record(run);
+    assert_int_equal(judge_by(run, "NonFinite"), SONDE_OK);
+    size = load(in(run, "findings.json"), numbers);
+    assert_non_null(strstr(numbers, "{\"lines\":{\"NonFinite\":"));
+    *strchr(strstr(numbers, "NonFinite"), '}') = '\0';
+    for (long n = 0; failed; n++) {
+        requests_left = n;
+        (void)judge_by(run, "ExplodingTensor");
+        failed = requests_left < 0;
+        requests_left = -1;
+        (void)load(in(run, "findings.json"), text);
+        assert_non_null(strstr(text, strstr(numbers, "\"NonFinite\"")));
+        (void)unlink(in(run, "findings/ExplodingTensor.jsonl"));
+        numbers[strlen(numbers)] = '}';
+        store(in(run, "findings.json"), numbers, size);
+        *strchr(strstr(numbers, "NonFinite"), '}') = '\0';
+    }
+    assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,7 +464,10 @@ int main(void)
         cmocka_unit_test(a_writer_may_die_between_both),
         cmocka_unit_test(a_live_reader_finds_no_damage),
         cmocka_unit_test(later_findings_are_written),
+        cmocka_unit_test(reading_grows_as_the_findings_do),
+        cmocka_unit_test(other_numbers_stay),
     };
 
+    json_set_alloc_funcs(allocate, free); /* before any JSON is read */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

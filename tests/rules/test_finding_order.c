@@ -2,6 +2,7 @@
  * Which finding follows from which, and the order of findings for people: causes, what
  * broke first, consequences, the hardware, notes.
  */
+#include "alloc_failure.h"
 #include "rules/stream.h"
 
 #include "base/macros.h"
@@ -65,6 +66,37 @@ static void what_follows_comes_after_its_cause(void **state)
     }
     assert_true(sonde_findings_sort(NULL, 0));
     assert_int_equal(sonde_findings_first(NULL, 0), 0);
+}
+
+/* Without memory, sort changes nothing and the JSON is empty. */
+static void memory_that_runs_out_is_reported(void **state)
+{
+    sonde_finding all[] = {make("UpdateSpike", SONDE_SEVERITY_ERROR, 20),
+                           make("WeightUpdateRatio", SONDE_SEVERITY_ERROR, 21)};
+    char line[4096] = "x";
+    bool sorted = false;
+    size_t length = 0;
+
+    (void)state;
+    for (size_t n = 0; !sorted; n++) {
+        alloc_failure_begin(n);
+        sorted = sonde_findings_sort(all, SONDE_COUNT_OF(all));
+        assert_int_equal(alloc_failure_end(), 0);
+        assert_true(n > 0 || !sorted);
+        assert_string_equal(all[0].rule, sorted ? "WeightUpdateRatio" : "UpdateSpike");
+    }
+    all[0].tensor = all[0].statistic = all[0].message = all[0].advice = "text";
+    for (size_t n = 0; length == 0; n++) {
+        alloc_failure_begin(n);
+        length = sonde_finding_json(&all[0], line, sizeof line);
+        assert_int_equal(alloc_failure_end(), 0);
+        assert_true(length == strlen(line)); /* 0: the text is empty */
+        assert_true(n > 0 || length == 0);
+    }
+    assert_int_equal(sonde_finding_json(&all[0], line, 10), length);
+    assert_int_equal(strlen(line), 9);
+    assert_int_equal(sonde_finding_json(&all[0], line, 0), length);
+    assert_int_equal(strlen(line), 9);
 }
 
 /* --- causes, where findings are made ------------------------------------------------ */
@@ -176,6 +208,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(causes_come_before_consequences),
         cmocka_unit_test(a_jump_that_comes_first_broke_first),
+        cmocka_unit_test(memory_that_runs_out_is_reported),
         cmocka_unit_test(what_follows_comes_after_its_cause),
         cmocka_unit_test(findings_name_the_source_of_a_nan),
         cmocka_unit_test(a_nan_that_has_gone_is_no_cause),

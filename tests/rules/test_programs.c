@@ -78,12 +78,12 @@ static void a_weight_without_a_gradient_is_found(void **state)
 
     (void)state;
     train(&s, 1, 1, false, 0);
-    assert_int_equal(stream_expect(&s, "fc1.weight", 32).severity,
+    assert_int_equal(stream_expect(&s, "fc1.weight", 40).severity,
                      SONDE_SEVERITY_WARNING);
     stream_close(&s);
     /* a backbone: on purpose, or cut off by mistake */
     train(&s, 0, 1, false, 0);
-    assert_int_equal(stream_expect(&s, "fc1.weight", 32).severity, SONDE_SEVERITY_NOTE);
+    assert_int_equal(stream_expect(&s, "fc1.weight", 40).severity, SONDE_SEVERITY_NOTE);
     stream_close(&s);
 }
 
@@ -119,7 +119,7 @@ static void a_policy_takes_its_turn(void **state)
             stream_end(&s);
         }
         if (cut) {
-            assert_int_equal(stream_expect(&s, "action_net3.weight", 96).severity,
+            assert_int_equal(stream_expect(&s, "action_net3.weight", 119).severity,
                              SONDE_SEVERITY_WARNING);
         } else {
             stream_expect_clean(&s);

@@ -313,7 +313,7 @@ static void a_run_that_stalls_is_given_up(void **state)
     for (int64_t step = 0; step < 3; step++) {
         produce(&self, step);
     }
-    assert_true(sonde_recorder_drain(self.recorder, 10));
+    assert_true(sonde_recorder_drain(self.recorder, 60));
     ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
     assert_int_equal(sonde_rules_judge(rules, trial, &pace, &diag), SONDE_ETIMEOUT);
     assert_non_null(strstr(diag.found, "the last is 2"));
@@ -478,6 +478,69 @@ static void set_up_leaks_nothing(void **state)
     assert_true(n > 30);
 }
 
+#define RULES "NonFinite,FrozenParameter,VanishingGradient"
+
+/* All requests for memory from the n-th on fail. */
+static sonde_err judge_without(size_t n, const char *path, sonde_rules *whole)
+{
+    const sonde_rules_pace pace = {.end = 0};
+    sonde_rules *rules = NULL;
+    sonde_trial *trial = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    alloc_failure_begin(n);
+    err = sonde_rules_create(&rules, &diag);
+    if (err == SONDE_OK) {
+        err = sonde_rules_add_list(rules, RULES, &diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_trial_open(path, NULL, &trial, &diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_rules_judge(rules, trial, &pace, &diag);
+    }
+    if (err == SONDE_OK) { /* before memory is given back */
+        same_findings(whole, rules);
+        assert_int_equal(sonde_rules_steps(rules), sonde_rules_steps(whole));
+    }
+    sonde_trial_close(trial);
+    sonde_rules_destroy(rules);
+    assert_int_equal(alloc_failure_end(), 0);
+    return err;
+}
+
+static void judging_without_memory_is_an_error(void **state)
+{
+    char folder[] = "/tmp/sonde_rules_XXXXXX", path[64];
+    sonde_rules *whole = NULL;
+    producer self;
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_ENOMEM;
+    size_t n = 0, count = 0;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/run", folder);
+    producer_open(&self, path, NULL);
+    for (int64_t step = 0; step < STEPS; step++) {
+        produce(&self, step);
+    }
+    producer_close(&self);
+    ok(sonde_rules_create(&whole, &diag), &diag);
+    ok(sonde_rules_add_list(whole, RULES, &diag), &diag);
+    judge(whole, path, false);
+    (void)sonde_rules_findings(whole, &count); /* makes their copies */
+    assert_true(count > 0);
+    for (; err != SONDE_OK; n += 3) {
+        err = judge_without(n, path, whole);
+        assert_true(err == SONDE_OK || err == SONDE_ENOMEM);
+    }
+    assert_true(n > 100);
+    sonde_rules_destroy(whole);
+    remove_folder(folder);
+}
+
 static void ids_depend_on_what_was_found_alone(void **state)
 {
     const char *const rules[] = {"ExplodingTensor", "ExplodingTensor:only_nan=true",
@@ -513,6 +576,7 @@ int main(void)
         cmocka_unit_test(lists_of_rules_are_read),
         cmocka_unit_test(judging_can_be_stopped),
         cmocka_unit_test(set_up_leaks_nothing),
+        cmocka_unit_test(judging_without_memory_is_an_error),
         cmocka_unit_test(ids_depend_on_what_was_found_alone),
     };
 

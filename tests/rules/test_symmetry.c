@@ -3,6 +3,7 @@
  */
 #include "rules/stream.h"
 #include "base/macros.h"
+#include "rules/engine.h"
 
 enum { ROWS = 6, COLUMNS = 10, N = ROWS * COLUMNS, STEPS = 30 };
 enum {
@@ -253,6 +254,51 @@ static void sums_with_a_cause_are_a_note(void **state)
     }
 }
 
+/* Tensors compared with others in 3 steps of so many modules, each with a constant scale
+ * beside a random weight. */
+static uint64_t work_of(int modules)
+{
+    stream s;
+    uint32_t scale[400], weight[400];
+    uint64_t work = 0;
+
+    stream_open(&s, "SymmetricUnits");
+    for (int i = 0; i < modules; i++) {
+        char module[32], name[48];
+
+        (void)snprintf(module, sizeof module, "block.%d", i);
+        s.module = module;
+        s.op = "linear";
+        (void)snprintf(name, sizeof name, "block.%d_output", i);
+        (void)stream_declare(&s, name, SONDE_ROLE_OUTPUT, 2, 3);
+        (void)snprintf(name, sizeof name, "block.%d.g", i);
+        scale[i] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 2, 3);
+        (void)snprintf(name, sizeof name, "block.%d.v", i);
+        weight[i] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, 2, 3);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < modules; i++) {
+            stream_put_all(&s, scale[i], 1.0F);
+            stream_put_normal(&s, weight[i], 0.0, 1.0);
+        }
+        stream_end(&s);
+    }
+    work = s.rules->compared;
+    stream_expect_clean(&s);
+    stream_close(&s);
+    return work;
+}
+
+static void the_work_grows_as_the_tensors_do(void **state)
+{
+    const uint64_t few = work_of(100), many = work_of(400);
+
+    (void)state;
+    assert_true(few >= 100);
+    assert_in_range(many, few, 5 * few);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +307,7 @@ int main(void)
         cmocka_unit_test(gradients_that_add_up_are_found),
         cmocka_unit_test(updates_show_in_small_parameters),
         cmocka_unit_test(sums_with_a_cause_are_a_note),
+        cmocka_unit_test(the_work_grows_as_the_tensors_do),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,6 +185,43 @@ static void scripts_that_go_wrong(void **state)
     }
 }
 
+/* Limits hold for the files that are loaded later; NULL: the defaults. */
+static void limits_are_of_later_files(void **state)
+{
+    static const char *const names[] = {"First", "Second"};
+    const sonde_rule_limits narrow = {.instructions = 1000, .seconds = 30};
+    stream s;
+    uint32_t id = 0;
+    const sonde_finding *found = NULL;
+
+    (void)state;
+    stream_open(&s, "ExplodingTensor");
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        char path[96], source[512];
+
+        (void)snprintf(path, sizeof path, "%s/%s.lua", folder, names[i]);
+        (void)snprintf(source, sizeof source,
+                       HEAD "}\nrule.name = '%s'\n" ALL
+                            "function rule.step(ctx) for i = 1, 100000 do end end\n"
+                            "return rule\n",
+                       names[i]);
+        user_write(path, source);
+        sonde_rules_set_limits(s.rules, i == 0 ? &narrow : NULL);
+        user_add(&s, path);
+        (void)unlink(path);
+    }
+    id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+    stream_begin(&s);
+    stream_put_all(&s, id, 1.0F);
+    stream_end(&s);
+    sonde_rules_finish(s.rules);
+    found = stream_found(&s, "");
+    assert_int_equal(stream_count(&s), 1);
+    assert_string_equal(found->rule, "First");
+    assert_non_null(strstr(found->message, "more than 1000 instructions"));
+    stream_close(&s);
+}
+
 /* Every vital sign, by name, against those of C. */
 static void vital_signs_are_those_of_c(void **state)
 {
@@ -406,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_that_are_no_rules),
         cmocka_unit_test(scripts_that_go_wrong),
+        cmocka_unit_test(limits_are_of_later_files),
         cmocka_unit_test(vital_signs_are_those_of_c),
         cmocka_unit_test(everything_can_be_read),
         cmocka_unit_test(sketches_are_read),

@@ -4,8 +4,10 @@
  */
 #include "rules/acting.h"
 #include "base/macros.h"
+#include "rules/actions/actions_state.h"
 
 #include <arpa/inet.h>
+#include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +15,7 @@
 
 /* One request a connection. Paths say how to answer:
  *     /good 200    /down 500    /flaky 503 twice, then 204    /moved 307 to /good
- *     /missing 404    /slow 200 after 0.2 s    /silent nothing    /stop ends the server */
+ *     /missing 404    /late 408    /often 429    /slow 200 after 0.2 s    /silent nothing    /stop ends the server */
 static struct {
     int socket, port;
     pthread_t thread;
@@ -79,6 +81,10 @@ static void *serve(void *unused)
                 answer(to, "307 Temporary Redirect", "Location: /good\r\n");
             } else if (strncmp(path, "/missing", 8) == 0) {
                 answer(to, "404 Not Found", "");
+            } else if (strncmp(path, "/late", 5) == 0) {
+                answer(to, "408 Request Timeout", "");
+            } else if (strncmp(path, "/often", 6) == 0) {
+                answer(to, "429 Too Many Requests", "");
             } else if (strncmp(path, "/silent", 7) == 0) {
                 (void)usleep(400000);
             } else {
@@ -159,6 +165,8 @@ static void webhooks_end_as_they_are_answered(void **state)
                  {"/flaky", "status 204", 1, 3},
                  {"/down", "failed repeatedly: status 500", 0, 3},
                  {"/missing", "failed: status 404", 0, 1},
+                 {"/late", "failed repeatedly: status 408", 0, 3},
+                 {"/often", "failed repeatedly: status 429", 0, 3},
                  {"/moved", "failed: status 307, a redirect to http://127.0.0.1:", 0, 1},
                  {"/silent", "failed repeatedly: ", 0, 3}};
 
@@ -234,9 +242,38 @@ static void a_server_that_is_not_there_is_told(void **state)
     expect_logged("failed repeatedly: ");
 }
 
+/* Options that are not given, and waits that double and vary. */
+static void waits_and_defaults_are_those_of_the_header(void **state)
+{
+    sonde_actions *actions = NULL;
+
+    (void)state;
+    assert_int_equal(sonde_actions_create(NULL, &actions, NULL), SONDE_OK);
+    assert_true(actions->options.command_seconds == 60.0);
+    assert_true(actions->options.webhook_seconds == 10.0);
+    assert_true(actions->options.backoff_seconds == 0.5);
+    assert_int_equal(actions->options.webhook_tries, 5);
+    assert_false(actions->options.each);
+    sonde_actions_destroy(actions);
+    for (int tried = 1; tried <= 5; tried++) {
+        const double base = 2.0 * (double)(1 << (tried - 1));
+        double least = INFINITY, most = 0.0;
+
+        for (uint64_t seed = 0; seed < 1000; seed++) {
+            const double wait = sonde__action_wait(2.0, tried, seed);
+
+            least = fmin(least, wait);
+            most = fmax(most, wait);
+        }
+        assert_true(least >= 0.5 * base && least < 0.51 * base);
+        assert_true(most <= 1.5 * base && most > 1.49 * base);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_and_defaults_are_those_of_the_header),
         cmocka_unit_test_setup_teardown(webhooks_end_as_they_are_answered, start_server,
                                         stop_server),
         cmocka_unit_test_setup_teardown(a_webhook_posts_the_finding, start_server,

@@ -13,7 +13,8 @@ Temporary keys come from services.py.
 
 Faults: PUT /_/fault?what=500&match=REGEX&count=N makes the next N requests whose
 "METHOD key?query" matches fail: 403, 404, 500, slow, slower, reset, cut, skew, outage (until count=0 with the same
-match). GET /_/log prints the requests, GET /_/uploads
+match); lost: it is served, but not answered; meet: it waits until 8 such requests are there.
+GET /_/log prints the requests, those of a part of an object with its bytes, GET /_/uploads
 the uploads in parts (DELETE drops them, PUT ?key= leaves one that nobody continues), GET /_/keys the keys, PUT and GET /_/object?key= an
 object without a signature.
 """
@@ -49,6 +50,8 @@ log = []
 
 etags = {}  # id of bytes, which objects keep: text
 chunked = [False]
+meeting = threading.Barrier(8, timeout=60)
+busy = [0, 0]  # requests to buckets that are being served, and the most of them
 
 
 def etag(data):
@@ -73,7 +76,16 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     # --- answering
 
+    lost = False
+
+    def reset(self):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        self.close_connection = True
+        self.connection.close()
+
     def answer(self, status, body=b"", headers=None):
+        if self.lost:
+            return self.reset()
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
@@ -109,7 +121,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         token = self.headers.get("x-amz-security-token")
         if key != KEY and key not in services.temporary:
             return (403, "InvalidAccessKeyId", "no such key")
-        if token == "old" or (key != KEY and services.expired(key)):
+        if token == "old" or (key != KEY and services.expired(key, date)):
             return (400, "ExpiredToken", "the token has expired")
         if key != KEY and token != services.temporary[key][1]:
             return (403, "InvalidToken", "the token is another's")
@@ -157,10 +169,14 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         elif what in ("slow", "slower"):
             time.sleep(0.5 if what == "slow" else 2)
             return False
+        elif what == "meet":
+            meeting.wait()
+            return False
+        elif what == "lost":
+            self.lost = True
+            return False
         elif what in ("reset", "outage"):
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            self.close_connection = True
-            self.connection.close()
+            self.reset()
         else:
             return False
         return True
@@ -194,7 +210,11 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         key = key[:-1]
         what = self.find_fault(f"{self.command} {key}?{split.query}")
         with lock:
-            log.append(f"{'VIRTUAL ' if host else ''}{self.command} {key} {split.query} {what or ''}".strip())
+            log.append(f"{'VIRTUAL ' if host else ''}{self.command} {key} {split.query} {what or ''} "
+                       f"{self.headers.get('range', '')}".strip())
+            busy[0] += 1
+            busy[1] = max(busy)
+        self.lost = False
         try:
             if what and self.injected(what):
                 return None
@@ -213,6 +233,9 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             return getattr(self, "on_" + self.command)(bucket, key, dict(query), body)
         except OSError:
             return None
+        finally:
+            with lock:
+                busy[0] -= 1
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve
 
@@ -340,6 +363,9 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             elif what == "log":
                 body = ("\n".join(log) + "\n").encode()
                 log.clear()
+                return self.answer(200, body)
+            elif what == "busy":
+                body, busy[1] = str(busy[1]).encode(), busy[0]
                 return self.answer(200, body)
             elif what == "uploads" and self.command == "DELETE":
                 uploads.clear()

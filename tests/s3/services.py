@@ -26,8 +26,9 @@ def iso(seconds):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def expired(key):
-    return time.time() > temporary[key][2]
+def expired(key, date):
+    """Whether the key had expired when a request was signed: a busy machine may deliver it late."""
+    return time.mktime(time.strptime(date, "%Y%m%dT%H%M%SZ")) - time.timezone > temporary[key][2]
 
 
 class Services:

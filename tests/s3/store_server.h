@@ -28,7 +28,7 @@ static inline int read_port(const char *path)
 {
     const struct timespec nap = {0, 20 * 1000 * 1000};
 
-    for (int i = 0; i < 500; i++) {
+    for (int i = 0; i < 3000; i++) {
         FILE *stream = fopen(path, "re");
         int port = 0;
 

@@ -77,7 +77,7 @@ case $left in *steps-*) ;; *) fail "the copy of a follower is emptied: $left" ;;
 [ "$(printf '%s\n' "$left" | cut -d / -f 3 | sort -u | wc -l)" -eq 1 ] || fail "not emptied: $left"
 kill -STOP $job
 quiet=
-for _ in 1 2 3 4 5 6 7 8 9 10; do # at first it takes what was sent last
+for _ in $(seq 60); do # at first it takes what was sent last
     store GET log >/dev/null
     sleep 1
     store GET log >log

@@ -60,6 +60,8 @@ config '[default]' 'region = us-east-1' '[profile role]' 'role_arn = arn:aws:iam
     'role_session_name = a session' 'external_id = an id' 'duration_seconds = 900' \
     '[profile chain]' 'role_arn = arn:aws:iam::1:role/ok2' 'source_profile = role' \
     '[profile env]' 'role_arn = arn:aws:iam::1:role/ok' 'credential_source = Environment' \
+    '[profile container]' 'role_arn = arn:aws:iam::1:role/ok' 'credential_source = EcsContainer' \
+    '[profile instance]' 'role_arn = arn:aws:iam::1:role/ok' 'credential_source = Ec2InstanceMetadata' \
     '[profile forbidden]' 'role_arn = arn:aws:iam::1:role/other' 'source_profile = keys' \
     '[profile loop]' 'role_arn = arn:aws:iam::1:role/ok' 'source_profile = loop2' \
     '[profile loop2]' 'role_arn = arn:aws:iam::1:role/ok' 'source_profile = loop' \
@@ -77,6 +79,21 @@ bad alone 'has a role_arn alone'
 bad device 'its role needs a code of the device arn:aws:iam::1:mfa/me'
 bad strange "credential_source is 'Cloud'"
 bad env 'credential_source Environment has no credentials'
+bad container 'credential_source EcsContainer has no credentials'
+bad instance 'credential_source Ec2InstanceMetadata has no credentials'
+# Each kind of credential_source gives the keys with which the role is assumed.
+assumed() { # SETTING... PROFILE
+    run 0 env "${@:1:$#-1}" AWS_PROFILE="${*: -1}" "$sonde" ls $run --names
+    logged 'POST / .*Action=AssumeRole&.*RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fok&'
+}
+store GET log >log
+assumed AWS_ACCESS_KEY_ID=AKIATEST AWS_SECRET_ACCESS_KEY=secret/of+test env
+assumed AWS_CONTAINER_CREDENTIALS_FULL_URI="$AWS_ENDPOINT_URL/_/container" AWS_CONTAINER_AUTHORIZATION_TOKEN='let me' container
+assumed AWS_EC2_METADATA_DISABLED=false AWS_EC2_METADATA_SERVICE_ENDPOINT="$AWS_ENDPOINT_URL/_" instance
+# Keys of the environment are used themselves with any other profile.
+run 0 env AWS_ACCESS_KEY_ID=AKIATEST AWS_SECRET_ACCESS_KEY=secret/of+test AWS_PROFILE=role "$sonde" ls $run --names
+store GET log >log
+! grep -q AssumeRole log || fail "a role is assumed: $(cat log)"
 # An endpoint of its own for each service, with a path.
 run 0 env -u AWS_ENDPOINT_URL AWS_ENDPOINT_URL_S3="$AWS_ENDPOINT_URL" \
     AWS_ENDPOINT_URL_STS="$AWS_ENDPOINT_URL/_/sts/" AWS_PROFILE=role "$sonde" ls $run --names

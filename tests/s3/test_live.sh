@@ -23,6 +23,14 @@ done
 # The last step that is complete has its values.
 run 0 "$sonde" show $run fc2.bias --mode train
 run 0 "$sonde" verify $run
+# A checkpoint does not wait for data that come faster than they are sent.
+fault slower 'PUT%20runs/live/w0000/seg' 1000000
+run 0 "$sonde" checkpoint $run
+until store GET keys | grep -q '^runs/live/checkpoints/step-[0-9]*\.safetensors$'; do
+    kill -0 $job || fail "training: $(cat train.out)"
+    sleep 0.1
+done
+fault slower 'PUT%20runs/live/w0000/seg' 0
 run 0 "$sonde" stop $run
 wait $job
 code=$?

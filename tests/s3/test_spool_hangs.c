@@ -84,6 +84,39 @@ static int make_leased(const char *path)
     return fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? fd : -1;
 }
 
+/* The program's thread reads no file of the spool once it is open. */
+static void starting_waits_for_no_disk(void **state)
+{
+    static const char text[] = "{\"sonde_run\":1,\"id\":\"0\"}\n";
+    const double begun = sonde__now();
+    char leased[256], run[512], *folder = NULL;
+    sonde__store_spool *spool = NULL;
+    sonde_diag diag = {0};
+    int fd = -1;
+
+    (void)state;
+    fd = make_leased(in_root(leased, "leased"));
+    if (fd < 0) {
+        skip(); /* no leases on this file system */
+    }
+    assert_int_equal(
+        sonde__recorder_open_spool("s3://bucket/start", &place, 60.0, &spool, &diag),
+        SONDE_OK);
+    assert_int_equal(sonde__store_spool_folder("s3://bucket/start", &folder, NULL),
+                     SONDE_OK);
+    assert_true(mkdir(folder, 0700) == 0 || errno == EEXIST);
+    (void)snprintf(run, sizeof run, "%s/run.json", folder);
+    assert_int_equal(rename(leased, run), 0);
+    assert_int_equal(sonde__store_spool_start(spool, text, sizeof text - 1, &diag),
+                     SONDE_OK);
+    /* a process that opens the file waits for 45 s, or until the lease is given back */
+    assert_true(sonde__now() - begun < 30.0);
+    assert_int_equal(fcntl(fd, F_SETLEASE, F_UNLCK), 0);
+    assert_int_equal(close(fd), 0);
+    sonde__store_spool_close(spool);
+    sonde__free(folder);
+}
+
 static void a_file_that_cannot_be_read(void **state)
 {
     const sonde_tensor_info info = {
@@ -143,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lock_that_is_held),
         cmocka_unit_test(a_slow_store_is_waited_for),
+        cmocka_unit_test(starting_waits_for_no_disk),
         cmocka_unit_test(a_file_that_cannot_be_read),
     };
 

@@ -391,6 +391,51 @@ static void what_is_no_file_is_refused(void **state)
 }
 
 /* Tensors need not stand in the header in the order of their data, nor be aligned. */
+/* Another format is named, a header of that length is still read. */
+static void other_formats_are_named(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *found;
+    } cases[] = {
+#define CASE(bytes, found) {bytes, sizeof(bytes) - 1, found}
+        CASE("\x89PNG\r\n\x1A\n\0", "a PNG picture"),
+        CASE("\xFF\xD8\xFF\xE0\0\x10JFIF", "a JPEG picture"),
+        CASE("GIF89a\1\0\1", "a GIF picture"),
+        CASE("PK\3\4\0\0\10\0\0\0\0\0word/x", "a ZIP archive"),
+        CASE("PK\3\4\0\0\10\0\0\0\0\0archive/data.pkl", "a pickle of PyTorch"),
+        CASE("\x80\2\x8A\nl\xFC\x9C\x46\xF9", "a pickle of PyTorch"),
+        CASE("\x1F\x8B\10\0\0\0\0\0\2\3", "a gzip file"),
+        CASE("\x28\xB5\x2F\xFD\4\0\x41\0\0", "a zstd file"),
+        CASE("\x89HDF\r\n\x1A\n\0", "an HDF5 file"),
+        CASE("GGUF\3\0\0\0\0", "a GGUF file"),
+        CASE("\x93NUMPY\1\0v", "a NumPy array"),
+        CASE("model:\n  input: [1]\n", "a text file"),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        enum { LARGE = 3 << 20 }; /* for the header that gzip's first bytes would mean */
+        char *bytes = calloc(1, LARGE);
+        sonde_safetensors *file = NULL;
+        sonde_diag diag = {0};
+
+        assert_non_null(bytes);
+        memcpy(bytes, cases[i].bytes, cases[i].size);
+        assert_int_equal(sonde_safetensors_parse(bytes, LARGE, "x", &file, &diag),
+                         SONDE_EFORMAT);
+        if (strstr(diag.found, cases[i].found) == NULL) {
+            fail_msg("'%s' is not '%s'", diag.found, cases[i].found);
+        }
+        bytes[8] = '{';
+        assert_int_equal(sonde_safetensors_parse(bytes, LARGE, "x", &file, &diag),
+                         SONDE_EFORMAT);
+        assert_non_null(strstr(diag.found, "header"));
+        free(bytes);
+    }
+}
+
 static void order_and_alignment_are_free(void **state)
 {
     static const char header[] =
@@ -456,6 +501,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_header_may_nest_only_so_deep),
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(what_is_no_file_is_refused),
+        cmocka_unit_test(other_formats_are_named),
         cmocka_unit_test(order_and_alignment_are_free),
         cmocka_unit_test(opening_survives_every_failed_allocation),
     };

@@ -71,6 +71,7 @@ static const run_shape run_tensors[RUN_TENSORS] = {
 typedef struct run_options {
     int world, rank, blocks, pause; /* milliseconds after each step */
     int compress, crash, resume;    /* resume 0: a new run */
+    int hold;                       /* before this step, until there is a file RUN.go */
 } run_options;
 
 static inline double run_element(int tensor, int64_t step, int micro_batch, int rank,
@@ -145,7 +146,19 @@ static inline void run_pause(int milliseconds)
     }
 }
 
-static inline void run_steps(sonde_recorder *recorder, const run_options *options)
+/* For two minutes at most. */
+static inline void run_hold(const char *path)
+{
+    char name[512];
+
+    (void)snprintf(name, sizeof name, "%s.go", path);
+    for (int i = 0; i < 12000 && access(name, F_OK) != 0; i++) {
+        run_pause(10);
+    }
+}
+
+static inline void run_steps(sonde_recorder *recorder, const char *path,
+                             const run_options *options)
 {
     sonde_coordinate at = {.global_step = 0};
     int64_t steps[SONDE_MODE_COUNT] = {0};
@@ -154,6 +167,9 @@ static inline void run_steps(sonde_recorder *recorder, const run_options *option
         for (int k = 0; k < RUN_TRAIN + RUN_EVAL; k++) {
             at.mode = k < RUN_TRAIN ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL;
             at.mode_step = steps[at.mode]++;
+            if (options->hold > 0 && at.global_step == options->hold) {
+                run_hold(path);
+            }
             if (at.global_step >= options->resume) {
                 for (int t = 0; t < RUN_TENSORS; t++) {
                     run_put(recorder, t, at, options->rank);
@@ -231,9 +247,9 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
         err = sonde__recorder_collections(recorder, t, mine, 1, diag);
     }
     if (err == SONDE_OK) {
-        run_steps(recorder, asked);
+        run_steps(recorder, path, asked);
         if (asked->crash != 0) {
-            (void)sonde_recorder_drain(recorder, 10.0);
+            (void)sonde_recorder_drain(recorder, 60.0);
             _exit(0);
         }
         err = sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "as planned", diag);
@@ -251,7 +267,7 @@ static inline bool run_option(run_options *options, const char *text)
     } known[] = {{"world=", &options->world},       {"rank=", &options->rank},
                  {"blocks=", &options->blocks},     {"pause=", &options->pause},
                  {"compress=", &options->compress}, {"crash=", &options->crash},
-                 {"resume=", &options->resume}};
+                 {"resume=", &options->resume},     {"hold=", &options->hold}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strncmp(text, known[i].key, strlen(known[i].key)) == 0) {

@@ -281,6 +281,46 @@ static void a_series_leaves_out_what_is_damaged(void **state)
     sonde_trial_close(trial);
 }
 
+/* A call lists five damaged steps at most, and the same call again none. */
+static void a_series_lists_five_steps(void **state)
+{
+    enum { DAMAGED = 8 };
+    sonde_trial *trial = NULL;
+    sonde_vitals *series = NULL;
+    int64_t *steps = NULL;
+    size_t count = 0;
+    writer w;
+
+    (void)state;
+    writer_begin(test_run, 1);
+    writer_open(&w, test_run, 0);
+    known_declare(&w);
+    for (int64_t s = 0; s < STEPS; s++) {
+        known_put(&w, writer_at(SONDE_MODE_TRAIN, s, s), 0, SONDE__PACKED_NOT);
+        writer_end_step(&w, writer_at(SONDE_MODE_TRAIN, s, s));
+    }
+    writer_state(&w, "ended", 1, "elsewhere", 60, 0);
+    writer_close(&w);
+    for (int s = 0; s < DAMAGED; s++) {
+        flip("w0000/seg-00000000.safetensors", 8 + WRITER_HEAD + s * KNOWN_COUNT * 4 + 2);
+    }
+    trial = trial_opened(test_run);
+    for (int again = 0; again < 2; again++) {
+        sonde_diag diag = {0};
+
+        assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_TRAIN, -1, 0, 0,
+                                                   &steps, &series, &count, &diag),
+                         SONDE_OK);
+        assert_int_equal(count, STEPS - DAMAGED);
+        assert_int_equal(steps[0], DAMAGED);
+        assert_non_null(strstr(diag.where, "train step 0"));
+        assert_int_equal(count_damage(trial), 5);
+        sonde_trial_free(steps);
+        sonde_trial_free(series);
+    }
+    sonde_trial_close(trial);
+}
+
 /* --- index -------------------------------------------------------------------------------- */
 
 #define LINE_START "{\"s\":12,\"m\":\"train\",\"k\":12,\"t\":0,\"b\":0,\"r\":"
@@ -418,6 +458,7 @@ int main(void)
         ON_ITS_OWN(an_index_may_become_shorter),
         ON_ITS_OWN(a_segment_may_be_cut_while_it_is_open),
         ON_ITS_OWN(a_series_leaves_out_what_is_damaged),
+        ON_ITS_OWN(a_series_lists_five_steps),
         ON_ITS_OWN(bad_lines_are_left_out),
         ON_ITS_OWN(a_flipped_byte_in_an_index_is_one_line),
         ON_ITS_OWN(a_very_long_line_is_skipped),

@@ -5,6 +5,8 @@
 #include "trial/damaged_run.h"
 #include "base/macros.h"
 
+#include "alloc_failure.h"
+
 /* --- catalogue ----------------------------------------------------------------------------- */
 
 /* The headers of closed segments know the names too. */
@@ -180,6 +182,39 @@ static void damaged_frames_are_values_that_cannot_be_read(void **state)
 
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
+/* It is not said to be without findings. */
+static void findings_that_cannot_be_listed_are_an_error(void **state)
+{
+    sonde_verify_report report = {0};
+    sonde_diag diag = {0};
+
+    (void)state;
+    write_run(true);
+    assert_int_equal(symlink("findings", in_run("findings")), 0); /* leads to itself */
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, &diag), SONDE_EIO);
+    assert_non_null(strstr(diag.found, "cannot be listed"));
+}
+
+/* All requests for memory from the n-th on fail. */
+static void no_memory_is_no_damage(void **state)
+{
+    sonde_err err = SONDE_ENOMEM;
+    size_t n = 0;
+
+    (void)state;
+    write_run(true);
+    for (; err != SONDE_OK; n++) {
+        sonde_verify_report report = {0};
+
+        alloc_failure_begin(n);
+        err = sonde_trial_verify(test_run, &report, NULL, NULL, NULL);
+        assert_int_equal(alloc_failure_end(), 0);
+        assert_true(err == SONDE_OK || err == SONDE_ENOMEM);
+        assert_int_equal(report.damaged, 0);
+    }
+    assert_true(n > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +224,8 @@ int main(void)
         ON_ITS_OWN(damaged_rows_are_left_out),
         ON_ITS_OWN(damaged_sketches_are_left_out),
         ON_ITS_OWN(damaged_frames_are_values_that_cannot_be_read),
+        ON_ITS_OWN(findings_that_cannot_be_listed_are_an_error),
+        ON_ITS_OWN(no_memory_is_no_damage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,7 +124,7 @@ static void a_run_is_followed(void **state)
         record_step(recorder, s);
         if (s % 37 == 0) {
             assert_int_equal(
-                sonde_trial_wait_for_steps(trial, &s, 1, SONDE_MODE_GLOBAL, 30, NULL),
+                sonde_trial_wait_for_steps(trial, &s, 1, SONDE_MODE_GLOBAL, 60, NULL),
                 SONDE_OK);
             check_steps(trial, SONDE_MAX(s - 3, (int64_t)0), s + 1, 0);
         }
@@ -149,6 +149,33 @@ static void a_run_is_followed(void **state)
     sonde_trial_close(trial);
     check_verified(1800, false);
     sonde_catalogue_destroy(catalogue);
+}
+
+/* A compressed value lives until the next one is asked for: through a refresh, and
+ * questions about steps. */
+static void check_borrowed(sonde_trial *trial)
+{
+    const sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, 1);
+    sonde_view packed;
+    size_t bytes = 0, count = 0;
+    int64_t *steps = NULL;
+    char *copy = NULL;
+
+    assert_int_equal(sonde_trial_value(trial, 0, &at, &packed, NULL), SONDE_OK);
+    assert_false(sonde_trial_is_mapped(trial, &packed));
+    bytes = (size_t)sonde_view_count(&packed) * sizeof(float);
+    copy = malloc(bytes);
+    assert_non_null(copy);
+    memcpy(copy, packed.data, bytes);
+    (void)trial_refreshed(trial);
+    (void)sonde_trial_steps(trial, SONDE_MODE_TRAIN, true, &count);
+    assert_int_equal(
+        sonde_trial_tensor_steps(trial, 0, SONDE_MODE_GLOBAL, 0, &steps, &count, NULL),
+        SONDE_OK);
+    sonde_trial_free(steps);
+    (void)sonde_trial_has(trial, 0, &at);
+    assert_memory_equal(packed.data, copy, bytes);
+    free(copy);
 }
 
 static void a_compressed_run_is_read(void **state)
@@ -192,6 +219,7 @@ static void a_compressed_run_is_read(void **state)
                                                                       : 0.0F));
         }
     }
+    check_borrowed(trial);
     sonde_trial_close(trial);
     check_verified(20, false);
     sonde_catalogue_destroy(catalogue);
@@ -270,7 +298,7 @@ static void a_killed_run_is_gone_on_with(void **state)
         (void)usleep(1000);
     }
     assert_int_equal(
-        sonde_trial_wait_for_steps(trial, &until, 1, SONDE_MODE_GLOBAL, 30, NULL),
+        sonde_trial_wait_for_steps(trial, &until, 1, SONDE_MODE_GLOBAL, 60, NULL),
         SONDE_OK);
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);

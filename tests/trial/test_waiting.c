@@ -50,12 +50,12 @@ static void waiting_ends_when_the_step_is_there(void **state)
         SONDE_ETIMEOUT);
     assert_int_equal(pthread_create(&thread, NULL, write_late, &late), 0);
     assert_int_equal(
-        sonde_trial_wait_for_steps(trial, wanted, 2, SONDE_MODE_GLOBAL, 30, &diag),
+        sonde_trial_wait_for_steps(trial, wanted, 2, SONDE_MODE_GLOBAL, 60, &diag),
         SONDE_OK);
     seen = sonde__now();
     assert_known(trial, 2, 5, -1);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(seen - late.wrote_at < 5.0); /* usually a few milliseconds */
+    assert_true(seen - late.wrote_at < 30.0); /* usually a few milliseconds */
     assert_int_equal(
         sonde_trial_wait_for_steps(trial, beyond, 1, SONDE_MODE_GLOBAL, 0.02, &diag),
         SONDE_ETIMEOUT);

@@ -340,9 +340,67 @@ static void needs_declare_their_roles(void **state)
     }
 }
 
+/* A sink that keeps the vital signs of the last step. */
+typedef struct last_vitals {
+    sonde_sink sink; /* first */
+    sonde_vitals vitals;
+    int count;
+} last_vitals;
+
+static void keep_vitals(sonde_sink *sink, const sonde_observation *seen)
+{
+    ((last_vitals *)sink)->vitals = *seen->vitals;
+    ((last_vitals *)sink)->count++;
+}
+
+/* Norms beside vital signs are those of the vital signs; alone, they are of one pass of
+ * their own. */
+static void norms_beside_vital_signs_are_theirs(void **state)
+{
+    static const unsigned how[2] = {SONDE_HOW_NORMS, SONDE_HOW_VITALS};
+    float numbers[64];
+    sonde_view view = view_of_slot(WEIGHT);
+    sonde_watch *watch = watch_of(NULL);
+    last_vitals kept[2] = {{.sink = {.put = keep_vitals}},
+                           {.sink = {.put = keep_vitals}}};
+    sonde_vitals vitals, norms, own;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sonde_tap tap = {.how = how[i], .where = &kept[i].sink};
+        sonde_selector *selector = NULL;
+
+        must(sonde_selector_create("fc1.weight", &selector, &diag));
+        tap.what = selector;
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(i + 1);
+        must(sonde_observer_add(sonde_watch_observer(watch), &tap, NULL, &diag));
+        sonde_selector_destroy(selector);
+    }
+    for (int i = 0; i < 64; i++) {
+        numbers[i] = 1.0F / (float)(3 * i + 1);
+    }
+    view.data = numbers;
+    sonde_vitals_of(&view, &vitals);
+    sonde_norms_of(&view, &own);
+    norms = vitals;
+    sonde_norms_keep(&norms);
+    assert_memory_not_equal(&own, &norms, sizeof own); /* or the test cannot tell */
+    for (int step = 0; step < 4; step++) {
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+        sonde_watch_see(watch, WEIGHT, &view);
+        sonde_watch_end_step(watch);
+        assert_memory_equal(&kept[0].vitals, step % 2 == 0 ? &norms : &own, sizeof own);
+        assert_memory_equal(&kept[1].vitals, &vitals, sizeof vitals);
+        assert_int_equal(kept[0].count, step + 1);
+        assert_int_equal(kept[1].count, step / 2 + 1);
+    }
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_beside_vital_signs_are_theirs),
         cmocka_unit_test(slots_are_due_as_rules_need),
         cmocka_unit_test(the_program_says_how_often),
         cmocka_unit_test(one_number_holds_for_all_tensors),

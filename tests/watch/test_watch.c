@@ -599,6 +599,95 @@ static void memory_runs_out(void **state)
     }
 }
 
+/* An alias is selected and recorded under its own name; its slot alone is shown. */
+static void an_alias_is_recorded(void **state)
+{
+    sonde_watch *watch = watch_of(hook_of(false), NULL);
+    sonde_trial *trial = NULL;
+    float value = 0.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    uint32_t slot = 0, id = 0;
+    notes kept;
+
+    (void)state;
+    must(sonde_watch_add_view(watch, "embed.weight", &view, &slot, &diag));
+    must(sonde_watch_add_alias(watch, slot, "head.weight", &diag));
+    tap(watch, &kept, "head.weight", 1);
+    for (int step = 0; step < 2; step++) {
+        value = (float)step + 0.5F;
+        begin(watch);
+        sonde_watch_see(watch, slot, &view);
+    }
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    assert_int_equal(kept.count, 2);
+    must(sonde_trial_open(run, NULL, &trial, &diag));
+    must(sonde_catalogue_find(sonde_trial_catalogue(trial), "head.weight", &id, &diag));
+    assert_int_not_equal(id, slot);
+    for (int step = 0; step < 2; step++) {
+        const sonde_trial_at at = {.mode = SONDE_MODE_TRAIN, .step = step};
+        sonde_vitals vitals;
+
+        must(sonde_trial_vitals(trial, id, &at, &vitals, &diag));
+        assert_true(vitals.mean == step + 0.5);
+    }
+    sonde_trial_close(trial);
+}
+
+/* What add_all added before an error stays, and the rest can be added later. */
+static void an_error_keeps_the_slots_before(void **state)
+{
+    const sonde_tensor_info infos[3] = {
+        {.name = "a.weight", .dtype = SONDE_F32},
+        {.name = "b.weight", .dtype = SONDE_F32, .rank = 1, .shape = {-1}},
+        {.name = "c.weight", .dtype = SONDE_F32}};
+    sonde_watch *watch = watch_of(NULL, NULL);
+    float value = 3.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    uint32_t slots[3] = {7, 7, 7};
+    notes kept;
+
+    (void)state;
+    assert_int_equal(sonde_watch_add_all(watch, infos, 3, slots, &diag), SONDE_ESHAPE);
+    assert_int_equal(slots[0], 0);
+    assert_true(slots[1] == 7 && slots[2] == 7);
+    assert_int_equal(sonde_catalogue_count(sonde_watch_catalogue(watch)), 1);
+    must(sonde_watch_add_all(watch, infos + 2, 1, slots + 2, &diag));
+    assert_int_equal(slots[2], 1);
+    tap(watch, &kept, "*", 1);
+    begin(watch);
+    sonde_watch_see(watch, slots[0], &view);
+    sonde_watch_see(watch, slots[2], &view);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    assert_int_equal(kept.count, 2);
+}
+
+/* A hook that closes with an error: the step has ended, the rules have finished, and the
+ * watch is freed. */
+static void a_failed_close_ends_all(void **state)
+{
+    sonde_rules *rules = NULL;
+    sonde_watch *watch = NULL;
+    float value = NAN;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    const sonde_finding *found = NULL;
+    uint32_t slot = 0;
+    size_t count = 0;
+
+    (void)state;
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add(rules, "NonFinite", &diag));
+    watch = watch_of(hook_of(false), rules);
+    must(sonde_watch_add_view(watch, "fc.weight", &view, &slot, &diag));
+    begin(watch);
+    sonde_watch_see(watch, slot, &view);
+    assert_int_equal(sonde_watch_close(watch, (sonde_run_end)99, NULL, &diag),
+                     SONDE_EINVAL);
+    found = sonde_rules_findings(rules, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(found->tensor, "fc.weight");
+    sonde_rules_destroy(rules);
+}
+
 /* --- arguments that make no sense ------------------------------------------------------ */
 
 static void test_null_and_garbage(void **state)
@@ -654,6 +743,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_null_and_garbage),
+        cmocka_unit_test(an_error_keeps_the_slots_before),
+        cmocka_unit_test_setup_teardown(an_alias_is_recorded, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_failed_close_ends_all, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(values_are_those_of_vitals_of, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(findings_are_those_of_the_run, make_folder,

@@ -18,7 +18,7 @@ def digits(channels=1, size=8):
 
 
 def table(name):
-    """wine, breast_cancer (classes) or diabetes (a number), standardised."""
+    """wine, iris, breast_cancer (classes) or diabetes (a number), standardised."""
     import torch
     import sklearn.datasets
     x, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Rules on programs that other people wrote: records each run once, judges it as often as asked.
 
-    run.py record [--part 1-4] [--only PATTERN] [--mode default|full] [--jobs N]
-    run.py judge  [--part 1-4] [--only PATTERN] [--mode default|full] [--live] [--json FILE] [--verbose]
+    run.py record [--part 1-5] [--only PATTERN] [--mode default|full] [--jobs N]
+    run.py judge  [--part 1-5] [--only PATTERN] [--mode default|full] [--live] [--json FILE] [--verbose]
     run.py list
 
 Each run is watched twice: by sonde.watch(model, optimizer, run=...), default, and with all vital
@@ -19,6 +19,7 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sys
@@ -26,9 +27,11 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-HEALTHY = {"seed-1": (1, None), "seed-2": (2, None), "batch": (3, "batch"), "half-rate": (4, "half-rate")}
+HEALTHY = {"seed-1": (1, None), "seed-2": (2, None), "batch": (3, "batch"), "half-rate": (4, "half-rate"),
+           "optimizer": (5, "optimizer"), "long": (6, "long")}
 DRIVERS = {1: ("trainers", "images", "language", "measures", "players"),  # parts 1 and 2
-           3: ("pictures", "sequences", "science", "loops", "agents")}  # parts 3 and 4
+           3: ("pictures", "sequences", "science", "loops", "agents"),  # parts 3 and 4
+           5: ("scenes", "nature", "series", "rows", "courses")}
 
 
 def programs():
@@ -41,13 +44,18 @@ def programs():
 
 def part(one):
     first = next(p for p, names in DRIVERS.items() if one.drive.__module__ in names)
-    return first + hashlib.sha256(one.name.encode()).digest()[0] % 2
+    return 5 if first == 5 else first + hashlib.sha256(one.name.encode()).digest()[0] % 2
 
 
 def runs(one):
     """Healthy and faulty ones in turn: a recording that is stopped has some of both."""
     import plants
-    turns = itertools.zip_longest((f"healthy-{name}" for name in HEALTHY), plants.chosen(one))
+    late = part(one) == 5
+    healthy = ("seed-1", "seed-2", "batch", "half-rate")
+    if late:
+        healthy = ("seed-1", "optimizer", random.Random(one.name).choice(("batch", "long")))
+    turns = itertools.zip_longest((f"healthy-{name}" for name in healthy),
+                                  plants.chosen(one, 4 if late else 5))
     return [run for turn in turns for run in turn if run]
 
 
@@ -246,7 +254,7 @@ def main():
     parser.add_argument("command", choices=("record", "judge", "list"))
     parser.add_argument("--cache", default="/tmp/sonde-others")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"))
-    parser.add_argument("--part", type=int, action="append", choices=(1, 2, 3, 4))
+    parser.add_argument("--part", type=int, action="append", choices=(1, 2, 3, 4, 5))
     parser.add_argument("--mode", choices=("default", "full"), help="record: both without it; judge: default")
     parser.add_argument("--only", default="*", help="programs: patterns, with commas between")
     parser.add_argument("--run", default="*", help="runs: healthy-*, bit-flip ...")
@@ -256,7 +264,7 @@ def main():
     parser.add_argument("--verbose", action="store_true")
     a = parser.parse_args()
     known = programs()
-    chosen = [n for n in known if part(known[n]) in (a.part or (1, 2, 3, 4)) and
+    chosen = [n for n in known if part(known[n]) in (a.part or (1, 2, 3, 4, 5)) and
               any(fnmatch.fnmatch(n, only) for only in a.only.split(","))]
     if a.command == "list":
         for name in chosen:

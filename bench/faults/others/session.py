@@ -28,6 +28,12 @@ FULL = {"every": 1, "save": {
         "buffers": {"reductions": ["mean"], "every": 1},
         "optimizer_state": {"reductions": ["mean"], "every": 1}}}}
 
+ADAPTIVE = [("AdamW", 1.0, {"weight_decay": 0.05, "betas": (0.9, 0.95)}), ("NAdam", 1.0, {}),
+            ("RMSprop", 0.5, {}), ("RAdam", 2.0, {}), ("Adam", 1.0, {"amsgrad": True}), ("Adamax", 2.0, {})]
+OTHER_OPTIMIZERS = {  # name, share of the rate, options
+    "Adam": ADAPTIVE, "AdamW": ADAPTIVE[1:],
+    "SGD": [("SGD", 0.3, {"momentum": 0.9, "nesterov": True, "weight_decay": 5e-4}), ("SGD", 1.0, {})]}
+
 
 class Program:
     def __init__(self, name, drive, needs, can):
@@ -96,6 +102,18 @@ class Session:
 
     def batch(self, default):
         return default * 2 if self.variant == "batch" else default
+
+    def steps(self, default):
+        return default * 2 if self.variant == "long" else default
+
+    def optimizer(self, name, parameters, rate, **options):
+        """One of torch.optim; in the variant "optimizer" another one that people put in its place."""
+        import torch
+        rate = self.rate(rate)
+        if self.variant == "optimizer":
+            name, share, options = random.Random(self.program.name).choice(OTHER_OPTIMIZERS[name])
+            rate *= share
+        return getattr(torch.optim, name)(parameters, lr=rate, **options)
 
     def score(self, value):
         """The program's own measure, where its loss is none; more is better."""

@@ -24,7 +24,16 @@ typedef struct sonde_nn_dataset sonde_nn_dataset;
 
 typedef enum sonde_nn_split { SONDE_NN_TRAIN = 0, SONDE_NN_TEST = 1 } sonde_nn_split;
 
-enum { SONDE_NN_SAMPLE_DIMS = 3, SONDE_NN_NO_LABEL = -1 };
+enum { SONDE_NN_SAMPLE_DIMS = 3, SONDE_NN_NO_LABEL = -1, SONDE_NN_FIELDS = 6 };
+
+/* An array that each sample has besides its data: a further input, or a target of numbers.
+ */
+typedef struct sonde_nn_field {
+    const char *name;
+    sonde_dtype dtype; /* SONDE_F32 or SONDE_I64 */
+    int rank;
+    int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* of one sample */
+} sonde_nn_field;
 
 /* The properties of all samples; strings are borrowed until the set is destroyed. */
 typedef struct sonde_nn_dataset_traits {
@@ -39,6 +48,10 @@ typedef struct sonde_nn_dataset_traits {
     const char *const *class_names; /* classes entries, or NULL */
     const char *source;             /* its origin: a path, or "memory" */
     int64_t label_length; /* labels of a sample: 0 for one, else one a position */
+    size_t field_count;
+    sonde_nn_field fields[SONDE_NN_FIELDS]; /* field_count entries */
+    bool has_target; /* the last field is the target; then there are no labels */
+    bool ready;      /* no pixels: a job's mean and std do not apply to the data */
 } sonde_nn_dataset_traits;
 
 typedef struct sonde_nn_sample {
@@ -46,6 +59,7 @@ typedef struct sonde_nn_sample {
     int64_t shape[SONDE_NN_SAMPLE_DIMS]; /* rank entries */
     int64_t label;
     const int64_t *labels; /* traits.label_length entries; NULL: there is one */
+    const void *fields[SONDE_NN_FIELDS]; /* traits.field_count, borrowed from the set */
 } sonde_nn_sample;
 
 /* --- opening ------------------------------------------------------------------------ */
@@ -139,6 +153,70 @@ sonde_nn_dataset_open_text(const char *path, const sonde_nn_text_options *option
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw_text(
     uint64_t seed, int64_t bytes, const sonde_nn_text_options *options,
     sonde_nn_dataset **out, sonde_diag *diag);
+
+/* Zero fields are defaults. Strings are borrowed for the call. */
+typedef struct sonde_nn_arrays_options {
+    size_t size;                         /* sizeof(sonde_nn_arrays_options) */
+    const char *inputs[SONDE_NN_FIELDS]; /* names of arrays; the first is the data */
+    size_t input_count; /* 0: x, X, data, input, inputs, images, image or features */
+    bool ids[SONDE_NN_FIELDS]; /* that input becomes int64, else float32 */
+    const char *target; /* NULL: y, Y, target, targets, label or labels; "": none */
+    bool numbers;       /* the target is float32 numbers, not classes */
+    bool matrices;      /* samples (H, W) stay so; else they become (1, H, W) */
+    sonde_nn_split split;
+    double test_share; /* of samples that are not split, drawn by seed; 0: a tenth */
+    uint64_t seed;
+} sonde_nn_arrays_options;
+
+/*
+ * Arrays by name: a file .npz, .npy or .safetensors, a folder of .npy files, or a folder
+ * with train.npz and test.npz (or .safetensors). Of an array x the splits are x_train and
+ * x_test, or train_x and test_x; without them, the test set is drawn. Data that is uint8
+ * stays so (pixels), all other becomes float32, or int64 if it is ids; (N) is one number a
+ * sample. A target of classes is integers, (N), or (N, T) for a class at each of T positions;
+ * numbers are the last field. Nothing is unpickled. SONDE_ENOTFOUND: no such array; diag
+ * lists those that there are. SONDE_ESHAPE: the counts differ. SONDE_EDTYPE: classes that
+ * are not integers. Cost: files are mapped; arrays that are packed, unaligned, in Fortran's
+ * order or of another dtype are copied.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_dataset_open_arrays(const char *path, const sonde_nn_arrays_options *options,
+                             sonde_nn_dataset **out, sonde_diag *diag);
+/* Whether path is a file of arrays by its ending, or a folder with such files. */
+SONDE_API bool sonde_nn_dataset_is_arrays(const char *path);
+
+/* Zero fields are defaults. Strings are borrowed for the call. */
+typedef struct sonde_nn_table_options {
+    size_t size;               /* sizeof(sonde_nn_table_options) */
+    const char *const *inputs; /* input_count names of columns; 0: all but the target */
+    size_t input_count;
+    const char *target;  /* NULL: y, Y, target, label or class; "": none */
+    bool numbers;        /* the target is numbers, not classes */
+    bool no_standardise; /* numbers stay as they are */
+    sonde_nn_split split;
+    double test_share; /* of the rows, drawn by seed; 0: a tenth */
+    uint64_t seed;
+} sonde_nn_table_options;
+
+/*
+ * A table in CSV (RFC 4180, UTF-8, a point in numbers; .tsv has tabs; either gzipped) whose
+ * first line names the columns, or a folder with train.csv and test.csv. Samples are (F)
+ * float32. A column of numbers is one of the F, brought to mean 0 and spread 1; a column
+ * with other texts is categories, a 0 or 1 for each, in order of their bytes. Means, spreads
+ * and categories are those of the training rows. A missing number (an empty cell, NA, N/A,
+ * NaN, nan, null, NULL, None, ?) is the mean; a missing category, or one that the training
+ * rows lack, is all zeros. Classes are whole numbers from 0, or texts, which then name them;
+ * numbers are a field (N, 1). Columns without a name are left out. SONDE_EFORMAT: text
+ * that is no CSV, a line of another length, a missing target (diag has line and column).
+ * SONDE_ENOTFOUND: no such column; diag lists those that there are. SONDE_ERANGE: more than
+ * 256 categories. SONDE_EUNSUPPORTED: Parquet. Cost: the text in memory, and 8 bytes a cell
+ * while it is read.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
+                            sonde_nn_dataset **out, sonde_diag *diag);
+/* Whether path is a table by its ending, or a folder with train.csv. */
+SONDE_API bool sonde_nn_dataset_is_table(const char *path);
 
 /*
  * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).

@@ -76,6 +76,9 @@ typedef struct sonde_nn_score {
     bool
         tokens; /* the target is a token at each position: accuracy and perplexity count */
     double perplexity; /* exp(loss) */
+    double
+        r2; /* of a target of numbers: the share of its variance, over all columns, that
+                  the output explains, 1 at best; else NaN */
 } sonde_nn_score;
 
 /* The last run's. */

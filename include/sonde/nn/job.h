@@ -19,6 +19,9 @@
  *     record: {path: runs/first, every: 100}   # a hook's configuration
  *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
+ * A model of several inputs names them, `inputs: {image: [1, 28, 28], place: [2]}` instead
+ * of `input`, and its layers read them by `from`.
+ *
  * A model of tokens says `dtype: int64` beside `input`, and `target: [64]` if its loss
  * compares a class at each of 64 positions; cross_entropy then has `axis: -1` where the
  * classes are the last dimension.
@@ -79,13 +82,16 @@ typedef struct sonde_nn_job_record {
     bool save_all, no_vitals, compress;
 } sonde_nn_job_record;
 
+enum { SONDE_NN_JOB_AUGMENT = 8 };
+
 /* What the loss compares the output with. */
 typedef enum sonde_nn_job_target {
     SONDE_NN_TARGET_CLASS = 0,   /* the label, a class: nll and cross_entropy */
     SONDE_NN_TARGET_INPUT = 1,   /* the sample: an autoencoder */
     SONDE_NN_TARGET_NUMBER = 2,  /* the label as a number, (N, 1) */
     SONDE_NN_TARGET_ONE_HOT = 3, /* (N, classes): 1 at the label, otherwise 0 */
-    SONDE_NN_TARGET_TOKENS = 4   /* a class at each position: the model has `target` */
+    SONDE_NN_TARGET_TOKENS = 4,  /* a class at each position: the model has `target` */
+    SONDE_NN_TARGET_VALUES = 5   /* the numbers of the data's target, as the output */
 } sonde_nn_job_target;
 
 /* The values of a job; strings belong to it. */
@@ -95,13 +101,26 @@ typedef struct sonde_nn_job_info {
     const char *data_path;  /* of a data set's folder, or "" */
     float mean, std;        /* of the normalisation */
     sonde_nn_optimizer optimizer;
-    sonde_nn_options options; /* of its sessions, the batch size among them */
-    float validation;         /* share of the training samples to hold out; 0: none */
-    int64_t eval_batch_size;  /* at most */
-    int64_t eval_every;       /* epochs; 0: no evaluation between epochs */
-    int64_t eval_samples;     /* of an evaluation between epochs, at most; 0: all */
+    sonde_nn_options options;       /* of its sessions, the batch size among them */
+    const char *data_target;        /* the array or column that is the target; "" */
+    sonde_nn_job_texts data_inputs; /* arrays that are the inputs; none: as the model's */
+    float test_share;               /* of data without a test set; 0: a tenth */
+    int64_t split_seed;             /* draws that test set */
+    bool no_standardise; /* columns of a table are not brought to mean 0 and spread 1 */
+    sonde_nn_transform augment[SONDE_NN_JOB_AUGMENT]; /* of training samples, in order */
+    size_t augment_count;
+    sonde_nn_transform
+        normalise;           /* by channel, instead of mean and std; channels 0: no */
+    int64_t loader_workers;  /* threads that load samples; -1: as many as pay */
+    float validation;        /* share of the training samples to hold out; 0: none */
+    int64_t eval_batch_size; /* at most */
+    int64_t eval_every;      /* epochs; 0: no evaluation between epochs */
+    int64_t eval_samples;    /* of an evaluation between epochs, at most; 0: all */
     int epochs;
     uint64_t seed;
+    int rank,
+        world; /* of several trainings, the one that shuffled samples are for; 0 and 1
+                        (or 0): all samples */
     int64_t classes; /* columns of the model's output; 0: it has no classes */
     bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;
@@ -113,8 +132,10 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_texts rates; /* "STEP=RATE", the table of the rate; not checked */
     sonde_dtype input_dtype;  /* of samples: SONDE_F32, or SONDE_I64 for tokens */
     int class_axis;           /* dimension of the classes in the model's output */
-    int target_rank;          /* labels of a sample; 0: one */
+    int target_rank;          /* labels, or values, of a sample; 0: one label */
     int64_t target_shape[SONDE_MAX_DIMS];
+    size_t input_count;                     /* of the model, without the target */
+    sonde_nn_field inputs[SONDE_NN_FIELDS]; /* the first as in sample_shape */
 } sonde_nn_job_info;
 
 /* An entry of `groups` in the section `optimizer`: the numbers that it lacks are the
@@ -152,8 +173,9 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
-/* All options with a value, section by section, as YAML or as one line of JSON: a job, but
- * for a model of its own layers. */
+/* The model, `observe` and all options with a value, section by section, as YAML or as one
+ * line of JSON: a job with the same model and options. Collections of the section record,
+ * and the section demo, are left out. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json,
                                                      FILE *stream, sonde_diag *diag);
 SONDE_API size_t sonde_nn_job_group_count(const sonde_nn_job *job);
@@ -198,8 +220,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
 /* False: the data is a folder of images without a folder test. Without a folder train
  * either, both splits are all of its images. */
 SONDE_API bool sonde_nn_job_has_test(const sonde_nn_job *job);
+/* The transform that normalises the job's pixels, by channel or by mean and std. */
+SONDE_API sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job);
+/* Whether the loss has `weight: balanced`. */
+SONDE_API bool sonde_nn_job_is_balanced(const sonde_nn_job *job);
+/* Weights the classes of such a job by the labels of its training set: a class with n of
+ * the N labels gets N / (classes n), and 0 without labels. Models built before have equal
+ * weights. A trainer does this itself. SONDE_EINVAL: the set has no classes. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_balance(sonde_nn_job *job,
+                                                       const sonde_nn_dataset *set,
+                                                       sonde_diag *diag);
 /* A loader of set with the job's transforms and seed. batch is the combined batch; with
- * shuffle, a smaller last one is dropped. set is borrowed until the loader's destroy. */
+ * shuffle, a smaller last one is dropped and samples are augmented. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
                                                       const sonde_nn_dataset *set,
                                                       int64_t batch, bool shuffle,

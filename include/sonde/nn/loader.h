@@ -57,6 +57,7 @@ typedef struct sonde_nn_batch {
     int64_t count;        /* 0: the epoch is over; below the batch size: the last one */
     int64_t number;       /* of the batch in its epoch */
     int64_t label_length; /* labels of a sample, one a position; 0: one of the sample */
+    const void *fields[SONDE_NN_FIELDS]; /* (count, ...) each, of the data set's fields */
 } sonde_nn_batch;
 
 /*
@@ -88,6 +89,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_next(sonde_nn_loader *loader,
 /* Batches and samples of one epoch of this rank. */
 SONDE_API int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader);
 SONDE_API int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader);
+/* The traits of the data set; borrowed until it is destroyed. */
+SONDE_API const sonde_nn_dataset_traits *
+sonde_nn_loader_traits(const sonde_nn_loader *loader);
 /* Samples of a whole batch. */
 SONDE_API int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader);
 /* dtype and shape of one sample in a batch. */

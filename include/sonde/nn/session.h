@@ -22,6 +22,7 @@
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
+#include <sonde/nn/ranks.h>
 #include <sonde/control.h>
 #include <sonde/hook.h>
 #include <sonde/observer.h>
@@ -98,6 +99,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session 
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *control,
                                 const char *checkpoints, sonde_diag *diag);
+/*
+ * Trains together with the sessions of all ranks: each takes samples of its own, and one
+ * update is made of the gradients of all. Numbers are those of as many replicas. Requests
+ * of a control are heeded by sonde_nn_session_heed alone, because all ranks must take the
+ * same steps. run returns SONDE_EIO once a rank has ended; that step is not done, and its
+ * update is made by no rank that hears of it. ranks is borrowed until destroy.
+ * SONDE_EINVAL: the session is for inference.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session,
+                                                                sonde_nn_ranks *ranks,
+                                                                sonde_diag *diag);
 /* The mode of this session's steps; the default is TRAIN for training sessions, else
  * EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
@@ -132,8 +144,9 @@ typedef struct sonde_nn_session_info {
     int device_iterations; /* D, G and R, after the environment's overrides */
     int gradient_accumulation;
     int replication_factor;
+    int ranks;                     /* that train together; 1: this process alone */
     sonde_anchor_mode output_mode; /* after them, too */
-    int64_t combined_batch;        /* samples a call: batch_size D G R */
+    int64_t combined_batch;        /* samples a call in this rank: batch_size D G R */
 } sonde_nn_session_info;
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
@@ -204,6 +217,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *sessio
                                                         const char *path,
                                                         sonde_diag *diag);
 
+/* Gives every rank the parameters, buffers, optimiser's state and step of rank 0; all ranks.
+ * Compiles first unless compiled. SONDE_EINVAL: the networks or options of the ranks
+ * differ. Does nothing without ranks. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_share(sonde_nn_session *session,
+                                                         sonde_diag *diag);
+
 /* How many calls an epoch has, for checkpoints; 0 (the default): not known. */
 SONDE_API void sonde_nn_session_set_epoch_calls(sonde_nn_session *session, int64_t calls);
 
@@ -212,6 +231,7 @@ typedef struct sonde_nn_checkpoint_info {
     int64_t step;
     bool settings; /* false: the file lacks those below */
     int64_t batch_size, device_iterations, gradient_accumulation, replication_factor;
+    int64_t ranks;
     uint64_t random_seed;
     float learning_rate;
     int64_t epoch_calls; /* 0: not known */

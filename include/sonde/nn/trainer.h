@@ -32,6 +32,7 @@
 #include <sonde/options.h>
 #include <sonde/actions.h>
 #include <sonde/nn/evaluator.h>
+#include <sonde/nn/ranks.h>
 #include <sonde/rules.h>
 
 #ifdef __cplusplus
@@ -151,6 +152,11 @@ typedef struct sonde_nn_trainer_options {
     sonde_hook *hook;      /* records the run; the trainer takes it and closes it */
 
     /* For both: */
+    /* Trains together with the trainers of all ranks; borrowed. Rank 0 alone resumes and
+     * saves; each rank records as a worker of the run; all stop when one is interrupted or
+     * asked to stop. A job's samples are shared among the ranks; a feed has this rank's,
+     * as many batches as the others'. */
+    sonde_nn_ranks *ranks;
     sonde_rules
         *rules; /* judge the run, instead of the job's rules; NULL: the job's, or none */
     int64_t rules_every, rules_raw_every; /* of these (sonde_rules_attach) */

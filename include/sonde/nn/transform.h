@@ -13,7 +13,7 @@
  * bit for bit. Results never depend on the instruction set.
  *
  * Images are (C, H, W). greyscale, rgb, resize, invert and invert_if_light take uint8 and
- * so come before to_float; crops and flip take both. Random transforms draw from (seed,
+ * so come before to_float; crops and flips take both. Random transforms draw from (seed,
  * epoch, index of the sample, place in the list), so results do not depend on the number
  * of workers or the order in which samples are made.
  */
@@ -36,7 +36,8 @@ typedef enum sonde_nn_transform_kind {
     SONDE_NN_INVERT_IF_LIGHT = 6,
     SONDE_NN_CENTRE_CROP = 7,
     SONDE_NN_RANDOM_CROP = 8,
-    SONDE_NN_FLIP = 9
+    SONDE_NN_FLIP = 9,
+    SONDE_NN_FLIP_VERTICAL = 10
 } sonde_nn_transform_kind;
 
 typedef enum sonde_nn_filter {
@@ -51,7 +52,7 @@ typedef struct sonde_nn_transform {
     sonde_nn_transform_kind kind;
     int height, width, padding; /* resize, crops */
     sonde_nn_filter filter;     /* resize */
-    float probability;          /* flip */
+    float probability;          /* flips */
     int threshold;              /* invert_if_light */
     int channels;               /* normalise: entries of mean and std */
     float mean[SONDE_NN_TRANSFORM_CHANNELS];
@@ -87,6 +88,9 @@ SONDE_API sonde_nn_transform sonde_nn_centre_crop(int height, int width);
 SONDE_API sonde_nn_transform sonde_nn_random_crop(int height, int width, int padding);
 /* Mirrors left to right, with this probability. */
 SONDE_API sonde_nn_transform sonde_nn_flip(float probability);
+
+/* Mirrors top to bottom, with this probability. */
+SONDE_API sonde_nn_transform sonde_nn_flip_vertical(float probability);
 
 /* A composed list. Immutable: any number of threads may run it, each with its scratch. */
 typedef struct sonde_nn_pipeline sonde_nn_pipeline;

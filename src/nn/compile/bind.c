@@ -140,7 +140,7 @@ static void show_update(bind_work *work, const sonde__plan_step *step)
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
              fused ? -1 : shown_in(step, 1), fused ? shown_out(step, 1) : -1);
     }
-    if (!sonde__plan_splits(work->program->options)) {
+    if (!sonde__plan_splits(work->program)) {
         show(work, step->in_value[0], step->in_buffer[0], -1, shown_out(step, 0));
     }
     show(work, step->out_value[0], step->out_buffer[0], -1, shown_out(step, 0));
@@ -201,7 +201,7 @@ static bool waits(const sonde__plan_program *program, sonde__op_value param)
         updated =
             updated || (program->trained[i].param == param && is_updated(program, i));
     }
-    return !updated || sonde__plan_splits(program->options);
+    return !updated || sonde__plan_splits(program);
 }
 
 /* And buffers, which have their new values then. */

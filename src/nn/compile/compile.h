@@ -179,6 +179,8 @@ typedef struct sonde__plan {
     sonde__plan_step *steps;
     size_t step_count, step_capacity;
     size_t micro_steps;
+    size_t ranked, summed; /* sums over ranks: the first step, and the first after them,
+                              from which updates begin; 0: none */
     sonde__plan_buffer *buffers;
     size_t buffer_count, buffer_capacity;
     sonde__plan_seen_as *views;
@@ -213,6 +215,8 @@ typedef struct sonde__plan {
     int replica, slot;
     void *buffer_block;         /* the model's buffers, of replicas after the first */
     const void **replica_block; /* where the replicas have what is summed over them */
+    float *rank_block;          /* what is summed over ranks, one after the other */
+    int64_t rank_count;         /* floats of it; scratch of the sum follows */
     size_t *segments;           /* first step of each, and the end; NULL: no stages */
     int threads;                /* that pay for the steps of a micro-batch */
     int most_parts;             /* of any step */
@@ -234,6 +238,7 @@ typedef struct sonde__plan_program {
     const sonde_nn_model *model;
     const sonde_nn_options *options;
     const sonde_nn_optimizer *optimizer; /* NULL: inference */
+    sonde_nn_ranks *ranks;               /* that train together; NULL: this one alone */
     const sonde_nn_group *groups;        /* of so many; the default is none of them */
     size_t group_count;
     int *group_of; /* by parameter: 0 the default, else one more than in groups */
@@ -319,9 +324,11 @@ static inline size_t sonde__plan_aligned(size_t bytes)
 }
 
 /* Whether updates have a part of their own, after all micro-batches. */
-static inline bool sonde__plan_splits(const sonde_nn_options *options)
+static inline bool sonde__plan_splits(const sonde__plan_program *program)
 {
-    return options->gradient_accumulation > 1 || options->replication_factor > 1;
+    return program->options->gradient_accumulation > 1 ||
+           program->options->replication_factor > 1 ||
+           sonde_nn_ranks_count(program->ranks) > 1;
 }
 
 static inline bool sonde__plan_scales(const sonde__plan_program *program)
@@ -333,7 +340,7 @@ static inline bool sonde__plan_scales(const sonde__plan_program *program)
 /* Whether updates follow all gradients: a step may be left out if one is not finite. */
 static inline bool sonde__plan_updates_apart(const sonde__plan_program *program)
 {
-    return sonde__plan_splits(program->options) ||
+    return sonde__plan_splits(program) ||
            (program->optimizer != NULL && program->optimizer->automatic_loss_scaling);
 }
 

@@ -3,6 +3,7 @@
  * is observed.
  */
 #include "nn/compile/compile.h"
+#include "nn/ranks/ranks.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -229,6 +230,37 @@ static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int
     return SONDE_OK;
 }
 
+/* Memory for what is summed over ranks, and each op's place in it. */
+static sonde_err join_ranks(const sonde__plan_program *program, sonde__plan *plan,
+                            sonde_diag *diag)
+{
+    int64_t count = 0;
+
+    for (size_t i = plan->micro_steps; i < plan->step_count; i++) {
+        if (plan->steps[i].kind == &sonde__op_rank_sum) {
+            plan->ranked = plan->summed == 0 ? i : plan->ranked;
+            plan->summed = i + 1;
+            count += sonde__op_shape_count(&plan->steps[i].call.in[0].shape);
+        }
+    }
+    if (plan->summed == 0 || plan->replica > 0 || plan->slot > 0) {
+        return SONDE_OK;
+    }
+    plan->rank_count = count;
+    plan->rank_block = sonde__malloc_aligned(
+        SONDE__ALIGN,
+        (size_t)count * sizeof(float) + sonde__ranks_scratch(program->ranks, count));
+    if (plan->rank_block == NULL) {
+        return sonde__fail_nomem(diag, "the sums over ranks");
+    }
+    count = 0;
+    for (size_t i = plan->ranked; i < plan->summed; i++) {
+        plan->steps[i].call.summed = plan->rank_block + count;
+        count += sonde__op_shape_count(&plan->steps[i].call.in[0].shape);
+    }
+    return SONDE_OK;
+}
+
 static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
 {
     for (size_t i = 0; i < plan->step_count; i++) {
@@ -266,6 +298,10 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
 
     plan->replica = device->replica;
     plan->slot = device->slot;
+    err = join_ranks(program, plan, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     choose_parts(plan, device);
     if (device->lookup != NULL && device->first == NULL &&
         !sonde__plan_set_key(program, device->lookup, plan)) {
@@ -344,6 +380,7 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->buffer_block);
     sonde__free(plan->segments);
     sonde__free(plan->replica_block);
+    sonde__free(plan->rank_block);
     if (plan->replica == 0 && plan->slot == 0) { /* the others borrow them */
         sonde__free(plan->live);
         sonde__free(plan->hyper);

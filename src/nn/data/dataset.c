@@ -230,6 +230,12 @@ void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
     }
     sonde__free(set->files);
     sonde__free(set->names);
+    for (size_t i = 0; i < SONDE_NN_FIELDS; i++) {
+        sonde__free(set->owned_fields[i]);
+        sonde__free(set->field_names[i]);
+    }
+    sonde__data_arrays_destroy(set->arrays);
+    sonde_nn_dataset_destroy(set->own_whole);
     sonde__free(set->chosen);
     sonde__free(set->owned_data);
     sonde__free(set->owned_labels);
@@ -344,6 +350,9 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
     }
     if (err != SONDE_OK) {
         return err;
+    }
+    for (size_t i = 0; i < set->traits.field_count; i++) {
+        sample.fields[i] = set->field_data[i] + (size_t)index * set->field_bytes[i];
     }
     *out = sample;
     return SONDE_OK;

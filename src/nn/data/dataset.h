@@ -1,13 +1,15 @@
 /*
  * dataset.h - the inside of a data set.
  *
- * Three kinds: contiguous samples in memory (data), an image file for each (files), or a
- * part of another set (whole). The first two own or borrow their data and labels.
+ * Three kinds: contiguous samples in memory (data) or in mapped files (arrays), an image
+ * file for each (files), or a part of another set (whole). The first two own or borrow
+ * their data, labels and fields.
  */
 #ifndef SONDE_NN_DATA_DATASET_H
 #define SONDE_NN_DATA_DATASET_H
 
 #include "base/macros.h"
+#include "nn/data/arrays.h"
 #include "nn/data/image.h"
 
 #include <sonde/nn/dataset.h>
@@ -24,10 +26,16 @@ struct sonde_nn_dataset {
     const int64_t *labels;         /* (count) or NULL */
     sonde__data_image_file *files; /* count entries or NULL */
     size_t file_capacity;
-    size_t file_bytes;             /* the largest file */
+    size_t file_bytes;                                /* the largest file */
+    const unsigned char *field_data[SONDE_NN_FIELDS]; /* (count, ...) */
+    size_t field_bytes[SONDE_NN_FIELDS];              /* of a sample */
     const sonde_nn_dataset *whole; /* the set that this is a part of, or NULL */
+    sonde_nn_dataset *own_whole;   /* the same, if destroy destroys it */
     int64_t *chosen;               /* (count): indices into whole, ascending */
     void *owned_data;
+    void *owned_fields[SONDE_NN_FIELDS]; /* converted */
+    char *field_names[SONDE_NN_FIELDS];  /* with traits.fields[i].name an alias */
+    sonde__data_arrays *arrays;          /* the files of data and fields, or NULL */
     int64_t *owned_labels;
     size_t label_capacity;
     char **names; /* class names, with traits.class_names an alias */
@@ -52,6 +60,17 @@ static inline void sonde__dataset_prefetch(const sonde_nn_dataset *set, int64_t 
             __builtin_prefetch(sample + offset);
         }
     }
+}
+
+/* Bytes of a field of one sample. */
+static inline size_t sonde__dataset_field_bytes(const sonde_nn_field *field)
+{
+    size_t bytes = sonde_dtype_size(field->dtype);
+
+    for (int i = 0; i < field->rank; i++) {
+        bytes *= (size_t)field->shape[i];
+    }
+    return bytes;
 }
 
 /* Copies the origin of a set: a path or a word. */

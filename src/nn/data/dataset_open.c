@@ -736,6 +736,10 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
     if (err != SONDE_OK) {
         return err;
     }
+    if (!found && dir != NULL && access(dir, F_OK) != 0) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, name, "the folder of the data set",
+                           "not found in %s: there is no such folder", dir);
+    }
     if (!found) {
         return sonde__fail(
             diag, SONDE_ENOTFOUND, name,

@@ -385,6 +385,10 @@ static sonde_err decode(const sonde__data_bytes *bytes, sonde__data_image_info *
     if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) {
         return decode_jpeg(bytes, info, pixels, diag);
     }
+    if (bytes->size == 0) {
+        return sonde__fail(diag, SONDE_EFORMAT, bytes->name, "a PNG or JPEG image",
+                           "is empty");
+    }
     return sonde__fail(diag, SONDE_EFORMAT, bytes->name, "a PNG or JPEG image",
                        "begins with %02x %02x %02x %02x, %zu bytes", first[0], first[1],
                        first[2], first[3], bytes->size);

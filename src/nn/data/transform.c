@@ -87,13 +87,20 @@ sonde_nn_transform sonde_nn_flip(float probability)
     return (sonde_nn_transform){.kind = SONDE_NN_FLIP, .probability = probability};
 }
 
+sonde_nn_transform sonde_nn_flip_vertical(float probability)
+{
+    return (sonde_nn_transform){.kind = SONDE_NN_FLIP_VERTICAL,
+                                .probability = probability};
+}
+
 enum { SIDE_MAX = 1 << 30 }; /* of any array: sides are int from here on */
 
 /* --- composing ---------------------------------------------------------------------- */
 
 static const char *const names[] = {
-    "to_float", "normalise",       "resize",      "greyscale",   "rgb",
-    "invert",   "invert_if_light", "centre_crop", "random_crop", "flip",
+    "to_float",    "normalise", "resize",          "greyscale",
+    "rgb",         "invert",    "invert_if_light", "centre_crop",
+    "random_crop", "flip",      "flip_vertical",
 };
 
 /* The samples at one place of the list. */
@@ -298,6 +305,7 @@ static sonde_err flow_through(sample_flow *flow, const sonde_nn_transform *trans
     case SONDE_NN_RANDOM_CROP:
         return flow_crop(flow, transform);
     case SONDE_NN_FLIP:
+    case SONDE_NN_FLIP_VERTICAL:
         return flow_flip(flow, transform);
     }
     return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, NULL, "unknown kind %d",
@@ -466,7 +474,7 @@ size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline)
 typedef struct sample_state {
     const unsigned char *data;
     sonde_dtype dtype;
-    int channels, height, width; /* 1, 1, F if of rank 1 */
+    int channels, height, width; /* 1, 1, all elements if not of rank 3 */
 } sample_state;
 
 static size_t round_up(size_t bytes)
@@ -601,6 +609,18 @@ static void flip(const sample_state *state, unsigned char *out)
     }
 }
 
+static void flip_vertical(const sample_state *state, unsigned char *out)
+{
+    const size_t row = (size_t)state->width * sonde_dtype_size(state->dtype);
+    const size_t height = (size_t)state->height;
+
+    for (size_t y = 0; y < (size_t)state->channels * height; y++) {
+        const size_t other = y / height * height + (height - 1 - y % height);
+
+        memcpy(out + y * row, state->data + other * row, row);
+    }
+}
+
 /* Draws four random words for this sample, epoch and place. */
 typedef struct random_draw {
     uint32_t word[4];
@@ -658,6 +678,7 @@ static bool leaves_alone(const sonde__data_step *step, const sample_state *state
     case SONDE_NN_INVERT_IF_LIGHT:
         return state->data[state->width + 1] <= step->transform.threshold;
     case SONDE_NN_FLIP:
+    case SONDE_NN_FLIP_VERTICAL:
         return (float)(draw->word[0] >> 8) * 0x1p-24f >= step->transform.probability;
     case SONDE_NN_NORMALISE:
     case SONDE_NN_RESIZE:
@@ -702,6 +723,9 @@ static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__data_s
     case SONDE_NN_FLIP:
         flip(state, out);
         break;
+    case SONDE_NN_FLIP_VERTICAL:
+        flip_vertical(state, out);
+        break;
     }
     state->data = out;
     return err;
@@ -710,7 +734,8 @@ static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__data_s
 static bool is_random(const sonde__data_step *step)
 {
     return step->transform.kind == SONDE_NN_RANDOM_CROP ||
-           step->transform.kind == SONDE_NN_FLIP;
+           step->transform.kind == SONDE_NN_FLIP ||
+           step->transform.kind == SONDE_NN_FLIP_VERTICAL;
 }
 
 sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
@@ -727,6 +752,10 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                           .channels = image ? (int)sample->shape[0] : 1,
                           .height = image ? (int)sample->shape[1] : 1,
                           .width = (int)sample->shape[image ? 2 : 0]};
+
+    for (int i = 1; !image && i < pipeline->rank; i++) {
+        state.width *= (int)sample->shape[i];
+    }
 
     for (size_t i = 0; i < pipeline->count; i++) {
         const sonde__data_step *step = &pipeline->steps[i];

@@ -24,6 +24,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__yaml_destroy(job->root);
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
+    sonde__free(job->balanced);
     sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
@@ -59,7 +60,9 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
         info->data_name = section->text;
         return SONDE_OK;
     }
-    return sonde__job_read_options(reader, section, info);
+    const sonde_err err = sonde__job_read_options(reader, section, info);
+
+    return err != SONDE_OK ? err : sonde__job_read_augment(reader, section, info);
 }
 
 static sonde_err read_optimizer(const sonde__yaml_reader *reader,
@@ -299,6 +302,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
     job->info = (sonde_nn_job_info){.model_name = "",
                                     .data_name = "",
                                     .data_path = "",
+                                    .data_target = "",
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);

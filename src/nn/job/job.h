@@ -25,6 +25,8 @@ struct sonde_nn_job {
     sonde_nn_job_tap *taps;
     size_t tap_count;
     sonde_nn_demo demo;
+    float *balanced; /* (balanced_count): weights of classes; NULL: equal ones */
+    size_t balanced_count;
     char *record; /* the whole text, if it has a section `record`; else NULL */
     size_t record_size;
 };
@@ -49,6 +51,9 @@ sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_
 
 /* A section whose keys are rows of the option table. */
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
+                                  const sonde__yaml *section, sonde_nn_job_info *info);
+/* The key augment of the section data. */
+sonde_err sonde__job_read_augment(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info);
 /* An entry of a list in a section, with `extra` keys besides the section's. */
 sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
@@ -84,8 +89,12 @@ typedef struct sonde__job_compared {
     sonde_nn_value output, sample;
     sonde_nn_value labels; /* 0: the target is the sample */
     sonde_nn_job_target target;
+    const float *balanced; /* as in the job */
+    size_t balanced_count;
 } sonde__job_compared;
 
+/* Whether it has `weight: balanced`. */
+bool sonde__job_loss_is_balanced(const sonde__yaml *section);
 /* What the loss of the section `loss` compares the output with. */
 sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
                                  const sonde__yaml *section, sonde_nn_job_target *target);

@@ -2,30 +2,98 @@
  * job_data.c - a job's data: its data sets, and the loader with its transforms.
  */
 #include "nn/job/job.h"
+#include "base/cpu.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Whether a sample's array is what the model has, `wanted`. */
+static sonde_err check_shape(const sonde_nn_dataset_traits *traits, const char *name,
+                             const sonde_nn_field *found, const sonde_nn_field *wanted,
+                             sonde_diag *diag)
+{
+    bool same = found->rank == wanted->rank;
+    char text[96], shape[96], expected[140];
+
+    for (int i = 0; same && i < found->rank; i++) {
+        same = found->shape[i] == wanted->shape[i];
+    }
+    if (same) {
+        return SONDE_OK;
+    }
+    (void)sonde_shape_text(found->rank, found->shape, text, sizeof text);
+    (void)sonde_shape_text(wanted->rank, wanted->shape, shape, sizeof shape);
+    (void)snprintf(expected, sizeof expected, "%s%s", shape,
+                   name[0] != '\0' ? ", as the model has it" : "");
+    return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "%s%s%s of %s", name,
+                       name[0] != '\0' ? ": " : "", "samples", text);
+}
+
+/* The further inputs, and a target of numbers. */
+static sonde_err check_fields(const sonde_nn_job_info *info,
+                              const sonde_nn_dataset_traits *traits, sonde_diag *diag)
+{
+    const bool values = info->target == SONDE_NN_TARGET_VALUES;
+    const size_t inputs = traits->field_count - (traits->has_target ? 1 : 0);
+    sonde_nn_field target = {.rank = info->target_rank};
+    sonde_err err = SONDE_OK;
+
+    if (inputs + 1 != info->input_count) {
+        return sonde__fail(diag, SONDE_ESHAPE, traits->source, "as many as the model has",
+                           "%zu inputs for a model of %zu", inputs + 1,
+                           info->input_count);
+    }
+    for (size_t i = 0; i < inputs && err == SONDE_OK; i++) {
+        err = check_shape(traits, traits->fields[i].name, &traits->fields[i],
+                          &info->inputs[i + 1], diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (values != traits->has_target ||
+        (!values && info->target != SONDE_NN_TARGET_INPUT && !traits->has_labels)) {
+        return sonde__fail(diag, SONDE_EINVAL, traits->source,
+                           values ? "a target of numbers: arrays, or a table"
+                                  : "data: {target: NAME}",
+                           "the data has no target for the loss");
+    }
+    if (!values) {
+        return SONDE_OK;
+    }
+    memcpy(target.shape, info->target_shape, sizeof target.shape);
+    return check_shape(traits, "target", &traits->fields[inputs], &target, diag);
+}
 
 /* Samples must have the model's shape, and no more classes than it has, if any. */
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
                                sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
-    bool same = traits->rank == info->sample_rank && !traits->varied_size;
-    char found[96], expected[96];
+    sonde_nn_field found = {.rank = traits->varied_size ? -1 : traits->rank};
+    char expected[96];
+    sonde_err err = SONDE_OK;
 
-    for (int i = 0; same && i < traits->rank; i++) {
-        same = traits->shape[i] == info->sample_shape[i];
-    }
-    if (!same) {
-        (void)sonde_shape_text(traits->rank, traits->shape, found, sizeof found);
+    memcpy(found.shape, traits->shape, sizeof found.shape);
+    if (traits->varied_size) {
+        char text[96];
+
+        (void)sonde_shape_text(traits->rank, traits->shape, text, sizeof text);
         (void)sonde_shape_text(info->sample_rank, info->sample_shape, expected,
                                sizeof expected);
         return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
-                           found);
+                           text);
+    }
+    err = check_shape(traits, "", &found, &info->inputs[0], diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_fields(info, traits, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     if (info->classes > 0 && traits->classes > info->classes) {
         (void)snprintf(expected, sizeof expected, "at most the model's %lld",
@@ -34,6 +102,61 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
                            (long long)traits->classes);
     }
     return SONDE_OK;
+}
+
+/* Named arrays for the model's inputs. */
+static sonde_err open_arrays(const sonde_nn_job_info *info, sonde_nn_split split,
+                             sonde_nn_dataset **out, sonde_diag *diag)
+{
+    sonde_nn_arrays_options options = {
+        .size = sizeof options,
+        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
+                  : info->data_target[0] != '\0'        ? info->data_target
+                                                        : NULL,
+        .numbers = info->target == SONDE_NN_TARGET_VALUES,
+        .matrices = info->sample_rank == 2,
+        .split = split,
+        .test_share = (double)info->test_share,
+        .seed = (uint64_t)info->split_seed};
+
+    if (info->data_inputs.count > 0 && info->data_inputs.count != info->input_count) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "as many as the model has",
+                           "%zu inputs for a model of %zu", info->data_inputs.count,
+                           info->input_count);
+    }
+    for (size_t i = 0; i < info->input_count; i++) {
+        options.ids[i] = info->inputs[i].dtype == SONDE_I64;
+        options.inputs[i] = info->data_inputs.count > 0 ? info->data_inputs.text[i]
+                                                        : info->inputs[i].name;
+    }
+    if (info->data_inputs.count > 0 || info->input_count > 1) {
+        options.input_count = info->input_count;
+    }
+    return sonde_nn_dataset_open_arrays(info->data_path, &options, out, diag);
+}
+
+/* A table, whose columns are the only input. */
+static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
+                            sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_table_options options = {
+        .size = sizeof options,
+        .inputs = info->data_inputs.text,
+        .input_count = info->data_inputs.count,
+        .target = info->target == SONDE_NN_TARGET_INPUT ? ""
+                  : info->data_target[0] != '\0'        ? info->data_target
+                                                        : NULL,
+        .numbers = info->target == SONDE_NN_TARGET_VALUES,
+        .no_standardise = info->no_standardise,
+        .split = split,
+        .test_share = (double)info->test_share,
+        .seed = (uint64_t)info->split_seed};
+
+    if (info->input_dtype == SONDE_I64) {
+        return sonde__fail(diag, SONDE_EDTYPE, info->data_path, "float32",
+                           "a table for a model of int64");
+    }
+    return sonde_nn_dataset_open_table(info->data_path, &options, out, diag);
 }
 
 enum { DRAWN_BYTES = 400 * 1000 };
@@ -122,6 +245,12 @@ static const char *name_of(const sonde_nn_job_info *info)
     return "mnist";
 }
 
+/* Whether a path is data whose test set is drawn if it has none. */
+static bool is_drawn(const char *path)
+{
+    return sonde_nn_dataset_is_arrays(path) || sonde_nn_dataset_is_table(path);
+}
+
 bool sonde_nn_job_has_test(const sonde_nn_job *job)
 {
     if (job == NULL) {
@@ -129,8 +258,8 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     }
     const sonde_nn_job_info *info = &job->info;
 
-    return info->input_dtype == SONDE_I64 || name_of(info)[0] != '\0' ||
-           info->data_path[0] == '\0' ||
+    return info->input_dtype == SONDE_I64 || is_drawn(info->data_path) ||
+           name_of(info)[0] != '\0' || info->data_path[0] == '\0' ||
            sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
            sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
 }
@@ -144,7 +273,11 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
-    if (info->input_dtype == SONDE_I64) {
+    if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
+        err = open_arrays(info, split, &set, diag);
+    } else if (path != NULL && sonde_nn_dataset_is_table(path)) {
+        err = open_table(info, split, &set, diag);
+    } else if (info->input_dtype == SONDE_I64) {
         err = open_text(info, split, &set, diag);
     } else if (name_of(info)[0] != '\0') {
         err = sonde_nn_dataset_open_named(name_of(info), split, path, &set, diag);
@@ -170,23 +303,140 @@ error:
     return err;
 }
 
+sonde_nn_transform sonde_nn_job_normalise(const sonde_nn_job *job)
+{
+    if (job == NULL) {
+        return sonde_nn_to_float();
+    }
+    return job->info.normalise.channels > 0
+               ? job->info.normalise
+               : sonde_nn_normalise(1, &job->info.mean, &job->info.std);
+}
+
+/* Threads that make batches ahead. Samples in memory need one, which does not wait for
+ * the consumer's thread; images of files are decoded by half of the processors. */
+static int choose_workers(const sonde_nn_job_info *info, const sonde_nn_dataset *set)
+{
+    enum { MOST = 8 };
+    const int half = (sonde__cpu_count() + 1) / 2;
+
+    if (info->loader_workers >= 0) {
+        return (int)info->loader_workers;
+    }
+    return sonde_nn_dataset_scratch(set) > 0 ? SONDE_MIN(half, (int)MOST) : 1;
+}
+
+/* Augmented samples must keep the shape of the model's input. */
+static sonde_err check_augmented(const sonde_nn_job_info *info,
+                                 const sonde_nn_loader *loader, sonde_diag *diag)
+{
+    sonde_nn_field found = {.rank = 0};
+
+    found.rank = sonde_nn_loader_shape(loader, found.shape);
+    return check_shape(sonde_nn_loader_traits(loader), "augment", &found,
+                       &info->inputs[0], diag);
+}
+
 sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,
                               int64_t batch, bool shuffle, sonde_nn_loader **out,
                               sonde_diag *diag)
 {
     SONDE__NEEDS(diag, job, out, set);
     const sonde_nn_job_info *info = &job->info;
-    const bool tokens = info->input_dtype == SONDE_I64;
-    const sonde_nn_transform transforms[] = {
-        sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
+    const bool plain =
+        info->input_dtype == SONDE_I64 || sonde_nn_dataset_get_traits(set)->ready;
+    sonde_nn_transform transforms[SONDE_NN_JOB_AUGMENT + 2];
+    size_t count = 0;
+    sonde_nn_loader *loader = NULL;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; shuffle && i < info->augment_count; i++) {
+        transforms[count++] = info->augment[i];
+    }
+    if (!plain) {
+        transforms[count++] = sonde_nn_to_float();
+        transforms[count++] = sonde_nn_job_normalise(job);
+    }
     const sonde_nn_loader_options options = {.size = sizeof options,
                                              .batch = batch,
                                              .shuffle = shuffle,
                                              .seed = info->seed,
                                              .keep_last = !shuffle,
-                                             .workers = 1,
+                                             .workers = choose_workers(info, set),
+                                             .rank = shuffle ? info->rank : 0,
+                                             .world = shuffle ? info->world : 1,
                                              .transforms = transforms,
-                                             .transform_count = tokens ? 0 : 2};
+                                             .transform_count = count};
 
-    return sonde_nn_loader_create(set, &options, out, diag);
+    err = sonde_nn_loader_create(set, &options, &loader, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_augmented(info, loader, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_loader_destroy(loader);
+        return err;
+    }
+    *out = loader;
+    return SONDE_OK;
+}
+
+/* --- balanced classes ----------------------------------------------------------------- */
+
+bool sonde_nn_job_is_balanced(const sonde_nn_job *job)
+{
+    if (job == NULL || job->model->kind != SONDE__YAML_MAP) {
+        return false;
+    }
+    return sonde__job_loss_is_balanced(sonde__yaml_get(job->model, "loss"));
+}
+
+/* Counts the labels of a set by class. */
+static void count_labels(const sonde_nn_dataset *set, int64_t *counts)
+{
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+
+    for (int64_t i = 0; i < traits->count; i++) {
+        counts[sonde_nn_dataset_label(set, i)]++;
+    }
+}
+
+sonde_err sonde_nn_job_balance(sonde_nn_job *job, const sonde_nn_dataset *set,
+                               sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, job, set);
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+    const int64_t classes = SONDE_MAX(job->info.classes, traits->classes);
+    int64_t *counts = NULL, present = 0;
+    float *weights = NULL;
+
+    if (!sonde_nn_job_is_balanced(job)) {
+        return SONDE_OK;
+    }
+    if (!traits->has_labels || traits->label_length > 0 || classes < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, traits->source, "one class a sample",
+                           "classes that are balanced, but samples have none");
+    }
+    counts = sonde__calloc((size_t)classes, sizeof *counts);
+    weights = sonde__calloc((size_t)classes, sizeof *weights);
+    if (counts == NULL || weights == NULL) {
+        sonde__free(counts);
+        sonde__free(weights);
+        return sonde__fail_nomem(diag, "weights of classes");
+    }
+    count_labels(set, counts);
+    for (int64_t c = 0; c < classes; c++) {
+        present += counts[c] > 0 ? 1 : 0;
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        weights[c] =
+            counts[c] > 0
+                ? (float)((double)traits->count / ((double)present * (double)counts[c]))
+                : 0.0F;
+    }
+    sonde__free(counts);
+    sonde__free(job->balanced);
+    job->balanced = weights;
+    job->balanced_count = (size_t)classes;
+    return SONDE_OK;
 }

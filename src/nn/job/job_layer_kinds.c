@@ -138,33 +138,6 @@ static sonde_err build_max_pool2d(sonde__job_builder *b, const sonde__yaml *entr
     return SONDE_OK;
 }
 
-static sonde_err build_relu(sonde__job_builder *b, const sonde__yaml *entry,
-                            const char *name, const sonde_nn_value *in,
-                            sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_relu(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
-static sonde_err build_sigmoid(sonde__job_builder *b, const sonde__yaml *entry,
-                               const char *name, const sonde_nn_value *in,
-                               sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_sigmoid(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
-static sonde_err build_tanh(sonde__job_builder *b, const sonde__yaml *entry,
-                            const char *name, const sonde_nn_value *in,
-                            sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_tanh(b->model, name, in[0]);
-    return SONDE_OK;
-}
-
 sonde_err sonde__job_read_axis(const sonde__job_builder *b, const sonde__yaml *entry,
                                int *axis)
 {
@@ -176,45 +149,21 @@ sonde_err sonde__job_read_axis(const sonde__job_builder *b, const sonde__yaml *e
     return err;
 }
 
-static sonde_err build_softmax(sonde__job_builder *b, const sonde__yaml *entry,
-                               const char *name, const sonde_nn_value *in,
-                               sonde_nn_value *out)
+/* A layer without keys, of one input or two, or with the key axis. */
+static sonde_err build_plain(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, const sonde_nn_value *in,
+                             sonde_nn_value *out)
 {
+    const sonde__job_layer_kind *kind = b->kind;
     int axis = 1;
     const sonde_err err = sonde__job_read_axis(b, entry, &axis);
 
     if (err != SONDE_OK) {
         return err;
     }
-    *out = sonde_nn_softmax(b->model, name, in[0], axis);
-    return SONDE_OK;
-}
-
-static sonde_err build_log_softmax(sonde__job_builder *b, const sonde__yaml *entry,
-                                   const char *name, const sonde_nn_value *in,
-                                   sonde_nn_value *out)
-{
-    int axis = 1;
-    const sonde_err err = sonde__job_read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_log_softmax(b->model, name, in[0], axis);
-    return SONDE_OK;
-}
-
-static sonde_err build_flatten(sonde__job_builder *b, const sonde__yaml *entry,
-                               const char *name, const sonde_nn_value *in,
-                               sonde_nn_value *out)
-{
-    int axis = 1;
-    const sonde_err err = sonde__job_read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    *out = sonde_nn_flatten(b->model, name, in[0], axis);
+    *out = kind->of_one != NULL   ? kind->of_one(b->model, name, in[0])
+           : kind->of_two != NULL ? kind->of_two(b->model, name, in[0], in[1])
+                                  : kind->along(b->model, name, in[0], axis);
     return SONDE_OK;
 }
 
@@ -231,24 +180,6 @@ static sonde_err build_reshape(sonde__job_builder *b, const sonde__yaml *entry,
         return err;
     }
     *out = sonde_nn_reshape(b->model, name, in[0], (int)rank, shape);
-    return SONDE_OK;
-}
-
-static sonde_err build_add(sonde__job_builder *b, const sonde__yaml *entry,
-                           const char *name, const sonde_nn_value *in,
-                           sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_add(b->model, name, in[0], in[1]);
-    return SONDE_OK;
-}
-
-static sonde_err build_mul(sonde__job_builder *b, const sonde__yaml *entry,
-                           const char *name, const sonde_nn_value *in,
-                           sonde_nn_value *out)
-{
-    (void)entry;
-    *out = sonde_nn_mul(b->model, name, in[0], in[1]);
     return SONDE_OK;
 }
 
@@ -274,31 +205,28 @@ static const sonde__job_layer_kind layer_kinds[] = {
     {"conv2d",
      {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
      1,
-     build_conv2d,
-     NULL},
-    {"linear", {"out", "bias"}, 1, build_linear, NULL},
-    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm, NULL},
+     .build = build_conv2d},
+    {"linear", {"out", "bias"}, 1, .build = build_linear},
+    {"group_norm", {"groups", "eps", "affine"}, 1, .build = build_group_norm},
     {"max_pool2d",
      {"kernel", "stride", "padding", "dilation"},
      1,
-     build_max_pool2d,
-     NULL},
-    {"relu", {NULL}, 1, build_relu, NULL},
-    {"sigmoid", {NULL}, 1, build_sigmoid, NULL},
-    {"tanh", {NULL}, 1, build_tanh, NULL},
-    {"softmax", {"axis"}, 1, build_softmax, NULL},
-    {"log_softmax", {"axis"}, 1, build_log_softmax, NULL},
-    {"flatten", {"axis"}, 1, build_flatten, NULL},
-    {"reshape", {"shape"}, 1, build_reshape, NULL},
-    {"add", {NULL}, 2, build_add, NULL},
-    {"mul", {NULL}, 2, build_mul, NULL},
+     .build = build_max_pool2d},
+    {"relu", {NULL}, 1, .build = build_plain, .of_one = sonde_nn_relu},
+    {"sigmoid", {NULL}, 1, .build = build_plain, .of_one = sonde_nn_sigmoid},
+    {"tanh", {NULL}, 1, .build = build_plain, .of_one = sonde_nn_tanh},
+    {"softmax", {"axis"}, 1, .build = build_plain, .along = sonde_nn_softmax},
+    {"log_softmax", {"axis"}, 1, .build = build_plain, .along = sonde_nn_log_softmax},
+    {"flatten", {"axis"}, 1, .build = build_plain, .along = sonde_nn_flatten},
+    {"reshape", {"shape"}, 1, .build = build_reshape},
+    {"add", {NULL}, 2, .build = build_plain, .of_two = sonde_nn_add},
+    {"mul", {NULL}, 2, .build = build_plain, .of_two = sonde_nn_mul},
     {"print",
      {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
       "float_format", "separator", "open_bracket", "close_bracket"},
      1,
-     build_print,
-     NULL},
-    {"block", {NULL}, 1, build_block, NULL},
+     .build = build_print},
+    {"block", {NULL}, 1, .build = build_block},
 };
 
 /* --- rows of src/nn/ops ------------------------------------------------------------- */
@@ -307,7 +235,7 @@ static sonde_err build_row(sonde__job_builder *b, const sonde__yaml *entry,
                            const char *name, const sonde_nn_value *in,
                            sonde_nn_value *out)
 {
-    const sonde__op_layer *row = b->row;
+    const sonde__op_layer *row = b->kind->row;
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
     const sonde_err err =

@@ -191,8 +191,9 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    b->row = kind.row;
+    b->kind = &kind;
     err = kind.build(b, body, name, in, &out);
+    b->kind = NULL;
     if (err != SONDE_OK) {
         return err;
     }

@@ -13,21 +13,23 @@ typedef struct sonde__job_value {
     sonde_nn_value value;
 } sonde__job_value;
 
+typedef struct sonde__job_layer_kind sonde__job_layer_kind;
+
 typedef struct sonde__job_builder {
     sonde__yaml_reader reader;
     sonde_nn_model *model;
     sonde__job_value *values;
     size_t count, capacity;
-    sonde_nn_value current;     /* output of the layer before */
-    const sonde__op_layer *row; /* of the layer at hand, or NULL */
-    size_t given;               /* inputs of the layer at hand */
-    bool one_sample;            /* of sonde_nn_job_info */
-    int class_axis;             /* of the loss */
+    sonde_nn_value current;            /* output of the layer before */
+    const sonde__job_layer_kind *kind; /* of the layer at hand */
+    size_t given;                      /* inputs of the layer at hand */
+    bool one_sample;                   /* of sonde_nn_job_info */
+    int class_axis;                    /* of the loss */
 } sonde__job_builder;
 
 enum { SONDE__JOB_MAX_KINDS = 256 };
 
-typedef struct sonde__job_layer_kind {
+struct sonde__job_layer_kind {
     const char *name;
     const char *keys[9]; /* besides name and from */
     int inputs;
@@ -36,7 +38,13 @@ typedef struct sonde__job_layer_kind {
     sonde_err (*build)(sonde__job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
     const sonde__op_layer *row; /* or NULL */
-} sonde__job_layer_kind;
+    /* One of them, for a layer that needs no more. */
+    sonde_nn_value (*of_one)(sonde_nn_model *model, const char *name, sonde_nn_value x);
+    sonde_nn_value (*of_two)(sonde_nn_model *model, const char *name, sonde_nn_value a,
+                             sonde_nn_value b);
+    sonde_nn_value (*along)(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                            int axis);
+};
 
 /* The kind of a name; false: unknown. */
 bool sonde__job_find_kind(const char *asked, sonde__job_layer_kind *kind);

@@ -6,8 +6,8 @@
  *     loss: {huber_loss: {delta: 0.5, target: label}}
  *
  * nll and cross_entropy compare with classes. Every other loss is a row of src/nn/ops
- * (layer_row.h) and has a target: input, the sample; label, the label as a number; or
- * one_hot.
+ * (layer_row.h) and has a target: input, the sample; label, the label as a number;
+ * one_hot; or values, the numbers of the data's target.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -101,7 +101,9 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
 {
     static const char *const words[] = {[SONDE_NN_TARGET_INPUT] = "input",
                                         [SONDE_NN_TARGET_NUMBER] = "label",
-                                        [SONDE_NN_TARGET_ONE_HOT] = "one_hot"};
+                                        [SONDE_NN_TARGET_ONE_HOT] = "one_hot",
+                                        [SONDE_NN_TARGET_TOKENS] = "",
+                                        [SONDE_NN_TARGET_VALUES] = "values"};
     const char *word = words[SONDE_NN_TARGET_INPUT];
     loss_entry entry = {.name = "", .body = &nothing};
     sonde_err err = read_entry(reader, section, &entry);
@@ -117,14 +119,14 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         return err;
     }
-    for (int i = SONDE_NN_TARGET_INPUT; i <= SONDE_NN_TARGET_ONE_HOT; i++) {
-        if (strcmp(word, words[i]) == 0) {
+    for (int i = SONDE_NN_TARGET_INPUT; i <= SONDE_NN_TARGET_VALUES; i++) {
+        if (strcmp(word, words[i]) == 0 && word[0] != '\0') {
             *target = (sonde_nn_job_target)i;
             return SONDE_OK;
         }
     }
     return sonde__yaml_fail(reader, sonde__yaml_get(entry.body, "target"), SONDE_EINVAL,
-                            "input, label or one_hot", "target '%s'", word);
+                            "input, label, one_hot or values", "target '%s'", word);
 }
 
 /* The sample in the shape of the output; labels as numbers or rows. */
@@ -138,6 +140,9 @@ static sonde_nn_value make_target(sonde_nn_model *model,
 
     if (dims == NULL) {
         return 0;
+    }
+    if (compared->target == SONDE_NN_TARGET_VALUES) {
+        return compared->labels;
     }
     if (compared->target != SONDE_NN_TARGET_INPUT) {
         return sonde__graph_function(model,
@@ -165,8 +170,39 @@ static bool read_number(const sonde__yaml *node, float *number)
     return *end == '\0' && isfinite(*number) && *number >= 0.0F;
 }
 
+static bool is_balanced(const sonde__yaml *weight)
+{
+    return weight != NULL && weight->kind == SONDE__YAML_SCALAR &&
+           strcmp(weight->text, "balanced") == 0;
+}
+
+bool sonde__job_loss_is_balanced(const sonde__yaml *section)
+{
+    return section != NULL && section->kind == SONDE__YAML_MAP && section->count == 1 &&
+           is_balanced(sonde__yaml_get(section->children[0], "weight"));
+}
+
+/* Weights of the job, or equal ones before it has any; classes: of the output. */
+static sonde_err balance(const sonde__yaml_reader *reader,
+                         const sonde__job_compared *compared, size_t classes,
+                         float **weights, int64_t *count)
+{
+    *weights = sonde__calloc(classes, sizeof **weights);
+    if (*weights == NULL) {
+        return sonde__fail_nomem(reader->diag, "weights of classes");
+    }
+    for (size_t i = 0; i < classes; i++) {
+        (*weights)[i] = compared->balanced == NULL     ? 1.0F
+                        : i < compared->balanced_count ? compared->balanced[i]
+                                                       : 0.0F;
+    }
+    *count = (int64_t)classes;
+    return SONDE_OK;
+}
+
 /* A new block of the weights of classes; NULL without the key. */
 static sonde_err read_weights(const sonde__yaml_reader *reader, const sonde__yaml *body,
+                              const sonde__job_compared *compared, size_t classes,
                               float **weights, int64_t *count)
 {
     const sonde__yaml *list = sonde__yaml_get(body, "weight");
@@ -174,9 +210,12 @@ static sonde_err read_weights(const sonde__yaml_reader *reader, const sonde__yam
     if (list == NULL) {
         return SONDE_OK;
     }
+    if (is_balanced(list)) {
+        return balance(reader, compared, classes, weights, count);
+    }
     if (list->kind != SONDE__YAML_LIST || list->count == 0) {
-        return sonde__yaml_fail(reader, list, SONDE_EINVAL, "weight: [1, 2 ...]",
-                                "weight is no list");
+        return sonde__yaml_fail(reader, list, SONDE_EINVAL,
+                                "weight: [1, 2 ...], or balanced", "weight is no list");
     }
     *weights = sonde__calloc(list->count, sizeof **weights);
     if (*weights == NULL) {
@@ -213,7 +252,7 @@ static sonde_err read_reduction(const sonde__yaml_reader *reader, const sonde__y
 
 static sonde_err read_class_keys(const sonde__yaml_reader *reader,
                                  const sonde__yaml *body,
-                                 sonde_nn_cross_entropy_options *options, float **weights)
+                                 sonde_nn_cross_entropy_options *options)
 {
     int64_t axis = options->axis;
     sonde_err err = sonde__yaml_int(reader, body, "ignore_index", INT32_MIN, INT32_MAX,
@@ -237,7 +276,17 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         return err;
     }
-    return read_weights(reader, body, weights, &options->weights);
+    return SONDE_OK;
+}
+
+/* Classes of the output; 0: the axis is none of its dimensions. */
+static size_t count_classes(const sonde_nn_model *model, sonde_nn_value output, int axis)
+{
+    int rank = 0;
+    const int64_t *shape = sonde_nn_value_shape(model, output, &rank);
+
+    axis = axis < 0 ? axis + rank : axis;
+    return shape != NULL && axis >= 0 && axis < rank ? (size_t)shape[axis] : 0;
 }
 
 /* The classes cannot be the batch, and the axis must be one of the output. */
@@ -286,7 +335,13 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
                                                           compared->labels));
         return SONDE_OK;
     }
-    err = read_class_keys(reader, body, &options, &weights);
+    err = read_class_keys(reader, body, &options);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = read_weights(reader, body, compared,
+                       count_classes(model, compared->output, options.axis), &weights,
+                       &options.weights);
     if (err != SONDE_OK) {
         goto error;
     }

@@ -40,12 +40,22 @@
 static const sonde_nn_option rows[] = {
     {"data", "name", "data_set", TEXT("NAME"),
      FIELD(data_name), .help = "fashion-mnist, mnist, fashion-synth; text-synth"},
-    {"data", "path", "data", 'd', true, TEXT("FOLDER"), FIELD(data_path),
-     .help = "its folder (default: SONDE_DATA, the cache, a download, a stand-in)"},
+    {"data", "path", "data", 'd', true, TEXT("PATH"), FIELD(data_path),
+     .help = "its folder or file (default: SONDE_DATA, the cache, a download, a stand-in)"},
     {"data", "mean", "mean", REAL(-HUGE_VAL, HUGE_VAL, "0.5"),
      FIELD(mean), .help = "subtracted from pixels of 0 to 1"},
     {"data", "std", "std", REAL(1e-30, HUGE_VAL, "0.5"),
      FIELD(std), .help = "divides them after that"},
+    {"data", "inputs", "data_inputs", TEXTS("ARRAY"), FIELD(data_inputs),
+     .help = "array, or column of a table, that is an input; may be given again"},
+    {"data", "target", "data_target", TEXT("NAME"), FIELD(data_target),
+     .help = "array, or column of a table, that is the target"},
+    {"data", "test_share", "test_share", REAL(0, 1, "0.1"), FIELD(test_share),
+     .help = "share of the samples to draw as the test set, of data without one"},
+    {"data", "split_seed", "split_seed", COUNT(0, INT64_MAX, "0"), FIELD(split_seed),
+     .help = "seed of that draw"},
+    {"data", "no_standardise", "no_standardise", FLAG, FIELD(no_standardise),
+     .help = "keep the numbers of a table, else brought to mean 0 and spread 1"},
     {"data", "validation", "validation", REAL(0, 1, "0"), FIELD(validation),
      .help = "share of the training samples to hold out for the evaluation of epochs"},
 
@@ -140,6 +150,8 @@ static const sonde_nn_option rows[] = {
     {"options", "floating_point_exceptions", "floating_point_exceptions", FLAG,
      FIELD(options.floating_point_exceptions),
      .help = "stop at the first op that makes a NaN or an infinity, and name it"},
+    {"options", "loader_workers", "loader_workers", COUNT(-1, 1024, "-1"),
+     FIELD(loader_workers), .help = "threads that load samples; -1: as many as pay"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
     {"options", "plan_cache", "plan_cache", TEXT("FOLDER"), FIELD(options.plan_cache),
@@ -464,15 +476,16 @@ sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info)
 {
-    static const char *const groups[] = {"groups"};
-    const bool has_groups = strcmp(section->key, "optimizer") == 0;
+    static const char *const groups[] = {"groups"}, *const augment[] = {"augment"};
+    const bool optimizer = strcmp(section->key, "optimizer") == 0;
+    const bool data = strcmp(section->key, "data") == 0;
     sonde_err err = take_poptorch_names(reader, section);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_read_entry(reader, section, section->key, groups, has_groups ? 1 : 0,
-                                info);
+    err = sonde__job_read_entry(reader, section, section->key, data ? augment : groups,
+                                optimizer || data ? 1 : 0, info);
     if (err != SONDE_OK) {
         return err;
     }

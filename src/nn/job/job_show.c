@@ -3,8 +3,8 @@
  * be read again as a job's sections, to the same values.
  *
  * An option without a value is left out: a text or a list that is empty, a number or a flag
- * of the sections record and rules that was not given. So are layers: the model is printed if
- * it is a built-in one.
+ * of the sections record and rules that was not given. A model of its own layers, and
+ * `observe`, are printed as they were read; collections of `record`, and `demo`, are not.
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
@@ -40,14 +40,63 @@ static void write_text(const writer *w, const char *text)
     (void)fputc('"', w->stream);
 }
 
-static void write_model(const writer *w, const char *name)
+/* Whether JSON has the text as it is: a number, true or false. */
+static bool is_bare(const char *text)
 {
-    if (w->json) {
-        (void)fputc('{', w->stream);
+    const char *first = text + (*text == '-');
+    char *end = NULL;
+
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
+        return true;
     }
+    (void)sonde__strtod(text, &end);
+    return *first >= '0' && *first <= '9' &&
+           (first[0] != '0' || first[1] == '\0' || first[1] == '.') && *end == '\0' &&
+           strspn(first, "0123456789.eE+-") == strlen(first) && end[-1] != '.';
+}
+
+/* A part of the job as it was read, on one line, which is YAML and JSON. */
+static void write_tree(const writer *w, const sonde__yaml *node)
+{
+    const bool map = node->kind == SONDE__YAML_MAP;
+
+    if (node->kind == SONDE__YAML_SCALAR) {
+        if (is_bare(node->text)) {
+            (void)fputs(node->text, w->stream);
+        } else {
+            write_text(w, node->text);
+        }
+        return;
+    }
+    (void)fputc(map ? '{' : '[', w->stream);
+    for (size_t i = 0; i < node->count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        if (map) {
+            write_text(w, node->children[i]->key);
+            (void)fputs(": ", w->stream);
+        }
+        write_tree(w, node->children[i]);
+    }
+    (void)fputc(map ? '}' : ']', w->stream);
+}
+
+/* The model: the name of a built-in one, or what the job says. */
+static void write_model(const writer *w, const sonde_nn_job *job)
+{
+    const char *name = job->info.model_name;
+    const sonde__yaml *observe = sonde__yaml_get(job->root, "observe");
+
+    (void)fputs(w->json ? "{\"model\": " : "model: ", w->stream);
     if (name[0] != '\0') {
-        (void)fprintf(w->stream, w->json ? "\"model\": \"%s\", " : "model: %s\n", name);
+        write_text(w, name);
+    } else {
+        write_tree(w, job->model);
     }
+    if (observe != NULL) {
+        (void)fputs(w->json ? ", \"observe\": " : "\nobserve: ", w->stream);
+        write_tree(w, observe);
+    }
+    (void)fputs(w->json ? ", " : "\n", w->stream);
 }
 
 static void begin_section(writer *w, const char *name)
@@ -248,6 +297,60 @@ static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *di
     return SONDE_OK;
 }
 
+/* Numbers by channel. */
+static void write_channels(const writer *w, const char *key, const float *numbers,
+                           int count)
+{
+    (void)fprintf(w->stream, "\"%s\": [", key);
+    for (int i = 0; i < count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_real(w, (double)numbers[i], true);
+    }
+    (void)fputc(']', w->stream);
+}
+
+static void write_transform(const writer *w, const sonde_nn_transform *transform)
+{
+    if (transform->kind == SONDE_NN_RANDOM_CROP) {
+        (void)fprintf(w->stream,
+                      "{\"random_crop\": {\"size\": [%d, %d], \"padding\": %d}}",
+                      transform->height, transform->width, transform->padding);
+    } else if (transform->kind == SONDE_NN_NORMALISE) {
+        (void)fputs("{\"normalize\": {", w->stream);
+        write_channels(w, "mean", transform->mean, transform->channels);
+        (void)fputs(", ", w->stream);
+        write_channels(w, "std", transform->std, transform->channels);
+        (void)fputs("}}", w->stream);
+    } else {
+        (void)fprintf(w->stream, "{\"random_%s_flip\": {\"p\": ",
+                      transform->kind == SONDE_NN_FLIP ? "horizontal" : "vertical");
+        write_real(w, (double)transform->probability, true);
+        (void)fputs("}}", w->stream);
+    }
+}
+
+/* The list augment, at the end of the section data. */
+static void write_augment(writer *w, const sonde_nn_job_info *info)
+{
+    const bool normalises = info->normalise.channels > 0;
+
+    if (info->augment_count == 0 && !normalises) {
+        return;
+    }
+    begin_value(w, "data", "augment");
+    (void)fputc('[', w->stream);
+    for (size_t i = 0; i < info->augment_count; i++) {
+        (void)fputs(i > 0 ? ", " : "", w->stream);
+        write_transform(w, &info->augment[i]);
+    }
+    if (normalises) {
+        (void)fputs(info->augment_count > 0 ? ", " : "", w->stream);
+        write_transform(w, &info->normalise);
+    }
+    (void)fputc(']', w->stream);
+    end_value(w);
+}
+
 sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
                              sonde_diag *diag)
 {
@@ -255,7 +358,7 @@ sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
     writer w = {.stream = stream, .json = json};
     const sonde_nn_option *row = NULL;
 
-    write_model(&w, job->info.model_name);
+    write_model(&w, job);
     for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
         const void *field = (const char *)&job->info + row->offset;
         const bool no_rules = field == &job->info.rules.judge && job->info.rules.none;
@@ -267,6 +370,10 @@ sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
             if (err != SONDE_OK) {
                 return err;
             }
+        }
+        if (w.section != NULL && strcmp(w.section, "data") == 0 &&
+            strcmp(row->section, "data") != 0) {
+            write_augment(&w, &job->info);
         }
         if (row->key == NULL || (!no_rules && !has_value(row, field))) {
             continue;

@@ -131,6 +131,7 @@ typedef struct sonde__op_call {
     uint8_t *bad;
     /* replica_sum: where each replica has in[0]; NULL: there is one replica. */
     const void *const *replicas;
+    const float *summed; /* rank_sum: the sum over the ranks; NULL: there is one rank */
 } sonde__op_call;
 
 /* The report of a part, cleared; NULL: not wanted. */
@@ -308,6 +309,7 @@ extern const sonde__op_kind sonde__op_fill;      /* → a tensor of dims full of
  * at each op. Equations: PyTorch's, see optimizer.h. */
 extern const sonde__op_kind sonde__op_accumulate;  /* acc, g → acc + g */
 extern const sonde__op_kind sonde__op_replica_sum; /* g → its sum over the replicas */
+extern const sonde__op_kind sonde__op_rank_sum;    /* g → its sum over the ranks */
 extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, momentum,
                                                      dampening, weight decay, nesterov (0, 1),
                                                      gradient scale, first step (0, 1) */

@@ -77,7 +77,7 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
 {
     const sonde_nn_options *options = NULL;
     char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
-    char calls[32], replicas[32];
+    char calls[32], replicas[32], ranks[32];
     sonde_metadata metadata[] = {{"format", "pt"},
                                  {"sonde.step", step},
                                  {"sonde.optimizer", optimizer_name(session)},
@@ -87,8 +87,9 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                  {"sonde.random_seed", seed},
                                  {"sonde.learning_rate", rate},
                                  {NULL, NULL},
+                                 {NULL, NULL},
                                  {NULL, NULL}};
-    size_t metadata_count = SONDE_COUNT_OF(metadata) - 2;
+    size_t metadata_count = SONDE_COUNT_OF(metadata) - 3;
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = sonde__graph_expect(path, "path", diag);
@@ -117,6 +118,10 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     if (options->replication_factor > 1) {
         metadata[metadata_count++] =
             (sonde_metadata){"sonde.replication_factor", replicas};
+    }
+    if (sonde_nn_ranks_count(session->ranks) > 1) {
+        (void)snprintf(ranks, sizeof ranks, "%d", sonde_nn_ranks_count(session->ranks));
+        metadata[metadata_count++] = (sonde_metadata){"sonde.ranks", ranks};
     }
     err = sonde_safetensors_write(path, named, count, metadata, metadata_count, diag);
     sonde__free(named);
@@ -180,6 +185,9 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     }
     if (!read_count(file, "sonde.replication_factor", &read.replication_factor)) {
         read.replication_factor = 1;
+    }
+    if (!read_count(file, "sonde.ranks", &read.ranks)) {
+        read.ranks = 1;
     }
     *info = read;
     return SONDE_OK;

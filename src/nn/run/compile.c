@@ -2,6 +2,7 @@
  * compile.c - makes a session ready: runs the passes, resolves taps, starts the team. A
  * failure leaves the session unchanged.
  */
+#include "nn/ranks/ranks.h"
 #include "nn/run/plan_search.h"
 #include "nn/run/session_state.h"
 #include "base/clock.h"
@@ -48,6 +49,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
     if (err != SONDE_OK) {
         return err;
     }
+    program->ranks = session->ranks;
     err = sonde__plan_take_groups(program, session->groups, session->group_count, diag);
     if (err != SONDE_OK) {
         return err;
@@ -419,7 +421,7 @@ static sonde_err check_plan(const sonde_nn_session *session, sonde_diag *diag)
 static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                            const sonde__plan_lookup *lookup, sonde_diag *diag)
 {
-    const int processors = sonde__cpu_count();
+    const int processors = sonde__ranks_processors(session->ranks, sonde__cpu_count());
     const int threads = session->options.threads > 0
                             ? SONDE_MIN(session->options.threads, processors)
                             : processors;

@@ -272,12 +272,14 @@ static void begin_step(device_call *call)
 }
 
 /* Random numbers depend on the step, so a resumed run draws those of an uninterrupted
- * one, and on the place of the micro-batch within it, so replicas draw what the same
- * micro-batches draw one after the other. */
+ * one, and on the place of the micro-batch within it, so replicas and ranks draw what the
+ * same micro-batches draw one after the other. */
 static void set_draw(const execution *run)
 {
     const sonde_nn_session *session = run->call->session;
-    const uint64_t replicas = (uint64_t)session->options.replication_factor;
+    const uint64_t here = (uint64_t)session->options.replication_factor;
+    const uint64_t replicas = here * (uint64_t)sonde_nn_ranks_count(session->ranks);
+    const uint64_t before = here * (uint64_t)sonde_nn_ranks_rank(session->ranks);
     const uint64_t micro_batches =
         (uint64_t)session->options.gradient_accumulation * replicas;
 
@@ -285,7 +287,7 @@ static void set_draw(const execution *run)
         (sonde__op_draw){.seed = session->options.random_seed,
                          .micro_batch = (uint64_t)session->step * micro_batches +
                                         (uint64_t)run->at.micro_batch * replicas +
-                                        (uint64_t)run->at.replica,
+                                        before + (uint64_t)run->at.replica,
                          .training = session->training};
 }
 
@@ -556,17 +558,35 @@ static void skip_updates(execution *run, size_t first, size_t end)
     run->call->skips = false;
 }
 
+/* The sums over ranks, which lie before all updates. */
+static void sum_ranks(device_call *call, int member)
+{
+    execution *run = &call->session->updating;
+
+    run_list(run, run->plan->micro_steps, run->plan->ranked, member);
+    meet_all(call);
+    if (member == 0) {
+        call->alone = !sonde__session_sum_ranks(call->session);
+    }
+    meet_all(call);
+    if (!call->alone) {
+        run_list(run, run->plan->ranked, run->plan->summed, member);
+        meet_all(call);
+    }
+}
+
 static void run_updates(const device_call *call, int member)
 {
     execution *run = &call->session->updating;
     const sonde__plan *plan = run->plan;
     const sonde__plan_scaler *scaler = &plan->scaler;
+    const size_t first = plan->summed > 0 ? plan->summed : plan->micro_steps;
 
     if (scaler->scale == NULL) {
-        run_list(run, plan->micro_steps, plan->step_count, member);
+        run_list(run, first, plan->step_count, member);
         return;
     }
-    run_list(run, plan->micro_steps, scaler->gate, member);
+    run_list(run, first, scaler->gate, member);
     meet_all(call);
     if (*scaler->found == 0.0F) {
         run_list(run, scaler->gate, scaler->last, member);
@@ -599,7 +619,12 @@ static void run_step(void *user, int member)
     }
     if (session->plan.step_count > session->plan.micro_steps && !call->trapped) {
         meet_all(call);
-        run_updates(call, member);
+        if (session->plan.summed > 0) {
+            sum_ranks(call, member);
+        }
+        if (!call->alone && !call->trapped) {
+            run_updates(call, member);
+        }
     }
 }
 
@@ -610,11 +635,13 @@ static void end_step(const device_call *call)
     if (call->due || call->bad) {
         sonde_observer_end_step(session->observer);
     }
+    sonde__session_share_buffers(session);
     sonde__session_outputs_end_step(session);
     if (session->hook != NULL) {
         sonde_hook_step_done(session->hook);
     }
-    session->step += call->trapped ? 0 : 1; /* a step that is cut short is not done */
+    /* a step that is cut short is not done */
+    session->step += call->trapped || call->alone ? 0 : 1;
 }
 
 /* Who runs the coming step: the team, or the caller alone. */
@@ -675,7 +702,7 @@ void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
             run_step(&call, 0);
         }
         end_step(&call);
-        if (call.trapped) {
+        if (call.trapped || call.alone) {
             break;
         }
     }

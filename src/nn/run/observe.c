@@ -31,7 +31,7 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
     const sonde_tensor_info *info = NULL;
     uint32_t id = 0;
 
-    if (!session->training || !sonde__plan_splits(&session->options) ||
+    if (!session->training || !sonde__plan_splits(&session->program) ||
         mode != SONDE_ANCHOR_FINAL ||
         sonde_catalogue_find(session->catalogue, tensor, &id, NULL) != SONDE_OK) {
         return tensor;

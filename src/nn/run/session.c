@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "nn/ranks/ranks.h"
 #include "nn/run/session_state.h"
 #include "base/given.h"
 
@@ -479,6 +480,7 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
         .replication_factor = options->replication_factor,
+        .ranks = sonde_nn_ranks_count(session->ranks),
         .output_mode = options->output_mode,
         .combined_batch = session->program.batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};
@@ -527,7 +529,7 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
     if (err != SONDE_OK) {
         return err;
     }
-    if (session->control != NULL) {
+    if (session->control != NULL && session->ranks == NULL) {
         err = sonde_nn_session_heed(session, diag);
         if (err != SONDE_OK) {
             return err;
@@ -542,7 +544,8 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
     started = sonde__now();
     sonde__session_execute(session, inputs);
     sonde__session_latency_add(&session->latency, sonde__now() - started);
-    return session->trap.found ? sonde__session_trap_error(session, diag) : SONDE_OK;
+    return session->trap.found ? sonde__session_trap_error(session, diag)
+                               : sonde__ranks_fault(session->ranks, diag);
 }
 
 /* === requests ======================================================================= */

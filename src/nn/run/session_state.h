@@ -45,6 +45,7 @@ typedef struct device_call {
     bool bad_loss;       /* of a micro-batch in a pipeline */
     bool traps, trapped; /* every op is checked; one has made a NaN or an infinity */
     bool skips;          /* the updates are left out: a gradient is not finite */
+    bool alone;          /* a rank has ended: the step has no updates and is not done */
     unsigned stage_base; /* counts of stages when the step begins */
 } device_call;
 
@@ -106,6 +107,7 @@ struct sonde_nn_session {
     size_t attach_count, attach_capacity;
     sonde_hook *hook;       /* borrowed; NULL: nothing is recorded */
     FILE *print_stream;     /* borrowed; NULL: stderr */
+    sonde_nn_ranks *ranks;  /* borrowed; NULL: this process alone */
     sonde_control *control; /* borrowed; NULL: no requests */
     char *checkpoints;      /* folder of requested checkpoints; NULL: none */
     sonde_request stop;     /* if stopped */
@@ -193,7 +195,12 @@ void sonde__session_check_step(const execution *run, size_t i);
 sonde_err sonde__session_trap_error(const sonde_nn_session *session, sonde_diag *diag);
 void sonde__session_latency_add(sonde__session_latency *latency, double seconds);
 
-/* All steps of one call; fewer if session->trap is found. */
+/* session_ranks.c: every rank ends a step with the buffers of rank 0. */
+void sonde__session_share_buffers(const sonde_nn_session *session);
+/* Adds the gradients of all ranks for the plan's ops RankSum. False: a rank has ended. */
+bool sonde__session_sum_ranks(const sonde_nn_session *session);
+
+/* All steps of one call; fewer if session->trap is found, or a rank has ended. */
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs);
 
 /* Where a PLAIN buffer's value lies at the micro-batch: in the plan, or in the caller's

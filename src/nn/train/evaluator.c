@@ -9,20 +9,48 @@
 #include <math.h>
 #include <string.h>
 
-void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
-                              sonde_view inputs[2])
+/* Elements that a view may not be written through. */
+static sonde_view const_view(sonde_dtype dtype, int rank, const int64_t *shape,
+                             const void *data)
 {
+    sonde_view view = sonde_view_of(dtype, rank, shape, NULL);
+
+    memcpy(&view.data, &data, sizeof data);
+    return view;
+}
+
+size_t sonde__train_batch_views(const sonde_nn_loader *loader,
+                                const sonde_nn_batch *batch,
+                                sonde_view inputs[SONDE_NN_FEED_INPUTS])
+{
+    const sonde_nn_dataset_traits *traits = sonde_nn_loader_traits(loader);
     int64_t shape[SONDE_MAX_DIMS] = {batch->count};
     const int rank = sonde_nn_loader_shape(loader, shape + 1);
+    size_t count = 1;
 
     inputs[0] =
         sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
-    shape[1] = batch->label_length;
-    inputs[1] = sonde_view_of(SONDE_I64, shape[1] > 0 ? 2 : 1, shape, NULL);
-    memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
+    for (size_t i = 0; i < traits->field_count; i++) {
+        const sonde_nn_field *field = &traits->fields[i];
+
+        memcpy(shape + 1, field->shape, sizeof field->shape);
+        inputs[count++] =
+            const_view(field->dtype, field->rank + 1, shape, batch->fields[i]);
+    }
+    if (!traits->has_target) {
+        shape[1] = batch->label_length;
+        inputs[count++] =
+            const_view(SONDE_I64, shape[1] > 0 ? 2 : 1, shape, batch->labels);
+    }
+    return count;
 }
 
 enum { SEED = 0 }; /* draws the samples of a partial evaluation, the same in every run */
+
+/* Of a column of numbers: its targets about the first of them, and what is left of them. */
+typedef struct fit_sums {
+    double first, sum, squares, residual;
+} fit_sums;
 
 struct sonde_nn_evaluator {
     sonde_nn_evaluator_options options;
@@ -41,6 +69,8 @@ struct sonde_nn_evaluator {
     int64_t batch;
     int64_t samples; /* of the last run, without classes */
     uint64_t runs;
+    fit_sums *sums; /* (columns) of a target of numbers, or NULL */
+    int64_t columns;
 };
 
 /* --- setting up ------------------------------------------------------------------- */
@@ -84,6 +114,21 @@ static sonde_err make_matrix(sonde_nn_evaluator *evaluator, sonde_diag *diag)
     return sonde_nn_confusion_create(shape[1], &evaluator->matrix, diag);
 }
 
+/* A sum for each number of the output. */
+static sonde_err make_sums(sonde_nn_evaluator *evaluator, sonde_diag *diag)
+{
+    int rank = 0;
+    const int64_t *shape = sonde_nn_value_shape(
+        evaluator->model, sonde_nn_model_output(evaluator->model, 0), &rank);
+
+    evaluator->columns = 1;
+    for (int i = 1; shape != NULL && i < rank; i++) {
+        evaluator->columns *= shape[i];
+    }
+    evaluator->sums = sonde__calloc((size_t)evaluator->columns, sizeof *evaluator->sums);
+    return evaluator->sums != NULL ? SONDE_OK : sonde__fail_nomem(diag, "sums of errors");
+}
+
 static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
                         sonde_diag *diag)
 {
@@ -100,6 +145,9 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     if (evaluator->target == SONDE_NN_TARGET_CLASS ||
         evaluator->target == SONDE_NN_TARGET_ONE_HOT) {
         err = make_matrix(evaluator, diag);
+    }
+    if (err == SONDE_OK && evaluator->target == SONDE_NN_TARGET_VALUES) {
+        err = make_sums(evaluator, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -227,18 +275,19 @@ void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator)
     sonde_nn_session_destroy(evaluator->rest);
     sonde_nn_confusion_destroy(evaluator->matrix);
     sonde_nn_dataset_destroy(evaluator->part);
+    sonde__free(evaluator->sums);
     sonde__free(evaluator);
 }
 
 /* --- running ---------------------------------------------------------------------- */
 
-/* Samples, and labels if the loss reads them. */
-static size_t count_inputs(const sonde_nn_evaluator *evaluator)
+/* Of `all` inputs, those that the model reads: without the target if no loss reads it. */
+static size_t count_inputs(const sonde_nn_evaluator *evaluator, size_t all)
 {
     return evaluator->loss_output == SIZE_MAX ||
                    evaluator->target == SONDE_NN_TARGET_INPUT
-               ? 1
-               : 2;
+               ? all - 1
+               : all;
 }
 
 /* Whether the class with the largest score of position n is `label`. NaN is none. */
@@ -270,20 +319,68 @@ static void measure_tokens(sonde_nn_evaluator *evaluator, const sonde_view *scor
     evaluator->samples += scores->shape[0];
 }
 
+/* Adds a batch of numbers to the error and to the sums of R2, column by column. Sums are
+ * about the first target of the column, so that they lose few digits. */
+static void measure_values(sonde_nn_evaluator *evaluator, const sonde_view *output,
+                           const sonde_view *target)
+{
+    const float *have = output->data, *wanted = target->data;
+    const int64_t rows = output->shape[0], columns = sonde_view_count(output) / rows;
+    double error = 0.0;
+
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t k = 0; k < columns; k++) {
+            fit_sums *sums = &evaluator->sums[k];
+            const double y = (double)wanted[i * columns + k];
+            const double off = (double)have[i * columns + k] - y;
+
+            sums->first = evaluator->samples + i == 0 ? y : sums->first;
+            sums->sum += y - sums->first;
+            sums->squares += (y - sums->first) * (y - sums->first);
+            sums->residual += off * off;
+            error += fabs(off);
+        }
+    }
+    sonde_nn_running_mean_add(&evaluator->error, error / (double)(rows * columns),
+                              (double)(rows * columns));
+    evaluator->samples += rows;
+}
+
+/* The share of the target's variance that the output explains, over all columns. */
+static double r_squared(const sonde_nn_evaluator *evaluator)
+{
+    const double n = (double)evaluator->samples;
+    double residual = 0.0, total = 0.0;
+
+    for (int64_t k = 0; k < evaluator->columns; k++) {
+        const fit_sums *sums = &evaluator->sums[k];
+
+        residual += sums->residual;
+        total += sums->squares - sums->sum * sums->sum / n;
+    }
+    return evaluator->columns > 0 && n > 0.0 && total > 0.0 ? 1.0 - residual / total
+                                                            : (double)NAN;
+}
+
 /* Adds a batch to the matrix, or to the mean absolute error. */
 static sonde_err measure(sonde_nn_evaluator *evaluator, const sonde_view *scores,
-                         const sonde_view inputs[2], sonde_diag *diag)
+                         const sonde_view *sampled, const sonde_view *target,
+                         sonde_diag *diag)
 {
-    const float *have = scores->data, *sample = inputs[0].data;
-    const int64_t *label = inputs[1].data;
+    const float *have = scores->data, *sample = sampled->data;
+    const int64_t *label = target->data;
     const int64_t count = sonde_view_count(scores);
     double sum = 0.0;
 
     if (evaluator->matrix != NULL) {
-        return sonde_nn_confusion_update(evaluator->matrix, scores, &inputs[1], diag);
+        return sonde_nn_confusion_update(evaluator->matrix, scores, target, diag);
     }
     if (evaluator->target == SONDE_NN_TARGET_TOKENS) {
         measure_tokens(evaluator, scores, label);
+        return SONDE_OK;
+    }
+    if (evaluator->sums != NULL) {
+        measure_values(evaluator, scores, target);
         return SONDE_OK;
     }
     for (int64_t i = 0; i < count; i++) {
@@ -302,11 +399,12 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     const bool lossy = evaluator->loss_output != SIZE_MAX;
     sonde_nn_session *session =
         batch->count == evaluator->batch ? evaluator->whole : evaluator->rest;
-    sonde_view inputs[2], scores, loss;
+    sonde_view inputs[SONDE_NN_FEED_INPUTS], scores, loss;
+    size_t count = 0;
     sonde_err err = SONDE_OK;
 
-    sonde__train_batch_views(evaluator->loader, batch, inputs);
-    err = sonde_nn_session_run(session, inputs, count_inputs(evaluator), diag);
+    count = sonde__train_batch_views(evaluator->loader, batch, inputs);
+    err = sonde_nn_session_run(session, inputs, count_inputs(evaluator, count), diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -314,7 +412,7 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     if (err != SONDE_OK) {
         return err;
     }
-    err = measure(evaluator, &scores, inputs, diag);
+    err = measure(evaluator, &scores, &inputs[0], &inputs[count - 1], diag);
     if (err != SONDE_OK || !lossy) {
         return err;
     }
@@ -338,6 +436,9 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
     sonde_nn_confusion_reset(evaluator->matrix);
     evaluator->loss = evaluator->error = (sonde_nn_running_mean){0};
     evaluator->samples = 0;
+    if (evaluator->sums != NULL) {
+        memset(evaluator->sums, 0, (size_t)evaluator->columns * sizeof *evaluator->sums);
+    }
     sonde_nn_loader_start_epoch(evaluator->loader, evaluator->runs++);
     for (;;) {
         sonde_nn_batch batch;
@@ -371,17 +472,20 @@ sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
                                 .accuracy = sonde_nn_running_mean_get(&evaluator->error),
                                 .samples = evaluator->samples,
                                 .error = (double)NAN,
+                                .r2 = (double)NAN,
                                 .perplexity = exp(loss)};
     }
     if (evaluator->matrix == NULL) {
         return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
                                 .accuracy = (double)NAN,
                                 .samples = evaluator->samples,
-                                .error = sonde_nn_running_mean_get(&evaluator->error)};
+                                .error = sonde_nn_running_mean_get(&evaluator->error),
+                                .r2 = r_squared(evaluator)};
     }
     return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
                             .classes = true,
                             .error = (double)NAN,
+                            .r2 = (double)NAN,
                             .accuracy = sonde_nn_confusion_accuracy(evaluator->matrix),
                             .samples =
                                 (int64_t)sonde_nn_confusion_total(evaluator->matrix)};

@@ -111,12 +111,13 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     const char *built_in = info->model_name[0] != '\0' ? info->model_name : NULL;
     const sonde_hook_options options = {
         .size = sizeof options,
-        .record =
-            SONDE_OPTIONS(sonde_recorder, .path = path,
-                          .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
-                          .program = asked->program,
-                          .model = asked->run_model != NULL ? asked->run_model : built_in,
-                          .compress = record->compress),
+        .record = SONDE_OPTIONS(
+            sonde_recorder, .path = path, .rank = sonde_nn_ranks_rank(asked->ranks),
+            .world = sonde_nn_ranks_count(asked->ranks),
+            .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
+            .program = asked->program,
+            .model = asked->run_model != NULL ? asked->run_model : built_in,
+            .compress = record->compress),
         .save_all = record->save_all,
         .no_vitals = record->no_vitals,
         .vitals_every = record->vitals_every};
@@ -278,7 +279,7 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 /* --- resuming ----------------------------------------------------------------------- */
 
-sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
+static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *asked = trainer->options.resume, *out = trainer->options.out;
     sonde_err err = SONDE_OK;
@@ -306,6 +307,22 @@ sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
     return sonde_nn_checkpoint_describe(trainer->resume, &trainer->resumed, diag);
 }
 
+/* Rank 0 alone reads the checkpoint; the others hear at which step it was made. */
+sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_nn_ranks *ranks = trainer->options.ranks;
+    sonde_err err =
+        sonde_nn_ranks_rank(ranks) == 0 ? find_checkpoint(trainer, diag) : SONDE_OK;
+    double step = (double)trainer->resumed.step;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_ranks_sum(ranks, &step, 1, diag);
+    trainer->resumed.step = (int64_t)step;
+    return err;
+}
+
 static sonde_err refuse_setting(const sonde_nn_trainer *trainer, const char *name,
                                 int64_t saved, int64_t wanted, sonde_diag *diag)
 {
@@ -330,6 +347,7 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
         {"gradient_accumulation", saved->gradient_accumulation,
          trainer->plan.gradient_accumulation},
         {"replicas", saved->replication_factor, trainer->plan.replication_factor},
+        {"ranks", saved->ranks, trainer->plan.ranks},
         {"seed", (int64_t)saved->random_seed,
          (int64_t)trainer->session_options.random_seed}};
 

@@ -62,11 +62,14 @@ struct sonde_nn_trainer {
     int lock;                         /* of the folder out; -1: none */
     int epoch;                        /* being trained, from 1; 0: none yet */
     const sonde_request *stopped;     /* NULL: no request stopped it */
+    bool ends;                        /* all ranks end: one of them is to */
 };
 
-/* Views of a loader's batch as a session's two inputs: samples, labels. */
-void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
-                              sonde_view inputs[2]);
+/* Views of a loader's batch as a session's inputs: samples, further inputs, and labels or
+ * the target of numbers. Returns how many. */
+size_t sonde__train_batch_views(const sonde_nn_loader *loader,
+                                const sonde_nn_batch *batch,
+                                sonde_view inputs[SONDE_NN_FEED_INPUTS]);
 /* "folder/name" in path. */
 sonde_err sonde__train_path(const char *folder, const char *name,
                             char path[SONDE__TRAIN_PATH], sonde_diag *diag);

@@ -8,13 +8,46 @@
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <math.h>
 #include <unistd.h>
 
 static bool interrupted(const sonde_nn_trainer *trainer)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
 
+    if (trainer->options.ranks != NULL) {
+        return trainer->ends;
+    }
     return events->interrupted != NULL && events->interrupted(events->user);
+}
+
+/* Takes requests; SONDE_EINTERRUPTED after one to stop. Ranks do so where they agree. */
+static sonde_err heed(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    return trainer->options.ranks == NULL ? sonde_nn_session_heed(trainer->session, diag)
+                                          : SONDE_OK;
+}
+
+/* After a call: the mean loss over the ranks, and whether one of them is to end. All take
+ * the same steps, so all end after the same one. */
+static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    sonde_nn_ranks *ranks = trainer->options.ranks;
+    double numbers[] = {*loss, 0.0};
+    sonde_err err = SONDE_OK;
+
+    if (ranks == NULL) {
+        return SONDE_OK;
+    }
+    if (sonde_nn_session_heed(trainer->session, NULL) != SONDE_OK ||
+        (events->interrupted != NULL && events->interrupted(events->user))) {
+        numbers[1] = 1.0;
+    }
+    err = sonde_nn_ranks_sum(ranks, numbers, SONDE_COUNT_OF(numbers), diag);
+    *loss = numbers[0] / sonde_nn_ranks_count(ranks);
+    trainer->ends = numbers[1] > 0.0;
+    return err;
 }
 
 static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -29,6 +62,10 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
         return err;
     }
     err = sonde__train_resume_load(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_session_share(trainer->session, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -115,6 +152,10 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
     if (err != SONDE_OK) {
         return err;
     }
+    err = agree(trainer, &step->loss, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     sonde_nn_running_mean_add(mean, step->loss, 1.0);
     step->mean = sonde_nn_running_mean_get(mean);
     step->step = sonde_nn_session_step(trainer->session);
@@ -126,7 +167,7 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
             return err;
         }
     }
-    return sonde_nn_session_heed(trainer->session, diag);
+    return heed(trainer, diag);
 }
 
 /* The first `skip` batches were trained on before the checkpoint. */
@@ -166,6 +207,17 @@ static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name
     return trainer->hook != NULL && !trainer->options.no_scalars
                ? sonde_hook_scalar(trainer->hook, name, value, diag)
                : SONDE_OK;
+}
+
+/* The error of an output that is no class, and its R2 if it has one. */
+static sonde_err record_fit(const sonde_nn_trainer *trainer, const char *error,
+                            const char *r2, const sonde_nn_score *score, sonde_diag *diag)
+{
+    const sonde_err err = record_number(trainer, error, score->error, diag);
+
+    return err != SONDE_OK || isnan(score->r2)
+               ? err
+               : record_number(trainer, r2, score->r2, diag);
 }
 
 static sonde_err save_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -230,7 +282,7 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
                ? record_number(trainer, "eval_perplexity", epoch->score.perplexity, diag)
            : epoch->score.classes
                ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
-               : record_number(trainer, "eval_error", epoch->score.error, diag);
+               : record_fit(trainer, "eval_error", "eval_r2", &epoch->score, diag);
 }
 
 static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
@@ -255,7 +307,7 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
             return err;
         }
     }
-    err = sonde_nn_session_heed(trainer->session, diag);
+    err = heed(trainer, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -283,7 +335,8 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
     if (err != SONDE_OK || interrupted(trainer)) {
         return err;
     }
-    epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch;
+    epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch *
+                    trainer->plan.ranks;
     epoch.loss = sonde_nn_running_mean_get(&mean);
     epoch.seconds = sonde__now() - started;
     return end_epoch(trainer, &epoch, diag);
@@ -306,6 +359,20 @@ static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
     return request != NULL
                ? SONDE_OK
                : sonde__fail(diag, SONDE_EINTERRUPTED, "training", NULL, "interrupted");
+}
+
+/* A rank has ended: what is done is kept, so that the ranks can be started again. */
+static void keep_last_step(sonde_nn_trainer *trainer)
+{
+    if (trainer->options.out != NULL) {
+        try_checkpoint(trainer);
+        if (!trainer->unsaved) {
+            sonde__train_warn(trainer,
+                              "a rank has ended; resume with %s/checkpoint.safetensors, "
+                              "of step %lld",
+                              trainer->options.out, (long long)trainer->saved_step);
+        }
+    }
 }
 
 static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -331,6 +398,10 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
         if (sonde_nn_session_stopped(trainer->session) != NULL ||
             (err == SONDE_OK && interrupted(trainer))) {
             return break_off(trainer, diag);
+        }
+        if (err != SONDE_OK &&
+            sonde_nn_ranks_sum(trainer->options.ranks, NULL, 0, NULL)) {
+            keep_last_step(trainer);
         }
         if (err != SONDE_OK) {
             return err;
@@ -395,7 +466,7 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     err = result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
           : result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
-                           : record_number(trainer, "error", result.error, diag);
+                           : record_fit(trainer, "error", "r2", &result, diag);
     if (err != SONDE_OK) {
         return err;
     }

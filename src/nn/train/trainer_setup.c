@@ -35,8 +35,7 @@ static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__train_batch_views(user, &batch, out->inputs);
-    out->count = 2;
+    out->count = sonde__train_batch_views(user, &batch, out->inputs);
     out->samples = batch.count;
     return SONDE_OK;
 }
@@ -95,6 +94,10 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde__train_add_groups(trainer, diag);
     if (err != SONDE_OK) {
         return err;
@@ -130,9 +133,13 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
-    sonde_err err = lock_out(trainer, diag);
+    sonde_err err = SONDE_OK;
 
     trainer->saved_step = -1;
+    if (sonde_nn_ranks_rank(trainer->options.ranks) > 0) {
+        trainer->options.out = NULL; /* rank 0 saves */
+    }
+    err = lock_out(trainer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -185,6 +192,16 @@ sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *fe
     return finish_create(trainer, out, diag);
 }
 
+static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split split,
+                            sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_trainer_options *options = &trainer->options;
+
+    return options->open_data != NULL
+               ? options->open_data(options->events.user, split, out, diag)
+               : sonde_nn_job_open_data(trainer->job, split, out, diag);
+}
+
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
                                           const sonde_nn_trainer_options *given,
                                           sonde_nn_trainer **out, sonde_diag *diag)
@@ -215,6 +232,16 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->epochs = info->epochs;
     trainer->eval_every = info->eval_every;
     trainer->model = options->model;
+    if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
+        err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
+        if (err == SONDE_OK) {
+            err = sonde_nn_job_balance(job, trainer->train, diag);
+        }
+        if (err != SONDE_OK) {
+            sonde_nn_trainer_destroy(trainer);
+            return err;
+        }
+    }
     if (trainer->model == NULL) {
         err = sonde_nn_job_build(job, &trainer->own_model, diag);
         if (err != SONDE_OK) {
@@ -252,22 +279,15 @@ void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
 
 /* --- the data ----------------------------------------------------------------------- */
 
-static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split split,
-                            sonde_nn_dataset **out, sonde_diag *diag)
-{
-    const sonde_nn_trainer_options *options = &trainer->options;
-
-    return options->open_data != NULL
-               ? options->open_data(options->events.user, split, out, diag)
-               : sonde_nn_job_open_data(trainer->job, split, out, diag);
-}
-
 /* The training set, less the samples that are held out of it. */
 static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     enum { SEED = 0 }; /* holds out the same samples in every run */
-    const double share = (double)sonde_nn_job_get_info(trainer->job)->validation;
-    sonde_err err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
+    sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
+    const double share = (double)info->validation;
+    sonde_err err = trainer->train != NULL
+                        ? SONDE_OK
+                        : open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -281,6 +301,8 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    info->rank = sonde_nn_ranks_rank(trainer->options.ranks);
+    info->world = sonde_nn_ranks_count(trainer->options.ranks);
     err = sonde_nn_job_loader(trainer->job,
                               trainer->kept != NULL ? trainer->kept : trainer->train,
                               trainer->plan.combined_batch, true, &trainer->loader, diag);

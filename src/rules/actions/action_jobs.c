@@ -360,15 +360,11 @@ static sonde__action_job *take_due(sonde__actions_queue *queue, double *next)
     return NULL;
 }
 
-/* The backoff doubles with each try and varies by a factor of 0.5 ... 1.5, so that many
- * trainers that lost the same server do not return at once. */
-static double again_in(const sonde_actions *actions, const sonde__action_job *job)
+double sonde__action_wait(double backoff, int tried, uint64_t seed)
 {
-    const double base = actions->options.backoff_seconds *
-                        (double)(1U << (unsigned)SONDE_MIN(job->tried - 1, 16));
-    const uint64_t seed = (uint64_t)(1e9 * sonde__now());
+    const double base = backoff * (double)(1U << (unsigned)SONDE_MIN(tried - 1, 16));
 
-    return base * (0.5 + (double)sonde__uniform(seed, 0, (uint64_t)job->tried));
+    return base * (0.5 + (double)sonde__uniform(seed, 0, (uint64_t)tried));
 }
 
 /* Runs the job once. True if it is to be tried again, at job->due. */
@@ -394,7 +390,10 @@ static bool work(sonde_actions *actions, sonde__action_job *job)
     }
     if (end == SONDE__JOB_AGAIN && job->tried < actions->options.webhook_tries &&
         !given_up(actions)) {
-        job->due = sonde__now() + again_in(actions, job);
+        const double now = sonde__now();
+
+        job->due = now + sonde__action_wait(actions->options.backoff_seconds, job->tried,
+                                            (uint64_t)(1e9 * now));
         return true;
     }
     (void)atomic_fetch_add(&actions->failed, 1);

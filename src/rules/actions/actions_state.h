@@ -85,6 +85,10 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag);
 /* Takes the job. If the queue is full, the job is dropped and counted as lost, and the
  * first one is logged. */
 void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job);
+/* Seconds before the next try of a job that was tried so often. The backoff doubles with
+ * each try and varies by a factor of 0.5 ... 1.5, so that many trainers that lost the same
+ * server do not return at once. */
+SONDE_API double sonde__action_wait(double backoff, int tried, uint64_t seed);
 /* SONDE_EINVAL unless it is a URL of http or https. */
 sonde_err sonde__action_check_url(const char *url, sonde_diag *diag);
 

@@ -6,8 +6,10 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/table.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
+#include "rules/outputs.h"
 #include "rules/suspicion.h"
 
 #include <stdlib.h>
@@ -136,7 +138,7 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
 {
     static const char *const names[] = {"relu", "gelu",    "selu", "elu",
                                         "tanh", "sigmoid", "silu", "softplus"};
-    const sonde_catalogue *catalogue = run->rules->catalogue;
+    sonde_rules *rules = run->rules;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         if (is_input_of(info->name, names[i])) {
@@ -148,13 +150,13 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
                                             strstr(info->name, "_input_") == NULL))) {
         return NULL;
     }
-    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
-        const sonde_tensor_info *output = sonde_catalogue_info(catalogue, id);
+    for (uint32_t id =
+             sonde__rules_first_output(rules, info->module, strlen(info->module));
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
+        const sonde_tensor_info *output = sonde_catalogue_info(rules->catalogue, id);
 
         for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-            if (output->role == SONDE_ROLE_OUTPUT &&
-                strcmp(output->module, info->module) == 0 &&
-                strcasecmp(output->op, names[i]) == 0) {
+            if (strcasecmp(output->op, names[i]) == 0) {
                 return names[i];
             }
         }
@@ -235,19 +237,16 @@ static bool has_word(const char *text, const char *const *words, size_t count)
 static bool is_of(const sonde_rule_run *run, const sonde_tensor_info *info,
                   const char *const *words, size_t count)
 {
-    const sonde_catalogue *catalogue = run->rules->catalogue;
+    sonde_rules *rules = run->rules;
     const char *end = strrchr(info->name, '.');
     const size_t length = end != NULL ? (size_t)(end - info->name) : 0;
 
     if (has_word(info->name, words, count)) {
         return true;
     }
-    for (uint32_t id = 0; length > 0 && id < sonde_catalogue_count(catalogue); id++) {
-        const sonde_tensor_info *output = sonde_catalogue_info(catalogue, id);
-
-        if (output->role == SONDE_ROLE_OUTPUT && strlen(output->module) == length &&
-            strncmp(output->module, info->name, length) == 0 &&
-            has_word(output->op, words, count)) {
+    for (uint32_t id = sonde__rules_first_output(rules, info->name, length);
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
+        if (has_word(sonde_catalogue_info(rules->catalogue, id)->op, words, count)) {
             return true;
         }
     }

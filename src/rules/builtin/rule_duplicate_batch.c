@@ -20,8 +20,8 @@
  *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
- * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs.
+ * often than the first one of the run was. Evidence: hashes of inputs at both steps; of a
+ * run that has none, their vital signs, which are the same for all batches of one-hot rows.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -108,7 +108,7 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     const sonde_vitals *v = tensor->vitals;
     const bool has_hash = memory->hashed && memory->hash_step == now;
     const bool by_hash = has_hash && memory->had_hash;
-    const bool by_vitals = v != NULL && memory->had_vitals;
+    const bool by_vitals = v != NULL && memory->had_vitals && !memory->hashed;
     const bool next =
         (has_hash || v != NULL) && sonde__builtin_steps_since(run, &memory->last) == 1;
 

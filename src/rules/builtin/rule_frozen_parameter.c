@@ -84,7 +84,7 @@ typedef struct tensor_memory {
 static const sonde_rule_param params[] = {
     SONDE__COUNT(frozen, patience, "2", 1, 1e9,
                  "comparisons in a row of a parameter whose gradient is not 0"),
-    SONDE__COUNT(frozen, idle, "32", 1, 1e9,
+    SONDE__COUNT(frozen, idle, "40", 1, 1e9,
                  "comparisons in a row without any change, or without a gradient"),
 };
 static const sonde_rule_need needs[] = {

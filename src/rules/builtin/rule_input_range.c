@@ -35,7 +35,7 @@ static const sonde_rule_need needs[] = {
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2 };
 static const sonde__rule_terms large = {.well = SONDE_SEVERITY_NOTE,
                                         .ill = SONDE_SEVERITY_WARNING,
-                                        .still = SONDE_SEVERITY_WARNING,
+                                        .still = SONDE_SEVERITY_NOTE,
                                         .untold = SONDE_SEVERITY_NOTE,
                                         .alone = SONDE_SEVERITY_NOTE};
 
@@ -104,7 +104,7 @@ const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
     .summary = "an input does not look normalised",
     .condition =
-        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a note where training goes well or no loss is seen.",
+        "The root mean square of an input is above `threshold` at `patience` observed steps in a row. A note where all outputs of layers are small. It waits for training: a warning where training goes badly, else a note.",
     .advice = "Subtract the mean and divide by the standard deviation, or scale the "
               "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),

@@ -19,7 +19,8 @@
  * A loss that has been below 0 has no level that it should reach (a policy's, a
  * critic's, an entropy), and one of several may rise while the total falls (a divergence
  * whose weight grows, an adversary): their rise is a note. So is that of a loss that stays
- * below its first values: samples may get harder, or terms be added.
+ * below BACK times its first values: samples may get harder, terms be added, or two players
+ * be even.
  *
  * A loss that never falls below its first window is flat: see judge_flat. One that has
  * hardly fallen over the first two windows of a run is a note: see judge_start.
@@ -56,7 +57,7 @@ enum { STARTS = 5, EARLY = 10 };
 #define CONSTANT 1e-6   /* largest spread of a constant, relative */
 #define AT_ITS_END 1e-6 /* a loss that need not fall */
 #define SPREAD 6.0
-#define BACK 0.9   /* of the first losses */
+#define BACK 1.5   /* of the first losses */
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct tensor_memory {
@@ -365,7 +366,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises or does not fall",
     .condition =
-        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
+        "Averaged over `window` steps, the loss is more than `increase_threshold_percent` % above its best, twice in a row (a note for one of several losses, for one that was below 0, and while it stays below one and a half times its first values); or over `flat` windows it is the same number (a note: over three times as many, it has not fallen). A note about the run: the objective, seen from the first step on, has fallen by less than 5 % over two windows, and its noise would not hide a fall. With `smdebug`, which `num_steps`, `diff_percent` or `mode` imply: every `num_steps` steps, the loss has fallen by less than `diff_percent` % since, or has risen by more than `increase_threshold_percent` %.",
     .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,

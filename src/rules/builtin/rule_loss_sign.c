@@ -6,8 +6,9 @@
  *               that is never below 0 (a cross-entropy, a squared or absolute error); or
  *     runaway   every loss so far was below 0, and over WINDOWS windows of `window` steps
  *               its mean falls faster and faster, each time by at least FASTER times as
- *               much, to below RUNAWAY times the first losses. A likelihood or a cosine may
- *               be below 0 and fall, but not like this: it slows down.
+ *               much, to below RUNAWAY times the first losses, and below -BOUNDED, where
+ *               cosines, their sums and overlaps end. A likelihood or a cosine may be
+ *               below 0 and fall, but not like this: it slows down.
  * Labels alone prove nothing: counts, densities of a class, cosines to a class and losses
  * with a reward for entropy or learnt weights may be below 0.
  * A loss that has been below 0 from the first step on is a note, after three windows:
@@ -18,10 +19,12 @@
 
 #include "base/macros.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { WINDOWS = 4 };
 #define RUNAWAY 5.0
+#define BOUNDED 2.0
 #define FASTER 1.1
 
 typedef struct loss_sign {
@@ -76,7 +79,8 @@ static void judge_kind(sonde_rule_run *run, size_t i, const tensor_memory *memor
 static void judge_windows(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
     const double *m = memory->means;
-    bool runs_away = m[WINDOWS - 1] < RUNAWAY * memory->first && m[1] < m[0];
+    bool runs_away =
+        m[WINDOWS - 1] < fmin(RUNAWAY * memory->first, -BOUNDED) && m[1] < m[0];
 
     for (int k = 2; k < WINDOWS; k++) {
         runs_away = runs_away && m[k - 1] - m[k] > FASTER * (m[k - 2] - m[k - 1]);

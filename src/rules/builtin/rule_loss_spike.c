@@ -25,7 +25,11 @@
  *     weights moved at the jump, in one step, MOVED times as far as at any step of A; or
  *     the median of B is above FAR times the first losses of the run; or
  *     no weights are seen.
- * Else it is a note. By vital signs, weights move at least by the change of their norm or
+ * and the jump is above SLIGHT of the first losses: a loss near 0 easily doubles. Else it is
+ * a note. If the median of B is not above FAR times the first losses, it waits
+ * for the next `patience` losses, and is a note as well if their median has come back by
+ * BACK of the jump: the next task, harder samples, a part of the network that is drawn
+ * anew raise the loss, and training continues from there. By vital signs, weights move at least by the change of their norm or
  * of their mean. Evidence: vital signs of losses and weights.
  */
 #include "rules/builtin/builtin.h"
@@ -37,11 +41,20 @@
 
 enum { BEFORE = 64, FEW = 16, MOST = 256, LOSSES = 0, WEIGHTS = 1, FIRST = 5 };
 enum { RECENT = 15 };
-#define MOVED 3.0
+#define MOVED 4.0
 #define FAR 10.0
 #define LOST 0.75
 #define GAINED 0.2
 #define ONE_STEP 0.3 /* of f - m, at the first step of B */
+#define BACK 0.2     /* of the jump */
+#define SLIGHT 0.03  /* of the first losses */
+/* The rule decides, or the end of the run. */
+static const sonde__rule_terms jumped = {.looks = INT64_MAX,
+                                         .well = SONDE_SEVERITY_ERROR,
+                                         .ill = SONDE_SEVERITY_NOTE,
+                                         .still = SONDE_SEVERITY_ERROR,
+                                         .untold = SONDE_SEVERITY_ERROR,
+                                         .alone = SONDE_SEVERITY_ERROR};
 
 typedef struct spike {
     double factor;
@@ -56,6 +69,8 @@ typedef struct tensor_memory {
     size_t count;
     double first; /* mean of the first ones */
     int64_t firsts;
+    double low, high;    /* medians before and after a jump that waits */
+    int64_t waited;      /* losses after it */
     sonde_vitals before; /* of a weight */
     int64_t last;
 } tensor_memory;
@@ -137,6 +152,22 @@ static bool has_moved(const tensor_memory *memory, size_t before)
     return isnan(usual) || isnan(at) || at > MOVED * usual;
 }
 
+/* Whether the loss comes back after a jump that waits, once `patience` losses tell. */
+static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory)
+{
+    const spike *state = sonde_rule_state(run);
+    const size_t patience = (size_t)state->patience;
+    double later[MOST], limit = memory->high - BACK * (memory->high - memory->low);
+
+    if (++memory->waited < state->patience) {
+        return;
+    }
+    memcpy(later, memory->losses + memory->count - patience, patience * sizeof *later);
+    sonde__builtin_sort(later, patience);
+    sonde__rule_confirm(
+        run, i, later[patience / 2] < limit ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+}
+
 /* Error or note, by the file header. later: the median of B. */
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                             size_t before, double median, double later)
@@ -145,7 +176,8 @@ static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
-        sonde__rule_loss_is_free(run) || median <= 0.0) {
+        sonde__rule_loss_is_free(run) || median <= 0.0 ||
+        later - median < SLIGHT * fabs(memory->first)) {
         return SONDE_SEVERITY_NOTE;
     }
     return has_moved(memory, before) || later > FAR * memory->first ? SONDE_SEVERITY_ERROR
@@ -194,7 +226,7 @@ static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memor
     }
 }
 
-static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
+static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const spike *state = sonde_rule_state(run);
     const size_t patience = (size_t)state->patience;
@@ -203,6 +235,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
     const double now = memory->losses[memory->count - 1];
     double sorted[BEFORE], later[MOST], limit = 0.0;
     sonde_severity severity = SONDE_SEVERITY_NOTE;
+    bool waits = false;
 
     /* The last loss usually decides; sorting takes longer. */
     if (count_above(memory->losses, before, now) > tenth(before)) {
@@ -221,7 +254,13 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
         return;
     }
     severity = grade(run, i, memory, before, sorted[before / 2], later[patience / 2]);
-    if (sonde_rule_found(run, i, severity, "mean", now, limit)) {
+    waits =
+        severity == SONDE_SEVERITY_ERROR && !(later[patience / 2] > FAR * memory->first);
+    if (waits ? sonde__rule_suspect(run, i, &jumped, "mean", now, limit)
+              : sonde_rule_found(run, i, severity, "mean", now, limit)) {
+        memory->low = sorted[before / 2];
+        memory->high = later[patience / 2];
+        memory->waited = 0;
         sonde_rule_say(run, NULL,
                        "It jumped from about %.4g to %.4g %zu observed steps ago and has "
                        "not recovered (now %.4g)%s.",
@@ -273,6 +312,9 @@ static void step(sonde_rule_run *run)
         }
         take(memory, v->mean, state->moves ? state->move : (double)NAN,
              BEFORE + (size_t)state->patience);
+        if (sonde__rule_suspects(run, i)) {
+            follow(run, i, memory);
+        }
         if (memory->count >= (size_t)(state->least + state->patience)) {
             judge(run, i, memory);
             if (sonde__builtin_loss_kind(run, tensors[i].id) != SONDE__LOSS_PART &&
@@ -290,8 +332,9 @@ const sonde_rule sonde__builtin_loss_spike = {
         "Over the last `patience` observed steps, the median loss is above "
         "`factor` times the median of the 64 steps before, and nine tenths of "
         "the losses are above nine tenths of those. A note for one of several "
-        "losses, and where the weights move as before and the loss stays within "
-        "ten times its first values: targets may move, as in value learning. Or, "
+        "losses, and where the loss stays within ten times its first values and the jump is "
+        "below 3 % of the first losses, the weights move as before (targets may move, as in value learning), or the next "
+        "`patience` losses come back by a fifth of the jump (the next task). Or, "
         "in one step, a loss that is meant to fall loses three quarters of what "
         "it has fallen by, and stays there (a note where the weights move as before).",
     .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "

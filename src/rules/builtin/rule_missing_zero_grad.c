@@ -38,20 +38,22 @@
  * or not from so low. A step at which no parameter changes does not count: gradients that
  * are summed over several batches before an update are intended. At consecutive steps,
  * parameters of at most SMALL elements are enough to see an update. SAMPLE elements of
- * each gradient are used, evenly spread.
+ * each gradient are used, evenly spread. Gradients of a smooth loss can look like sums for
+ * long; so it is a suspicion, and a note where training goes well.
  *
- * Evidence: raw gradients of consecutive steps; vital signs of parameters.
+ * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/engine.h"
 #include "rules/builtin/builtin_values.h"
+#include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
 
 #include <math.h>
 
-enum { GRADIENTS = 0, PARAMETERS = 1, LARGE_PARAMETERS = 2 };
+enum { GRADIENTS = 0, PARAMETERS = 1, LARGE_PARAMETERS = 2, LOSSES = 3 };
 enum { SAMPLE = 512, MOST_STEPS = 32, SMALL = 4096, MOVING = 32 };
 #define SHARE 75.0
 #define NOISE 0.02
@@ -69,6 +71,12 @@ enum { SAMPLE = 512, MOST_STEPS = 32, SMALL = 4096, MOVING = 32 };
 #define LARGER 3.0
 enum { GROWN = 5 };
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
+
+static const sonde__rule_terms adds_up = {.well = SONDE_SEVERITY_NOTE,
+                                          .ill = SONDE_SEVERITY_ERROR,
+                                          .still = SONDE_SEVERITY_ERROR,
+                                          .untold = SONDE_SEVERITY_NOTE,
+                                          .alone = SONDE_SEVERITY_ERROR};
 
 /* Of one step, over all parameters. */
 typedef struct norms {
@@ -110,7 +118,8 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_RAW, false, SONDE__GRADIENTS, SONDE__IN_ROWS},
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_ROWS},
-    {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY}};
+    {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int parameter_need(const sonde_tensor_info *info)
 {
@@ -130,6 +139,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     }
     return sonde__builtin_is_gradient(info)    ? GRADIENTS
            : sonde__builtin_is_parameter(info) ? parameter_need(info)
+           : info->role == SONDE_ROLE_LOSS     ? LOSSES
                                                : SONDE_RULE_IGNORE;
 }
 
@@ -196,7 +206,9 @@ static bool updated(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const sonde_vitals *v = tensors[i].need != GRADIENTS ? tensors[i].vitals : NULL;
+        const bool parameter =
+            tensors[i].need == PARAMETERS || tensors[i].need == LARGE_PARAMETERS;
+        const sonde_vitals *v = parameter ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL) {
@@ -211,7 +223,7 @@ static bool updated(sonde_rule_run *run)
             memory->sum = v->sum;
             memory->has = true;
         } else {
-            hidden += tensors[i].need != GRADIENTS && memory->moves > 0;
+            hidden += parameter && memory->moves > 0;
         }
     }
     return changed > 0 || seen == 0 || (moving == 0 && hidden > 0);
@@ -327,9 +339,10 @@ static void report(sonde_rule_run *run, double percent)
     const zero_grad *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
 
-    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
-                         cause != NULL ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "percent_summed", percent, SHARE)) {
+    if (cause != NULL ? sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_NOTE,
+                                         "percent_summed", percent, SHARE)
+                      : sonde__rule_suspect(run, SONDE_RULE_WHOLE_RUN, &adds_up,
+                                            "percent_summed", percent, SHARE)) {
         sonde__rules_follows(run, cause);
         sonde_rule_say(run, cause != NULL ? "Mend the earlier findings first." : NULL,
                        "Each gradient is that of the previous step plus a new one: "
@@ -435,7 +448,8 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
         "Over `patience` steps, three quarters of all gradients equal the previous "
         "gradient plus a new part that has a steady size and does not oppose it; and "
         "gradients leave their range, or this holds at half of the last steps. Or each of "
-        "the first five gradients of a run is larger by one more.",
+        "the first five gradients of a run is larger by one more. It waits for training: a "
+        "note where training goes well.",
     .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

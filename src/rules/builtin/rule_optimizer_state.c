@@ -230,7 +230,7 @@ static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, siz
         }
     }
     state->beyond = beyond;
-    if (judged < FEW || 2 * beyond <= judged) {
+    if (beyond < FEW) {
         return;
     }
     state->other = true;

@@ -14,7 +14,8 @@
  *              The input of the loss may begin as small as it likes.) Where there is a
  *              loss, it is looked at until step LATE: if it has fallen to below FELL of
  *              its first values, the layers have come to life. Where there are several
- *              losses, of two players perhaps, none of them tells: a note.
+ *              losses, of two players perhaps, none of them tells: a note. Else it waits
+ *              for training from there on.
  *     loud     at the first step of the run, for at least half of the weights, the mean
  *              square times the number of inputs is above GAIN (He's initialisation has
  *              2; embeddings, whose root mean square is about 1, are left out, and so are
@@ -64,6 +65,11 @@ static const sonde__rule_terms at_first = {.well = SONDE_SEVERITY_NOTE,
                                            .still = SONDE_SEVERITY_ERROR,
                                            .untold = SONDE_SEVERITY_NOTE,
                                            .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms dying = {.well = SONDE_SEVERITY_NOTE,
+                                        .ill = SONDE_SEVERITY_ERROR,
+                                        .still = SONDE_SEVERITY_ERROR,
+                                        .untold = SONDE_SEVERITY_NOTE,
+                                        .alone = SONDE_SEVERITY_ERROR};
 static const sonde__rule_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
                                                .ill = SONDE_SEVERITY_WARNING,
                                                .still = SONDE_SEVERITY_WARNING,
@@ -218,10 +224,11 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
 
         if (tensors[i].need == INPUTS && memory->looked > 0 &&
             (grown ? memory->grew : memory->shrank) == memory->looked &&
-            (grown ? sonde__rule_suspect(run, i, &at_first, "variance_ratio",
-                                         memory->worst, most)
-                   : sonde_rule_found(run, i, severity, "variance_ratio", memory->worst,
-                                      most))) {
+            (grown || severity != SONDE_SEVERITY_NOTE
+                 ? sonde__rule_suspect(run, i, grown ? &at_first : &dying,
+                                       "variance_ratio", memory->worst, most)
+                 : sonde_rule_found(run, i, severity, "variance_ratio", memory->worst,
+                                    most))) {
             sonde_rule_say(run, NULL,
                            "Its variance is %.3g times that of the previous layer at "
                            "each of the first %lld steps.",

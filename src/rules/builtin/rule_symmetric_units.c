@@ -22,9 +22,11 @@
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
  */
+#include "base/macros.h"
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "rules/engine.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
@@ -38,6 +40,7 @@ typedef struct symmetric {
     double share;
     int64_t patience, steps, looked;
     size_t linked;
+    bool twins_known; /* of this step */
 } symmetric;
 
 enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 4, MOVES = 3 };
@@ -52,6 +55,12 @@ static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
                                              .still = SONDE_SEVERITY_ERROR,
                                              .untold = SONDE_SEVERITY_NOTE,
                                              .alone = SONDE_SEVERITY_ERROR};
+/* Rows of a parameter that is no layer's: of samples, slots, codes. */
+static const sonde__rule_terms alike_rows = {.well = SONDE__WITHDRAWN,
+                                             .ill = SONDE_SEVERITY_NOTE,
+                                             .still = SONDE_SEVERITY_NOTE,
+                                             .untold = SONDE_SEVERITY_NOTE,
+                                             .alone = SONDE_SEVERITY_NOTE};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {
@@ -64,7 +73,10 @@ typedef struct tensor_memory {
     uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
     size_t gradient;
-    bool stuck; /* suspected as one of half of all weights */
+    size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
+    bool varies;  /* of the first: at this step the elements of one of them differ */
+    bool stuck;   /* suspected as one of half of all weights */
+    bool free;    /* its rows are no units */
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: no raw value, or too few of one magnitude */
     double equal;   /* of rows of this step, whatever their size; -1: no raw value */
@@ -99,6 +111,21 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                               : SONDE_RULE_IGNORE;
 }
 
+/* Whether rows of a weight are units: it is in a module, or its name says that it is a
+ * layer's. Others hold samples, slots, codes. */
+static bool is_of_layer(const sonde_tensor_info *info)
+{
+    static const char *const words[] = {"w",    "kernel", "proj",   "layer", "fc",
+                                        "conv", "dense",  "linear", "hidden"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
+        if (strcasestr(info->name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return strchr(info->name, '.') != NULL;
+}
+
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
@@ -111,6 +138,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     if (tensors[i].need != WEIGHTS) {
         return SONDE_OK;
     }
+    memory->free = !is_of_layer(info);
     memory->rows = sonde__calloc((size_t)info->shape[0], sizeof *memory->rows);
     memory->same = sonde__calloc((size_t)info->shape[0], sizeof *memory->same);
     return memory->rows != NULL && memory->same != NULL
@@ -245,29 +273,88 @@ static bool is_constant(const sonde_vitals *w)
     return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
 }
 
-/* Whether the module has another weight of the same shape whose elements differ. */
-static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
+/* A weight, by the module that its name begins with. */
+typedef struct member {
+    const sonde_tensor_info *info;
+    size_t length; /* of the module's name, with the dot */
+    size_t index;
+} member;
+
+static int by_module(const void *a, const void *b)
 {
-    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    const char *dot = strrchr(info->name, '.');
-    const size_t length = dot != NULL ? (size_t)(dot - info->name) + 1 : 0;
-    size_t count = 0;
+    const member *x = a, *y = b;
+    int order = (x->length > y->length) - (x->length < y->length);
 
-    (void)sonde_rule_tensors(run, &count);
-    for (size_t k = 0; k < count && length > 0; k++) {
-        const sonde_tensor_info *other = sonde_rule_info(run, tensors[k].id);
+    order = order != 0 ? order : strncmp(x->info->name, y->info->name, x->length);
+    order = order != 0 ? order : x->info->rank - y->info->rank;
+    return order != 0 ? order
+                      : memcmp(x->info->shape, y->info->shape,
+                               (size_t)x->info->rank * sizeof *x->info->shape);
+}
 
-        if (k != i && tensors[k].need == WEIGHTS && tensors[k].vitals != NULL &&
-            other->rank == info->rank &&
-            memcmp(other->shape, info->shape, (size_t)info->rank * sizeof *info->shape) ==
-                0 &&
-            strncmp(other->name, info->name, length) == 0 &&
-            strchr(other->name + length, '.') == NULL &&
-            !is_constant(tensors[k].vitals)) {
-            return true;
+/* Finds the weights of the same module and shape. */
+static void link_twins(sonde_rule_run *run)
+{
+    size_t count = 0, used = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    member *members = sonde__calloc(count, sizeof *members);
+
+    if (members == NULL) {
+        sonde_rule_fail(run, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        tensor_memory *memory = tensors[i].memory;
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+        const char *dot = strrchr(info->name, '.');
+
+        memory->first = SIZE_MAX;
+        if (tensors[i].need == WEIGHTS && dot != NULL) {
+            members[used++] = (member){info, (size_t)(dot - info->name) + 1, i};
         }
     }
-    return false;
+    if (used > 0) {
+        qsort(members, used, sizeof *members, by_module);
+    }
+    for (size_t i = 0, head = 0; i < used; i++) {
+        head = by_module(&members[head], &members[i]) == 0 ? head : i;
+        ((tensor_memory *)tensors[members[i].index].memory)->first = members[head].index;
+    }
+    sonde__free(members);
+}
+
+/* Notes, of this step, the modules and shapes with a weight whose elements differ. */
+static void find_twins(sonde_rule_run *run)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        ((tensor_memory *)tensors[i].memory)->varies = false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = ((tensor_memory *)tensors[i].memory)->first;
+
+        run->rules->compared++;
+        if (first != SIZE_MAX && tensors[i].vitals != NULL &&
+            !is_constant(tensors[i].vitals)) {
+            ((tensor_memory *)tensors[first].memory)->varies = true;
+        }
+    }
+}
+
+/* Whether the module of a constant weight has another of the same shape whose elements
+ * differ. */
+static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
+{
+    symmetric *state = sonde_rule_state(run);
+    const size_t first = ((tensor_memory *)tensors[i].memory)->first;
+
+    if (!state->twins_known) {
+        find_twins(run);
+        state->twins_known = true;
+    }
+    return first != SIZE_MAX && ((tensor_memory *)tensors[first].memory)->varies;
 }
 
 /* True if vital signs show that all units are equal; most: half of all weights are stuck.
@@ -308,7 +395,8 @@ static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
         return; /* it will leave 0: whether that was in time, the loss says */
     }
     if (memory->lasting >= LASTING && memory->moves >= MOVES) {
-        sonde__rule_confirm(run, i, SONDE_SEVERITY_ERROR);
+        sonde__rule_confirm(run, i,
+                            memory->free ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
     } else if (equal >= 0.0 && equal < state->share && !(zero && memory->zero > 0) &&
                (v == NULL || !is_constant(v))) {
         sonde__rule_clear(run, i);
@@ -325,8 +413,10 @@ static void step(sonde_rule_run *run)
     if (state->linked != count) {
         sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL,
                             offsetof(tensor_memory, gradient));
+        link_twins(run);
         state->linked = count;
     }
+    state->twins_known = false;
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     const bool most = stuck > 0 && 2 * stuck >= trained;
 
@@ -354,9 +444,11 @@ static void step(sonde_rule_run *run)
             follow(run, i, memory, v, equal);
         } else if (percent >= state->share && percent > 0.0 &&
                    !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
-                   sonde__rule_suspect(
-                       run, i, most && memory->zero > 0 ? &zero_units : &alike_units,
-                       "percent_equal", percent, state->share)) {
+                   sonde__rule_suspect(run, i,
+                                       memory->free               ? &alike_rows
+                                       : most && memory->zero > 0 ? &zero_units
+                                                                  : &alike_units,
+                                       "percent_equal", percent, state->share)) {
             memory->stuck = most && memory->zero > 0;
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units have the same weights as another "
@@ -382,7 +474,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. Silent for a weight without a gradient where others have one.",
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

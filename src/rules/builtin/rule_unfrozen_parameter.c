@@ -4,11 +4,12 @@
  * Judges the parameters that tensor_regex selects, and fires at their first change.
  * Without it, judges parameters that look frozen, because neither a gradient nor an
  * update of them is among the tensors while others have one, and fires after `patience`
- * changes. Any change counts if more than half of all parameters are trained. If not, or
- * if a trained parameter has the same shape and the same last parts of its name, only a
- * factor common to all values counts, as from weight decay that is applied to frozen
- * parameters: copies of a model, or of a part of it, that follow it as a moving average
- * are meant to change. Evidence: vital signs of parameters.
+ * changes. A factor common to all values is an error: weight decay is applied to frozen
+ * parameters. Any other change is a note, since no optimiser makes it without a gradient:
+ * the program does, for a codebook, a centre or a moving average. It counts if more than
+ * half of all parameters are trained, and no trained parameter has the same shape and the
+ * same last parts of its name: copies of a model, or of a part of it, are meant to follow
+ * it. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -27,9 +28,9 @@ enum { PARAMETERS = 0, SIGNS = 1, STATES = 2, REGEX = 0 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
-    bool copy;         /* a trained parameter is its twin */
-    size_t sign, held; /* of a parameter: its gradient or update; its state */
-    int64_t changes;
+    bool copy;               /* a trained parameter is its twin */
+    size_t sign, held;       /* of a parameter: its gradient or update; its state */
+    int64_t changes, shrunk; /* of all changes, those by a common factor */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -156,22 +157,30 @@ static void step(sonde_rule_run *run)
         const sonde_vitals *now = tensors[i].vitals;
         const bool frozen =
             chosen ? memory->chosen : state->trained > 0 && !memory->trained;
-        bool changed = false;
+        bool changed = false, shrunk = false;
 
         if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
             continue;
         }
-        changed = memory->has_before &&
-                  !sonde__builtin_same_vitals(now, &memory->before) &&
-                  (chosen || (most && !memory->copy) || shrank(now, &memory->before));
+        changed = memory->has_before && !sonde__builtin_same_vitals(now, &memory->before);
+        shrunk = changed && shrank(now, &memory->before);
+        changed = changed && (chosen || (most && !memory->copy) || shrunk);
         memory->changes += changed;
+        memory->shrunk += shrunk;
         memory->before = *now;
         memory->has_before = true;
         if (changed && memory->changes >= (chosen ? 1 : state->patience) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes",
-                             (double)memory->changes, 0.0)) {
-            sonde_rule_say(run, NULL, "It changes although it %s.",
-                           chosen ? "should be frozen" : "has no gradient and no update");
+            sonde_rule_found(run, i,
+                             chosen || memory->shrunk == memory->changes
+                                 ? SONDE_SEVERITY_ERROR
+                                 : SONDE_SEVERITY_NOTE,
+                             "changes", (double)memory->changes, 0.0)) {
+            sonde_rule_say(
+                run, NULL, "It changes although it %s%s.",
+                chosen ? "should be frozen" : "has no gradient and no update",
+                chosen || memory->shrunk == memory->changes
+                    ? ""
+                    : ", not as weight decay would change it: the program may set it");
         }
     }
 }
@@ -180,7 +189,7 @@ const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
     .condition =
-        "A parameter that `tensor_regex` selects changes; or, without it, a parameter without a gradient changes while most parameters have one and no trained parameter is its twin by shape and name, or all of its values shrink by the same factor.",
+        "A parameter that `tensor_regex` selects changes; or, without it, all values of a parameter without a gradient shrink by the same factor, as by weight decay. A note where it changes otherwise, while most parameters have a gradient and no trained parameter is its twin by shape and name: the program may set it.",
     .advice = "Check whether weight decay or momentum applies to it; remove it from the "
               "optimiser.",
     .modes = SONDE__TRAIN,

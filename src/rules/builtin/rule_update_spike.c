@@ -5,14 +5,17 @@
  * training steps earlier, and q and q' are their sums of squares. After `least`
  * comparisons, fires when
  *     a - a' > a' / 2            the element outgrows all others at once,
- *     a - a' > factor k m        m is the median of |a - a'| / k over the last 32, and
+ *     a - a' > factor k m        m is the median of |a - a'| / k over the last 32,
+ *     a - a' > TWICE k M         M is the largest of them over the whole run: a schedule
+ *                                may restart after small steps, and
  *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
  *                                is mostly that of one element.
  * One of few elements is a large part of its tensor, and a tensor that rested (m is 0)
  * may be a copy that is taken anew: below MANY, or at rest, a has to be above 16 a', and
  * q - q' within a tenth of a^2.
- * Until HISTORY comparisons, a - a' has to be above 3 a' as well: at first, the usual
- * change of the largest element says little about that of the others.
+ * Until HISTORY comparisons, and where k is above 1, a - a' has to be above 3 a' as well: at
+ * first, the usual change of the largest element says little about that of the others, and
+ * within several steps an element may outgrow them.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, bits of a mantissa,
  * and jumps below NEGLIGIBLE times the largest magnitude of all parameters at the step do
@@ -29,6 +32,7 @@
 #include <math.h>
 
 #define NEGLIGIBLE 1e-4
+#define TWICE 2.0
 
 enum { MANY = 32, ELEMENTS = 8, HISTORY = 32 }; /* smaller tensors are not judged */
 
@@ -41,6 +45,7 @@ typedef struct spike {
 typedef struct tensor_memory {
     sonde__builtin_recent changes; /* of the largest magnitude, per step */
     double largest, sumsq;
+    double most; /* the largest change of a whole run, per step */
     int64_t last;
 } tensor_memory;
 
@@ -85,14 +90,16 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const double median = steps * sonde__builtin_recent_median(&memory->changes);
     const bool many = v->count >= MANY && median > 0.0;
 
-    const double least = !many ? 15.0 : memory->changes.count < HISTORY ? 3.0 : 0.5;
+    const bool long_known = memory->changes.count >= HISTORY && steps <= 1.0;
+    const double least = !many ? 15.0 : long_known ? 0.5 : 3.0;
 
     if (jump <= least * memory->largest || memory->largest <= 0.0 ||
         change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||
         memory->changes.count < state->least) {
         return;
     }
-    if (jump > state->factor * median && jump > NEGLIGIBLE * state->largest) {
+    if (jump > state->factor * median && jump > TWICE * steps * memory->most &&
+        jump > NEGLIGIBLE * state->largest) {
         report(run, i, memory, v, steps, median);
     }
 }
@@ -123,9 +130,11 @@ static void step(sonde_rule_run *run)
         }
         steps = (double)sonde__builtin_steps_since(run, &memory->last);
         if (steps > 0.0) {
+            const double change = fabs(v->abs_max - memory->largest) / steps;
+
             judge(run, i, memory, v, steps);
-            sonde__builtin_recent_take(&memory->changes,
-                                       fabs(v->abs_max - memory->largest) / steps);
+            sonde__builtin_recent_take(&memory->changes, change);
+            memory->most = fmax(memory->most, change);
         }
         memory->largest = v->abs_max;
         memory->sumsq = v->sumsq;
@@ -137,8 +146,10 @@ const sonde_rule sonde__builtin_update_spike = {
     .summary = "one element of a parameter jumps",
     .condition =
         "In one step the largest magnitude of a parameter grows by more than half and by "
-        "more than `factor` times its usual change, while no other element changes much. "
-        "In the first 32 observed steps it has to grow to more than four times its size.",
+        "more than `factor` times its usual change, and more than twice its largest change "
+        "so far, while no other element changes much. In the first 32 observed steps, and "
+        "between steps that are not neighbours, it has to grow to more than four times its "
+        "size.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,

@@ -12,7 +12,8 @@
  *     in vain    the median was above `fast` at three comparisons in a row, and at the end
  *                the loss is not below STILL times its value before. A network that has
  *                learnt (its loss is below half of its first ones) need not improve
- *                further; there the loss has to have doubled.
+ *                further; there the loss has to have doubled. A note if no median of the
+ *                episode was above BOLD `fast`.
  * At the start the loss decides, because r cannot: optimisers that divide by the size of
  * gradients (Adagrad, RMSprop, Adam, Lion) move every element by about the learning rate
  * at their first steps, or by ten times as much, however small the weight is. Weights that
@@ -38,6 +39,7 @@ enum { LONG = 12 };
 #define FEW 32.0
 #define WORSE 1.25
 #define RISEN 1.1
+#define BOLD 1.5
 #define EVEN 0.75 /* (mean |d|)^2 / mean d^2 of an update; 0.64 for normal elements */
 
 static const sonde__rule_terms too_fast = {.well = SONDE_SEVERITY_NOTE,
@@ -209,7 +211,8 @@ void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
     if (fast->since > (settles(fast, median) ? 3 : 1) * AFTER ||
         (fast->since > 0 && fast->above == 0)) {
         if (fast->above >= ON_END && !has_paid(fast)) {
-            report_in_vain(run, settles(fast, median) && median <= state->fast
+            report_in_vain(run, (settles(fast, median) && median <= state->fast) ||
+                                        fast->most < BOLD * state->fast
                                     ? SONDE_SEVERITY_NOTE
                                     : SONDE_SEVERITY_ERROR);
         }

@@ -5,8 +5,9 @@
  * that is observed from its first step on the largest r of all weights was below `slow`
  * on average, did not grow (as in a warm-up), and the loss did not fall: a thousand such
  * steps change nothing by more than 3 %. If r was below 8 `slow` on average over the first
- * 40 comparisons, or the first 100, and did not grow, the losses decide (suspicion.h): it
- * is a warning if they fall by less than SLIGHT, nothing if they fall as they should.
+ * 40 comparisons, or the first 100, and did not grow, the losses decide (suspicion.h): if
+ * they fall by less than SLIGHT it is a warning below NEAR `slow` and a note above it, where
+ * a trained network is tuned further; nothing if they fall as they should.
  *
  * Weight decay moves weights along -w', without any gradient. Where the rest of the updates
  * is below a tenth of them at the first 40 comparisons, only r of the rest is judged, and
@@ -17,6 +18,7 @@
 
 #define SHARE 0.1
 #define LIMIT 8.0 /* times `slow` */
+#define NEAR 2.5  /* times `slow` */
 #define FALLEN 0.95
 #define SLIGHT 0.05
 enum { DECAYED = 40 };
@@ -34,6 +36,13 @@ static const sonde__rule_terms perhaps_slow = {.well = SONDE__WITHDRAWN,
                                                .alone = SONDE_SEVERITY_NOTE,
                                                .slight = SLIGHT};
 
+static const sonde__rule_terms rather_slow = {.well = SONDE__WITHDRAWN,
+                                              .ill = SONDE_SEVERITY_NOTE,
+                                              .still = SONDE_SEVERITY_NOTE,
+                                              .untold = SONDE_SEVERITY_NOTE,
+                                              .alone = SONDE_SEVERITY_NOTE,
+                                              .slight = SLIGHT};
+
 static void report(sonde_rule_run *run, double mean, const look *at, bool still)
 {
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
@@ -46,8 +55,9 @@ static void report(sonde_rule_run *run, double mean, const look *at, bool still)
                                                                : SONDE_SEVERITY_WARNING,
                                  "update_ratio", mean, state->slow);
     } else {
-        first = sonde__rule_suspect(run, i, &perhaps_slow, "update_ratio", mean,
-                                    LIMIT * state->slow);
+        first = sonde__rule_suspect(
+            run, i, mean < NEAR * state->slow ? &perhaps_slow : &rather_slow,
+            "update_ratio", mean, LIMIT * state->slow);
     }
     if (first) {
         sonde_rule_say(run,

@@ -1,0 +1,424 @@
+/*
+ * dataset_arrays.c - named arrays as a data set: NumPy's files and safetensors.
+ *
+ * An array that is contiguous, aligned and of the wanted dtype is used where it is mapped;
+ * any other is copied.
+ */
+#include "base/fail.h"
+#include "base/given.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "nn/data/dataset.h"
+#include "nn/data/parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_SIZE = 4096, NAME_SIZE = 256 };
+
+static const char *const input_names[] = {"x",      "X",      "data",  "input",
+                                          "inputs", "images", "image", "features"};
+static const char *const target_names[] = {"y",       "Y",     "target",
+                                           "targets", "label", "labels"};
+static const char *const endings[] = {"npz", "safetensors"};
+static const char *const splits[] = {
+    [SONDE_NN_TRAIN] = "train", [SONDE_NN_TEST] = "test"};
+
+/* --- files ---------------------------------------------------------------------------- */
+
+static bool is_there(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* The file of a split in a folder. */
+static bool find_split_file(const char *folder, sonde_nn_split split,
+                            char path[PATH_SIZE])
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
+        const int length =
+            snprintf(path, PATH_SIZE, "%s/%s.%s", folder, splits[split], endings[i]);
+
+        if (length > 0 && length < PATH_SIZE && is_there(path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a folder has an array by one of the names that are looked for. */
+static bool has_npy(const char *folder)
+{
+    static const char *const before[] = {"", "", "train_"};
+    static const char *const after[] = {"", "_train", ""};
+    char path[PATH_SIZE];
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(input_names); i++) {
+        for (size_t k = 0; k < SONDE_COUNT_OF(before); k++) {
+            const int length = snprintf(path, PATH_SIZE, "%s/%s%s%s.npy", folder,
+                                        before[k], input_names[i], after[k]);
+
+            if (length > 0 && length < PATH_SIZE && is_there(path)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool sonde_nn_dataset_is_arrays(const char *path)
+{
+    char file[PATH_SIZE];
+
+    return path != NULL &&
+           (sonde__data_is_arrays(path) || find_split_file(path, SONDE_NN_TRAIN, file) ||
+            find_split_file(path, SONDE_NN_TEST, file) || has_npy(path));
+}
+
+/* --- arrays --------------------------------------------------------------------------- */
+
+/* Arrays that are being made a data set. */
+typedef struct array_opening {
+    const sonde_nn_arrays_options *options;
+    const char *path;
+    sonde_nn_dataset *set;
+    sonde__data_arrays *arrays; /* the set's */
+    bool split_files;           /* of the splits: an array is that of the split */
+    bool whole;                 /* an array holds both splits */
+    sonde_diag *diag;
+} array_opening;
+
+/* The array of a name for the split; NULL: none. *whole: it holds both. */
+static const sonde_view *find_array(const array_opening *o, const char *name, bool *whole)
+{
+    const char *split = splits[o->options->split];
+    char both[NAME_SIZE];
+    const sonde_view *view = NULL;
+
+    for (int i = 0; i < 2 && view == NULL && !o->split_files; i++) {
+        (void)snprintf(both, sizeof both, "%.200s_%.20s", i == 0 ? name : split,
+                       i == 0 ? split : name);
+        view = sonde__data_arrays_find(o->arrays, both);
+    }
+    *whole = view == NULL && !o->split_files;
+    return view != NULL ? view : sonde__data_arrays_find(o->arrays, name);
+}
+
+static sonde_err fail_missing(const array_opening *o, const char *name)
+{
+    const size_t count = sonde__data_arrays_count(o->arrays);
+    char all[200] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t used = strlen(all);
+
+        (void)snprintf(all + used, sizeof all - used, "%s%.60s", i > 0 ? ", " : "",
+                       sonde__data_arrays_name(o->arrays, i));
+    }
+    return sonde__fail(o->diag, SONDE_ENOTFOUND, o->path, count > 0 ? all : "an array",
+                       "no array '%s'", name);
+}
+
+/* The first of names that there is; names has count entries. */
+static const char *find_name(const array_opening *o, const char *const *names,
+                             size_t count)
+{
+    bool whole = false;
+
+    for (size_t i = 0; i < count; i++) {
+        if (find_array(o, names[i], &whole) != NULL) {
+            return names[i];
+        }
+    }
+    return NULL;
+}
+
+/* Says that array `name` has as many samples as the data. */
+static sonde_err check_count(const array_opening *o, const char *name,
+                             const sonde_view *view)
+{
+    const int64_t count = o->set->traits.count;
+    char text[96], expected[64];
+
+    if (view->rank > 0 && view->shape[0] == count) {
+        return SONDE_OK;
+    }
+    (void)snprintf(expected, sizeof expected, "%" PRId64 " samples, as the data", count);
+    return sonde__fail(o->diag, SONDE_ESHAPE, o->path, expected, "'%s' has shape %s",
+                       name,
+                       sonde_shape_text(view->rank, view->shape, text, sizeof text));
+}
+
+/* Contiguous elements of the dtype: the array's, or a new block in *owned. */
+static sonde_err have_elements(const array_opening *o, const sonde_view *view,
+                               sonde_dtype dtype, sonde_view *out, void **owned)
+{
+    const size_t size = sonde_dtype_size(dtype);
+    size_t bytes = 0;
+    sonde_err err = SONDE_OK;
+
+    if (view->dtype == dtype && sonde_view_is_contiguous(view) &&
+        (uintptr_t)view->data % size == 0) {
+        *out = *view;
+        return SONDE_OK;
+    }
+    if (!sonde__mul((size_t)sonde_view_count(view), size, &bytes)) {
+        return sonde__fail_nomem(o->diag, "an array");
+    }
+    *owned = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    if (*owned == NULL) {
+        return sonde__fail_nomem(o->diag, "an array");
+    }
+    *out = sonde_view_of(dtype, view->rank, view->shape, *owned);
+    err = sonde_view_copy(out, view, o->diag);
+    if (err != SONDE_OK) {
+        sonde__free(*owned);
+        *owned = NULL;
+    }
+    return err;
+}
+
+/* (N) as (N, 1). */
+static sonde_view at_least_two(const sonde_view *view)
+{
+    sonde_view wide = *view;
+
+    if (wide.rank == 1) {
+        wide.rank = 2;
+        wide.shape[1] = 1;
+        wide.stride[1] = 1;
+    }
+    return wide;
+}
+
+static sonde_err refuse_rank(const array_opening *o, const char *name,
+                             const sonde_view *view)
+{
+    char text[96];
+
+    return sonde__fail(o->diag, SONDE_ESHAPE, o->path, "(N), (N, F) to (N, C, H, W)",
+                       "'%s' has shape %s", name,
+                       sonde_shape_text(view->rank, view->shape, text, sizeof text));
+}
+
+static sonde_err refuse_dtype(const array_opening *o, const char *name,
+                              const sonde_view *view, const char *expected)
+{
+    return sonde__fail(o->diag, SONDE_EDTYPE, o->path, expected, "'%s' is %s", name,
+                       sonde_dtype_name(view->dtype));
+}
+
+/* The first input. */
+static sonde_err add_data(array_opening *o, const char *name)
+{
+    const sonde_view *view = find_array(o, name, &o->whole);
+    sonde_dtype dtype = SONDE_F32;
+    sonde_view wide, data;
+    sonde_err err = SONDE_OK;
+
+    if (view == NULL) {
+        return fail_missing(o, name);
+    }
+    if (view->rank < 1 || view->rank > 1 + SONDE_NN_SAMPLE_DIMS) {
+        return refuse_rank(o, name, view);
+    }
+    if (sonde_dtype_is_complex(view->dtype)) {
+        return refuse_dtype(o, name, view, "real numbers");
+    }
+    if (o->options->ids[0]) {
+        dtype = SONDE_I64;
+    } else if (view->dtype == SONDE_U8) {
+        dtype = SONDE_U8;
+    }
+    wide = at_least_two(view);
+    err = have_elements(o, &wide, dtype, &data, &o->set->owned_data);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    o->set->traits.ready = dtype != SONDE_U8;
+    err = sonde__dataset_set_data(o->set, &data, o->path, o->diag);
+    if (err == SONDE_OK && o->options->matrices && data.rank == 3) {
+        o->set->traits.rank = 2;
+        memcpy(o->set->traits.shape, data.shape + 1, 2 * sizeof *data.shape);
+    }
+    return err;
+}
+
+/* An array that is a further input, or the target of numbers. */
+static sonde_err add_field(array_opening *o, const char *name, const sonde_view *view,
+                           sonde_dtype dtype)
+{
+    const size_t k = o->set->traits.field_count;
+    sonde_view wide, data;
+    sonde_err err = SONDE_OK;
+
+    if (view->rank < 1 || view->rank > 1 + SONDE_NN_SAMPLE_DIMS) {
+        return refuse_rank(o, name, view);
+    }
+    err = check_count(o, name, view);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (k == SONDE_NN_FIELDS || sonde_dtype_is_complex(view->dtype)) {
+        return refuse_dtype(o, name, view,
+                            k == SONDE_NN_FIELDS ? "fewer inputs" : "real numbers");
+    }
+    wide = at_least_two(view);
+    err = have_elements(o, &wide, dtype, &data, &o->set->owned_fields[k]);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__dataset_add_field(o->set, name, &data, o->diag);
+}
+
+/* The classes, one a sample or one a position. */
+static sonde_err add_classes(array_opening *o, const char *name, const sonde_view *view)
+{
+    sonde_nn_dataset *set = o->set;
+    const bool one = view->rank == 1 || (view->rank == 2 && view->shape[1] == 1);
+    void *owned = NULL;
+    sonde_view labels;
+    sonde_err err = check_count(o, name, view);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde_dtype_is_float(view->dtype) || sonde_dtype_is_complex(view->dtype)) {
+        return refuse_dtype(o, name, view,
+                            "classes: integers; or a loss with target: values");
+    }
+    err = have_elements(o, view, SONDE_I64, &labels, &owned);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    set->owned_labels = owned;
+    set->labels = labels.data;
+    set->traits.label_length = one ? 0 : sonde_view_count(view) / view->shape[0];
+    return sonde__dataset_set_all_classes(set, sonde_view_count(view), o->path, o->diag);
+}
+
+static sonde_err add_target(array_opening *o)
+{
+    const char *asked = o->options->target;
+    const char *name =
+        asked != NULL ? asked : find_name(o, target_names, SONDE_COUNT_OF(target_names));
+    const sonde_view *view = NULL;
+    bool whole = false;
+    sonde_err err = SONDE_OK;
+
+    if (name == NULL || name[0] == '\0') {
+        return SONDE_OK; /* no target */
+    }
+    view = find_array(o, name, &whole);
+    if (view == NULL) {
+        return fail_missing(o, name);
+    }
+    if (!o->options->numbers) {
+        return add_classes(o, name, view);
+    }
+    err = add_field(o, name, view, SONDE_F32);
+    o->set->traits.has_target = true;
+    return err;
+}
+
+static sonde_err add_all(array_opening *o)
+{
+    const sonde_nn_arrays_options *options = o->options;
+    const char *first = options->input_count > 0
+                            ? options->inputs[0]
+                            : find_name(o, input_names, SONDE_COUNT_OF(input_names));
+    sonde_err err = SONDE_OK;
+
+    if (first == NULL && sonde__data_arrays_count(o->arrays) == 1) {
+        first = sonde__data_arrays_name(o->arrays, 0);
+    }
+    err = add_data(o, first != NULL ? first : input_names[0]);
+    for (size_t i = 1; i < options->input_count && err == SONDE_OK; i++) {
+        bool whole = false;
+        const sonde_view *view = find_array(o, options->inputs[i], &whole);
+
+        err = view == NULL ? fail_missing(o, options->inputs[i])
+                           : add_field(o, options->inputs[i], view,
+                                       options->ids[i] ? SONDE_I64 : SONDE_F32);
+    }
+    return err != SONDE_OK ? err : add_target(o);
+}
+
+/* --- the whole ------------------------------------------------------------------------ */
+
+static sonde_err check_options(const sonde_nn_arrays_options *options, sonde_diag *diag)
+{
+    if (options->input_count > SONDE_NN_FIELDS ||
+        (unsigned)options->split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, "arrays", "at most 6 inputs, a split",
+                           "%zu inputs, split %d", options->input_count,
+                           (int)options->split);
+    }
+    return sonde__dataset_check_share(options->test_share, diag);
+}
+
+static sonde_err open_set(array_opening *o)
+{
+    char file[PATH_SIZE];
+    struct stat status;
+    const bool folder = stat(o->path, &status) == 0 && S_ISDIR(status.st_mode);
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(file, sizeof file, "%s", o->path);
+    if (folder && (find_split_file(o->path, SONDE_NN_TRAIN, file) ||
+                   find_split_file(o->path, SONDE_NN_TEST, file))) {
+        o->split_files = true;
+        if (!find_split_file(o->path, o->options->split, file)) {
+            return sonde__fail(o->diag, SONDE_ENOTFOUND, o->path, "both splits",
+                               "no file %s.npz or %s.safetensors",
+                               splits[o->options->split], splits[o->options->split]);
+        }
+    } else {
+        (void)snprintf(file, sizeof file, "%s", o->path);
+    }
+    err = sonde__dataset_set_source(o->set, file, o->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__data_arrays_open(file, &o->set->arrays, o->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    o->arrays = o->set->arrays;
+    return add_all(o);
+}
+
+sonde_err sonde_nn_dataset_open_arrays(const char *path,
+                                       const sonde_nn_arrays_options *given,
+                                       sonde_nn_dataset **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, path, given, out);
+    sonde_nn_arrays_options options;
+    SONDE__TAKE(sonde_nn_arrays_options, &options, given, diag);
+    array_opening o = {.options = &options, .path = path, .diag = diag};
+    sonde_err err = check_options(&options, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    o.set = sonde__calloc(1, sizeof *o.set);
+    if (o.set == NULL) {
+        return sonde__fail_nomem(diag, "a data set");
+    }
+    err = open_set(&o);
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(o.set);
+        return err;
+    }
+    if (!o.whole) {
+        *out = o.set;
+        return SONDE_OK;
+    }
+    return sonde__dataset_take_split(
+        o.set, &(sonde__data_draw){options.split, options.test_share, options.seed}, out,
+        diag);
+}

@@ -1,0 +1,784 @@
+/*
+ * dataset_table.c - tables in CSV as data sets.
+ *
+ * The text is read twice: first to learn which columns are numbers, then for the values.
+ * A column is numbers if all its cells are, but for missing ones; else its texts are
+ * categories. Means, spreads and categories come from the training rows alone:
+ *
+ *     numbers      (x - mean) / spread; a missing one is 0
+ *     categories   a 1 in the place of its text, in order of their bytes; a text that the
+ *                  training rows lack, or a missing one, is all zeros
+ */
+#include "base/fail.h"
+#include "base/given.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
+#include "nn/data/csv.h"
+#include "nn/data/dataset.h"
+#include "nn/data/input.h"
+#include "nn/data/parts.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { PATH_SIZE = 4096, CATEGORIES_MAX = 256, COLUMNS_MAX = 65536 };
+
+typedef struct table_column {
+    char *name;
+    bool numbers;       /* else categories */
+    bool used;          /* it is an input */
+    sonde__names texts; /* of categories */
+    double *values;     /* (rows): a number, or the id of a text; NaN: missing */
+    /* from the training rows */
+    double mean, spread;
+    int64_t *places; /* (texts): of the category among the inputs; -1: none */
+    int64_t width;   /* inputs that it makes */
+} table_column;
+
+typedef struct data_table {
+    const sonde_nn_table_options *options;
+    const char *path;
+    char files[2][PATH_SIZE]; /* of the splits; the second is "" if the first has both */
+    char *texts[2];
+    size_t sizes[2], capacities[2];
+    int64_t counts[2], rows; /* in the files, and together */
+    table_column *columns;
+    size_t count, capacity, target; /* target SIZE_MAX: none */
+    int64_t *train, *wanted;        /* rows of the training, and of the split */
+    int64_t train_count, wanted_count;
+    sonde_diag *diag;
+} data_table;
+
+/* --- files ---------------------------------------------------------------------------- */
+
+static const char *const endings[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"};
+
+static bool ends_with(const char *path, const char *ending)
+{
+    const size_t length = strlen(path), tail = strlen(ending);
+
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+/* The table of a split in a folder. */
+static bool find_file(const char *folder, sonde_nn_split split, char path[PATH_SIZE])
+{
+    static const char *const names[] = {"train", "test"};
+    struct stat status;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
+        const int length =
+            snprintf(path, PATH_SIZE, "%s/%s%s", folder, names[split], endings[i]);
+
+        if (length > 0 && length < PATH_SIZE && stat(path, &status) == 0 &&
+            S_ISREG(status.st_mode)) {
+            return true;
+        }
+    }
+    path[0] = '\0';
+    return false;
+}
+
+bool sonde_nn_dataset_is_table(const char *path)
+{
+    char file[PATH_SIZE];
+
+    for (size_t i = 0; path != NULL && i < SONDE_COUNT_OF(endings); i++) {
+        if (ends_with(path, endings[i])) {
+            return true;
+        }
+    }
+    return path != NULL && find_file(path, SONDE_NN_TRAIN, file);
+}
+
+static sonde_err read_file(data_table *t, int which)
+{
+    enum { BLOCK = 64 * 1024 };
+    sonde__data_input input;
+    size_t got = 0;
+    sonde_err err = SONDE_OK;
+
+    if (ends_with(t->files[which], ".parquet")) {
+        return sonde__fail(t->diag, SONDE_EUNSUPPORTED, t->files[which],
+                           "CSV: pandas.read_parquet(FILE).to_csv('table.csv', "
+                           "index=False)",
+                           "Parquet is not read");
+    }
+    err = sonde__data_input_open(&input, t->files[which], t->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    do {
+        if (!sonde__reserve(&t->texts[which], &t->capacities[which],
+                            t->sizes[which] + BLOCK, 1)) {
+            err = sonde__fail_nomem(t->diag, "a table");
+            break;
+        }
+        err = sonde__data_input_read_some(&input, t->texts[which] + t->sizes[which],
+                                          BLOCK, &got, t->diag);
+        t->sizes[which] += err == SONDE_OK ? got : 0;
+    } while (err == SONDE_OK && got > 0);
+    sonde__data_input_close(&input);
+    return err;
+}
+
+static sonde_err open_csv(const data_table *t, int which, sonde__data_csv *csv)
+{
+    const bool tabs =
+        ends_with(t->files[which], ".tsv") || ends_with(t->files[which], ".tsv.gz");
+
+    return sonde__data_csv_open(csv, t->texts[which], t->sizes[which], t->files[which],
+                                tabs ? '\t' : '\0', t->diag);
+}
+
+/* --- the first reading ---------------------------------------------------------------- */
+
+static sonde_err add_column(data_table *t, const sonde__data_csv *csv)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (csv->size > 0 && strcmp(t->columns[i].name, csv->cell) == 0) {
+            return sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "different names",
+                                        t->diag, "a second column '%.80s'", csv->cell);
+        }
+    }
+    if (t->count == COLUMNS_MAX ||
+        !sonde__reserve(&t->columns, &t->capacity, t->count + 1, sizeof *t->columns)) {
+        return sonde__fail_nomem(t->diag, "a table");
+    }
+    t->columns[t->count] = (table_column){.numbers = true};
+    sonde__names_init(&t->columns[t->count].texts);
+    t->columns[t->count].name = sonde__strdup(csv->cell);
+    return t->columns[t->count++].name != NULL ? SONDE_OK
+                                               : sonde__fail_nomem(t->diag, "a table");
+}
+
+/* The header of the first file makes the columns; that of the second is the same. */
+static sonde_err read_header(data_table *t, int which, sonde__data_csv *csv)
+{
+    bool more = false, last = false;
+
+    for (size_t i = 0; !last; i++) {
+        sonde_err err = sonde__data_csv_next(csv, &more, t->diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (!more) {
+            return sonde__fail(t->diag, SONDE_EFORMAT, t->files[which],
+                               "a line with the names of the columns",
+                               "the table is empty");
+        }
+        last = csv->last;
+        if (which == 0) {
+            err = add_column(t, csv);
+        } else if (i >= t->count || strcmp(t->columns[i].name, csv->cell) != 0 ||
+                   (last && i + 1 != t->count)) {
+            err = sonde__data_csv_fail(csv, SONDE_ESHAPE, NULL,
+                                       "the columns of the training table", t->diag,
+                                       "column '%.80s'", csv->cell);
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+/* A cell of column i must be there, and the record must end with the last column. */
+static sonde_err check_cell(const data_table *t, const sonde__data_csv *csv, size_t i)
+{
+    if (csv->last == (i + 1 == t->count)) {
+        return SONDE_OK;
+    }
+    return sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "as many as the header has",
+                                t->diag, csv->last ? "only %zu cells" : "more than %zu",
+                                i + 1);
+}
+
+/* Finds which columns are numbers, and counts rows. */
+static sonde_err survey(data_table *t, int which)
+{
+    sonde__data_csv csv;
+    bool more = true;
+    size_t i = 0;
+    double number = 0.0;
+    sonde_err err = open_csv(t, which, &csv);
+
+    if (err == SONDE_OK) {
+        err = read_header(t, which, &csv);
+    }
+    while (err == SONDE_OK) {
+        err = sonde__data_csv_next(&csv, &more, t->diag);
+        if (err != SONDE_OK || !more) {
+            break;
+        }
+        err = check_cell(t, &csv, i);
+        t->columns[i].numbers =
+            t->columns[i].numbers &&
+            (sonde__data_csv_missing(&csv) || sonde__data_csv_number(&csv, &number));
+        t->counts[which] += csv.last ? 1 : 0;
+        i = csv.last ? 0 : i + 1;
+    }
+    sonde__data_csv_close(&csv);
+    return err;
+}
+
+/* --- columns -------------------------------------------------------------------------- */
+
+static size_t find_column(const data_table *t, const char *name)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->columns[i].name[0] != '\0' && strcmp(t->columns[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static sonde_err fail_column(const data_table *t, const char *name)
+{
+    char all[220] = "";
+
+    for (size_t i = 0; i < t->count; i++) {
+        const size_t used = strlen(all);
+
+        (void)snprintf(all + used, sizeof all - used, "%s%.40s", i > 0 ? ", " : "",
+                       t->columns[i].name);
+    }
+    return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path, all, "no column '%s'", name);
+}
+
+static sonde_err find_target(data_table *t)
+{
+    static const char *const names[] = {"y", "Y", "target", "label", "class"};
+    const char *asked = t->options->target;
+
+    t->target = SIZE_MAX;
+    if (asked != NULL && asked[0] == '\0') {
+        return SONDE_OK;
+    }
+    if (asked != NULL) {
+        t->target = find_column(t, asked);
+    }
+    for (size_t i = 0;
+         asked == NULL && t->target == SIZE_MAX && i < SONDE_COUNT_OF(names); i++) {
+        t->target = find_column(t, names[i]);
+    }
+    return t->target != SIZE_MAX ? SONDE_OK
+                                 : fail_column(t, asked != NULL ? asked : "target");
+}
+
+/* The inputs: those asked for, or all columns with a name but the target. */
+static sonde_err choose_columns(data_table *t)
+{
+    const sonde_nn_table_options *options = t->options;
+    sonde_err err = find_target(t);
+
+    for (size_t i = 0; i < t->count; i++) {
+        t->columns[i].used =
+            options->input_count == 0 && i != t->target && t->columns[i].name[0] != '\0';
+    }
+    for (size_t i = 0; i < options->input_count && err == SONDE_OK; i++) {
+        const size_t column = find_column(t, options->inputs[i]);
+
+        if (column == SIZE_MAX) {
+            err = fail_column(t, options->inputs[i]);
+        } else {
+            t->columns[column].used = true;
+        }
+    }
+    return err;
+}
+
+/* --- the second reading --------------------------------------------------------------- */
+
+static sonde_err take_cell(data_table *t, const sonde__data_csv *csv, size_t i,
+                           int64_t row)
+{
+    table_column *column = &t->columns[i];
+    double value = (double)NAN;
+
+    if (sonde__data_csv_missing(csv)) {
+        if (i == t->target) {
+            return sonde__data_csv_fail(csv, SONDE_EFORMAT, column->name, "a value",
+                                        t->diag, "the target is missing");
+        }
+    } else if (column->numbers) {
+        (void)sonde__data_csv_number(csv, &value);
+    } else {
+        const uint32_t id = sonde__names_intern(&column->texts, csv->cell);
+
+        if (id == SONDE__NO_NAME) {
+            return sonde__fail_nomem(t->diag, "a table");
+        }
+        value = (double)id;
+    }
+    if (i == t->target && t->options->numbers && !column->numbers) {
+        double number = 0.0;
+
+        if (!sonde__data_csv_number(csv, &number)) {
+            return sonde__data_csv_fail(csv, SONDE_EFORMAT, column->name,
+                                        "a finite number", t->diag, "'%.80s'", csv->cell);
+        }
+    }
+    column->values[row] = value;
+    return SONDE_OK;
+}
+
+static sonde_err read_values(data_table *t, int which)
+{
+    sonde__data_csv csv;
+    bool more = true;
+    size_t i = 0, header = t->count;
+    int64_t row = which == 1 ? t->counts[0] : 0;
+    sonde_err err = open_csv(t, which, &csv);
+
+    while (err == SONDE_OK) {
+        err = sonde__data_csv_next(&csv, &more, t->diag);
+        if (err != SONDE_OK || !more) {
+            break;
+        }
+        if (header > 0) {
+            header--;
+            continue;
+        }
+        if (t->columns[i].values != NULL) {
+            err = take_cell(t, &csv, i, row);
+        }
+        row += csv.last ? 1 : 0;
+        i = csv.last ? 0 : i + 1;
+    }
+    sonde__data_csv_close(&csv);
+    return err;
+}
+
+static sonde_err read_table(data_table *t)
+{
+    const int files = t->files[1][0] != '\0' ? 2 : 1;
+    sonde_err err = SONDE_OK;
+
+    for (int i = 0; i < files && err == SONDE_OK; i++) {
+        err = read_file(t, i);
+        if (err == SONDE_OK) {
+            err = survey(t, i);
+        }
+    }
+    if (err == SONDE_OK) {
+        err = choose_columns(t);
+    }
+    t->rows = t->counts[0] + t->counts[1];
+    for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
+        if (t->columns[i].used || i == t->target) {
+            t->columns[i].values = sonde__calloc((size_t)t->rows, sizeof(double));
+            err = t->columns[i].values != NULL ? SONDE_OK
+                                               : sonde__fail_nomem(t->diag, "a table");
+        }
+    }
+    for (int i = 0; i < files && err == SONDE_OK; i++) {
+        err = read_values(t, i);
+        sonde__free(t->texts[i]);
+        t->texts[i] = NULL;
+    }
+    return err;
+}
+
+/* --- splits --------------------------------------------------------------------------- */
+
+/* Rows first ... first + count - 1; NULL: out of memory. */
+static int64_t *list_rows(int64_t first, int64_t count)
+{
+    int64_t *rows = sonde__calloc((size_t)count, sizeof *rows);
+
+    for (int64_t i = 0; rows != NULL && i < count; i++) {
+        rows[i] = first + i;
+    }
+    return rows;
+}
+
+/* Takes the rows of a part. */
+static void take_rows(sonde_nn_dataset *part, int64_t **rows, int64_t *count)
+{
+    *rows = part->chosen;
+    *count = part->traits.count;
+    part->chosen = NULL;
+}
+
+static sonde_err draw_rows(data_table *t)
+{
+    const sonde__data_draw draw = {t->options->split, t->options->test_share,
+                                   t->options->seed};
+    const sonde_nn_dataset all = {.traits = {.count = t->rows, .source = t->path}};
+    sonde_nn_dataset *test = NULL, *train = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (t->rows < 2) {
+        return sonde__fail(t->diag, SONDE_ERANGE, t->path, "at least 2",
+                           "%" PRId64 " rows for two splits", t->rows);
+    }
+    err = sonde_nn_dataset_split(&all, sonde__dataset_test_count(&draw, t->rows),
+                                 draw.seed, &test, &train, t->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    take_rows(train, &t->train, &t->train_count);
+    if (draw.split == SONDE_NN_TEST) {
+        take_rows(test, &t->wanted, &t->wanted_count);
+    }
+    sonde_nn_dataset_destroy(test);
+    sonde_nn_dataset_destroy(train);
+    return SONDE_OK;
+}
+
+/* The rows of the training and of the split. */
+static sonde_err split_rows(data_table *t)
+{
+    const bool test = t->options->split == SONDE_NN_TEST;
+    sonde_err err = SONDE_OK;
+
+    if (t->files[1][0] == '\0') {
+        err = draw_rows(t);
+    } else {
+        t->train_count = t->counts[0];
+        t->wanted_count = test ? t->counts[1] : 0;
+        t->train = list_rows(0, t->train_count);
+        t->wanted = test ? list_rows(t->counts[0], t->wanted_count) : NULL;
+        if (t->train == NULL || (test && t->wanted == NULL)) {
+            err = sonde__fail_nomem(t->diag, "rows of a table");
+        }
+    }
+    if (err == SONDE_OK && (t->train_count == 0 || (test && t->wanted_count == 0))) {
+        return sonde__fail(t->diag, SONDE_ERANGE,
+                           t->files[test && t->files[1][0] ? 1 : 0], "at least one row",
+                           "the table has no rows");
+    }
+    return err;
+}
+
+/* --- what the training rows say ------------------------------------------------------- */
+
+static void measure_numbers(const data_table *t, table_column *column)
+{
+    double sum = 0.0, squares = 0.0;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < t->train_count; i++) {
+        const double value = column->values[t->train[i]];
+
+        sum += isnan(value) ? 0.0 : value;
+        n += isnan(value) ? 0 : 1;
+    }
+    column->mean = n > 0 ? sum / (double)n : 0.0;
+    for (int64_t i = 0; i < t->train_count; i++) {
+        const double off = column->values[t->train[i]] - column->mean;
+
+        squares += isnan(off) ? 0.0 : off * off;
+    }
+    column->spread = n > 0 ? sqrt(squares / (double)n) : 0.0;
+    column->spread = column->spread > 0.0 ? column->spread : 1.0;
+    column->width = 1;
+}
+
+/* A text and its id, sorted by the text. */
+typedef struct category {
+    const char *text;
+    size_t id;
+} category;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(((const category *)a)->text, ((const category *)b)->text);
+}
+
+/* Gives the texts of rows, or all texts with rows NULL, places in order of their bytes. */
+static sonde_err place_texts(data_table *t, table_column *column, const int64_t *rows,
+                             int64_t count)
+{
+    const size_t texts = column->texts.count;
+    category *list = sonde__calloc(texts, sizeof *list);
+    size_t used = 0;
+
+    column->places = sonde__calloc(texts, sizeof *column->places);
+    if (list == NULL || column->places == NULL) {
+        sonde__free(list);
+        return sonde__fail_nomem(t->diag, "categories");
+    }
+    for (int64_t i = 0; rows != NULL && i < count; i++) {
+        const double id = column->values[rows[i]];
+
+        if (!isnan(id)) {
+            column->places[(size_t)id] = 1;
+        }
+    }
+    for (size_t id = 0; id < texts; id++) {
+        if (rows == NULL || column->places[id] == 1) {
+            list[used++] = (category){column->texts.text[id], id};
+        }
+        column->places[id] = -1;
+    }
+    if (used > 0) {
+        qsort(list, used, sizeof *list, by_text);
+    }
+    for (size_t i = 0; i < used; i++) {
+        column->places[list[i].id] = (int64_t)i;
+    }
+    sonde__free(list);
+    column->width = (int64_t)used;
+    return used <= CATEGORIES_MAX
+               ? SONDE_OK
+               : sonde__fail(
+                     t->diag, SONDE_ERANGE, t->path,
+                     "at most 256 categories: name the inputs without this column",
+                     "column '%s' has %zu different texts", column->name, used);
+}
+
+static sonde_err measure(data_table *t, int64_t *width)
+{
+    sonde_err err = SONDE_OK;
+
+    *width = 0;
+    for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
+        table_column *column = &t->columns[i];
+
+        if (!column->used) {
+            continue;
+        }
+        if (column->numbers) {
+            measure_numbers(t, column);
+        } else {
+            err = place_texts(t, column, t->train, t->train_count);
+        }
+        *width += column->width;
+    }
+    if (err == SONDE_OK && *width == 0) {
+        return sonde__fail(t->diag, SONDE_EINVAL, t->path, "a column besides the target",
+                           "the table has no inputs");
+    }
+    return err;
+}
+
+/* --- the data set --------------------------------------------------------------------- */
+
+/* The inputs of a column, width of them, in one row. */
+static void put_inputs(const data_table *t, const table_column *column, int64_t row,
+                       float *out)
+{
+    const double value = column->values[row];
+
+    if (column->numbers) {
+        const double number = isnan(value) ? column->mean : value;
+
+        *out = t->options->no_standardise
+                   ? (float)number
+                   : (float)((number - column->mean) / column->spread);
+        return;
+    }
+    for (int64_t k = 0; k < column->width; k++) {
+        out[k] = !isnan(value) && column->places[(size_t)value] == k ? 1.0F : 0.0F;
+    }
+}
+
+static sonde_err put_data(const data_table *t, sonde_nn_dataset *set, int64_t width)
+{
+    const bool test = t->options->split == SONDE_NN_TEST;
+    const int64_t *rows = test ? t->wanted : t->train;
+    const int64_t count = test ? t->wanted_count : t->train_count;
+    const int64_t shape[2] = {count, width};
+    size_t values = 0, bytes = 0;
+    float *out = NULL;
+    sonde_view data;
+
+    if (!sonde__mul((size_t)count, (size_t)width, &values) ||
+        !sonde__mul(values, sizeof *out, &bytes)) {
+        return sonde__fail_nomem(t->diag, "a table");
+    }
+    out = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    if (out == NULL) {
+        return sonde__fail_nomem(t->diag, "a table");
+    }
+    set->owned_data = out;
+    for (int64_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < t->count; k++) {
+            if (t->columns[k].used) {
+                put_inputs(t, &t->columns[k], rows[i], out);
+                out += t->columns[k].width;
+            }
+        }
+    }
+    data = sonde_view_of(SONDE_F32, 2, shape, set->owned_data);
+    set->traits.ready = true;
+    return sonde__dataset_set_data(set, &data, t->path, t->diag);
+}
+
+/* A target of numbers. */
+static sonde_err put_numbers(const data_table *t, sonde_nn_dataset *set,
+                             const int64_t *rows)
+{
+    const table_column *column = &t->columns[t->target];
+    const int64_t shape[2] = {set->traits.count, 1};
+    float *out = sonde__calloc((size_t)shape[0], sizeof *out);
+    sonde_view view;
+
+    if (out == NULL) {
+        return sonde__fail_nomem(t->diag, "a target");
+    }
+    set->owned_fields[0] = out;
+    for (int64_t i = 0; i < shape[0]; i++) {
+        out[i] = (float)column->values[rows[i]];
+    }
+    view = sonde_view_of(SONDE_F32, 2, shape, out);
+    set->traits.has_target = true;
+    return sonde__dataset_add_field(set, column->name, &view, t->diag);
+}
+
+/* Texts are classes in order of their bytes, and name them; whole numbers are themselves. */
+static sonde_err put_classes(data_table *t, sonde_nn_dataset *set, const int64_t *rows)
+{
+    table_column *column = &t->columns[t->target];
+    sonde_err err = column->numbers ? SONDE_OK : place_texts(t, column, NULL, 0);
+
+    set->owned_labels =
+        sonde__calloc((size_t)set->traits.count, sizeof *set->owned_labels);
+    if (set->owned_labels == NULL) {
+        return sonde__fail_nomem(t->diag, "a target");
+    }
+    set->labels = set->owned_labels;
+    for (int64_t i = 0; i < set->traits.count && err == SONDE_OK; i++) {
+        const double value = column->values[rows[i]];
+
+        if (!column->numbers) {
+            set->owned_labels[i] = column->places[(size_t)value];
+        } else if (value >= 0.0 && value < 1e9 && value == floor(value)) {
+            set->owned_labels[i] = (int64_t)value;
+        } else {
+            err = sonde__fail(t->diag, SONDE_ERANGE, t->path,
+                              "whole numbers from 0, or a loss with target: values",
+                              "class %g in column '%s'", value, column->name);
+        }
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (column->numbers) {
+        return sonde__dataset_set_all_classes(set, set->traits.count, t->path, t->diag);
+    }
+    set->traits.has_labels = true;
+    for (int64_t k = 0; k < column->width && err == SONDE_OK; k++) {
+        for (size_t id = 0; id < column->texts.count && err == SONDE_OK; id++) {
+            if (column->places[id] == k) {
+                err = sonde__dataset_add_name(set, column->texts.text[id], t->diag);
+            }
+        }
+    }
+    return err;
+}
+
+static void fini(data_table *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        sonde__free(t->columns[i].name);
+        sonde__free(t->columns[i].values);
+        sonde__free(t->columns[i].places);
+        sonde__names_fini(&t->columns[i].texts);
+    }
+    sonde__free(t->columns);
+    sonde__free(t->texts[0]);
+    sonde__free(t->texts[1]);
+    sonde__free(t->train);
+    sonde__free(t->wanted);
+}
+
+static sonde_err fill(data_table *t, sonde_nn_dataset *set)
+{
+    const bool test = t->options->split == SONDE_NN_TEST;
+    int64_t width = 0;
+    sonde_err err = sonde__dataset_set_source(
+        set, t->files[test && t->files[1][0] != '\0' ? 1 : 0], t->diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_table(t);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = split_rows(t);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = measure(t, &width);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = put_data(t, set, width);
+    if (err != SONDE_OK || t->target == SIZE_MAX) {
+        return err;
+    }
+    return t->options->numbers ? put_numbers(t, set, test ? t->wanted : t->train)
+                               : put_classes(t, set, test ? t->wanted : t->train);
+}
+
+/* The files of a path. */
+static sonde_err find_files(data_table *t)
+{
+    struct stat status;
+
+    if (stat(t->path, &status) != 0 || !S_ISDIR(status.st_mode)) {
+        (void)snprintf(t->files[0], PATH_SIZE, "%s", t->path);
+        return SONDE_OK;
+    }
+    if (!find_file(t->path, SONDE_NN_TRAIN, t->files[0]) ||
+        !find_file(t->path, SONDE_NN_TEST, t->files[1])) {
+        return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path, "train.csv and test.csv",
+                           "the folder has no table %s",
+                           t->files[0][0] == '\0' ? "train.csv" : "test.csv");
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_dataset_open_table(const char *path,
+                                      const sonde_nn_table_options *given,
+                                      sonde_nn_dataset **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, path, given, out);
+    sonde_nn_table_options options;
+    SONDE__TAKE(sonde_nn_table_options, &options, given, diag);
+    data_table *t = sonde__calloc(1, sizeof *t);
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    sonde_err err = sonde__dataset_check_share(options.test_share, diag);
+
+    if (t == NULL || set == NULL) {
+        err = sonde__fail_nomem(diag, "a data set");
+        goto error;
+    }
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    t->options = &options;
+    t->path = path;
+    t->diag = diag;
+    err = find_files(t);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = fill(t, set);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    fini(t);
+    sonde__free(t);
+    *out = set;
+    return SONDE_OK;
+
+error:
+    if (t != NULL) {
+        fini(t);
+    }
+    sonde__free(t);
+    sonde_nn_dataset_destroy(set);
+    return err;
+}

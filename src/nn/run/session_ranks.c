@@ -1,0 +1,129 @@
+/*
+ * session_ranks.c - a session that trains together with those of other ranks.
+ */
+#include "nn/ranks/ranks.h"
+#include "base/fail.h"
+#include "nn/run/session_state.h"
+
+#include <sonde/tensor.h>
+
+#include <string.h>
+
+sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_ranks *ranks,
+                                        sonde_diag *diag)
+{
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (session->compiled) {
+        return sonde__fail(diag, SONDE_ESTATE, "ranks", "before compile",
+                           "the session is compiled");
+    }
+    if (!session->training) {
+        return sonde__fail(diag, SONDE_EINVAL, "ranks", "a session for training",
+                           "a session for inference");
+    }
+    session->ranks = ranks;
+    return SONDE_OK;
+}
+
+/* --- the same state in all ranks ---------------------------------------------------- */
+
+/* FNV-1a, on whole numbers. */
+static uint64_t mix(uint64_t hash, int64_t number)
+{
+    return (hash ^ (uint64_t)number) * 0x100000001b3U;
+}
+
+/* Of what must not differ: the plan's steps and shapes, and the numbers of the session. */
+static uint64_t digest(const sonde_nn_session *session)
+{
+    const sonde_nn_options *options = &session->options;
+    uint64_t hash = mix(0xcbf29ce484222325U, options->device_iterations);
+
+    hash = mix(hash, options->gradient_accumulation);
+    hash = mix(hash, options->replication_factor);
+    hash = mix(hash, (int64_t)options->reduction);
+    hash = mix(hash, (int64_t)options->random_seed);
+    hash = mix(hash, session->program.batch_size);
+    hash = mix(hash, (int64_t)session->optimizer.kind);
+    for (size_t i = 0; i < session->plan.step_count; i++) {
+        const sonde__plan_step *step = &session->plan.steps[i];
+
+        for (const char *letter = step->kind->name; *letter != '\0'; letter++) {
+            hash = mix(hash, *letter);
+        }
+        for (int k = 0; k < step->call.out_count; k++) {
+            const sonde__op_shape *shape = &step->call.out[k].shape;
+
+            for (int dim = 0; dim < shape->rank; dim++) {
+                hash = mix(hash, shape->dim[dim]);
+            }
+        }
+    }
+    return hash;
+}
+
+static void share_tensors(const sonde_nn_session *session,
+                          const sonde__graph_param *tensors, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const sonde_dtype dtype =
+            session->model->graph.values[tensors[i].value].shape.dtype;
+
+        sonde__ranks_broadcast(session->ranks, tensors[i].data,
+                               tensors[i].count * sonde_dtype_size(dtype));
+    }
+}
+
+void sonde__session_share_buffers(const sonde_nn_session *session)
+{
+    if (session->plan.summed > 0) {
+        share_tensors(session, session->model->buffers, session->model->buffer_count);
+    }
+}
+
+sonde_err sonde_nn_session_share(sonde_nn_session *session, sonde_diag *diag)
+{
+    sonde_err err = sonde__session_ready(session, diag);
+
+    if (err != SONDE_OK || session->ranks == NULL) {
+        return err;
+    }
+    err = sonde__ranks_agree(session->ranks, digest(session),
+                             "the network or its options", diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde__ranks_broadcast(session->ranks, &session->step, sizeof session->step);
+    share_tensors(session, session->model->params, session->model->param_count);
+    share_tensors(session, session->model->buffers, session->model->buffer_count);
+    for (size_t i = 0; i < session->plan.state_count; i++) {
+        const sonde__plan_state *state = &session->plan.states[i];
+
+        sonde__ranks_broadcast(session->ranks, state->data,
+                               (size_t)sonde__op_shape_count(&state->shape) *
+                                   sizeof *state->data);
+    }
+    return sonde__ranks_fault(session->ranks, diag);
+}
+
+/* --- gradients ---------------------------------------------------------------------- */
+
+bool sonde__session_sum_ranks(const sonde_nn_session *session)
+{
+    const sonde__plan *plan = &session->plan;
+    float *at = plan->rank_block;
+
+    for (size_t i = plan->ranked; i < plan->summed; i++) {
+        const sonde__operand *gradient = &plan->steps[i].call.in[0];
+        const int64_t count = sonde__op_shape_count(&gradient->shape);
+
+        memcpy(at, gradient->data, (size_t)count * sizeof *at);
+        at += count;
+    }
+    sonde__ranks_sum_floats(session->ranks, plan->rank_block, plan->rank_count, at);
+    return sonde__ranks_fault(session->ranks, NULL) == SONDE_OK;
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# One training in several processes over MPI: mpirun -n 2 sonde train.
+. "$(dirname "$0")/lib.sh"
+[ -z "${SONDE_SLOWED_BY:-}" ] || { echo "MPI leaks, and is not built with sanitizers"; exit 77; }
+command -v mpirun >"$out" || { echo "mpirun is not installed"; exit 77; }
+[ -e "$SONDE_BIN/../lib/sonde/sonde-mpi.so" ] || { echo "built without MPI"; exit 77; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_base_warn_component_unused=0
+unset OMPI_COMM_WORLD_SIZE PMI_SIZE
+mpi() { mpirun --oversubscribe "$@"; }
+
+# Sessions: ranks equal replicas, bit for bit; a silent rank and another network are errors.
+for n in 2 3; do
+    run 0 mpi -n $n "$SONDE_BIN/tests_nn" test_ranks
+    [ "$(grep -c 'PASSED  \] 5 test' "$err" "$out" | awk -F: '{n += $2} END {print n}')" -eq $n ] ||
+        fail "$n ranks: $(cat "$out" "$err")"
+done
+for last in silent odd; do
+    TEST_RANKS=$last mpi -n 2 "$SONDE_BIN/tests_nn" test_ranks >"$out" 2>&1
+    ! grep -q FAILED "$out" && grep -q 'PASSED  \] 1 test' "$out" || fail "$last: $(cat "$out")"
+done
+
+# A training: two workers of one run, one set of results, and one voice.
+run 0 "$sonde" data synth --folder data --train 1200 --test 100 --quiet
+train=("$sonde" train fashion_cnn --data data --no-pictures --epochs 20 --no-eval)
+run 0 mpi -n 2 "${train[@]}" --out whole --record whole-run
+[ "$(grep -c '^epoch 20/20: loss' "$out")" -eq 1 ] || fail "more than one voice: $(cat "$out")"
+grep -q '^Saved to whole: model.safetensors, checkpoint.safetensors$' "$out" || fail "$(cat "$out")"
+[ ! -s "$err" ] || fail "stderr: $(cat "$err")"
+run 0 "$sonde" ls whole-run
+grep -q '^workers   2 of 2$' "$out" || fail "$(head "$out")"
+grep -q ' 740 train' "$out" || fail "not 37 steps of 2 x 16 samples an epoch: $(head "$out")"
+run 0 "$sonde" verify whole-run
+run 0 "$sonde" show whole-run fc2.weight --step 700
+for w in 0 1; do
+    "$sonde" query whole-run fc2.weight --format csv --stat mean,l2 -w $w | cut -d, -f1-3,6- >worker$w
+done
+[ "$(wc -l <worker0)" -gt 50 ] || fail "$(wc -l <worker0) lines of fc2.weight"
+same worker0 worker1
+
+# A job of another number of ranks does not continue it.
+run 2 "${train[@]}" --out whole --resume
+grep -q 'made with another ranks than 1 (expected ranks 2)' "$err" || fail "$(cat "$err")"
+
+# A rank dies: the training ends, with the last step saved, and ranks that begin again continue it
+# as if nothing had been.
+part=(sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec "$@"' - "${train[@]}" --out part --record part-run)
+mpi -n 2 "${part[@]}" >"$out" 2>"$err" &
+ranks=$!
+for _ in $(seq 12000); do
+    [ -e part/checkpoint.safetensors ] && break
+    kill -0 "$ranks" 2>/dev/null || break
+    sleep 0.01
+done
+kill -9 "$(cat pid.1)" 2>/dev/null && killed=yes || killed=
+wait "$ranks" && code=0 || code=$?
+if [ -n "$killed" ] && [ "$code" -ne 0 ]; then
+    grep -q 'rank 1 .*exited on signal 9' "$err" || fail "nobody tells of the death: $(cat "$err")"
+    run 0 mpi -n 2 "${train[@]}" --out part --record part-run --resume
+fi
+cmp whole/model.safetensors part/model.safetensors || fail "resumed ranks give other weights"
+run 0 "$sonde" verify part-run
+
+# A mistake ends all ranks.
+run 2 mpi -n 2 "$sonde" train fashion_cnn --data data --epochs 1 --batch-size 0
+! grep -q 'Saved' "$out" || fail "$(cat "$out")"
