@@ -254,7 +254,7 @@ static bool lie_apart(const block *blocks, size_t count, block *sorted)
 static bool take_places(const sonde__plan_places *places, block *blocks, size_t count,
                         block *sorted)
 {
-    if (places == NULL || places->count != count) {
+    if (places->count != count) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
@@ -302,8 +302,8 @@ static void place(const sonde__plan_device *device, sonde__plan *plan, placing *
     const sonde__plan_places *places =
         lookup != NULL ? lookup->find(lookup->user, &plan->key) : NULL;
 
-    plan->known = take_places(places, work->blocks, count, work->order);
-    if (plan->known) {
+    plan->known = places != NULL && take_places(places, work->blocks, count, work->order);
+    if (places != NULL && plan->known) {
         plan->arena_bytes = places->arena_bytes;
     } else if (copy_places(device->first, plan, work->blocks)) {
         plan->arena_bytes = device->first->arena_bytes;
