@@ -17,7 +17,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <time.h>
 
 static const char *const level_names[] = {"debug", "info",     "warning",
@@ -35,7 +34,7 @@ sonde_err sonde_log_level_parse(const char *text, sonde_log_level *level,
 {
     SONDE__NEEDS(diag, text, level);
     for (int i = 0; i <= SONDE_LOG_OFF; i++) {
-        if (strcasecmp(text, level_names[i]) == 0) {
+        if (sonde__strcasecmp(text, level_names[i]) == 0) {
             *level = (sonde_log_level)i;
             return SONDE_OK;
         }

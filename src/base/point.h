@@ -1,8 +1,8 @@
 /*
- * point.h - numbers as text with a point, in every locale of the program. Internal.
+ * point.h - text in the locale "C", whatever the locale of the program. Internal.
  *
- * These are the functions of C without the two underscores, in the locale "C". All of
- * src/ uses them where a number has a fraction; tools/check-names looks for others.
+ * These are the functions of C without the two underscores: fractions have a point, and I
+ * is the capital of i (in Turkish it is not). tools/check-names looks for others.
  */
 #ifndef SONDE_BASE_POINT_H
 #define SONDE_BASE_POINT_H
@@ -18,5 +18,11 @@ SONDE_API int sonde__snprintf(char *buf, size_t size, const char *format, ...)
     SONDE_PRINTF(3, 4);
 SONDE_API int sonde__vsnprintf(char *buf, size_t size, const char *format, va_list args)
     SONDE_PRINTF(3, 0);
+
+SONDE_API int sonde__strcasecmp(const char *a, const char *b);
+SONDE_API int sonde__strncasecmp(const char *a, const char *b, size_t n);
+SONDE_API char *sonde__strcasestr(const char *text, const char *part);
+SONDE_API int sonde__tolower(int letter);
+SONDE_API int sonde__toupper(int letter);
 
 #endif

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <yaml.h>
 
@@ -382,11 +381,12 @@ sonde_err sonde__yaml_bool(const sonde__yaml_reader *reader, const sonde__yaml *
     if (err != SONDE_OK || node == NULL) {
         return err;
     }
-    if (strcasecmp(node->text, "true") != 0 && strcasecmp(node->text, "false") != 0) {
+    if (sonde__strcasecmp(node->text, "true") != 0 &&
+        sonde__strcasecmp(node->text, "false") != 0) {
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "true or false", "%s is '%s'",
                                 key, node->text);
     }
-    *out = strcasecmp(node->text, "true") == 0;
+    *out = sonde__strcasecmp(node->text, "true") == 0;
     return SONDE_OK;
 }
 

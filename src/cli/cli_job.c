@@ -6,6 +6,8 @@
 #include <sonde/nn/fetch.h>
 #include <sonde/nn/synth.h>
 
+#include <sonde/nn/option.h>
+
 #include <string.h>
 #include <unistd.h>
 
@@ -178,4 +180,21 @@ sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
         return err;
     }
     return sonde_nn_job_open_data(job, split, out, diag);
+}
+
+sonde_err cli_tokenizer_find(sonde_nn_job *job, const char *weights,
+                             char path[CLI_TOKENIZER_PATH], sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const char *file = weights != NULL ? weights : "sonde-out/model.safetensors";
+    const char *slash = strrchr(file, '/');
+    const int folder = slash != NULL ? (int)(slash - file) + 1 : 0;
+    const int length =
+        snprintf(path, CLI_TOKENIZER_PATH, "%.*stokenizer.json", folder, file);
+
+    if (info->input_dtype != SONDE_I64 || info->tokenizer[0] != '\0' || length < 0 ||
+        length >= CLI_TOKENIZER_PATH || access(path, R_OK) != 0) {
+        return SONDE_OK;
+    }
+    return sonde_nn_job_set(job, "tokenizer", path, diag);
 }

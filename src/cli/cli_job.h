@@ -35,4 +35,13 @@ sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
 sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
                         sonde_nn_dataset **out, sonde_diag *diag);
 
+enum { CLI_TOKENIZER_PATH = 4096 };
+/*
+ * Before the model is built: a job of text that names no tokenizer takes the
+ * tokenizer.json beside the weights, if there is one. path holds its name as long as the
+ * job lives. weights NULL: those of sonde-out.
+ */
+sonde_err cli_tokenizer_find(sonde_nn_job *job, const char *weights,
+                             char path[CLI_TOKENIZER_PATH], sonde_diag *diag);
+
 #endif

@@ -25,6 +25,7 @@ typedef struct evaluation {
     sonde_nn_evaluator *evaluator;
     const char *data; /* the name of the job's data set */
     cli_progress progress;
+    char tokenizer[CLI_TOKENIZER_PATH];
 } evaluation;
 
 /* The names of the classes, and the counts: rows are labels. */
@@ -135,6 +136,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
         return err;
     }
     err = balance(run, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = cli_tokenizer_find(run->job, weights, run->tokenizer, diag);
     if (err != SONDE_OK) {
         return err;
     }

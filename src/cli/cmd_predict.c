@@ -37,6 +37,7 @@ typedef struct prediction {
     sonde_nn_dataset *image;
     sonde_nn_pipeline *pipeline;
     float *input;
+    char tokenizer[CLI_TOKENIZER_PATH];
 } prediction;
 
 /* The name of a class, or its number if the data set does not name it. */
@@ -329,6 +330,10 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
         return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "a model with classes",
                               "it has none");
     }
+    err = cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
         return err;
@@ -380,7 +385,7 @@ static int predict_all(prediction *run, int count, char **paths)
 static int continue_text(const prediction *run)
 {
     const predict_values *asked = run->asked;
-    const cli_text_request request = {
+    cli_text_request request = {
         .prompt = asked->prompt,
         .count = asked->length != CLI_NOT_GIVEN ? asked->length : 200,
         .temperature = isnan(asked->temperature) ? 0.8F : (float)asked->temperature,
@@ -388,7 +393,8 @@ static int continue_text(const prediction *run)
         .json = asked->json};
     sonde_diag diag = {0};
 
-    if (cli_predict_text(run->model, &request, &diag) != SONDE_OK) {
+    if (sonde_nn_job_tokenizer(run->job, &request.tokenizer, &diag) != SONDE_OK ||
+        cli_predict_text(run->model, &request, &diag) != SONDE_OK) {
         return cli_fail(&diag);
     }
     return cli_interrupted() ? CLI_INTERRUPTED : CLI_OK;
@@ -450,9 +456,9 @@ static const cli_option predict_options[] = {
            "FILE-1, FILE-2 ..."),
     OPTION("prompt", 0, CLI_TEXT, "TEXT", prompt,
            "continue a text, with a model of tokens"),
-    OPTION("length", 0, CLI_SIZE, "N", length, "bytes to add to the prompt (200)"),
+    OPTION("length", 0, CLI_SIZE, "N", length, "tokens to add to the prompt (200)"),
     OPTION("temperature", 0, CLI_REAL, "X", temperature,
-           "spread of the draw (0.8); 0: always the likeliest byte"),
+           "spread of the draw (0.8); 0: always the likeliest token"),
     OPTION("seed", 0, CLI_SEED, "N", seed, "of the draw (0)"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image, or text"),
 };

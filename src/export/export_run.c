@@ -10,8 +10,7 @@
 #include "export/export_text.h"
 #include "export/export_walk.h"
 #include "base/given.h"
-
-#include <strings.h>
+#include "base/point.h"
 
 static sonde_err write_csv(sonde__export *work, const char *path, sonde_diag *diag)
 {
@@ -44,7 +43,7 @@ sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
 {
     SONDE__NEEDS(diag, text, kind);
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
-        if (strcasecmp(text, kinds[i].name) == 0) {
+        if (sonde__strcasecmp(text, kinds[i].name) == 0) {
             *kind = (sonde_export_kind)i;
             return SONDE_OK;
         }

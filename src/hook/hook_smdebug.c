@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <sonde/log.h>
 
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const char default_path[] = "/opt/ml/output/tensors";
 
@@ -90,7 +90,7 @@ static bool is_true(const sonde__yaml *map, const char *key)
 {
     const sonde__yaml *node = find(map, key);
 
-    return node != NULL && strcasecmp(node->text, "true") == 0;
+    return node != NULL && sonde__strcasecmp(node->text, "true") == 0;
 }
 
 static sonde_err read_number(const reading *file, const sonde__yaml *map,

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "import/smdebug_state.h"
 #include "observe/tensor_roles.h"
 #include "trial/run_file.h"
@@ -25,7 +26,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define REDUCTIONS "smdebug/reductions/"
 #define NO_SHAPE "only statistics of it were saved; its shape was not"
@@ -390,7 +390,7 @@ static void read_meta(index_reader *reader, const json_t *meta)
 
     reader->mode = SONDE_MODE_GLOBAL;
     for (int m = 0; mode != NULL && m < SONDE_MODE_COUNT; m++) {
-        if (strcasecmp(mode, sonde_mode_name((sonde_mode)m)) == 0) {
+        if (sonde__strcasecmp(mode, sonde_mode_name((sonde_mode)m)) == 0) {
             reader->mode = (sonde_mode)m;
         }
     }

@@ -16,13 +16,13 @@
 #include "observe/accumulate.h"
 #include "observe/tensor_names.h"
 #include "base/given.h"
+#include "base/point.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct anchor_slot {
     char *name, *tensor;
@@ -260,7 +260,7 @@ sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
 {
     SONDE__NEEDS(diag, text, mode);
     for (size_t i = 0; i < SONDE_COUNT_OF(mode_names); i++) {
-        if (strcasecmp(text, mode_names[i]) == 0) {
+        if (sonde__strcasecmp(text, mode_names[i]) == 0) {
             *mode = (sonde_anchor_mode)i;
             return SONDE_OK;
         }

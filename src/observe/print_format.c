@@ -27,7 +27,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- deciding --------------------------------------------------------------------- */
 
@@ -295,7 +294,7 @@ sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,
 {
     SONDE__NEEDS(diag, text, format);
     for (size_t i = 0; i < SONDE_COUNT_OF(format_names); i++) {
-        if (strcasecmp(text, format_names[i]) == 0) {
+        if (sonde__strcasecmp(text, format_names[i]) == 0) {
             *format = (sonde_float_format)i;
             return SONDE_OK;
         }

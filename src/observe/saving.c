@@ -9,12 +9,12 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- schedules -------------------------------------------------------------------- */
 
@@ -265,11 +265,12 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
     sonde_reduction reduction;
     sonde_err err = SONDE_OK;
 
-    if (strcasecmp(name, "histogram") == 0 || strcasecmp(name, "quantiles") == 0) {
+    if (sonde__strcasecmp(name, "histogram") == 0 ||
+        sonde__strcasecmp(name, "quantiles") == 0) {
         config->histogram = true;
         return SONDE_OK;
     }
-    if (strcasecmp(name, "norms") == 0) {
+    if (sonde__strcasecmp(name, "norms") == 0) {
         config->norms = true;
         return SONDE_OK;
     }

@@ -11,10 +11,10 @@
 #include "observe/tensor_roles.h"
 
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 enum { LONGEST = 512 }; /* the rest of a longer name is not looked at */
 
@@ -45,7 +45,7 @@ static void take_apart(const char *name, name_parts *parts)
     size_t n = 0;
 
     for (; name[n] != '\0' && n < LONGEST - 1; n++) {
-        parts->whole[n] = (char)tolower((unsigned char)name[n]);
+        parts->whole[n] = (char)sonde__tolower((unsigned char)name[n]);
     }
     parts->whole[n] = '\0';
     drop_output_number(parts->whole);
@@ -456,7 +456,8 @@ bool sonde__observe_is_of_evaluation(const char *name)
         length++;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
-        if (strlen(words[i]) == length && strncasecmp(name, words[i], length) == 0) {
+        if (strlen(words[i]) == length &&
+            sonde__strncasecmp(name, words[i], length) == 0) {
             return true;
         }
     }
@@ -469,8 +470,10 @@ static bool is_total(const char *name)
     const char *slash = strrchr(name, '/');
 
     name = slash != NULL ? slash + 1 : name;
-    return strcasecmp(name, "loss") == 0 || strcasecmp(name, "loss_output_0") == 0 ||
-           strcasecmp(name, "objective") == 0 || strcasestr(name, "total") != NULL;
+    return sonde__strcasecmp(name, "loss") == 0 ||
+           sonde__strcasecmp(name, "loss_output_0") == 0 ||
+           sonde__strcasecmp(name, "objective") == 0 ||
+           sonde__strcasestr(name, "total") != NULL;
 }
 
 bool sonde__observe_is_objective(const sonde_catalogue *catalogue, uint32_t id)

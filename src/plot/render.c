@@ -8,6 +8,7 @@
 #include "plot/scene.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 #include "base/whole_file.h"
 
 #include <sonde/text.h>
@@ -18,7 +19,6 @@
 #include <cairo.h>
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- the kind of file --------------------------------------------------------------- */
 
@@ -34,11 +34,11 @@ static sonde_err find_kind(const char *path, file_kind *kind, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, path, "a name that ends in .png or .svg",
                            "no file name for the picture");
     }
-    if (dot != NULL && strcasecmp(dot, ".png") == 0) {
+    if (dot != NULL && sonde__strcasecmp(dot, ".png") == 0) {
         *kind = KIND_PNG;
         return SONDE_OK;
     }
-    if (dot != NULL && strcasecmp(dot, ".svg") == 0) {
+    if (dot != NULL && sonde__strcasecmp(dot, ".svg") == 0) {
         *kind = KIND_SVG;
         return SONDE_OK;
     }

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- values ------------------------------------------------------------------------- */
 
@@ -91,8 +90,8 @@ static sonde_err store_flag(const sonde_rule_run *run, const sonde_rule_param *p
     char where[128];
 
     for (size_t i = 0; i < SONDE_COUNT_OF(yes); i++) {
-        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
-            const bool value = strcasecmp(text, yes[i]) == 0;
+        if (sonde__strcasecmp(text, yes[i]) == 0 || sonde__strcasecmp(text, no[i]) == 0) {
+            const bool value = sonde__strcasecmp(text, yes[i]) == 0;
 
             memcpy(field, &value, sizeof value);
             return SONDE_OK;
@@ -174,7 +173,7 @@ static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_di
     }
     *equals = '\0';
     for (size_t i = 0; i < run->rule->param_count; i++) {
-        if (strcasecmp(run->rule->params[i].name, text) == 0) {
+        if (sonde__strcasecmp(run->rule->params[i].name, text) == 0) {
             if (strcmp(equals + 1, "None") == 0) {
                 return SONDE_OK; /* as smdebug writes it: the default holds */
             }
@@ -295,18 +294,18 @@ static bool role_is(const sonde_tensor_info *info, const char *collection, size_
     const char *role = sonde_role_name(info->role);
     const size_t n = strlen(role);
 
-    if (length == 3 && strncasecmp(collection, "all", 3) == 0) {
+    if (length == 3 && sonde__strncasecmp(collection, "all", 3) == 0) {
         return true;
     }
     if (info->role == SONDE_ROLE_LOSS && length == 6 &&
-        strncasecmp(collection, "losses", 6) == 0) {
+        sonde__strncasecmp(collection, "losses", 6) == 0) {
         return true;
     }
     if (info->role == SONDE_ROLE_BIAS && length == 6 &&
-        strncasecmp(collection, "biases", 6) == 0) {
+        sonde__strncasecmp(collection, "biases", 6) == 0) {
         return true;
     }
-    return strncasecmp(collection, role, n) == 0 &&
+    return sonde__strncasecmp(collection, role, n) == 0 &&
            (length == n || (length == n + 1 && collection[n] == 's'));
 }
 

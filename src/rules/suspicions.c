@@ -34,8 +34,8 @@ static bool has_any(const char *name, const char *const *words, size_t count)
     for (size_t i = 0; i < count; i++) {
         const size_t length = strlen(words[i]);
 
-        for (const char *next = strcasestr(name, words[i]); next != NULL;
-             next = strcasestr(next + 1, words[i])) {
+        for (const char *next = sonde__strcasestr(name, words[i]); next != NULL;
+             next = sonde__strcasestr(next + 1, words[i])) {
             const size_t start = (size_t)(next - name);
 
             if (is_bound(name, start) &&

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 void sonde__s3_begin_asking(sonde__store_progress *progress)
@@ -83,7 +82,7 @@ static bool take_header(const char *line, size_t length, const char *name, char 
     const size_t n = strlen(name);
     size_t begin = n + 1, end = length;
 
-    if (length <= n || line[n] != ':' || strncasecmp(line, name, n) != 0) {
+    if (length <= n || line[n] != ':' || sonde__strncasecmp(line, name, n) != 0) {
         return false;
     }
     while (begin < end && isspace((unsigned char)line[begin])) {

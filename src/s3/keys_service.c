@@ -11,12 +11,12 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "s3/keys.h"
 #include "s3/profile.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define CONTAINER "http://169.254.170.2"
 #define INSTANCE "http://169.254.169.254"
@@ -52,14 +52,14 @@ static bool is_safe(const char *url)
     const char *host = url + strlen("http://");
     const size_t length = strcspn(host, "/");
 
-    if (strncasecmp(url, "https://", 8) == 0) {
+    if (sonde__strncasecmp(url, "https://", 8) == 0) {
         return true;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(hosts); i++) {
         const size_t n = strlen(hosts[i]);
 
-        if (strncasecmp(url, "http://", 7) == 0 && n <= length &&
-            strncasecmp(host, hosts[i], n) == 0 &&
+        if (sonde__strncasecmp(url, "http://", 7) == 0 && n <= length &&
+            sonde__strncasecmp(host, hosts[i], n) == 0 &&
             (hosts[i][n - 1] == '.' ? strspn(host, "0123456789.:") == length
                                     : n == length || host[n] == ':')) {
             return true;
@@ -146,7 +146,7 @@ static bool ask_instance(sonde__s3_line *line, const char *path, const char *mor
     sonde_text url = {0}, held = {0};
     bool found = false;
 
-    if (disabled != NULL && strcasecmp(disabled, "true") == 0) {
+    if (disabled != NULL && sonde__strcasecmp(disabled, "true") == 0) {
         return false;
     }
     base = base != NULL ? base : INSTANCE;

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 enum { PATH = 4096, NAME = 256 };
 
@@ -139,7 +138,7 @@ static char *value_on(char *line, const char *key, char parent[NAME])
         (void)snprintf(whole, sizeof whole, "%s", name);
         (void)snprintf(parent, NAME, "%s", name);
     }
-    return strcasecmp(whole, key) == 0 ? trim(sign + 1) : NULL;
+    return sonde__strcasecmp(whole, key) == 0 ? trim(sign + 1) : NULL;
 }
 
 /* *exists: whether the file has the section. */
@@ -243,12 +242,12 @@ char *sonde__s3_endpoint(const char *profile, const char *service)
     const char *given = NULL;
     char *found = NULL;
 
-    if (ignore != NULL && strcasecmp(ignore, "true") == 0) {
+    if (ignore != NULL && sonde__strcasecmp(ignore, "true") == 0) {
         return NULL;
     }
     (void)snprintf(variable, sizeof variable, "AWS_ENDPOINT_URL_%s", service);
     for (char *letter = variable; *letter != '\0'; letter++) {
-        *letter = (char)toupper((unsigned char)*letter);
+        *letter = (char)sonde__toupper((unsigned char)*letter);
     }
     given = sonde__s3_variable(variable);
     given = given != NULL ? given : sonde__s3_variable("AWS_ENDPOINT_URL");

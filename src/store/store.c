@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/object.h"
+#include "base/point.h"
 
 #include <sonde/text.h>
 
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -48,7 +48,7 @@ bool sonde__store_is_address(const char *path)
     const size_t scheme = path != NULL ? strspn(path, letters) : 0;
 
     return scheme > 0 && (strncmp(path + scheme, "://", 3) == 0 ||
-                          strncasecmp(path, "s3:", scheme + 1) == 0);
+                          sonde__strncasecmp(path, "s3:", scheme + 1) == 0);
 }
 
 /* --- the object --------------------------------------------------------------------- */

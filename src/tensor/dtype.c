@@ -5,12 +5,12 @@
  */
 #include "tensor/convert.h"
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <sonde/tensor.h>
 
 #include <assert.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct dtype_row {
     const char *name;
@@ -102,8 +102,8 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
     const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_DTYPE_COUNT; i++) {
-        if (strcasecmp(text, dtypes[i].name) == 0 ||
-            strcasecmp(text, dtypes[i].short_name) == 0) {
+        if (sonde__strcasecmp(text, dtypes[i].name) == 0 ||
+            sonde__strcasecmp(text, dtypes[i].short_name) == 0) {
             *dtype = (sonde_dtype)i;
             return SONDE_OK;
         }

@@ -18,7 +18,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- the table -------------------------------------------------------------------- */
 
@@ -95,9 +94,9 @@ static bool parse_quantile(const char *text, sonde_reduction *reduction, bool *k
     static const char word[] = "quantile:", prefix[] = "abs_";
 
     reduction->kind = SONDE_REDUCTION_QUANTILE;
-    reduction->absolute = strncasecmp(text, prefix, sizeof prefix - 1) == 0;
+    reduction->absolute = sonde__strncasecmp(text, prefix, sizeof prefix - 1) == 0;
     text += reduction->absolute ? sizeof prefix - 1 : 0;
-    if (strncasecmp(text, word, sizeof word - 1) == 0) {
+    if (sonde__strncasecmp(text, word, sizeof word - 1) == 0) {
         *known = true;
         return parse_share(text + sizeof word - 1, 1.0, &reduction->q);
     }
@@ -148,7 +147,7 @@ sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
     } else {
         size_t i = 0;
 
-        while (i < SONDE_COUNT_OF(rows) && strcasecmp(text, rows[i].name) != 0) {
+        while (i < SONDE_COUNT_OF(rows) && sonde__strcasecmp(text, rows[i].name) != 0) {
             i++;
         }
         if (i == SONDE_COUNT_OF(rows)) {
@@ -160,7 +159,7 @@ sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
                                    .absolute = rows[i].absolute};
     }
     for (size_t i = 0; i <= length; i++) {
-        parsed.name[i] = (char)tolower((unsigned char)text[i]);
+        parsed.name[i] = (char)sonde__tolower((unsigned char)text[i]);
     }
     *reduction = parsed;
     return SONDE_OK;

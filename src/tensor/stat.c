@@ -3,6 +3,7 @@
  */
 #include "base/cpu.h"
 #include "base/fail.h"
+#include "base/point.h"
 #include "tensor/vitals.h"
 
 #include <sonde/error.h>
@@ -12,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <math.h>
-#include <strings.h>
 
 static const char *const stat_names[SONDE_STAT_ENTRIES] = {
     [SONDE_STAT_COUNT] = "count",
@@ -48,7 +48,7 @@ sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
     const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_STAT_ENTRIES; i++) {
-        if (strcasecmp(text, stat_names[i]) == 0) {
+        if (sonde__strcasecmp(text, stat_names[i]) == 0) {
             *stat = (sonde_stat)i;
             return SONDE_OK;
         }

@@ -289,6 +289,25 @@ static void numbers_leave_the_locale_alone(void **state)
     assert_string_equal(again, mine);
 }
 
+/* Under any locale, Turkish among them. */
+static void case_is_that_of_ascii(void **state)
+{
+    const char text[] = "x/FILE.txt";
+
+    (void)state;
+    assert_int_equal(sonde__strcasecmp("TITLE I", "title i"), 0);
+    assert_true(sonde__strcasecmp("a", "B") < 0 && sonde__strcasecmp("ab", "a") > 0);
+    assert_true(sonde__strcasecmp("\xC4", "\xE4") != 0);
+    assert_int_equal(sonde__strncasecmp("INPUT_0", "input/1", 5), 0);
+    assert_true(sonde__strncasecmp("INPUT_0", "input/1", 6) != 0);
+    assert_ptr_equal(sonde__strcasestr(text, "file"), text + 2);
+    assert_ptr_equal(sonde__strcasestr(text, ""), text);
+    assert_null(sonde__strcasestr(text, "txts"));
+    assert_int_equal(sonde__tolower('I'), 'i');
+    assert_int_equal(sonde__toupper('i'), 'I');
+    assert_int_equal(sonde__tolower('['), '[');
+}
+
 static bool is_number(const void *array, uint32_t index, const void *key)
 {
     return ((const uint64_t *)array)[index] == *(const uint64_t *)key;
@@ -330,6 +349,7 @@ int main(void)
         cmocka_unit_test(json_numbers_read_back_exactly),
         cmocka_unit_test(json_numbers_have_a_point),
         cmocka_unit_test(numbers_leave_the_locale_alone),
+        cmocka_unit_test(case_is_that_of_ascii),
         cmocka_unit_test(table_finds_what_was_added_and_nothing_else),
     };
 

@@ -58,3 +58,16 @@ sed 's/num_embeddings: 256/num_embeddings: 100/' tiny.yaml >narrow.yaml
 run 2 "$sonde" train narrow.yaml --data text.txt --out none
 grep -q '^sonde: error: input: token id 10[0-4] at sample [0-9]*, position [0-9]* (expected 0 to 99)$' "$err" ||
     fail "$(cat "$err")"
+
+# byte pairs: learnt from the text, saved beside the weights, found there
+sed 's/num_embeddings: 256/num_embeddings: vocabulary/; s/out: 256/out: vocabulary/' tiny.yaml >pairs.yaml
+python3 -c 'print("one river and two roads; " * 400, end="")' >words.txt
+run 0 "$sonde" train pairs.yaml --data words.txt --tokens bpe --vocabulary 280 --epochs 12 --out pairs --no-pictures -q
+[ -s pairs/tokenizer.json ] || fail "no tokenizer is saved"
+run 0 "$sonde" predict -m pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 5 --temperature 0
+grep -q '^one river and two roads; ' "$out" || fail "predict: $(cat "$out")"
+run 0 "$sonde" predict -m pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 1 --temperature 0 --json
+[ "$(cat "$out")" = '{"prompt": "one river", "text": " and"}' ] || fail "predict --json: $(cat "$out")"
+run 0 "$sonde" eval -m pairs.yaml pairs/model.safetensors --data words.txt --json
+run 2 "$sonde" train pairs.yaml --data words.txt --tokenizer words.txt --out none
+stderr_is "sonde: error: words.txt: no JSON (expected JSON)"

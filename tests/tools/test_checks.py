@@ -163,7 +163,7 @@ class Names(_planted.Planted):
         self.assert_finds("there is no src/base/a.c", "", "check-names")
 
     def test_fractions_by_the_locale(self):
-        for call in ("strtod(t, 0)", "atof(t)", "vsnprintf(b, 9, t, a)", 'printf("%d %.3g", 1, x)',
+        for call in ("strtod(t, 0)", "atof(t)", "strcasecmp(t, b)", "x = tolower(t[0])", "vsnprintf(b, 9, t, a)", 'printf("%d %.3g", 1, x)',
                      'snprintf(b, 9,\n"%s"\n"%-5.*f", t, 1, x)', 'sscanf(t, "%lf", &x)'):
             self.plant("src/base/a.c", f"void f(void)\n{{\n    {call};\n}}\n")
             self.assert_finds("src/base/a.c:3:", "base/point.h", "check-names")

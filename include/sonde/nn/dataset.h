@@ -13,6 +13,7 @@
 #ifndef SONDE_NN_DATASET_H
 #define SONDE_NN_DATASET_H
 
+#include <sonde/nn/tokenizer.h>
 #include <sonde/options.h>
 #include <sonde/tensor.h>
 
@@ -132,17 +133,18 @@ SONDE_API bool sonde_nn_dataset_is_cifar10(const char *folder, sonde_nn_split sp
 
 /* Zero fields are defaults. */
 typedef struct sonde_nn_text_options {
-    size_t size;          /* sizeof(sonde_nn_text_options) */
-    int64_t length;       /* tokens a sample; at least 1 */
-    sonde_nn_split split; /* of a text that holds both */
-    double test_share;    /* of it, at its end; 0: a tenth */
+    size_t size;                         /* sizeof(sonde_nn_text_options) */
+    int64_t length;                      /* tokens a sample; at least 1 */
+    sonde_nn_split split;                /* of a text that holds both */
+    double test_share;                   /* of it, at its end; 0: a tenth */
+    const sonde_nn_tokenizer *tokenizer; /* borrowed for the call; NULL: bytes */
 } sonde_nn_text_options;
 
 /*
- * Text, plain or gzipped, as byte tokens: sample i holds length int64 tokens that follow
+ * Text, plain or gzipped, as tokens, bytes or those of a tokenizer, packed: sample i holds length int64 tokens that follow
  * those of sample i - 1, and as labels the token after each. path is a file that holds
  * both splits, or a folder with train.txt and test.txt, or with input.txt, which holds
- * both. The classes are the 256 bytes. SONDE_ERANGE: too short for one sample.
+ * both. The classes are the tokens. SONDE_ERANGE: too short for one sample.
  * SONDE_ENOTFOUND: the folder has no such file. Cost: 8 bytes of memory a byte of text.
  */
 SONDE_API SONDE_CHECKED sonde_err

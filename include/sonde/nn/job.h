@@ -106,7 +106,10 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_texts data_inputs; /* arrays that are the inputs; none: as the model's */
     float test_share;               /* of data without a test set; 0: a tenth */
     int64_t split_seed;             /* draws that test set */
-    bool no_standardise; /* columns of a table are not brought to mean 0 and spread 1 */
+    bool no_standardise;   /* columns of a table are not brought to mean 0 and spread 1 */
+    int tokens;            /* of text: 0 bytes, 1 byte pairs */
+    int64_t vocabulary;    /* of byte pairs that are learnt; 0: 512 */
+    const char *tokenizer; /* a file or folder that has them; "" */
     sonde_nn_transform augment[SONDE_NN_JOB_AUGMENT]; /* of training samples, in order */
     size_t augment_count;
     sonde_nn_transform
@@ -230,6 +233,12 @@ SONDE_API bool sonde_nn_job_is_balanced(const sonde_nn_job *job);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_balance(sonde_nn_job *job,
                                                        const sonde_nn_dataset *set,
                                                        sonde_diag *diag);
+/* The tokenizer of a job whose data is text in byte pairs: that of its file, or one that is
+ * trained on the training split, once. *out NULL: tokens are bytes. Borrowed until the job
+ * is destroyed. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_tokenizer(const sonde_nn_job *job,
+                                                         const sonde_nn_tokenizer **out,
+                                                         sonde_diag *diag);
 /* A loader of set with the job's transforms and seed. batch is the combined batch; with
  * shuffle, a smaller last one is dropped and samples are augmented. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,

@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "nn/data/dataset.h"
 #include "nn/data/garments.h"
 #include "nn/data/idx.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -216,8 +216,9 @@ static bool is_image_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
-    return dot != NULL && (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
-                           strcasecmp(dot, ".jpeg") == 0);
+    return dot != NULL &&
+           (sonde__strcasecmp(dot, ".png") == 0 || sonde__strcasecmp(dot, ".jpg") == 0 ||
+            sonde__strcasecmp(dot, ".jpeg") == 0);
 }
 
 /* Adds the name if it is of the wanted kind: a folder, or an image file. */

@@ -1,7 +1,7 @@
 /*
- * dataset_text.c - text as a data set of byte tokens: from a file, or drawn by a grammar.
+ * dataset_text.c - text as a data set of tokens: from a file, or drawn by a grammar.
  *
- * A text of n bytes is (n - 1) / length samples that follow one another: sample i holds
+ * A text of n tokens is (n - 1) / length samples that follow one another: sample i holds
  * the tokens i length ... (i + 1) length - 1, and its labels are the tokens after each.
  *
  * The drawn text has sentences of four kinds over some two hundred words. Subject and verb
@@ -64,42 +64,71 @@ static sonde_err check_options(const sonde_nn_text_options *options, sonde_diag 
     return SONDE_OK;
 }
 
+/* A text's tokens, new; *count of them. */
+static sonde_err make_tokens(const char *bytes, size_t size,
+                             const sonde_nn_tokenizer *tokenizer, int64_t **out,
+                             size_t *count, sonde_diag *diag)
+{
+    int64_t *tokens = sonde__calloc(size, sizeof *tokens);
+    sonde_err err = SONDE_OK;
+
+    if (tokens == NULL) {
+        return sonde__fail_nomem(diag, "a text");
+    }
+    *count = size;
+    if (tokenizer != NULL) {
+        err = sonde_nn_tokenizer_encode(tokenizer, bytes, size, tokens, count, diag);
+    }
+    for (size_t i = 0; tokenizer == NULL && i < size; i++) {
+        tokens[i] = (unsigned char)bytes[i];
+    }
+    if (err != SONDE_OK) {
+        sonde__free(tokens);
+        return err;
+    }
+    *out = tokens;
+    return SONDE_OK;
+}
+
 /* A set over size bytes of text. */
 static sonde_err make_set(const char *bytes, size_t size,
                           const sonde_nn_text_options *options, const char *source,
                           sonde_nn_dataset **out, sonde_diag *diag)
 {
-    const int64_t count = ((int64_t)size - 1) / options->length;
-    sonde_nn_dataset *set = NULL;
+    const sonde_nn_tokenizer *tokenizer = options->tokenizer;
     int64_t *tokens = NULL;
-    sonde_err err = SONDE_OK;
+    size_t count = 0;
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = make_tokens(bytes, size, tokenizer, &tokens, &count, diag);
 
-    if (size < 2 || count < 1) {
-        return sonde__fail(
-            diag, SONDE_ERANGE, source, "more bytes than a sample has tokens",
-            "%zu bytes of text for samples of %" PRId64 " tokens", size, options->length);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (count < 2 || (int64_t)(count - 1) / options->length < 1) {
+        sonde__free(tokens);
+        return sonde__fail(diag, SONDE_ERANGE, source,
+                           tokenizer != NULL ? "more tokens than a sample has"
+                                             : "more bytes than a sample has tokens",
+                           "%zu %s of text for samples of %" PRId64 " tokens", count,
+                           tokenizer != NULL ? "tokens" : "bytes", options->length);
     }
     set = sonde__calloc(1, sizeof *set);
-    tokens = sonde__calloc(size, sizeof *tokens);
-    if (set == NULL || tokens == NULL) {
+    if (set == NULL) {
         sonde__free(tokens);
-        sonde__free(set);
         return sonde__fail_nomem(diag, "a text");
-    }
-    for (size_t i = 0; i < size; i++) {
-        tokens[i] = (unsigned char)bytes[i];
     }
     set->owned_data = tokens;
     set->data = (const unsigned char *)tokens;
     set->labels = tokens + 1;
     set->sample_bytes = (size_t)options->length * sizeof *tokens;
-    set->traits = (sonde_nn_dataset_traits){.count = count,
-                                            .dtype = SONDE_I64,
-                                            .rank = 1,
-                                            .shape = {options->length},
-                                            .has_labels = true,
-                                            .classes = VOCABULARY,
-                                            .label_length = options->length};
+    set->traits = (sonde_nn_dataset_traits){
+        .count = (int64_t)(count - 1) / options->length,
+        .dtype = SONDE_I64,
+        .rank = 1,
+        .shape = {options->length},
+        .has_labels = true,
+        .classes = tokenizer != NULL ? sonde_nn_tokenizer_size(tokenizer) : VOCABULARY,
+        .label_length = options->length};
     err = sonde__dataset_set_source(set, source, diag);
     if (err != SONDE_OK) {
         sonde_nn_dataset_destroy(set);

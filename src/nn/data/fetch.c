@@ -15,6 +15,7 @@
 #include "nn/data/data_output.h"
 #include "nn/data/input.h"
 #include "base/given.h"
+#include "base/point.h"
 
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/fetch.h>
@@ -26,7 +27,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -241,7 +241,7 @@ static sonde_err check(const fetch_job *job, const char *path)
     if (err != SONDE_OK) {
         return err;
     }
-    if (strcasecmp(found, job->file->sha256) != 0) {
+    if (sonde__strcasecmp(found, job->file->sha256) != 0) {
         err = sonde__fail(job->diag, SONDE_EFORMAT, job->file->url, job->file->sha256,
                           "wrong contents: its SHA-256%s is %s",
                           job->file->of_content ? " (unzipped)" : "", found);

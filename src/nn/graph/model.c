@@ -4,6 +4,7 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "base/random.h"
 #include "nn/graph/layer.h"
 
@@ -360,7 +361,7 @@ static sonde_role alias_role(const sonde__graph_layer *layer, sonde_nn_value val
 {
     const bool labels =
         !sonde_dtype_is_float(sonde__graph_shape(layer->model, value)->dtype) &&
-        strcasestr(layer->path, "loss") != NULL;
+        sonde__strcasestr(layer->path, "loss") != NULL;
 
     return labels ? SONDE_ROLE_INPUT : SONDE_ROLE_ACTIVATION;
 }

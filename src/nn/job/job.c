@@ -25,6 +25,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
     sonde__free(job->balanced);
+    sonde__job_tokens_destroy(job);
     sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
@@ -303,6 +304,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
                                     .data_name = "",
                                     .data_path = "",
                                     .data_target = "",
+                                    .tokenizer = "",
                                     .record = {.path = "", .config = ""},
                                     .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
     sonde_nn_options_init(&job->info.options);
@@ -331,7 +333,10 @@ static sonde_err parse(const char *text, size_t size, const char *name,
         return sonde__fail_nomem(diag, "a job");
     }
     job->plan = plan;
-    err = set_defaults(job, diag);
+    err = sonde__job_tokens_create(job, diag);
+    if (err == SONDE_OK) {
+        err = set_defaults(job, diag);
+    }
     job->info.options.plan = plan;
     job->name = sonde__strdup(name);
     if (err != SONDE_OK) {
@@ -356,6 +361,10 @@ static sonde_err parse(const char *text, size_t size, const char *name,
         goto error;
     }
     err = keep_record(job, text, size, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__job_tokens_find(job, diag);
     if (err != SONDE_OK) {
         goto error;
     }

@@ -6,6 +6,7 @@
 
 #include <sonde/nn/demo.h>
 #include <sonde/nn/job.h>
+#include <sonde/nn/option.h>
 #include <sonde/print.h>
 
 #include "base/yaml.h"
@@ -25,6 +26,7 @@ struct sonde_nn_job {
     sonde_nn_job_tap *taps;
     size_t tap_count;
     sonde_nn_demo demo;
+    struct sonde__job_tokens *tokens; /* what is known of them */
     float *balanced; /* (balanced_count): weights of classes; NULL: equal ones */
     size_t balanced_count;
     char *record; /* the whole text, if it has a section `record`; else NULL */
@@ -52,6 +54,19 @@ sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_
 /* A section whose keys are rows of the option table. */
 sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info);
+/* The text of a job's data. */
+sonde_err sonde__job_open_text(const sonde_nn_job_info *info,
+                               const sonde_nn_text_options *options,
+                               sonde_nn_dataset **out, sonde_diag *diag);
+/* job_tokens.c: the tokens of a text. A job is created with create and ends with destroy. */
+sonde_err sonde__job_tokens_create(sonde_nn_job *job, sonde_diag *diag);
+void sonde__job_tokens_destroy(sonde_nn_job *job);
+/* With the tree read: finds the numbers `vocabulary` of the model's layers. */
+sonde_err sonde__job_tokens_find(sonde_nn_job *job, sonde_diag *diag);
+/* Before building: writes the number of tokens there. */
+sonde_err sonde__job_tokens_write(const sonde_nn_job *job, sonde_diag *diag);
+/* Options of tokens have changed: the tokenizer is made again when it is needed. */
+void sonde__job_tokens_forget(sonde_nn_job *job);
 /* The key augment of the section data. */
 sonde_err sonde__job_read_augment(const sonde__yaml_reader *reader,
                                   const sonde__yaml *section, sonde_nn_job_info *info);

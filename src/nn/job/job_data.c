@@ -159,31 +159,22 @@ static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
     return sonde_nn_dataset_open_table(info->data_path, &options, out, diag);
 }
 
-enum { DRAWN_BYTES = 400 * 1000 };
-static const char drawn_text[] = "text-synth";
-
 /* Text for a model of tokens: a file, a folder, or drawn. */
-static sonde_err open_text(const sonde_nn_job_info *info, sonde_nn_split split,
+static sonde_err open_text(const sonde_nn_job *job, sonde_nn_split split,
                            sonde_nn_dataset **out, sonde_diag *diag)
 {
-    const sonde_nn_text_options options = {
+    const sonde_nn_job_info *info = &job->info;
+    sonde_nn_text_options options = {
         .size = sizeof options, .length = info->sample_shape[0], .split = split};
+    sonde_err err = SONDE_OK;
 
     if (info->sample_rank != 1 || info->target_rank != 1 ||
         info->target_shape[0] != info->sample_shape[0]) {
         return sonde__fail(diag, SONDE_ESHAPE, "data", "input: [T], target: [T]",
                            "text needs a model of T tokens and T targets");
     }
-    if (info->data_path[0] != '\0') {
-        return sonde_nn_dataset_open_text(info->data_path, &options, out, diag);
-    }
-    if (strcmp(info->data_name, drawn_text) == 0) {
-        return sonde_nn_dataset_draw_text(0, DRAWN_BYTES, &options, out, diag);
-    }
-    return sonde__fail(diag, SONDE_ENOTFOUND, "data",
-                       "data: {path: FILE.txt} or {name: text-synth}",
-                       info->data_name[0] != '\0' ? "no text '%s'" : "%sno text is named",
-                       info->data_name);
+    err = sonde_nn_job_tokenizer(job, &options.tokenizer, diag);
+    return err != SONDE_OK ? err : sonde__job_open_text(info, &options, out, diag);
 }
 
 /* Whether it has a folder train or test: if not, its sub-folders are the classes. */
@@ -278,7 +269,7 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     } else if (path != NULL && sonde_nn_dataset_is_table(path)) {
         err = open_table(info, split, &set, diag);
     } else if (info->input_dtype == SONDE_I64) {
-        err = open_text(info, split, &set, diag);
+        err = open_text(job, split, &set, diag);
     } else if (name_of(info)[0] != '\0') {
         err = sonde_nn_dataset_open_named(name_of(info), split, path, &set, diag);
     } else if (path != NULL) {

@@ -392,12 +392,14 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
 {
     const char *name = job->builtin != NULL ? job->info.model_name : job->name;
     model_builder b = {.reader = {name, diag}};
-    sonde_err err = SONDE_OK;
+    sonde_err err = sonde__job_tokens_write(job, diag);
 
-    if (job->plan != NULL) {
+    if (err == SONDE_OK && job->plan != NULL) {
         return sonde__job_build_plan(job, info, out, diag);
     }
-    err = build_model(&b, job, info);
+    if (err == SONDE_OK) {
+        err = build_model(&b, job, info);
+    }
     if (err != SONDE_OK) {
         sonde_nn_model_destroy(b.model);
         return err;

@@ -11,13 +11,11 @@
 
 #include <sonde/nn/option.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define FIELD(member)                                                                    \
     .offset = offsetof(sonde_nn_job_info, member),                                       \
@@ -56,6 +54,12 @@ static const sonde_nn_option rows[] = {
      .help = "seed of that draw"},
     {"data", "no_standardise", "no_standardise", FLAG, FIELD(no_standardise),
      .help = "keep the numbers of a table, else brought to mean 0 and spread 1"},
+    {"data", "tokens", "tokens", CHOICE("bytes|bpe", "bytes"), FIELD(tokens),
+     .help = "of text: bytes, or byte pairs (bpe)"},
+    {"data", "vocabulary", "vocabulary", COUNT(0, SONDE_NN_TOKENS_MAX, "0"), FIELD(vocabulary),
+     .help = "tokens of byte pairs to learn from the training text; 0: 512"},
+    {"data", "tokenizer", "tokenizer", TEXT("PATH"), FIELD(tokenizer),
+     .help = "tokenizer.json, or its folder, instead of learning byte pairs"},
     {"data", "validation", "validation", REAL(0, 1, "0"), FIELD(validation),
      .help = "share of the training samples to hold out for the evaluation of epochs"},
 
@@ -287,7 +291,7 @@ static bool in_range(const sonde_nn_option *row, double value)
 /* The rule "none", wherever it is set, switches the rules off. */
 static void settle_rules(sonde_nn_job_rules *rules)
 {
-    if (rules->judge.count == 1 && strcasecmp(rules->judge.text[0], "none") == 0) {
+    if (rules->judge.count == 1 && sonde__strcasecmp(rules->judge.text[0], "none") == 0) {
         rules->judge.count = 0;
         rules->none = true;
     }
@@ -572,7 +576,8 @@ static sonde_err add_text(sonde_nn_job *job, const sonde_nn_option *row, const c
         job->rules_set = true;
         rules->judge.count = 0;
         rules->none = false;
-        if (strcasecmp(text, "none") == 0) { /* no rules, so none of the job's actions */
+        if (sonde__strcasecmp(text, "none") ==
+            0) { /* no rules, so none of the job's actions */
             rules->stop_on.count = rules->on_finding.count = 0;
         }
     }
@@ -604,13 +609,33 @@ static sonde_err set_row(sonde_nn_job *job, const sonde_nn_option *row, const ch
     return SONDE_OK;
 }
 
+/* After an option was set: the model of another number of tokens is another one. */
+static sonde_err tokens_changed(sonde_nn_job *job, const sonde_nn_option *row,
+                                sonde_diag *diag)
+{
+    sonde_nn_model *model = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (job->model == NULL ||
+        (strcmp(row->name, "tokens") != 0 && strcmp(row->name, "vocabulary") != 0 &&
+         strcmp(row->name, "tokenizer") != 0)) {
+        return SONDE_OK;
+    }
+    sonde__job_tokens_forget(job);
+    err = sonde__job_build(job, &job->info, &model, diag);
+    sonde_nn_model_destroy(model);
+    return err;
+}
+
 sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name, const char *text,
                            sonde_diag *diag)
 {
     SONDE__NEEDS(diag, job, name);
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         if (strcmp(rows[i].name, name) == 0) {
-            return set_row(job, &rows[i], text, diag);
+            const sonde_err err = set_row(job, &rows[i], text, diag);
+
+            return err != SONDE_OK ? err : tokens_changed(job, &rows[i], diag);
         }
     }
     return sonde__fail(diag, SONDE_ENOTFOUND, name, "an option of a training",
@@ -626,7 +651,7 @@ sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
         sonde_err err = SONDE_OK;
 
         for (size_t k = 0; rows[i].name[k] != '\0' && k + 8 < sizeof variable; k++) {
-            variable[k + 6] = (char)toupper((unsigned char)rows[i].name[k]);
+            variable[k + 6] = (char)sonde__toupper((unsigned char)rows[i].name[k]);
         }
         text = rows[i].no_environment ? NULL : getenv(variable);
         if ((text == NULL || text[0] == '\0') && rows[i].variable != NULL) {
@@ -635,6 +660,9 @@ sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
         }
         if (text != NULL && text[0] != '\0') {
             err = set_row(job, &rows[i], text, diag);
+            if (err == SONDE_OK) {
+                err = tokens_changed(job, &rows[i], diag);
+            }
         }
         if (err != SONDE_OK && diag != NULL) {
             (void)snprintf(diag->where, sizeof diag->where, "%s", variable);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <stdarg.h>
@@ -50,7 +49,7 @@ static const char *smdebug_config(void)
 {
     const char *use = getenv("USE_SMDEBUG"), *path = getenv("SMDEBUG_CONFIG_FILE_PATH");
 
-    if (use != NULL && (strcmp(use, "0") == 0 || strcasecmp(use, "false") == 0)) {
+    if (use != NULL && (strcmp(use, "0") == 0 || sonde__strcasecmp(use, "false") == 0)) {
         return NULL;
     }
     return path != NULL && path[0] != '\0' ? path : NULL;
@@ -183,13 +182,14 @@ void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
 
 /* --- results of an earlier training ------------------------------------------------- */
 
-enum { MODEL, CHECKPOINT, CHECKPOINTS, RESULTS, NAME_SIZE = 48 };
+enum { MODEL, CHECKPOINT, CHECKPOINTS, TOKENIZER, RESULTS, NAME_SIZE = 48 };
 
 static const struct {
     const char *name, *suffix;
 } results[RESULTS] = {[MODEL] = {"model", ".safetensors"},
                       [CHECKPOINT] = {"checkpoint", ".safetensors"},
-                      [CHECKPOINTS] = {"checkpoints", ""}};
+                      [CHECKPOINTS] = {"checkpoints", ""},
+                      [TOKENIZER] = {"tokenizer", ".json"}};
 
 /* Whether the folder has the result; number 0: that of the last training. */
 static bool has_result(const char *folder, int i, int number, char name[NAME_SIZE],

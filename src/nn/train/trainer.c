@@ -476,6 +476,25 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* The tokens of a model of byte pairs stand beside its weights. */
+static sonde_err save_tokenizer(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char path[SONDE__TRAIN_PATH];
+    sonde_err err = SONDE_OK;
+
+    if (trainer->job == NULL ||
+        sonde_nn_job_get_info(trainer->job)->input_dtype != SONDE_I64) {
+        return SONDE_OK;
+    }
+    err = sonde_nn_job_tokenizer(trainer->job, &tokenizer, diag);
+    if (err != SONDE_OK || tokenizer == NULL) {
+        return err;
+    }
+    err = sonde__train_path(trainer->options.out, "tokenizer.json", path, diag);
+    return err != SONDE_OK ? err : sonde_nn_tokenizer_save(tokenizer, path, diag);
+}
+
 /* Weights that were trained before are not overwritten by untrained ones. */
 static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
 {
@@ -495,6 +514,10 @@ static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
     if (!trained && access(path, F_OK) == 0) {
         sonde__train_warn(trainer, "%s is kept: nothing was trained", path);
         return SONDE_OK;
+    }
+    err = save_tokenizer(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     err = sonde_nn_model_save(trainer->model, path, diag);
     if (err != SONDE_OK) {

@@ -202,6 +202,28 @@ static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split spli
                : sonde_nn_job_open_data(trainer->job, split, out, diag);
 }
 
+/* A text may have fewer byte pairs than the job asks for: then the model has as many tokens
+ * as are learnt. */
+static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char text[24];
+    sonde_err err = SONDE_OK;
+
+    if (info->input_dtype != SONDE_I64 || info->tokens == 0 ||
+        info->tokenizer[0] != '\0') {
+        return SONDE_OK;
+    }
+    err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
+    if (err != SONDE_OK || sonde_nn_tokenizer_size(tokenizer) >= info->classes) {
+        return err;
+    }
+    (void)snprintf(text, sizeof text, "%lld",
+                   (long long)sonde_nn_tokenizer_size(tokenizer));
+    return sonde_nn_job_set(job, "vocabulary", text, diag);
+}
+
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
                                           const sonde_nn_trainer_options *given,
                                           sonde_nn_trainer **out, sonde_diag *diag)
@@ -232,6 +254,13 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->epochs = info->epochs;
     trainer->eval_every = info->eval_every;
     trainer->model = options->model;
+    if (options->feed == NULL) {
+        err = settle_vocabulary(job, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_trainer_destroy(trainer);
+        return err;
+    }
     if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
         err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
         if (err == SONDE_OK) {

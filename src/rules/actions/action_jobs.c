@@ -29,7 +29,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -208,7 +207,8 @@ enum { HTTP_TIMEOUT = 408, HTTP_TOO_MANY = 429 };
 
 sonde_err sonde__action_check_url(const char *url, sonde_diag *diag)
 {
-    if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0) {
+    if (sonde__strncasecmp(url, "http://", 7) != 0 &&
+        sonde__strncasecmp(url, "https://", 8) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, "webhook", "http://... or https://...",
                            "'%.200s'", url);
     }

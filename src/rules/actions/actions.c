@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static const struct {
     const char *name;
@@ -144,13 +143,13 @@ static sonde_err read_when(sonde__action *action, const char *text, size_t lengt
                            sonde_diag *diag)
 {
     action->least = SONDE_SEVERITY_NOTE;
-    if (length == 0 || (length == 3 && strncasecmp(text, "any", 3) == 0)) {
+    if (length == 0 || (length == 3 && sonde__strncasecmp(text, "any", 3) == 0)) {
         return SONDE_OK;
     }
     for (int i = SONDE_SEVERITY_NOTE; i <= SONDE_SEVERITY_ERROR; i++) {
         const char *name = sonde_severity_name((sonde_severity)i);
 
-        if (strlen(name) == length && strncasecmp(name, text, length) == 0) {
+        if (strlen(name) == length && sonde__strncasecmp(name, text, length) == 0) {
             action->least = (sonde_severity)i;
             return SONDE_OK;
         }
@@ -174,7 +173,7 @@ static sonde_err read_kind(sonde__action *action, const char *text, sonde_diag *
 
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
         if (strlen(kinds[i].name) != length ||
-            strncasecmp(kinds[i].name, text, length) != 0) {
+            sonde__strncasecmp(kinds[i].name, text, length) != 0) {
             continue;
         }
         if (kinds[i].has_text != (colon != NULL && colon[1] != '\0') ||
@@ -256,7 +255,7 @@ static sonde_err check_in_use(const char *rule, const char *const *names, size_t
         return SONDE_OK;
     }
     for (size_t i = 0; i < count; i++) {
-        if (strcasecmp(names[i], rule) == 0) {
+        if (sonde__strcasecmp(names[i], rule) == 0) {
             return SONDE_OK;
         }
     }
@@ -379,7 +378,7 @@ static bool applies(sonde_actions *actions, sonde__action *action,
                     const sonde_finding *finding)
 {
     const bool is_for = action->rule != NULL
-                            ? strcasecmp(action->rule, finding->rule) == 0
+                            ? sonde__strcasecmp(action->rule, finding->rule) == 0
                             : finding->severity >= action->least;
 
     if (!is_for) {

@@ -6,6 +6,7 @@
 
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "base/table.h"
 #include "observe/tensor_roles.h"
 #include "rules/engine.h"
@@ -14,7 +15,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- tensors that belong together --------------------------------------------------- */
 
@@ -128,9 +128,9 @@ void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
 
 static bool is_input_of(const char *name, const char *activation)
 {
-    const char *found = strcasestr(name, activation);
+    const char *found = sonde__strcasestr(name, activation);
 
-    return found != NULL && strcasestr(found, "_input") != NULL;
+    return found != NULL && sonde__strcasestr(found, "_input") != NULL;
 }
 
 const char *sonde__builtin_goes_into(const sonde_rule_run *run,
@@ -156,7 +156,7 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
         const sonde_tensor_info *output = sonde_catalogue_info(rules->catalogue, id);
 
         for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-            if (strcasecmp(output->op, names[i]) == 0) {
+            if (sonde__strcasecmp(output->op, names[i]) == 0) {
                 return names[i];
             }
         }
@@ -226,7 +226,7 @@ bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip
 static bool has_word(const char *text, const char *const *words, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcasestr(text, words[i]) != NULL) {
+        if (sonde__strcasestr(text, words[i]) != NULL) {
             return true;
         }
     }

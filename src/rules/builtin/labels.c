@@ -5,6 +5,7 @@
 #include "rules/engine.h"
 
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -99,7 +100,7 @@ static bool says_otherwise(const char *name)
         "context", "negative", "mask",   "offset",   "edge", "_id"};
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (strcasestr(name, words[i]) != NULL) {
+        if (sonde__strcasestr(name, words[i]) != NULL) {
             return true;
         }
     }
@@ -118,8 +119,8 @@ bool sonde__builtin_looks_like_targets(const sonde_tensor_info *info, uint32_t i
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
            info->same_as == id && info->rank >= 2 && !sonde_dtype_is_float(info->dtype) &&
            info->dtype != SONDE_BOOL &&
-           (strcasestr(info->name, "target") != NULL ||
-            strcasestr(info->name, "label") != NULL);
+           (sonde__strcasestr(info->name, "target") != NULL ||
+            sonde__strcasestr(info->name, "label") != NULL);
 }
 
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)

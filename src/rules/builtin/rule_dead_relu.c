@@ -17,10 +17,10 @@
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <float.h>
 #include <string.h>
-#include <strings.h>
 
 #define DEFAULT_REGEX ".*relu_output"
 
@@ -69,7 +69,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 {
     const dead *state = sonde_rule_state(run);
     const bool by_op = strcmp(state->tensor_regex, DEFAULT_REGEX) == 0 &&
-                       strcasecmp(info->op, "relu") == 0;
+                       sonde__strcasecmp(info->op, "relu") == 0;
 
     if (info->pass == SONDE_PASS_BACKWARD || !sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;

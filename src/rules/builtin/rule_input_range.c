@@ -11,6 +11,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/suspicion.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,9 +53,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         run, id,
         info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
             sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype) &&
-            strcasestr(info->name, "target") == NULL &&
-            strcasestr(info->name, "label") == NULL &&
-            strcasestr(info->name, "reward") == NULL);
+            sonde__strcasestr(info->name, "target") == NULL &&
+            sonde__strcasestr(info->name, "label") == NULL &&
+            sonde__strcasestr(info->name, "reward") == NULL);
 }
 
 /* Whether outputs of layers are seen at this step, and all of them are small. */

@@ -50,6 +50,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -114,7 +115,8 @@ static const sonde_rule_need needs[] = {
 /* Targets of a regression, by their name. */
 static bool are_numbers(const sonde_tensor_info *info, uint32_t id)
 {
-    return sonde__builtin_is_input(info, id) && strcasestr(info->name, "target") != NULL;
+    return sonde__builtin_is_input(info, id) &&
+           sonde__strcasestr(info->name, "target") != NULL;
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

@@ -16,6 +16,7 @@
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,8 +58,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     }
     return sonde__builtin_looks_like_predictions(info) ? PREDICTIONS
            : info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
-                   (strcasestr(info->name, "target") != NULL ||
-                    strcasestr(info->name, "label") != NULL)
+                   (sonde__strcasestr(info->name, "target") != NULL ||
+                    sonde__strcasestr(info->name, "label") != NULL)
                ? TARGETS
                : SONDE_RULE_IGNORE;
 }

@@ -35,10 +35,10 @@
 
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 typedef struct not_decreasing {
     const char *collection_names, *tensor_regex, *mode;
@@ -113,7 +113,7 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     for (unsigned i = 0; i < SONDE_COUNT_OF(names); i++) {
         const char *dot = strrchr(mode, '.'); /* modes.TRAIN, ModeKeys.TRAIN */
 
-        if (strcasecmp(dot != NULL ? dot + 1 : mode, names[i]) == 0) {
+        if (sonde__strcasecmp(dot != NULL ? dot + 1 : mode, names[i]) == 0) {
             state->modes = i == SONDE_MODE_GLOBAL ? ~0U : 1U << i;
             return SONDE_OK;
         }

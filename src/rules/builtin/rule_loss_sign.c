@@ -18,6 +18,7 @@
 #include "rules/builtin/builtin_vitals.h"
 
 #include "base/macros.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static bool is_never_below(const char *op)
                                         "margin",       "squared",       "absolute"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        if (strcasestr(op, names[i]) != NULL) {
+        if (sonde__strcasestr(op, names[i]) != NULL) {
             return true;
         }
     }

@@ -38,6 +38,7 @@
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
 #include "rules/suspicion.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
@@ -133,8 +134,8 @@ static bool is_data(const sonde_tensor_info *info)
 {
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
            sonde_dtype_is_float(info->dtype) &&
-           strcasestr(info->name, "target") == NULL &&
-           strcasestr(info->name, "label") == NULL;
+           sonde__strcasestr(info->name, "target") == NULL &&
+           sonde__strcasestr(info->name, "label") == NULL;
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)

@@ -28,10 +28,10 @@
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, LASTING = 8 };
@@ -93,14 +93,15 @@ static bool is_output(const sonde_tensor_info *info)
 {
     static const char *const names[] = {"tanh", "sigmoid"};
 
-    if (info->role == SONDE_ROLE_INPUT || strcasestr(info->name, "_input_") != NULL) {
+    if (info->role == SONDE_ROLE_INPUT ||
+        sonde__strcasestr(info->name, "_input_") != NULL) {
         return false; /* programs may declare inputs with the op of their module */
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        const char *at = strcasestr(info->name, names[i]);
+        const char *at = sonde__strcasestr(info->name, names[i]);
 
-        if (strcasecmp(info->op, names[i]) == 0 ||
-            (at != NULL && strcasestr(at, "_output") != NULL)) {
+        if (sonde__strcasecmp(info->op, names[i]) == 0 ||
+            (at != NULL && sonde__strcasestr(at, "_output") != NULL)) {
             return true;
         }
     }
@@ -145,8 +146,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
     tensor_memory *memory = tensors[i].memory;
-    const bool sigmoid = strcasestr(info->name, "sigmoid") != NULL ||
-                         strcasecmp(info->op, "sigmoid") == 0 ||
+    const bool sigmoid = sonde__strcasestr(info->name, "sigmoid") != NULL ||
+                         sonde__strcasecmp(info->op, "sigmoid") == 0 ||
                          into(run, info, "sigmoid");
 
     memory->sigmoid = sigmoid;

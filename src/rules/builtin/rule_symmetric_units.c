@@ -31,6 +31,7 @@
 
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ static bool is_of_layer(const sonde_tensor_info *info)
                                         "conv", "dense",  "linear", "hidden"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
-        if (strcasestr(info->name, words[i]) != NULL) {
+        if (sonde__strcasestr(info->name, words[i]) != NULL) {
             return true;
         }
     }

@@ -20,10 +20,10 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
+#include "base/point.h"
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 enum { DROPOUTS = 0, OTHERS = 1, BUFFERS = 2 };
 #define EQUAL 1e-6
@@ -57,8 +57,8 @@ static bool is_dropout(const sonde_tensor_info *info)
     const size_t length = strlen(info->name);
 
     return info->role == SONDE_ROLE_OUTPUT && info->pass != SONDE_PASS_BACKWARD &&
-           (strncasecmp(info->op, "dropout", 7) == 0 ||
-            (info->op[0] == '\0' && strcasestr(info->name, "drop") != NULL &&
+           (sonde__strncasecmp(info->op, "dropout", 7) == 0 ||
+            (info->op[0] == '\0' && sonde__strcasestr(info->name, "drop") != NULL &&
              length > 9 && strcmp(info->name + length - 9, "_output_0") == 0));
 }
 
@@ -69,8 +69,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         return SONDE_RULE_IGNORE;
     }
     return is_dropout(info) ? DROPOUTS
-           : info->role == SONDE_ROLE_OUTPUT || (info->role == SONDE_ROLE_INPUT &&
-                                                 strcasestr(info->name, "drop") != NULL)
+           : info->role == SONDE_ROLE_OUTPUT ||
+                   (info->role == SONDE_ROLE_INPUT &&
+                    sonde__strcasestr(info->name, "drop") != NULL)
                ? OTHERS
            : info->role == SONDE_ROLE_BUFFER ? BUFFERS
                                              : SONDE_RULE_IGNORE;

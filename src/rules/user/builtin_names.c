@@ -4,12 +4,12 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/point.h"
 
 #include "observe/tensor_names.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 static size_t builtin_count(void)
 {
@@ -39,7 +39,7 @@ static const struct {
 static const char *own_name(const char *name)
 {
     for (size_t i = 0; i < SONDE_COUNT_OF(names_of_smdebug); i++) {
-        if (strcasecmp(names_of_smdebug[i].theirs, name) == 0) {
+        if (sonde__strcasecmp(names_of_smdebug[i].theirs, name) == 0) {
             return names_of_smdebug[i].ours;
         }
     }
@@ -54,7 +54,7 @@ sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_di
     char near[SONDE__NEAREST_TEXT] = "";
 
     for (size_t i = 0; i < count; i++) {
-        if (strcasecmp(table[i]->name, own_name(name)) == 0) {
+        if (sonde__strcasecmp(table[i]->name, own_name(name)) == 0) {
             *rule = table[i];
             return SONDE_OK;
         }
@@ -62,7 +62,7 @@ sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_di
     (void)sonde__observe_nearest_names(name, table, rule_name_at, count, near,
                                        sizeof near);
     for (size_t i = 0; i < count && near[0] == '\0'; i++) {
-        if (strlen(name) > 2 && strcasestr(table[i]->name, name) != NULL) {
+        if (strlen(name) > 2 && sonde__strcasestr(table[i]->name, name) != NULL) {
             (void)snprintf(near, sizeof near, "%s", table[i]->name);
         }
     }

@@ -4,12 +4,12 @@
 #include "rules/user/hosted.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include "observe/tensor_names.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* --- files of rules ----------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static const sonde_rule *find_loaded(const sonde_rules *rules, const char *name)
 
     for (size_t i = 0; i < rules->file_count; i++) {
         for (size_t j = 0; (rule = sonde_rule_file_at(rules->files[i], j)) != NULL; j++) {
-            if (strcasecmp(rule->name, name) == 0) {
+            if (sonde__strcasecmp(rule->name, name) == 0) {
                 return rule;
             }
         }
@@ -235,8 +235,9 @@ sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag 
         if (name < length && memchr(one, ':', name) == NULL) {
             one[name] = ':'; /* the first parameter */
         }
-        err = strcasecmp(one, "default") == 0 ? sonde_rules_add_defaults(rules, diag)
-                                              : sonde_rules_add(rules, one, diag);
+        err = sonde__strcasecmp(one, "default") == 0
+                  ? sonde_rules_add_defaults(rules, diag)
+                  : sonde_rules_add(rules, one, diag);
         sonde__free(one);
         if (err != SONDE_OK || text[length] == '\0') {
             return err;

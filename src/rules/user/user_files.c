@@ -6,12 +6,12 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum { NAME_MOST = 64, TEXT_MOST = 2000, STATE_MOST = 1 << 28, FIELD = 8 };
@@ -203,7 +203,7 @@ static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
     }
     (void)snprintf(what, sizeof what, "parameter '%s' is invalid", param->name);
     for (size_t j = 0; j < i && expected == NULL; j++) {
-        if (strcasecmp(rule->params[j].name, param->name) == 0) {
+        if (sonde__strcasecmp(rule->params[j].name, param->name) == 0) {
             expected = "a name of its own";
             (void)snprintf(what, sizeof what, "parameter '%s' occurs twice", param->name);
         }
@@ -329,7 +329,7 @@ static sonde_err check_name(const sonde_rule_file *file, size_t i, sonde_diag *d
                            "rule %s: a built-in rule has this name", name);
     }
     for (size_t j = 0; j < i; j++) {
-        if (strcasecmp(file->rules[j].rule.name, name) == 0) {
+        if (sonde__strcasecmp(file->rules[j].rule.name, name) == 0) {
             return sonde__fail(diag, SONDE_EEXIST, file->path, "a name of its own",
                                "rule %s occurs twice", name);
         }
