@@ -463,8 +463,8 @@ static sonde_err map_file(sonde_safetensors *file, int fd, sonde_diag *diag)
         return sonde__fail_errno(diag, file->title, "cannot be examined");
     }
     if (!S_ISREG(about.st_mode)) {
-        return sonde__fail(diag, SONDE_EFORMAT, file->title, "a regular file",
-                           "not a file that can be mapped");
+        return sonde__fail(diag, SONDE_EFORMAT, file->title, "a regular file", "is %s",
+                           S_ISDIR(about.st_mode) ? "a folder" : "a pipe or device");
     }
     if (about.st_size == 0) { /* nothing to map; the header will be missed */
         return SONDE_OK;

@@ -386,6 +386,9 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(sonde_safetensors_open(in_folder("none"), &file, &diag),
                      SONDE_ENOTFOUND);
     assert_int_equal(sonde_safetensors_open(folder, &file, &diag), SONDE_EFORMAT);
+    assert_string_equal(diag.found, "is a folder");
+    assert_int_equal(sonde_safetensors_open("/dev/null", &file, &diag), SONDE_EFORMAT);
+    assert_string_equal(diag.found, "is a pipe or device");
     assert_int_equal(count_files(true), 1);
     sonde_safetensors_destroy(NULL);
 }
