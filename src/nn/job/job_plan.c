@@ -1,11 +1,6 @@
 /*
- * job_plan.c - jobs in plans: a plan's text is its job, all options with their values, and
- * its model is the plan's.
- *
- *     model: {saved: fashion_cnn, target: 0, positions: [], axis: 1, classes: 10}
- *     data: ...
- *
- * The section record is left out, since its run exists already.
+ * job_plan.c - the model of a job that was loaded from a plan: its section `model` is the
+ * one that job_save.c writes.
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
@@ -13,96 +8,8 @@
 
 #include <sonde/nn/plan.h>
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* --- saving ------------------------------------------------------------------------- */
-
-static void write_model(FILE *stream, const sonde_nn_job_info *info)
-{
-    (void)fprintf(stream, "model:\n  saved: \"%s\"\n  target: %d\n", info->model_name,
-                  (int)info->target);
-    if (info->target_rank > 0) {
-        (void)fputs("  positions: [", stream);
-        for (int i = 0; i < info->target_rank; i++) {
-            (void)fprintf(stream, "%s%" PRId64, i > 0 ? ", " : "", info->target_shape[i]);
-        }
-        (void)fputs("]\n", stream);
-    }
-    (void)fprintf(stream, "  axis: %d\n  classes: %" PRId64 "\n", info->class_axis,
-                  info->classes);
-}
-
-/* Single quotes, in which YAML knows no escapes but theirs. */
-static void write_quoted(FILE *stream, const char *text)
-{
-    (void)fputc('\'', stream);
-    for (; *text != '\0'; text++) {
-        (void)fputs(*text == '\'' ? "'" : "", stream);
-        (void)fputc(*text, stream);
-    }
-    (void)fputc('\'', stream);
-}
-
-static void write_taps(FILE *stream, const sonde_nn_job *job)
-{
-    (void)fputs(job->tap_count > 0 ? "observe:\n" : "", stream);
-    for (size_t i = 0; i < job->tap_count; i++) {
-        const sonde_nn_job_tap *tap = &job->taps[i];
-
-        (void)fputs("  - {tensors: ", stream);
-        write_quoted(stream, tap->tensors);
-        (void)fprintf(stream, ", every: %" PRId64 ", start: %" PRId64 ", end: %" PRId64,
-                      tap->every, tap->start, tap->end);
-        (void)fputs("}\n", stream);
-    }
-}
-
-/* The job as text, to be freed by free. */
-static sonde_err write_job(const sonde_nn_job *job, char **text, sonde_diag *diag)
-{
-    sonde_nn_job bare = *job;
-    size_t size = 0;
-    FILE *stream = open_memstream(text, &size);
-    sonde_err err = SONDE_OK;
-
-    if (stream == NULL) {
-        return sonde__fail_nomem(diag, "a job");
-    }
-    bare.info.record = (sonde_nn_job_record){.path = "", .config = ""};
-    bare.info.model_name = "";
-    write_model(stream, &job->info);
-    err = sonde_nn_job_print(&bare, false, stream, diag);
-    write_taps(stream, job);
-    if (fclose(stream) != 0 && err == SONDE_OK) {
-        err = sonde__fail_nomem(diag, "a job");
-    }
-    if (err != SONDE_OK) {
-        free(*text);
-    }
-    return err;
-}
-
-sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *session,
-                                 const char *path, bool weights, sonde_diag *diag)
-{
-    SONDE__NEEDS(diag, job, session, path);
-    char *text = NULL;
-    sonde_err err = write_job(job, &text, diag);
-
-    if (err == SONDE_OK) {
-        const sonde_nn_plan_options options = {
-            .size = sizeof options, .weights = weights, .text = text};
-
-        err = sonde_nn_plan_save(session, path, &options, diag);
-        free(text);
-    }
-    return err;
-}
-
-/* --- loading ------------------------------------------------------------------------ */
 
 bool sonde__job_is_plan(const char *path)
 {
