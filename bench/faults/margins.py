@@ -3,13 +3,13 @@
 
     margins.py build  [--build DIR] [--out DIR]                   a library for each factor
     margins.py judge  [--out DIR] [--others DIR] [--torch DIR] [--odd DIR]   judges recorded runs by each
-    margins.py table  [--out DIR] [--markdown]                    prints what came out
+    margins.py table  [--out DIR] [--verbose]                     prints what came out
 
 SCALES lists the constants and parameters of the rules with the direction in which they become
 sensitive. `build` compiles the rules with all of them moved by a factor: thresholds, shares, counts
 and patience at once, so that a healthy run without a finding at factor 2 is far from an alarm in
-every respect. `judge` judges the same records by each library. The margin of a rule is the largest
-factor at which it alarms no healthy run."""
+every respect. `judge` judges the same records by each library. The margin of a rule is the
+smallest factor at which it alarms a healthy run."""
 
 import argparse
 import collections
@@ -25,7 +25,6 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 FACTORS = (1 / 2, 1 / 1.5, 1 / 1.25, 1, 1.25, 1.5, 2, 3)
-MODULE = {"losses of training": "progress.c"}
 
 # What makes a rule more sensitive, at factor f:
 #   "-"  x / f          "+"  x f              "n"  x / f as a whole number, at least 1
@@ -273,10 +272,9 @@ def table(a):
         for f in factors:
             alarmed = [k for k in healthy if (rule in data[f][k][1] if rule else data[f][k][1])]
             found = sum(bool(rule in data[f][k][2] if rule else data[f][k][2]) for k in faulty)
-            if f >= 1 and alarmed and margin is None:
-                margin = f
+            margin = f if f >= 1 and alarmed and margin is None else margin
             cells.append(f"{len(alarmed)} ({len({k[0] for k in alarmed})}), {found}")
-        text = "above 3" if margin is None else f"below {name_of(margin)}"
+        text = f"above {name_of(factors[-1])}" if margin is None else name_of(margin)
         print(f"| {rule or 'any'} | {text} | " + " | ".join(cells) + " |")
     print("\nAlarmed healthy runs (programs), faults found.\n")
     for less, words in ((0, "the largest without an alarm"), (1, "one factor below"), (2, "two below")):
@@ -305,7 +303,6 @@ def main():
     parser.add_argument("--corpus", action="append")
     parser.add_argument("--factors", type=lambda t: sorted(float(f) for f in t.split(",")), default=FACTORS)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     a = parser.parse_args()
     {"build": build_all, "judge": judge_all, "table": table}[a.command](a)

@@ -135,8 +135,9 @@ static const char *own_endpoint(void)
     return endpoint != NULL ? endpoint : variable("AWS_ENDPOINT_URL");
 }
 
-/* Creates the folder of an address, one for each address and endpoint. */
-static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *diag)
+/* The folder of an address, one for each address and endpoint. made: creates it. */
+static sonde_err folder_of(const char *url, bool spool, bool made, char **out,
+                           sonde_diag *diag)
 {
     const char *endpoint = own_endpoint();
     sonde_text path = {0};
@@ -152,7 +153,7 @@ static sonde_err folder_of(const char *url, bool spool, char **out, sonde_diag *
     add_root(&path, spool);
     sonde_text_format(&path, "/%016llx", (unsigned long long)hash);
     if (!path.failed) {
-        failed = make_folders(path.data);
+        failed = made ? make_folders(path.data) : 0;
     }
     if (failed != 0) {
         sonde_err err = SONDE_ENOMEM;
@@ -190,7 +191,7 @@ static sonde_err set_up_copy(sonde__store_copy *copy, const char *url, sonde_dia
     if (copy->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    err = folder_of(url, false, &folder, diag);
+    err = folder_of(url, false, true, &folder, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -353,7 +354,7 @@ sonde_err sonde__store_exists(const char *url, const char *name, bool *exists,
 sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag)
 {
     char *folder = NULL;
-    const sonde_err err = folder_of(url, true, &folder, diag);
+    const sonde_err err = folder_of(url, true, false, &folder, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -444,7 +445,7 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
     if (spool->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    err = folder_of(url, true, &folder, diag);
+    err = folder_of(url, true, true, &folder, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -161,3 +161,25 @@ grep -q 'Not drawn: 5.28 % zeros, 2 elements that are NaN or infinite' heat.svg 
     fail "zeros: $(grep -o 'Not drawn[^<]*' heat.svg)"
 run 0 "$sonde" plot run loss -o loss.png --smooth 0.9 --width 400
 head -c 8 loss.png | od -An -c | grep -q 'P   N   G' || fail "no PNG"
+
+# --- Ctrl-C: nothing is left. The export is stopped while one looks whether it has begun --------
+run 0 "${make[@]}" long blocks=1000
+for attempt in $(seq 10); do # on a busy machine it may be over before
+    rm -f cut.csv
+    "$sonde" export long cut.csv --to csv >"$out" 2>"$err" </dev/null &
+    child=$!
+    for _ in $(seq 6000); do
+        sleep 0.002
+        kill -STOP "$child" 2>/dev/null || break
+        ls .sonde-*.tmp >.listed 2>/dev/null && break
+        kill -CONT "$child"
+    done
+    kill -INT "$child" 2>/dev/null
+    kill -CONT "$child" 2>/dev/null
+    code=0
+    wait "$child" || code=$?
+    [ "$code" -ne 0 ] && break
+done
+[ "$code" -eq 130 ] || fail "Ctrl-C ends an export with $code: $(cat "$err")"
+[ ! -e cut.csv ] || fail "a part of an export is left"
+! ls .sonde-*.tmp >.listed 2>/dev/null || fail "left: $(cat .listed)"

@@ -189,6 +189,30 @@ static void test_never_opened(void **state)
     assert_int_equal(rmdir(folder), 0); /* it is empty */
 }
 
+/* The path of a run in a store is the folder from which its files are sent. */
+static void test_path_in_a_store(void **state)
+{
+    char cache[] = "/tmp/sonde-store-XXXXXX";
+    const sonde_recorder_options record = {.size = sizeof record,
+                                           .path = "s3://bucket/prefix/run"};
+    sonde_hook *hook = NULL;
+    const char *path = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(cache));
+    (void)setenv("SONDE_CACHE", cache, 1);
+    assert_int_equal(
+        sonde_hook_create(SONDE_OPTIONS(sonde_hook, .record = &record), &hook, NULL),
+        SONDE_OK);
+    path = sonde_hook_path(hook);
+    assert_non_null(path);
+    assert_memory_equal(path, cache, strlen(cache));
+    assert_string_equal(strrchr(path, '/'), "/run");
+    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL), SONDE_OK);
+    assert_int_equal(rmdir(cache), 0); /* it is empty */
+    (void)unsetenv("SONDE_CACHE");
+}
+
 /* --- memory ----------------------------------------------------------------------- */
 
 static sonde_err make_and_step(void)
@@ -264,6 +288,7 @@ int main(void)
         cmocka_unit_test_setup(test_refusals, journal_reset),
         cmocka_unit_test_setup(test_first_step_refusals, journal_reset),
         cmocka_unit_test(test_never_opened),
+        cmocka_unit_test(test_path_in_a_store),
         cmocka_unit_test_setup(test_memory, journal_reset),
     };
 

@@ -281,6 +281,37 @@ def tables_that_change():
     check("replaced", next(iter(loader))[0].tolist() == [6, 6])
 
 
+class Shared(torch.utils.data.IterableDataset):
+    """Numbers below count, of which each process has its share."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        worker = torch.utils.data.get_worker_info()
+        if worker is None:
+            return iter(range(self.count))
+        share = -(-self.count // worker.num_workers)
+        return iter(range(worker.id * share, min((worker.id + 1) * share, self.count)))
+
+
+@program
+def rebatched():
+    """PopTorch's own numbers: 101 samples, batches of 4, 7 processes."""
+    modes, options = poptorch.DataLoaderMode, {"batch_size": 4, "num_workers": 7}
+    for mode, count in ((modes.Sync, 20), (modes.Async, 20), (modes.AsyncRebatched, 25)):
+        for worker in (None, 3) if mode is modes.AsyncRebatched else (None,):
+            batches = list(poptorch.DataLoader(poptorch.Options(), Shared(101), mode=mode,
+                                               rebatched_worker_size=worker, **options))
+            check(f"{mode}, {worker}: {len(batches)} batches", len(batches) == count)
+            check(f"{mode}, {worker}: whole ones", all(len(batch) == 4 for batch in batches))
+            check(f"{mode}, {worker}: none twice", torch.cat(batches).unique().numel() == 4 * count)
+    last = list(poptorch.DataLoader(poptorch.Options(), Shared(101), mode=modes.Async, drop_last=False, **options))
+    check("Async without drop_last joins them too", [len(batch) for batch in last] == [4] * 25 + [1])
+    raises(ValueError, "rebatched_worker_size: 5", poptorch.DataLoader, poptorch.Options(), Shared(101),
+           mode=modes.AsyncRebatched, rebatched_worker_size=5, **options)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()

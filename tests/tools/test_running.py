@@ -335,6 +335,19 @@ class Benches(_planted.Planted):
             with open(path, encoding="utf-8") as file:
                 compile(file.read(), path, "exec")
 
+    def test_margins_know_the_constants_of_the_rules(self):
+        """Each constant stands in its rule once, and is moved there."""
+        spec = importlib.util.spec_from_file_location(
+            "margins", os.path.join(_planted.ROOT, "bench", "faults", "margins.py"))
+        margins = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(margins)
+        for name, constants in margins.SCALES.items():
+            with open(os.path.join(_planted.ROOT, "src", "rules", name), encoding="utf-8") as file:
+                source = file.read()
+            self.assertNotEqual(margins.rewrite(source, constants, 2, name), source)
+        self.assertEqual(margins.scaled("2", "n", 1.5), "2")
+        self.assertEqual(margins.scaled("0.7", "-", 1 / 2, "0", "1"), "1.0")
+
     def test_parts_of_other_peoples_programs(self):
         """Each program is in one part; its healthy and faulty runs come in turn."""
         run = os.path.join(_planted.ROOT, "bench", "faults", "others", "run.py")
