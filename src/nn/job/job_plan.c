@@ -55,7 +55,7 @@ static sonde_err read_model(const sonde__yaml_reader *reader, const sonde__yaml 
         err = sonde__yaml_text(reader, section, "saved", &info->model_name);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, section, "target", 0, SONDE_NN_TARGET_TOKENS,
+        err = sonde__yaml_int(reader, section, "target", 0, SONDE_NN_TARGET_VALUES,
                               &target);
     }
     if (err == SONDE_OK) {
@@ -118,6 +118,10 @@ sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info
     info->input_dtype = sample->dtype;
     info->sample_rank = sample->rank - 1;
     memcpy(info->sample_shape, sample->dim + 1, sizeof sample->dim - sizeof *sample->dim);
+    info->input_count = 1;
+    info->inputs[0] = (sonde_nn_field){
+        .name = "input", .dtype = sample->dtype, .rank = info->sample_rank};
+    memcpy(info->inputs[0].shape, info->sample_shape, sizeof info->inputs[0].shape);
     if (job->info.one_sample && graph->output_count > 0) {
         graph->outputs[0] = before_batch_softmax(graph, graph->outputs[0]);
     }

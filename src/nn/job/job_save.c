@@ -87,8 +87,13 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
 {
     SONDE__NEEDS(diag, job, session, path);
     char *text = NULL;
-    sonde_err err = write_job(job, &text, diag);
+    sonde_err err = SONDE_OK;
 
+    if (job->info.input_count > 1) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "a model of one input",
+                           "the job has %zu inputs", job->info.input_count);
+    }
+    err = write_job(job, &text, diag);
     if (err == SONDE_OK) {
         const sonde_nn_plan_options options = {
             .size = sizeof options, .weights = weights, .text = text};
