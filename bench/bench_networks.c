@@ -3,6 +3,7 @@
  *
  *     bench_networks [--job examples/resnet18.yaml] [--input 3,32,32] [--batch 64]
  *                    [--threads 1] [--seconds 10] [--flops 2.13e11]
+ *                    [--against bfloat16]
  *
  * The network of a job file, with samples of the shape that --input says, trained on
  * random batches. Rows, after the job and the threads:
@@ -12,6 +13,12 @@
  *     step_p10    the fast decile
  *     rate        floating-point operations a second in step_p10, if --flops says how
  *                 many a step has
+ *
+ * --against trains the network in another dtype too, step by step in turns, on the
+ * process's CPU time, and adds
+ *
+ *     bfloat16            the fast decile of its step
+ *     float32_over_bfloat16   how many times as long a step takes in float32
  *
  * bench/run puts the step beside PyTorch's (peer_torch.py), which runs between two runs
  * of this one.
@@ -40,6 +47,8 @@ typedef struct bench {
     int64_t batch;
     int threads;
     double seconds, flops;
+    const char *against; /* the other dtype, or NULL */
+    sonde_nn_float dtype;
     sonde_nn_job *job;
     sonde_nn_model *model;
     sonde_nn_session *session;
@@ -113,6 +122,7 @@ static void open_network(bench *run)
     info = sonde_nn_job_get_info(run->job);
     sonde_nn_options_set_threads(&info->options, run->threads);
     info->options.batch_size = run->batch;
+    info->options.dtype = run->dtype;
     bench_check(sonde_nn_job_build(run->job, &run->model, &diag), &diag);
 }
 
@@ -171,19 +181,31 @@ static void step(bench *run, int64_t i)
     bench_check(sonde_nn_session_run(run->session, inputs, 2, &diag), &diag);
 }
 
-static void measure(bench *run)
+static void timed_step(bench *run, clockid_t clock)
+{
+    const double start = now_of(clock);
+
+    step(run, (int64_t)run->step_count + 1);
+    run->steps[run->step_count++] = 1e3 * (now_of(clock) - start);
+}
+
+/* other: NULL or another network, in turns. */
+static void measure(bench *run, bench *other)
 {
     const clockid_t clock =
-        run->threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+        run->threads == 1 || other != NULL ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
     const double end = now_of(CLOCK_MONOTONIC) + run->seconds;
 
     step(run, 0);
+    if (other != NULL) {
+        step(other, 0);
+    }
     while (run->step_count < MOST_STEPS &&
            (run->step_count < 3 || now_of(CLOCK_MONOTONIC) < end)) {
-        const double start = now_of(clock);
-
-        step(run, (int64_t)run->step_count + 1);
-        run->steps[run->step_count++] = 1e3 * (now_of(clock) - start);
+        timed_step(run, clock);
+        if (other != NULL) {
+            timed_step(other, clock);
+        }
     }
 }
 
@@ -235,6 +257,12 @@ static bool parse(bench *run, int argc, char **argv)
             run->threads = (int)strtol(argv[i + 1], NULL, 10);
         } else if (strcmp(argv[i], "--seconds") == 0) {
             run->seconds = strtod(argv[i + 1], NULL);
+        } else if (strcmp(argv[i], "--against") == 0) {
+            run->against = argv[i + 1];
+            if (strcmp(run->against, "bfloat16") != 0 &&
+                strcmp(run->against, "float16") != 0) {
+                return false;
+            }
         } else if (strcmp(argv[i], "--flops") == 0) {
             run->flops = strtod(argv[i + 1], NULL);
         } else {
@@ -242,6 +270,24 @@ static bool parse(bench *run, int argc, char **argv)
         }
     }
     return argc % 2 == 1 && run->batch > 0 && run->threads >= 0 && run->seconds > 0.0;
+}
+
+/* The same network and batches in the other dtype. */
+static void open_other(const bench *run, bench *other)
+{
+    *other = *run;
+    other->session = NULL;
+    other->dtype =
+        strcmp(run->against, "float16") == 0 ? SONDE_NN_FLOAT16 : SONDE_NN_BFLOAT16;
+    open_network(other);
+    (void)open_session(other);
+}
+
+static void close_network(bench *run)
+{
+    sonde_nn_session_destroy(run->session);
+    sonde_nn_model_destroy(run->model);
+    sonde_nn_job_destroy(run->job);
 }
 
 int main(int argc, char **argv)
@@ -253,11 +299,13 @@ int main(int argc, char **argv)
                         .threads = 1,
                         .seconds = 10.0,
                         .flops = 2.13e11};
+    static bench other;
     double compiles[COMPILES], fast = 0.0;
 
     if (!parse(&run, argc, argv)) {
         (void)fprintf(stderr, "usage: bench_networks [--job FILE] [--input D,D,...] "
-                              "[--batch N] [--threads N] [--seconds S] [--flops F]\n");
+                              "[--batch N] [--threads N] [--seconds S] [--flops F] "
+                              "[--against bfloat16|float16]\n");
         return 2;
     }
     open_network(&run);
@@ -265,7 +313,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < COMPILES; i++) {
         compiles[i] = open_session(&run);
     }
-    measure(&run);
+    if (run.against != NULL) {
+        open_other(&run, &other);
+    }
+    measure(&run, run.against != NULL ? &other : NULL);
     bench_header();
     row(&run, "compile", bench_quantile(compiles, COMPILES, 0.5), "ms", "<=50");
     row(&run, "step", bench_quantile(run.steps, run.step_count, 0.5), "ms", "");
@@ -274,9 +325,17 @@ int main(int argc, char **argv)
     if (run.flops > 0.0) {
         row(&run, "rate", run.flops / fast * 1e-6, "GF/s", "");
     }
-    sonde_nn_session_destroy(run.session);
-    sonde_nn_model_destroy(run.model);
-    sonde_nn_job_destroy(run.job);
+    if (run.against != NULL) {
+        const double halved = bench_quantile(other.steps, other.step_count, 0.1);
+        char name[64];
+
+        row(&run, run.against, halved, "ms", "");
+        (void)snprintf(name, sizeof name, "float32_over_%s", run.against);
+        row(&run, name, fast / halved, "ratio",
+            strcmp(run.against, "bfloat16") == 0 ? ">=2" : "");
+    }
+    close_network(&run);
+    close_network(&other);
     sonde__free(run.samples);
     sonde__free(run.labels);
     return 0;

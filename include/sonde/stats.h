@@ -130,7 +130,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat 
                                                    sonde_diag *diag);
 
 /* SONDE_EINVAL: SONDE_ISA in the environment, which caps the instruction set of kernels,
- * is neither generic, avx2 nor avx512. */
+ * is none of generic, avx2, avx512, avx512_bf16 and amx_bf16. */
 SONDE_API SONDE_CHECKED sonde_err sonde_isa_check(sonde_diag *diag);
 
 #ifdef __cplusplus

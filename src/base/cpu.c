@@ -1,8 +1,8 @@
 /*
  * cpu.c - which instruction set the kernels use.
  *
- * SONDE_ISA=generic|avx2|avx512 caps the choice; it never asks for what the processor
- * lacks.
+ * SONDE_ISA=generic|avx2|avx512|avx512_bf16|amx_bf16 caps the choice; it never asks for
+ * what the processor lacks. The last two differ from avx512 in products of bfloat16.
  */
 #include "base/cpu.h"
 #include "base/fail.h"
@@ -18,9 +18,13 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
-static const char *const isa_names[] = {"generic", "avx2", "avx512"};
+static const char *const isa_names[] = {"generic", "avx2", "avx512", "avx512_bf16",
+                                        "amx_bf16"};
+static const char *const half_names[] = {"float32 units", "avx512_bf16", "amx_bf16"};
 
 #if defined(__x86_64__)
 /* By hand: clang's __builtin_cpu_supports learnt this word only later. */
@@ -32,10 +36,22 @@ static bool has_f16c(void)
 }
 #endif
 
+/* best, or what SONDE_ISA names if that is less. */
+static int capped(int best)
+{
+    const char *cap = getenv("SONDE_ISA");
+
+    for (int i = 0; cap != NULL && i < best; i++) {
+        if (strcmp(cap, isa_names[i]) == 0) {
+            return i;
+        }
+    }
+    return best;
+}
+
 static int detect(void)
 {
     int best = SONDE__GENERIC;
-    const char *cap = getenv("SONDE_ISA");
 
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -47,12 +63,7 @@ static int detect(void)
         }
     }
 #endif
-    for (int i = 0; cap != NULL && i < best; i++) {
-        if (strcmp(cap, isa_names[i]) == 0) {
-            best = i;
-        }
-    }
-    return best;
+    return capped(best);
 }
 
 sonde__isa sonde__cpu_isa(void)
@@ -72,6 +83,59 @@ const char *sonde__isa_name(void)
     return isa_names[sonde__cpu_isa()];
 }
 
+#if defined(__x86_64__)
+/* Whether Linux saves the tiles of this process's threads: it must be asked. It refuses
+ * where a thread's alternate stack for signals is too small for them. */
+static bool may_use_tiles(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+static int detect_half(void)
+{
+    enum { AVX512_BF16 = 1U << 5, AMX_BF16 = 1U << 22, AMX_TILE = 1U << 24 };
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    int best = SONDE__AVX512;
+
+    if (sonde__cpu_isa() != SONDE__AVX512 ||
+        __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) == 0 ||
+        (eax & AVX512_BF16) == 0) {
+        return SONDE__HALF_BY_FLOAT;
+    }
+    best += SONDE__HALF_AVX512;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & AMX_BF16) != 0 &&
+        (edx & AMX_TILE) != 0) {
+        best++;
+    }
+    best = capped(best) - SONDE__AVX512;
+    return best == SONDE__HALF_AMX && !may_use_tiles() ? SONDE__HALF_AVX512 : best;
+}
+#else
+static int detect_half(void)
+{
+    return SONDE__HALF_BY_FLOAT;
+}
+#endif
+
+sonde__half sonde__cpu_half(void)
+{
+    static atomic_int found = -1; /* any thread may find it; all find the same */
+    int half = atomic_load_explicit(&found, memory_order_relaxed);
+
+    if (half < 0) {
+        half = detect_half();
+        atomic_store_explicit(&found, half, memory_order_relaxed);
+    }
+    return (sonde__half)half;
+}
+
+const char *sonde__half_name(void)
+{
+    return half_names[sonde__cpu_half()];
+}
+
 sonde_err sonde__cpu_isa_check(sonde_diag *diag)
 {
     const char *cap = getenv("SONDE_ISA");
@@ -81,8 +145,8 @@ sonde_err sonde__cpu_isa_check(sonde_diag *diag)
             return SONDE_OK;
         }
     }
-    return sonde__fail(diag, SONDE_EINVAL, "SONDE_ISA", "generic, avx2 or avx512", "'%s'",
-                       cap);
+    return sonde__fail(diag, SONDE_EINVAL, "SONDE_ISA",
+                       "generic, avx2, avx512, avx512_bf16 or amx_bf16", "'%s'", cap);
 }
 
 /* === processors ===================================================================== */

@@ -14,6 +14,17 @@ typedef enum sonde__isa {
 /* The best that the processor supports and SONDE_ISA allows; determined once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
+/* What multiplies bfloat16 matrices: float32 instructions, vdpbf16ps, or the tiles of AMX. */
+typedef enum sonde__half {
+    SONDE__HALF_BY_FLOAT = 0,
+    SONDE__HALF_AVX512 = 1,
+    SONDE__HALF_AMX = 2
+} sonde__half;
+/* The best that the processor supports and SONDE_ISA allows; determined once. The first
+ * call asks Linux for the use of AMX, for all threads of the process. */
+SONDE_API sonde__half sonde__cpu_half(void);
+SONDE_API const char *
+sonde__half_name(void); /* "float32 units", "avx512_bf16", "amx_bf16" */
 /* SONDE_EINVAL: SONDE_ISA names no instruction set. */
 SONDE_API SONDE_CHECKED sonde_err sonde__cpu_isa_check(sonde_diag *diag);
 /* Processors this process may use, at least 1: those of its affinity mask, or fewer if a

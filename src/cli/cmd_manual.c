@@ -55,7 +55,7 @@ void cli_print_overview(FILE *stream)
     (void)fputs(
         "\n'sonde COMMAND --help' explains a command; 'sonde --version' prints the version.\n"
         "Environment: SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), "
-        "SONDE_DATA,\nSONDE_CACHE, SONDE_ISA (generic, avx2, avx512).\n",
+        "SONDE_DATA,\nSONDE_CACHE, SONDE_ISA (generic, avx2, avx512, avx512_bf16, amx_bf16).\n",
         stream);
 }
 

@@ -122,8 +122,12 @@ static void instruction_set_is_capped(void **state)
     assert_int_equal(setenv("SONDE_ISA", "generic", 1), 0);
     assert_string_equal(sonde__isa_name(), "generic");
     assert_int_equal(sonde__cpu_isa(), SONDE__GENERIC);
+    assert_int_equal(sonde__cpu_half(), SONDE__HALF_BY_FLOAT);
+    assert_string_equal(sonde__half_name(), "float32 units");
     assert_int_equal(setenv("SONDE_ISA", "avx512", 1), 0);
     assert_string_equal(sonde__isa_name(), "generic");
+    assert_int_equal(sonde_isa_check(&diag), SONDE_OK);
+    assert_int_equal(setenv("SONDE_ISA", "amx_bf16", 1), 0);
     assert_int_equal(sonde_isa_check(&diag), SONDE_OK);
     assert_int_equal(setenv("SONDE_ISA", "bogus", 1), 0);
     assert_int_equal(sonde_isa_check(&diag), SONDE_EINVAL);

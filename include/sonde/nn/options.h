@@ -40,6 +40,16 @@ typedef enum sonde_nn_execution {
     SONDE_NN_SEQUENTIAL = 2 /* as if there were no blocks */
 } sonde_nn_execution;
 
+/* The dtype of products: linear layers, convolutions, matmul, attention, recurrent layers.
+ * Their operands are rounded to it (to nearest, ties to even), summed in float32, and their
+ * outputs have it; parameters, their gradients, norms, losses and what a session returns
+ * stay float32. As torch.autocast. */
+typedef enum sonde_nn_float {
+    SONDE_NN_FLOAT32 = 0,
+    SONDE_NN_BFLOAT16 = 1,
+    SONDE_NN_FLOAT16 = 2 /* small gradients vanish: use loss scaling */
+} sonde_nn_float;
+
 typedef struct sonde_nn_options {
     size_t size;               /* sizeof(sonde_nn_options) */
     int device_iterations;     /* D: steps a call; 1 */
@@ -62,6 +72,7 @@ typedef struct sonde_nn_options {
      * the tensor, the op, the step and the element. The step is not done; updates that came
      * before the op are. One thread, no fused ops, the same bits. */
     bool floating_point_exceptions;
+    sonde_nn_float dtype;
     /* Where compile finds memory places that were found before (<sonde/nn/plan.h>): a plan
      * that was loaded, then a folder of plans, "default" being that of the user's cache. A
      * plan of another graph, or of other options, is not used; plan_only: SONDE_ESTATE says
@@ -98,6 +109,8 @@ SONDE_API sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *optio
 
 SONDE_API sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
                                                            sonde_nn_execution how);
+SONDE_API sonde_nn_options *sonde_nn_options_set_dtype(sonde_nn_options *options,
+                                                       sonde_nn_float dtype);
 
 #ifdef __cplusplus
 }

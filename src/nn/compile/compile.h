@@ -1,7 +1,8 @@
 /*
  * compile.h - from a model to a plan: the passes, in their order.
  *
- *     instantiate   a copy of the forward graph for the micro-batch
+ *     instantiate   a copy of the forward graph for the micro-batch, its products in
+ *                   bfloat16 or float16 if the options or a layer say so (autocast.c)
  *     autodiff      gradients as values              (training)
  *     track         buffers brought up to date       (training)
  *     accumulate    their sums over micro-batches    (G > 1)
@@ -264,6 +265,7 @@ const sonde_nn_optimizer *sonde__plan_optimizer(const sonde__plan_program *progr
                                                 int group);
 
 /* Each leaves the graph's error set on failure. */
+void sonde__plan_autocast(sonde__plan_program *program);
 void sonde__pass_autodiff(sonde__plan_program *program);
 void sonde__pass_track(sonde__plan_program *program);
 void sonde__pass_accumulate(sonde__plan_program *program);

@@ -12,7 +12,7 @@
 /* Whether some kernel other than the scalar reference takes the op. */
 static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
 {
-    const sonde__op_kernel *const *kernels = op->kind->kernels();
+    const sonde__op_kernel *const *kernels = NULL;
     sonde__op_call call = {
         .attrs = &op->attrs, .in_count = op->in_count, .out_count = op->out_count};
 
@@ -22,6 +22,7 @@ static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
     if (op->kind->infer(&call, &op->attrs, NULL) != SONDE_OK) {
         return false;
     }
+    kernels = sonde__op_kernels_for(op->kind, &call);
     for (; kernels[0] != NULL && kernels[1] != NULL; kernels++) {
         if (kernels[0]->accepts == NULL || kernels[0]->accepts(&call)) {
             return true;
@@ -174,7 +175,8 @@ static void fuse_weight_update(sonde__op_graph *graph, sonde__graph_node_op *sgd
         op_making(graph, sgd->in[1], &sonde__op_linear_grad_weight);
     sonde__graph_node_op fused;
 
-    if (gradient == NULL || sonde__plan_use_count(graph, sgd->in[1]) != 1 ||
+    if (gradient == NULL || gradient->attrs.half != 0 ||
+        sonde__plan_use_count(graph, sgd->in[1]) != 1 ||
         read_later(graph, gradient, sgd, sgd->in[0])) {
         return;
     }

@@ -244,7 +244,8 @@ static bool needs_no_reorder(const layout_work *work, const sonde__plan_step *st
 static const sonde__op_kernel *choose_kernel(const layout_work *work,
                                              const sonde__plan_step *step)
 {
-    const sonde__op_kernel *const *kernels = step->kind->kernels();
+    const sonde__op_kernel *const *kernels =
+        sonde__op_kernels_for(step->kind, &step->call);
     const sonde__op_kernel *first = NULL;
 
     for (; kernels[0] != NULL; kernels++) {

@@ -49,6 +49,13 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
     if (err != SONDE_OK) {
         return err;
     }
+    sonde__plan_autocast(program);
+    if (program->graph.err != SONDE_OK) {
+        if (diag != NULL) {
+            *diag = program->graph.diag;
+        }
+        return program->graph.err;
+    }
     program->forward_values = program->graph.value_count;
     program->micro_ops = SIZE_MAX;
     program->gradient_of =

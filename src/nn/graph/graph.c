@@ -181,6 +181,21 @@ bool sonde__graph_alias(sonde__op_graph *graph, const char *name, sonde__op_valu
     return true;
 }
 
+/* An op that takes no bfloat16 or float16 says so, whatever its shape rule reads. */
+static sonde_err refuse_halves(const sonde__graph_node_op *op, const sonde__op_call *call,
+                               sonde_diag *diag)
+{
+    for (int i = 0; i < op->in_count && op->kind->halves == SONDE__HALVES_REFUSED; i++) {
+        const sonde_dtype dtype = call->in[i].shape.dtype;
+
+        if (op->in[i] != 0 && sonde__op_is_half(dtype)) {
+            return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32",
+                               "input %d has dtype %s", i, sonde_dtype_name(dtype));
+        }
+    }
+    return SONDE_OK;
+}
+
 /* Runs the shape rule; false with the graph's error set. */
 static bool infer_shapes(sonde__op_graph *graph, sonde__graph_node_op *op,
                          sonde__op_call *call)
@@ -194,7 +209,10 @@ static bool infer_shapes(sonde__op_graph *graph, sonde__graph_node_op *op,
     for (int i = 0; i < op->in_count; i++) {
         call->in[i].shape = *sonde__op_value_shape(graph, op->in[i]);
     }
-    err = op->kind->infer(call, &op->attrs, &diag);
+    err = refuse_halves(op, call, &diag);
+    if (err == SONDE_OK) {
+        err = op->kind->infer(call, &op->attrs, &diag);
+    }
     if (err != SONDE_OK) {
         (void)snprintf(diag.where, sizeof diag.where, "%s%s%s", op->module,
                        op->module[0] != '\0' ? "/" : "", op->kind->name);
@@ -218,6 +236,7 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     }
     op.given = attrs != NULL ? *attrs : no_attrs;
     op.attrs = op.given;
+    op.given.half = graph->half != 0 ? graph->half : op.given.half;
     op.attrs.training = graph->training;
     op.module = graph->module;
     op.pass = graph->pass;
@@ -249,6 +268,26 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     }
     graph->ops[graph->op_count++] = op;
     return op.out[0];
+}
+
+bool sonde__graph_append(sonde__op_graph *graph, const sonde__graph_node_op *op)
+{
+    sonde__graph_node_op added = *op;
+    sonde__op_call call = {0};
+
+    if (graph->err != SONDE_OK || !infer_shapes(graph, &added, &call)) {
+        return false;
+    }
+    if (!sonde__reserve(&graph->ops, &graph->op_capacity, graph->op_count + 1,
+                        sizeof *graph->ops)) {
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for ops");
+        return false;
+    }
+    for (int i = 0; i < added.out_count; i++) {
+        graph->values[added.out[i]].shape = call.out[i].shape;
+    }
+    graph->ops[graph->op_count++] = added;
+    return true;
 }
 
 /* --- instantiating ------------------------------------------------------------------ */
@@ -335,17 +374,21 @@ sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_
             copy_leaf(source, copy, id++, batch_size);
         } else {
             const sonde__graph_node_op *op = &source->ops[next_op++];
+            sonde__op_attrs given = op->given;
 
+            copy->half = given.half; /* for autocast.c: shapes are still of float32 */
+            given.half = 0;
             copy->module = sonde__graph_string(copy, "%s", op->module);
             copy->pass = op->pass;
             copy->stage = op->stage;
-            (void)sonde__op_emit(copy, op->kind, &op->given, op->in, op->in_count);
+            (void)sonde__op_emit(copy, op->kind, &given, op->in, op->in_count);
             id += (sonde__op_value)op->out_count;
         }
         for (sonde__op_value made = first; made < id && copy->err == SONDE_OK; made++) {
             copy_metadata(source, copy, made);
         }
     }
+    copy->half = 0;
     if (copy->err == SONDE_OK) {
         copy_lists(source, copy);
         copy->module = sonde__graph_string(copy, "%s", "");

@@ -92,6 +92,7 @@ struct sonde__op_graph {
     int stage_count;                        /* 0: there are no blocks */
     int stage;                              /* of what is emitted */
     bool late;                              /* likewise */
+    sonde_dtype half; /* given.half of what is emitted, see attrs; 0: not said */
     int state_count;
     sonde_err err;
     sonde_diag diag;
@@ -133,6 +134,9 @@ static inline sonde__graph_node_value *sonde__graph_value(const sonde__op_graph 
 {
     return &graph->values[value];
 }
+
+/* Appends an op whose outputs exist, with the shapes that its inputs now give them. */
+bool sonde__graph_append(sonde__op_graph *graph, const sonde__graph_node_op *op);
 
 /* A copy for another micro-batch (0: the same), with the same value ids, for training or
  * for inference. Leading dimensions of inputs are replaced and every shape is inferred

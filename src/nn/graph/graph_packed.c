@@ -31,13 +31,13 @@ const sonde__packed_field sonde__graph_attrs_fields[] = {
     WORDS(axes, 1), FLAG(keep_dims), FLAG(mean), WORDS(eps, 1), FLAG(relu), FLAG(affine),
     FLAG(bias), WORDS(scale, 1), WORDS(number, 2), WORDS(choice, 1), LONGS(stream, 1),
     WORDS(reduction, 1), FLAG(include_pad), FLAG(track), FLAG(causal), FLAG(bare),
-    WORDS(group, 1), FLAG(scaled), FLAG(training),
+    WORDS(group, 1), FLAG(scaled), FLAG(training), WORDS(half, 1), FLAG(wide),
 };
 /* clang-format on */
 const size_t sonde__graph_attrs_count = SONDE_COUNT_OF(sonde__graph_attrs_fields);
 
 /* A new field of the attrs needs a line above. */
-static_assert(sizeof(sonde__op_attrs) == 232, "sonde__graph_attrs_fields lacks a field");
+static_assert(sizeof(sonde__op_attrs) == 240, "sonde__graph_attrs_fields lacks a field");
 
 static const sonde__packed_field recipe_fields[] = {
     SONDE__PACKED(sonde__graph_param, bound, SONDE__PACKED_WORD, 1),

@@ -46,6 +46,29 @@ static bool take_options(sonde_nn_model *model, const char *layer, void *own, si
     return false;
 }
 
+/* --- the dtype of layers ------------------------------------------------------------ */
+
+void sonde_nn_begin_dtype(sonde_nn_model *model, sonde_dtype dtype)
+{
+    if (model == NULL) {
+        return;
+    }
+    if (dtype != SONDE_F32 && !sonde__op_is_half(dtype)) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EDTYPE, "dtype",
+                                "float32, bfloat16 or float16", "%s",
+                                sonde_dtype_name(dtype));
+        return;
+    }
+    model->graph.half = dtype;
+}
+
+void sonde_nn_end_dtype(sonde_nn_model *model)
+{
+    if (model != NULL) {
+        model->graph.half = 0;
+    }
+}
+
 /* --- layers with parameters --------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
@@ -194,6 +217,11 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
     layer.kind = "group_norm";
     if (!take_options(model, name, &taken, sizeof taken, given,
                       "sonde_nn_group_norm_options")) {
+        return 0;
+    }
+    if (!(options->eps >= 0.0F) || isinf(options->eps)) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
+                                "0 (1e-5) or more", "eps is %g", (double)options->eps);
         return 0;
     }
     attrs.groups = options->groups;

@@ -195,12 +195,18 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
 
 /* --- the whole -------------------------------------------------------------------- */
 
-static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
-                               sonde_nn_job *job)
+static sonde_err check_keys(const sonde__yaml_reader *reader, const sonde__yaml *root)
 {
     static const char *const keys[] = {"model",   "data",   "optimizer", "options",
                                        "observe", "record", "rules",     "demo"};
-    sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+
+    return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+}
+
+static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                               sonde_nn_job *job)
+{
+    sonde_err err = check_keys(reader, root);
     const sonde__yaml *section = NULL;
 
     if (err != SONDE_OK) {
@@ -250,6 +256,12 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     sonde__yaml_reader builtin = {NULL, reader->diag};
     sonde_err err = SONDE_OK;
 
+    if (model == NULL && job->root->kind == SONDE__YAML_MAP) {
+        err = check_keys(reader, job->root); /* it may be misspelt */
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (model == NULL) {
         return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
                                 "model: a name or layers", "the job says no model");

@@ -78,11 +78,22 @@ static sonde_err check_kinds(const sonde__job_builder *b, const sonde__yaml *sec
     return sonde__yaml_fail(&b->reader, first, SONDE_EINVAL, near, "%s", found);
 }
 
+/* Whether a layer's key `dtype` says something else: what `to` casts to. */
+static bool has_own_dtype(const sonde__job_layer_kind *kind)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(kind->keys) && kind->keys[i] != NULL; i++) {
+        if (strcmp(kind->keys[i], "dtype") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sonde_err check_layer_keys(const sonde__job_builder *b, const sonde__yaml *body,
                                   const sonde__job_layer_kind *kind)
 {
-    const char *keys[SONDE_COUNT_OF(kind->keys) + 2] = {"name", "from"};
-    size_t count = 2;
+    const char *keys[SONDE_COUNT_OF(kind->keys) + 3] = {"name", "from", "dtype"};
+    size_t count = has_own_dtype(kind) ? 2 : 3;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(kind->keys) && kind->keys[i] != NULL; i++) {
         keys[count++] = kind->keys[i];
@@ -164,6 +175,31 @@ sonde_err sonde__job_check_layer(const sonde__job_builder *b, const sonde__yaml 
     return SONDE_OK;
 }
 
+/* The float type of a layer's products; layers without the key have the session's. */
+static sonde_err begin_dtype(const sonde__job_builder *b, const sonde__yaml *body,
+                             const sonde__job_layer_kind *kind)
+{
+    static const sonde_dtype dtypes[] = {SONDE_F32, SONDE_BF16, SONDE_F16};
+    const char *text = NULL;
+    const sonde__yaml *node = sonde__yaml_get(body, "dtype");
+    sonde_err err = SONDE_OK;
+
+    if (node == NULL || has_own_dtype(kind)) {
+        return SONDE_OK;
+    }
+    err = sonde__yaml_text(&b->reader, body, "dtype", &text);
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(dtypes); i++) {
+        if (strcmp(text, sonde_dtype_name(dtypes[i])) == 0) {
+            sonde_nn_begin_dtype(b->model, dtypes[i]);
+            return SONDE_OK;
+        }
+    }
+    return err != SONDE_OK
+               ? err
+               : sonde__yaml_fail(&b->reader, node, SONDE_EINVAL,
+                                  "float32, bfloat16 or float16", "dtype is '%s'", text);
+}
+
 static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
@@ -191,9 +227,14 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
+    err = begin_dtype(b, body, &kind);
+    if (err != SONDE_OK) {
+        return err;
+    }
     b->kind = &kind;
     err = kind.build(b, body, name, in, &out);
     b->kind = NULL;
+    sonde_nn_end_dtype(b->model);
     if (err != SONDE_OK) {
         return err;
     }

@@ -154,6 +154,8 @@ static const sonde_nn_option rows[] = {
     {"options", "floating_point_exceptions", "floating_point_exceptions", FLAG,
      FIELD(options.floating_point_exceptions),
      .help = "stop at the first op that makes a NaN or an infinity, and name it"},
+    {"options", "dtype", "dtype", CHOICE("float32|bfloat16|float16", "float32"),
+     FIELD(options.dtype), .help = "of products (linear, conv, attention ...); the rest is float32"},
     {"options", "loader_workers", "loader_workers", COUNT(-1, 1024, "-1"),
      FIELD(loader_workers), .help = "threads that load samples; -1: as many as pay"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),

@@ -13,6 +13,7 @@
  * attrs: none. Sigmoid and tanh have no fast kernels.
  */
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ static void relu_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(relu, sonde__kernel_relu_fast)
+SONDE__HALF_KERNELS(relu)
 
 static void relu_gradient(const sonde__op_gradient_context *context)
 {
@@ -56,6 +58,8 @@ const sonde__op_kind sonde__op_relu = {
     .infer = relu_infer,
     .gradient = relu_gradient,
     .kernels = relu_kernels,
+    .halves = SONDE__HALVES_KEPT,
+    .half_kernels = relu_half_kernels,
 };
 
 static sonde_err relu_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -84,6 +88,7 @@ static void relu_grad_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(relu_grad, sonde__kernel_relu_grad_fast)
+SONDE__HALF_KERNELS(relu_grad)
 
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",
@@ -92,6 +97,8 @@ const sonde__op_kind sonde__op_relu_grad = {
     .out_count = 1,
     .infer = relu_grad_infer,
     .kernels = relu_grad_kernels,
+    .halves = SONDE__HALVES_KEPT,
+    .half_kernels = relu_grad_half_kernels,
 };
 
 static sonde_err activation_infer(sonde__op_call *call, sonde__op_attrs *attrs,

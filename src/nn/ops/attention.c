@@ -19,7 +19,10 @@
  * Dropout (number[0] its probability) multiplies P by factors F before V: Y = (F P) V,
  * dV = (F P)^T dY, dP = F (dY V^T). The second output is P without them.
  *
- * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D); number[0]; stream.
+ * With half, products round their operands, P among them, and Y; P and the gradient of the
+ * scores stay float32.
+ *
+ * attrs: groups, 0 for none; causal; scale, 0 for 1 / sqrt(D); number[0]; stream; half, wide.
  */
 #include "base/fail.h"
 #include "nn/kernels/rows.h"
@@ -201,7 +204,7 @@ static size_t part_scratch(const sonde__op_call *call, bool is_packed)
 {
     const sonde__op_heads h = sonde__op_heads_of(call->in, call->attrs, is_packed);
 
-    return sonde__kernel_gemm_scratch() +
+    return sonde__op_head_scratch(call, &h) +
            (call->attrs->number[0] > 0.0F ? sonde__op_head_bytes(&h) : 0);
 }
 
@@ -245,37 +248,38 @@ static void forward_products(const sonde__op_call *call, int part, int parts,
                          *v = &call->in[is_packed ? 0 : 2];
     const int64_t count = h.batches * h.heads, size = h.queries * h.keys;
     char *scratch = (char *)call->scratch + part_scratch(call, is_packed) * (size_t)part;
-    float *dropped = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
+    float *dropped = (float *)(void *)(scratch + sonde__op_head_scratch(call, &h));
 
     for (int64_t n = count * part / parts; n < count * (part + 1) / parts; n++) {
         const sonde__op_head_at m = sonde__op_head_number(&h, n);
         float *weights = (float *)call->out[1].data + n * size;
-        const sonde__kernel_gemm scores = {
+        const sonde__kernel_half_gemm scores = {
             .m = h.queries,
             .n = h.keys,
             .k = h.depth,
             .a = sonde__op_head_rows(&call->in[0], &h.q, m, false),
             .b = sonde__op_head_rows(k, &h.k, m, true),
             .c = weights,
+            .c_dtype = SONDE_F32,
             .c_row = h.keys};
-        const sonde__kernel_gemm values = {
+        const sonde__kernel_half_gemm values = {
             .m = h.queries,
             .n = h.width,
             .k = h.keys,
-            .a = {sonde__op_drops(call) ? dropped : weights, h.keys, 1},
+            .a = {sonde__op_drops(call) ? dropped : weights, SONDE_F32, h.keys, 1},
             .b = sonde__op_head_rows(v, &h.v, m, false),
-            .c = (float *)call->out[0].data +
-                 sonde__op_head_place(&h.y, m.batch, m.head, 0),
+            .c = sonde__op_head_start(&call->out[0], &h.y, m),
+            .c_dtype = call->out[0].shape.dtype,
             .c_row = h.y.row};
 
-        sonde__kernel_gemm_run(&scores, scratch);
+        sonde__op_head_product(call, scores, scratch);
         for (int64_t i = 0; i < h.queries; i++) {
             finish_row(call, &h, n, i, mask_of(call, is_packed));
         }
         if (sonde__op_drops(call)) {
             sonde__op_dropout_row(call, n * size, weights, dropped, size);
         }
-        sonde__kernel_gemm_run(&values, scratch);
+        sonde__op_head_product(call, values, scratch);
     }
 }
 
@@ -302,7 +306,15 @@ static void self_attention_products(const sonde__op_call *call, int part, int pa
         return kernels;                                                                  \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS(op, op##_fast)
+    SONDE__KERNELS(op, op##_fast)                                                        \
+                                                                                         \
+    static const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                 \
+        &(const sonde__op_kernel){.name = "half",                                        \
+                                  .scratch = (scratch_of),                               \
+                                  .parts = op##_parts,                                   \
+                                  .run = (function)},                                    \
+        NULL};                                                                           \
+    SONDE__HALF_KERNELS(op)
 
 FAST_ATTENTION(attention, attention_products, product_scratch)
 FAST_ATTENTION(self_attention, self_attention_products, self_product_scratch)
@@ -351,6 +363,8 @@ const sonde__op_kind sonde__op_attention = {
     .infer = attention_infer,
     .gradient = attention_gradient,
     .kernels = attention_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = attention_half_kernels,
 };
 
 const sonde__op_kind sonde__op_self_attention = {
@@ -362,4 +376,6 @@ const sonde__op_kind sonde__op_self_attention = {
     .infer = self_attention_infer,
     .gradient = self_attention_gradient,
     .kernels = self_attention_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = self_attention_half_kernels,
 };

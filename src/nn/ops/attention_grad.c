@@ -26,6 +26,7 @@ static sonde_err grad_infer(sonde__op_call *call, const sonde__op_attrs *attrs,
 
     SONDE__TRY(
         sonde__op_attention_shapes(&call->in[2], attrs, is_packed, &y, &weights, diag));
+    y.dtype = attrs->half != 0 ? call->in[0].shape.dtype : y.dtype;
     SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, &y, "output gradient", diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[1].shape, &weights, "weights", diag));
     for (int i = 0; i < count; i++) {
@@ -176,15 +177,17 @@ static void products_of_scores(const grad_operands *g, int64_t number,
     const sonde__op_heads *h = &g->h;
     float *ds = (float *)g->ds->data + number * h->queries * h->keys;
     const float *p = (const float *)g->p->data + number * h->queries * h->keys;
-    const sonde__kernel_gemm product = {.m = h->queries,
-                                        .n = h->keys,
-                                        .k = h->width,
-                                        .a = sonde__op_head_rows(g->dy, &h->y, m, false),
-                                        .b = sonde__op_head_rows(g->v, &h->v, m, true),
-                                        .c = ds,
-                                        .c_row = h->keys};
+    const sonde__kernel_half_gemm product = {
+        .m = h->queries,
+        .n = h->keys,
+        .k = h->width,
+        .a = sonde__op_head_rows(g->dy, &h->y, m, false),
+        .b = sonde__op_head_rows(g->v, &h->v, m, true),
+        .c = ds,
+        .c_dtype = SONDE_F32,
+        .c_row = h->keys};
 
-    sonde__kernel_gemm_run(&product, scratch);
+    sonde__op_head_product(g->call, product, scratch);
     for (int64_t i = 0; i < h->queries; i++) {
         float *row = ds + i * h->keys;
 
@@ -201,7 +204,7 @@ static void products_of_scores(const grad_operands *g, int64_t number,
 /* Of a part: that of a product, dS times scale, and P with dropout. */
 static size_t part_scratch(const sonde__op_call *call, const sonde__op_heads *h)
 {
-    return sonde__kernel_gemm_scratch() +
+    return sonde__op_head_scratch(call, h) +
            sonde__op_head_bytes(h) * (call->attrs->number[0] > 0.0F ? 2U : 1U);
 }
 
@@ -213,34 +216,37 @@ static void grad_products(const sonde__op_call *call, int part, int parts, bool 
     const int64_t size = h->queries * h->keys;
     const bool drops = sonde__op_drops(call);
     char *scratch = (char *)call->scratch + part_scratch(call, h) * (size_t)part;
-    float *scaled = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
-    float *dropped = (float *)(void *)(scratch + sonde__kernel_gemm_scratch() +
+    float *scaled = (float *)(void *)(scratch + sonde__op_head_scratch(call, h));
+    float *dropped = (float *)(void *)(scratch + sonde__op_head_scratch(call, h) +
                                        sonde__op_head_bytes(h));
 
     for (int64_t n = count * part / parts; n < count * (part + 1) / parts; n++) {
         const sonde__op_head_at m = sonde__op_head_number(h, n);
         const float *p = (const float *)g.p->data + n * size;
-        const sonde__kernel_gemm products[] = {
+        const sonde__kernel_half_gemm products[] = {
             {.m = h->keys,
              .n = h->width,
              .k = h->queries,
-             .a = {drops ? dropped : p, 1, h->keys},
+             .a = {drops ? dropped : p, SONDE_F32, 1, h->keys},
              .b = sonde__op_head_rows(g.dy, &h->y, m, false),
-             .c = (float *)g.dv->data + sonde__op_head_place(&h->v, m.batch, m.head, 0),
+             .c = sonde__op_head_start(g.dv, &h->v, m),
+             .c_dtype = g.dv->shape.dtype,
              .c_row = h->v.row},
             {.m = h->queries,
              .n = h->depth,
              .k = h->keys,
-             .a = {scaled, h->keys, 1},
+             .a = {scaled, SONDE_F32, h->keys, 1},
              .b = sonde__op_head_rows(g.k, &h->k, m, false),
-             .c = (float *)g.dq->data + sonde__op_head_place(&h->q, m.batch, m.head, 0),
+             .c = sonde__op_head_start(g.dq, &h->q, m),
+             .c_dtype = g.dq->shape.dtype,
              .c_row = h->q.row},
             {.m = h->keys,
              .n = h->depth,
              .k = h->queries,
-             .a = {scaled, 1, h->keys},
+             .a = {scaled, SONDE_F32, 1, h->keys},
              .b = sonde__op_head_rows(g.q, &h->q, m, false),
-             .c = (float *)g.dk->data + sonde__op_head_place(&h->k, m.batch, m.head, 0),
+             .c = sonde__op_head_start(g.dk, &h->k, m),
+             .c_dtype = g.dk->shape.dtype,
              .c_row = h->k.row}};
 
         if (drops) {
@@ -248,7 +254,7 @@ static void grad_products(const sonde__op_call *call, int part, int parts, bool 
         }
         products_of_scores(&g, n, m, scaled, scratch);
         for (int i = 0; i < 3; i++) {
-            sonde__kernel_gemm_run(&products[i], scratch);
+            sonde__op_head_product(call, products[i], scratch);
         }
     }
 }
@@ -284,7 +290,15 @@ static size_t grad_scratch(const sonde__op_call *call, int parts)
         return kernels;                                                                  \
     }                                                                                    \
                                                                                          \
-    SONDE__KERNELS(op, op##_fast)
+    SONDE__KERNELS(op, op##_fast)                                                        \
+                                                                                         \
+    static const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                 \
+        &(const sonde__op_kernel){.name = "half",                                        \
+                                  .scratch = (scratch_of),                               \
+                                  .parts = op##_parts,                                   \
+                                  .run = (function)},                                    \
+        NULL};                                                                           \
+    SONDE__HALF_KERNELS(op)
 
 FAST_ATTENTION(attention_grad, attention_grad_products, grad_scratch)
 FAST_ATTENTION(self_attention_grad, self_attention_grad_products, grad_scratch)
@@ -299,6 +313,8 @@ const sonde__op_kind sonde__op_attention_grad = {
     .out_names = {NULL, "GradKey", "GradValue", "GradScores"},
     .infer = attention_grad_infer,
     .kernels = attention_grad_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = attention_grad_half_kernels,
 };
 
 const sonde__op_kind sonde__op_self_attention_grad = {
@@ -309,4 +325,6 @@ const sonde__op_kind sonde__op_self_attention_grad = {
     .out_names = {NULL, "GradScores"},
     .infer = self_attention_grad_infer,
     .kernels = self_attention_grad_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = self_attention_grad_half_kernels,
 };

@@ -3,6 +3,8 @@
  */
 #include "nn/ops/attention_heads.h"
 #include "base/fail.h"
+#include "base/macros.h"
+#include "nn/kernels/gemm.h"
 
 #include <math.h>
 
@@ -100,12 +102,14 @@ static sonde_err expect_three(const sonde__operand *operands,
     const sonde__op_shape *q = &operands[0].shape, *k = &operands[1].shape,
                           *v = &operands[2].shape;
     const int last = q->rank - 1;
+    sonde_dtype dtype = q->dtype;
     const char *form = attrs->groups > 0 ? "(N, T, H D), (N, S, H D), (N, S, H E)"
                                          : "(..., T, D), (..., S, D), (..., S, E)";
 
     for (int i = 0; i < 3; i++) {
         SONDE__TRY(sonde__op_expect_float(&operands[i].shape, names[i], diag));
-        SONDE__TRY(sonde__op_expect_dtype(&operands[i].shape, q->dtype, names[i], diag));
+        SONDE__TRY(sonde__op_expect_product(attrs, q, &operands[i].shape, names[i],
+                                            &dtype, diag));
         if (operands[i].shape.rank != q->rank || q->rank < 2 ||
             (attrs->groups > 0 && q->rank != 3)) {
             return refuse_shapes(operands, form, diag);
@@ -148,12 +152,18 @@ sonde_err sonde__op_attention_shapes(const sonde__operand *operands,
                          : expect_three(operands, attrs, diag));
     h = sonde__op_heads_of(operands, attrs, is_packed);
     *y = *weights = operands[0].shape;
+    if (attrs->half != 0) { /* weights are float32, as softmax is */
+        SONDE__TRY(sonde__op_expect_product(attrs, &operands[0].shape, &operands[0].shape,
+                                            "query", &y->dtype, diag));
+        weights->dtype = SONDE_F32;
+    }
     y->dim[y->rank - 1] = h.heads * h.width;
     weights->dim[weights->rank - 2] = h.queries;
     weights->dim[weights->rank - 1] = h.keys;
     if (attrs->groups > 0) {
-        *weights = (sonde__op_shape){
-            .dtype = y->dtype, .rank = 4, .dim = {h.batches, h.heads, h.queries, h.keys}};
+        *weights = (sonde__op_shape){.dtype = weights->dtype,
+                                     .rank = 4,
+                                     .dim = {h.batches, h.heads, h.queries, h.keys}};
     }
     SONDE__TRY(sonde__op_expect_size(y, "output", diag));
     return sonde__op_expect_size(weights, "weights", diag);
@@ -176,13 +186,49 @@ int sonde__op_head_parts(const sonde__op_call *call, int max, bool is_packed, in
     return parts < 1.0 ? 1 : parts > (double)max ? max : (int)parts;
 }
 
-sonde__kernel_gemm_matrix sonde__op_head_rows(const sonde__operand *operand,
+void *sonde__op_head_start(const sonde__operand *operand, const sonde__op_head_view *view,
+                           sonde__op_head_at m)
+{
+    return (char *)operand->data +
+           (size_t)sonde__op_head_place(view, m.batch, m.head, 0) *
+               sonde_dtype_size(operand->shape.dtype);
+}
+
+sonde__kernel_half_matrix sonde__op_head_rows(const sonde__operand *operand,
                                               const sonde__op_head_view *view,
                                               sonde__op_head_at m, bool swapped)
 {
-    return (sonde__kernel_gemm_matrix){.data =
-                                           (const float *)operand->data +
-                                           sonde__op_head_place(view, m.batch, m.head, 0),
+    return (sonde__kernel_half_matrix){.data = sonde__op_head_start(operand, view, m),
+                                       .dtype = operand->shape.dtype,
                                        .row = swapped ? 1 : view->row,
                                        .col = swapped ? view->row : 1};
+}
+
+void sonde__op_head_product(const sonde__op_call *call, sonde__kernel_half_gemm product,
+                            void *scratch)
+{
+    const sonde__kernel_gemm floats = {
+        .m = product.m,
+        .n = product.n,
+        .k = product.k,
+        .a = {product.a.data, product.a.row, product.a.col},
+        .b = {product.b.data, product.b.row, product.b.col},
+        .c = product.c,
+        .c_row = product.c_row};
+
+    if (call->attrs->half == 0) {
+        sonde__kernel_gemm_run(&floats, scratch);
+        return;
+    }
+    product.dtype = call->attrs->half;
+    sonde__kernel_half_gemm_run(&product, scratch);
+}
+
+size_t sonde__op_head_scratch(const sonde__op_call *call, const sonde__op_heads *h)
+{
+    const int64_t most = SONDE_MAX(h->queries, h->keys);
+    const int64_t depth = SONDE_MAX(SONDE_MAX(h->depth, h->width), most);
+
+    return call->attrs->half == 0 ? sonde__kernel_gemm_scratch()
+                                  : sonde__kernel_half_gemm_scratch(most, depth);
 }

@@ -5,7 +5,7 @@
 #ifndef SONDE_NN_OPS_ATTENTION_HEADS_H
 #define SONDE_NN_OPS_ATTENTION_HEADS_H
 
-#include "nn/kernels/gemm.h"
+#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 
 /* Where element (batch, head, row, 0) of an operand lies. */
@@ -52,8 +52,17 @@ static inline size_t sonde__op_head_bytes(const sonde__op_heads *h)
 }
 
 /* The matrix of a head as an operand of a product; swapped: its transpose. */
-sonde__kernel_gemm_matrix sonde__op_head_rows(const sonde__operand *operand,
+sonde__kernel_half_matrix sonde__op_head_rows(const sonde__operand *operand,
                                               const sonde__op_head_view *view,
                                               sonde__op_head_at m, bool swapped);
+/* Where it begins. */
+void *sonde__op_head_start(const sonde__operand *operand, const sonde__op_head_view *view,
+                           sonde__op_head_at m);
+/* C = A B, in float32 or, as the attrs of the call say, of operands rounded to 16 bits. C
+ * has the dtype that it says. */
+void sonde__op_head_product(const sonde__op_call *call, sonde__kernel_half_gemm product,
+                            void *scratch);
+/* Bytes of scratch for the products of a head, in either case. */
+size_t sonde__op_head_scratch(const sonde__op_call *call, const sonde__op_heads *h);
 
 #endif

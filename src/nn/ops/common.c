@@ -44,12 +44,37 @@ const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *lis
 
 const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
 {
+    return sonde__op_last_kernel(kind->kernels());
+}
+
+static bool has_halves(const sonde__op_call *call)
+{
+    bool any = call->attrs != NULL && sonde__op_is_half(call->attrs->half);
+
+    for (int i = 0; i < call->in_count; i++) {
+        any = any || sonde__op_is_half(call->in[i].shape.dtype);
+    }
+    for (int i = 0; i < call->out_count; i++) {
+        any = any || sonde__op_is_half(call->out[i].shape.dtype);
+    }
+    return any;
+}
+
+const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
+                                                     const sonde__op_call *call)
+{
     const sonde__op_kernel *const *kernels = kind->kernels();
 
+    if (!has_halves(call)) {
+        return kernels;
+    }
+    if (kind->half_kernels != NULL) {
+        return kind->half_kernels();
+    }
     while (kernels[1] != NULL) {
         kernels++;
     }
-    return *kernels;
+    return kernels;
 }
 
 /* === checks ========================================================================= */
@@ -87,7 +112,8 @@ sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
 sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
                                  sonde_diag *diag)
 {
-    if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64) {
+    if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64 ||
+        sonde__op_is_half(shape->dtype)) {
         return sonde__op_expect_size(shape, what, diag);
     }
     return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32 or float64", "%s has dtype %s",
@@ -102,6 +128,31 @@ sonde_err sonde__op_expect_dtype(const sonde__op_shape *shape, sonde_dtype dtype
     }
     return sonde__fail(diag, SONDE_EDTYPE, NULL, sonde_dtype_name(dtype),
                        "%s has dtype %s", what, sonde_dtype_name(shape->dtype));
+}
+
+sonde_err sonde__op_expect_product(const sonde__op_attrs *attrs, const sonde__op_shape *a,
+                                   const sonde__op_shape *b, const char *what_b,
+                                   sonde_dtype *dtype, sonde_diag *diag)
+{
+    const sonde_dtype half = attrs != NULL ? attrs->half : 0;
+    const sonde__op_shape *const operands[] = {a, b};
+    char wanted[48];
+
+    if (!sonde__op_is_half(half)) {
+        SONDE__TRY(sonde__op_expect_dtype(b, a->dtype, what_b, diag));
+        *dtype = a->dtype;
+        return SONDE_OK;
+    }
+    (void)snprintf(wanted, sizeof wanted, "float32 or %s", sonde_dtype_name(half));
+    for (int i = 0; i < 2; i++) {
+        if (operands[i]->dtype != SONDE_F32 && operands[i]->dtype != half) {
+            return sonde__fail(diag, SONDE_EDTYPE, NULL, wanted, "%s has dtype %s",
+                               i == 0 ? "first operand" : what_b,
+                               sonde_dtype_name(operands[i]->dtype));
+        }
+    }
+    *dtype = attrs->wide ? SONDE_F32 : half;
+    return SONDE_OK;
 }
 
 sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
@@ -287,7 +338,7 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_value *in, int in_count)
 {
     const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
-    sonde__op_attrs attrs = *context->attrs;
+    sonde__op_attrs attrs = sonde__op_product_attrs(context, like);
 
     attrs.rank = shape->rank;
     memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
@@ -316,6 +367,28 @@ sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
 }
 
 /* === elements ======================================================================= */
+
+double sonde__op_load_half(const sonde__operand *operand, int64_t i)
+{
+    return sonde_element_get(operand->shape.dtype, (const uint16_t *)operand->data + i);
+}
+
+void sonde__op_store_half(const sonde__operand *operand, int64_t i, double value)
+{
+    sonde_element_set(operand->shape.dtype, (uint16_t *)operand->data + i, value);
+}
+
+double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i)
+{
+    const double value = sonde__op_load(&call->in[operand], i);
+    uint16_t rounded = 0;
+
+    if (call->attrs == NULL || !sonde__op_is_half(call->attrs->half)) {
+        return value;
+    }
+    sonde_element_set(call->attrs->half, &rounded, value);
+    return sonde_element_get(call->attrs->half, &rounded);
+}
 
 void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element)
 {

@@ -28,9 +28,15 @@ enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 const char *sonde__op_shape_text(const sonde__op_shape *shape,
                                  char buf[SONDE__SHAPE_TEXT]);
 
-/* float32 or float64, of a size that sonde__op_expect_size takes. */
+/* float32 or float64, or a half, which sonde__graph_infer refuses where an op takes none;
+ * of a size that sonde__op_expect_size takes. */
 sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
                                  sonde_diag *diag);
+/* The dtype of a product's output. Without attrs->half its operands have the same dtype;
+ * with it each is float32 or that dtype. */
+sonde_err sonde__op_expect_product(const sonde__op_attrs *attrs, const sonde__op_shape *a,
+                                   const sonde__op_shape *b, const char *what_b,
+                                   sonde_dtype *dtype, sonde_diag *diag);
 /* A float tensor of that rank; form names its dims: "(N, C, H, W)". */
 sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
                                 const char *form, sonde_diag *diag);
@@ -97,12 +103,23 @@ static inline bool sonde__op_has_in(const sonde__op_call *call, int i)
     return i < call->in_count && call->in[i].data != NULL;
 }
 
+/* Of bfloat16 or float16. */
+__attribute__((pure)) double sonde__op_load_half(const sonde__operand *operand,
+                                                 int64_t i);
+void sonde__op_store_half(const sonde__operand *operand, int64_t i, double value);
+
 /* Element i, row-major, of a float operand. */
 static inline double sonde__op_load(const sonde__operand *operand, int64_t i)
 {
+    if (sonde__op_is_half(operand->shape.dtype)) {
+        return sonde__op_load_half(operand, i);
+    }
     return operand->shape.dtype == SONDE_F64 ? ((const double *)operand->data)[i]
                                              : (double)((const float *)operand->data)[i];
 }
+
+/* The same of an operand of a product, rounded to attrs.half. */
+double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i);
 
 /* Does nothing for an output that is not computed (data NULL). */
 static inline void sonde__op_store(const sonde__operand *operand, int64_t i, double value)
@@ -110,7 +127,9 @@ static inline void sonde__op_store(const sonde__operand *operand, int64_t i, dou
     if (operand->data == NULL) {
         return;
     }
-    if (operand->shape.dtype == SONDE_F64) {
+    if (sonde__op_is_half(operand->shape.dtype)) {
+        sonde__op_store_half(operand, i, value);
+    } else if (operand->shape.dtype == SONDE_F64) {
         ((double *)operand->data)[i] = value;
     } else {
         ((float *)operand->data)[i] = (float)value;
@@ -174,6 +193,17 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
 sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
                                       sonde__op_value value, sonde__op_value like);
 
+/* attrs of the gradient of a product with respect to `like`, which gets its dtype. */
+static inline sonde__op_attrs
+sonde__op_product_attrs(const sonde__op_gradient_context *context, sonde__op_value like)
+{
+    sonde__op_attrs attrs = *context->attrs;
+
+    attrs.wide = attrs.half != 0 &&
+                 !sonde__op_is_half(sonde__op_value_shape(context->graph, like)->dtype);
+    return attrs;
+}
+
 /* --- kernels ------------------------------------------------------------------------ */
 
 enum { SONDE__MAX_KERNELS = 15 };
@@ -229,6 +259,30 @@ const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *lis
                                                                                          \
         return sonde__op_list_kernels(&list, fast, &reference);                          \
     }
+
+/* Defines op_half_kernels() for a row: those of sonde__kernel_op_half, a NULL-terminated
+ * array, and the reference last. */
+#define SONDE__HALF_KERNELS(op)                                                          \
+    static const sonde__op_kernel *const *op##_half_listed(void)                         \
+    {                                                                                    \
+        return sonde__kernel_##op##_half;                                                \
+    }                                                                                    \
+    static const sonde__op_kernel *const *op##_half_kernels(void)                        \
+    {                                                                                    \
+        static sonde__op_kernel_list list;                                               \
+                                                                                         \
+        return sonde__op_list_kernels(&list, op##_half_listed,                           \
+                                      sonde__op_last_kernel(op##_kernels()));            \
+    }
+
+static inline const sonde__op_kernel *
+sonde__op_last_kernel(const sonde__op_kernel *const *kernels)
+{
+    while (kernels[1] != NULL) {
+        kernels++;
+    }
+    return *kernels;
+}
 
 /* The reference of a kind: the last of its kernels. */
 const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);

@@ -8,19 +8,21 @@
  * where g is the group of o: a cross-correlation, as PyTorch's torch.nn.Conv2d documents.
  * The gradients are the transposes of that sum. Elements in the padding take no part, so
  * an infinite weight over padding gives no NaN; PyTorch's answer there depends on which
- * of its kernels runs.
+ * of its kernels runs. In bfloat16 and float16 the kernels multiply the padding's zeros.
  *
  * ConvTranspose2d makes y (N, O, H', W') of x (N, C, H, W) and w (C, O / groups, kh, kw):
  * what the input gradient makes of the dy x; H' = (H - 1) s - 2 p + d (kh - 1) + 1 and the
  * rows that a convolution of this stride leaves over, output_padding. As torch.nn.ConvTranspose2d.
  *
  * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
- * gradients have those of the forward op, and in dims the shape to give back. Of
+ * gradients have those of the forward op, and in dims the shape to give back; half and
+ * wide, but not of ConvTranspose2d. Of
  * ConvTranspose2d dims[0] and dims[1] are output_padding.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 
 #include <stdio.h>
 
@@ -63,15 +65,18 @@ static sonde_err conv2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
 {
     const sonde__op_shape *x = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__op_shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
+    const sonde__op_shape bias = {.dtype = w->dtype, .rank = 1, .dim = {w->dim[0]}};
+    sonde_dtype dtype = x->dtype;
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
-    SONDE__TRY(sonde__op_expect_dtype(w, x->dtype, "weight", diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, x, w, "weight", &dtype, diag));
     if (call->in_count > 2) {
         SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &bias, "bias", diag));
     }
-    return output_shape(x, w, attrs, &call->out[0].shape, diag);
+    SONDE__TRY(output_shape(x, w, attrs, &call->out[0].shape, diag));
+    call->out[0].shape.dtype = dtype;
+    return SONDE_OK;
 }
 
 static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int64_t i,
@@ -93,9 +98,11 @@ static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int6
 
                 if (col >= 0) {
                     sum +=
-                        sonde__op_load(w, sonde__op_at4(&w->shape, o, c, k, l)) *
-                        sonde__op_load(x, sonde__op_at4(&x->shape, n,
-                                                        group * channels + c, row, col));
+                        sonde__op_load_rounded(call, 1,
+                                               sonde__op_at4(&w->shape, o, c, k, l)) *
+                        sonde__op_load_rounded(
+                            call, 0,
+                            sonde__op_at4(&x->shape, n, group * channels + c, row, col));
                 }
             }
         }
@@ -110,6 +117,7 @@ static void conv2d_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(conv2d, sonde__kernel_conv2d_fast)
+SONDE__HALF_KERNELS(conv2d)
 
 static void conv2d_gradient(const sonde__op_gradient_context *context)
 {
@@ -140,6 +148,8 @@ const sonde__op_kind sonde__op_conv2d = {
     .infer = conv2d_infer,
     .gradient = conv2d_gradient,
     .kernels = conv2d_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv2d_half_kernels,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -149,10 +159,13 @@ static sonde_err conv2d_grad_input_infer(sonde__op_call *call, sonde__op_attrs *
 {
     const sonde__op_shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
     sonde__op_shape x, y;
+    sonde_dtype dtype = w->dtype;
 
     SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
-    SONDE__TRY(sonde__op_expect_dims(attrs, 4, w->dtype, "input", &x, diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, w, dy, "output gradient", &dtype, diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, dtype, "input", &x, diag));
     SONDE__TRY(output_shape(&x, w, attrs, &y, diag));
+    y.dtype = dy->dtype;
     SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
     call->out[0].shape = x;
     return SONDE_OK;
@@ -178,9 +191,10 @@ static double grad_input_at(const sonde__op_call *call, int64_t n, int64_t c, in
                     sonde__op_window_at(call->attrs, 1, col, l, dy->shape.dim[3]);
 
                 if (j >= 0) {
-                    sum += sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
-                           sonde__op_load(
-                               w, sonde__op_at4(&w->shape, o, c % channels, k, l));
+                    sum += sonde__op_load_rounded(call, 0,
+                                                  sonde__op_at4(&dy->shape, n, o, i, j)) *
+                           sonde__op_load_rounded(
+                               call, 1, sonde__op_at4(&w->shape, o, c % channels, k, l));
                 }
             }
         }
@@ -195,6 +209,7 @@ static void conv2d_grad_input_run(const sonde__op_call *call, int part, int part
 }
 
 SONDE__KERNELS(conv2d_grad_input, sonde__kernel_conv2d_grad_input_fast)
+SONDE__HALF_KERNELS(conv2d_grad_input)
 
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
@@ -203,6 +218,8 @@ const sonde__op_kind sonde__op_conv2d_grad_input = {
     .out_count = 1,
     .infer = conv2d_grad_input_infer,
     .kernels = conv2d_grad_input_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv2d_grad_input_half_kernels,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -212,10 +229,13 @@ static sonde_err conv2d_grad_weight_infer(sonde__op_call *call, sonde__op_attrs 
 {
     const sonde__op_shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
     sonde__op_shape w, y;
+    sonde_dtype dtype = x->dtype;
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
-    SONDE__TRY(sonde__op_expect_dims(attrs, 4, x->dtype, "weight", &w, diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, x, dy, "output gradient", &dtype, diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, dtype, "weight", &w, diag));
     SONDE__TRY(output_shape(x, &w, attrs, &y, diag));
+    y.dtype = dy->dtype;
     SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
     call->out[0].shape = w;
     return SONDE_OK;
@@ -241,9 +261,10 @@ static double grad_weight_at(const sonde__op_call *call, int64_t o, int64_t c, i
                     sonde__op_tap_position(call->attrs, 1, j, l, x->shape.dim[3]);
 
                 if (col >= 0) {
-                    sum +=
-                        sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
-                        sonde__op_load(x, sonde__op_at4(&x->shape, n, channel, row, col));
+                    sum += sonde__op_load_rounded(call, 0,
+                                                  sonde__op_at4(&dy->shape, n, o, i, j)) *
+                           sonde__op_load_rounded(
+                               call, 1, sonde__op_at4(&x->shape, n, channel, row, col));
                 }
             }
         }
@@ -258,6 +279,7 @@ static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int par
 }
 
 SONDE__KERNELS(conv2d_grad_weight, sonde__kernel_conv2d_grad_weight_fast)
+SONDE__HALF_KERNELS(conv2d_grad_weight)
 
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",
@@ -266,6 +288,8 @@ const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .out_count = 1,
     .infer = conv2d_grad_weight_infer,
     .kernels = conv2d_grad_weight_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv2d_grad_weight_half_kernels,
 };
 
 /* --- transposed --------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 
 bool sonde__op_broadcasts_to(const sonde__op_shape *source, const sonde__op_shape *target)
 {
@@ -95,6 +96,7 @@ static void add_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(add, sonde__kernel_add_fast)
+SONDE__HALF_KERNELS(add)
 
 static void add_gradient(const sonde__op_gradient_context *context)
 {
@@ -114,6 +116,8 @@ const sonde__op_kind sonde__op_add = {
     .infer = binary_infer,
     .gradient = add_gradient,
     .kernels = add_kernels,
+    .halves = SONDE__HALVES_KEPT,
+    .half_kernels = add_half_kernels,
 };
 
 static void mul_run(const sonde__op_call *call, int part, int parts)

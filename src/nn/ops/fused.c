@@ -18,6 +18,7 @@
  */
 #include "nn/ops/common.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 
 /* A call of a member op. */
 static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,
@@ -79,6 +80,7 @@ static void conv2d_relu_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(conv2d_relu, sonde__kernel_conv2d_relu_fast)
+SONDE__HALF_KERNELS(conv2d_relu)
 
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
@@ -89,6 +91,8 @@ const sonde__op_kind sonde__op_conv2d_relu = {
     .optional_out = 1u << 0,
     .infer = conv2d_relu_infer,
     .kernels = conv2d_relu_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv2d_relu_half_kernels,
 };
 
 /* --- linear_relu -------------------------------------------------------------------- */
@@ -108,6 +112,7 @@ static void linear_relu_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(linear_relu, sonde__kernel_linear_relu_fast)
+SONDE__HALF_KERNELS(linear_relu)
 
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
@@ -118,6 +123,8 @@ const sonde__op_kind sonde__op_linear_relu = {
     .optional_out = 1u << 0,
     .infer = linear_relu_infer,
     .kernels = linear_relu_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = linear_relu_half_kernels,
 };
 
 /* --- conv2d_relu_pool --------------------------------------------------------------- */

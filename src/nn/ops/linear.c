@@ -5,22 +5,25 @@
  *
  * as torch.nn.Linear, for x (N, K), w (O, K), b (O). The bias gradient is a channel sum.
  *
- * attrs: none.
+ * attrs: half and wide.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 
 #include <stdio.h>
 
 /* a and b agree in dtype and, where they share a dimension, in its extent. */
-static sonde_err expect_common(const sonde__operand *a, int dim_a,
-                               const sonde__operand *b, int dim_b, const char *what_a,
-                               const char *what_b, sonde_diag *diag)
+static sonde_err expect_common(const sonde__op_attrs *attrs, const sonde__operand *a,
+                               int dim_a, const sonde__operand *b, int dim_b,
+                               const char *what_a, const char *what_b, sonde_dtype *dtype,
+                               sonde_diag *diag)
 {
     char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT], wanted[64];
 
-    SONDE__TRY(sonde__op_expect_dtype(&b->shape, a->shape.dtype, what_b, diag));
+    SONDE__TRY(
+        sonde__op_expect_product(attrs, &a->shape, &b->shape, what_b, dtype, diag));
     if (a->shape.dim[dim_a] == b->shape.dim[dim_b]) {
         return SONDE_OK;
     }
@@ -37,14 +40,13 @@ static sonde_err linear_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
 {
     const sonde__op_shape *x = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__op_shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
-    const sonde__op_shape y = {
-        .dtype = x->dtype, .rank = 2, .dim = {x->dim[0], w->dim[0]}};
+    const sonde__op_shape bias = {.dtype = w->dtype, .rank = 1, .dim = {w->dim[0]}};
+    sonde__op_shape y = {.rank = 2, .dim = {x->dim[0], w->dim[0]}};
 
-    (void)attrs;
     SONDE__TRY(sonde__op_expect_rank(x, 2, "input", "(N, K)", diag));
     SONDE__TRY(sonde__op_expect_rank(w, 2, "weight", "(O, K)", diag));
-    SONDE__TRY(expect_common(&call->in[0], 1, &call->in[1], 1, "input", "weight", diag));
+    SONDE__TRY(expect_common(attrs, &call->in[0], 1, &call->in[1], 1, "input", "weight",
+                             &y.dtype, diag));
     if (call->in_count > 2) {
         SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &bias, "bias", diag));
     }
@@ -65,8 +67,8 @@ static void linear_run(const sonde__op_call *call, int part, int parts)
             double sum = sonde__op_has_in(call, 2) ? sonde__op_load(b, o) : 0.0;
 
             for (int64_t k = 0; k < inputs; k++) {
-                sum +=
-                    sonde__op_load(x, n * inputs + k) * sonde__op_load(w, o * inputs + k);
+                sum += sonde__op_load_rounded(call, 0, n * inputs + k) *
+                       sonde__op_load_rounded(call, 1, o * inputs + k);
             }
             sonde__op_store(&call->out[0], n * outputs + o, sum);
         }
@@ -74,6 +76,7 @@ static void linear_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(linear, sonde__kernel_linear_fast)
+SONDE__HALF_KERNELS(linear)
 
 static void linear_gradient(const sonde__op_gradient_context *context)
 {
@@ -81,12 +84,16 @@ static void linear_gradient(const sonde__op_gradient_context *context)
                           dy = context->grad_out[0];
 
     if (context->wanted[0]) {
+        const sonde__op_attrs attrs = sonde__op_product_attrs(context, x);
+
         context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_linear_grad_input,
-                                             NULL, (const sonde__op_value[]){dy, w}, 2);
+                                             &attrs, (const sonde__op_value[]){dy, w}, 2);
     }
     if (context->wanted[1]) {
+        const sonde__op_attrs attrs = sonde__op_product_attrs(context, w);
+
         context->grad_in[1] =
-            sonde__op_emit(context->graph, &sonde__op_linear_grad_weight, NULL,
+            sonde__op_emit(context->graph, &sonde__op_linear_grad_weight, &attrs,
                            (const sonde__op_value[]){dy, x}, 2);
     }
     if (context->wanted[2]) {
@@ -103,6 +110,8 @@ const sonde__op_kind sonde__op_linear = {
     .infer = linear_infer,
     .gradient = linear_gradient,
     .kernels = linear_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = linear_half_kernels,
 };
 
 /* --- gradient of the input ---------------------------------------------------------- */
@@ -111,14 +120,12 @@ static sonde_err linear_grad_input_infer(sonde__op_call *call, sonde__op_attrs *
                                          sonde_diag *diag)
 {
     const sonde__op_shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__op_shape dx = {
-        .dtype = dy->dtype, .rank = 2, .dim = {dy->dim[0], w->dim[1]}};
+    sonde__op_shape dx = {.rank = 2, .dim = {dy->dim[0], w->dim[1]}};
 
-    (void)attrs;
     SONDE__TRY(sonde__op_expect_rank(dy, 2, "output gradient", "(N, O)", diag));
     SONDE__TRY(sonde__op_expect_rank(w, 2, "weight", "(O, K)", diag));
-    SONDE__TRY(expect_common(&call->in[0], 1, &call->in[1], 0, "output gradient",
-                             "weight", diag));
+    SONDE__TRY(expect_common(attrs, &call->in[0], 1, &call->in[1], 0, "output gradient",
+                             "weight", &dx.dtype, diag));
     SONDE__TRY(sonde__op_expect_size(&dx, "input gradient", diag));
     call->out[0].shape = dx;
     return SONDE_OK;
@@ -136,8 +143,8 @@ static void linear_grad_input_run(const sonde__op_call *call, int part, int part
             double sum = 0.0;
 
             for (int64_t o = 0; o < outputs; o++) {
-                sum += sonde__op_load(dy, n * outputs + o) *
-                       sonde__op_load(w, o * inputs + k);
+                sum += sonde__op_load_rounded(call, 0, n * outputs + o) *
+                       sonde__op_load_rounded(call, 1, o * inputs + k);
             }
             sonde__op_store(&call->out[0], n * inputs + k, sum);
         }
@@ -145,6 +152,7 @@ static void linear_grad_input_run(const sonde__op_call *call, int part, int part
 }
 
 SONDE__KERNELS(linear_grad_input, sonde__kernel_linear_grad_input_fast)
+SONDE__HALF_KERNELS(linear_grad_input)
 
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
@@ -153,6 +161,8 @@ const sonde__op_kind sonde__op_linear_grad_input = {
     .out_count = 1,
     .infer = linear_grad_input_infer,
     .kernels = linear_grad_input_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = linear_grad_input_half_kernels,
 };
 
 /* --- gradient of the weight --------------------------------------------------------- */
@@ -161,14 +171,12 @@ static sonde_err linear_grad_weight_infer(sonde__op_call *call, sonde__op_attrs 
                                           sonde_diag *diag)
 {
     const sonde__op_shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
-    const sonde__op_shape dw = {
-        .dtype = dy->dtype, .rank = 2, .dim = {dy->dim[1], x->dim[1]}};
+    sonde__op_shape dw = {.rank = 2, .dim = {dy->dim[1], x->dim[1]}};
 
-    (void)attrs;
     SONDE__TRY(sonde__op_expect_rank(dy, 2, "output gradient", "(N, O)", diag));
     SONDE__TRY(sonde__op_expect_rank(x, 2, "input", "(N, K)", diag));
-    SONDE__TRY(expect_common(&call->in[0], 0, &call->in[1], 0, "output gradient", "input",
-                             diag));
+    SONDE__TRY(expect_common(attrs, &call->in[0], 0, &call->in[1], 0, "output gradient",
+                             "input", &dw.dtype, diag));
     SONDE__TRY(sonde__op_expect_size(&dw, "weight gradient", diag));
     call->out[0].shape = dw;
     return SONDE_OK;
@@ -186,8 +194,8 @@ static void linear_grad_weight_run(const sonde__op_call *call, int part, int par
             double sum = 0.0;
 
             for (int64_t n = 0; n < samples; n++) {
-                sum += sonde__op_load(dy, n * outputs + o) *
-                       sonde__op_load(x, n * inputs + k);
+                sum += sonde__op_load_rounded(call, 0, n * outputs + o) *
+                       sonde__op_load_rounded(call, 1, n * inputs + k);
             }
             sonde__op_store(&call->out[0], o * inputs + k, sum);
         }
@@ -195,6 +203,7 @@ static void linear_grad_weight_run(const sonde__op_call *call, int part, int par
 }
 
 SONDE__KERNELS(linear_grad_weight, sonde__kernel_linear_grad_weight_fast)
+SONDE__HALF_KERNELS(linear_grad_weight)
 
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",
@@ -203,4 +212,6 @@ const sonde__op_kind sonde__op_linear_grad_weight = {
     .out_count = 1,
     .infer = linear_grad_weight_infer,
     .kernels = linear_grad_weight_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = linear_grad_weight_half_kernels,
 };

@@ -10,14 +10,14 @@
  *
  *   da = dy b^T        db = a^T dy        each summed over what was broadcast
  *
- * attrs: choice; scale, 0 for 1.
+ * attrs: choice; scale, 0 for 1; half and wide.
  */
 #include "base/fail.h"
 #include "nn/kernels/gemm.h"
+#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
-extern const sonde__op_kind sonde__op_matmul;
 extern const sonde__op_layer sonde__layer_matmul;
 
 enum { TRANSPOSED_A = 1, TRANSPOSED_B = 2 };
@@ -58,12 +58,12 @@ static sonde_err matmul_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 {
     const sonde__op_shape *a = &call->in[0].shape, *b = &call->in[1].shape;
     char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
-    sonde__op_shape y = {.dtype = a->dtype}, batch_a, batch_b;
+    sonde__op_shape y = {0}, batch_a, batch_b;
     matrix_dims in_a, in_b;
 
     SONDE__TRY(expect_matrices(a, "first operand", diag));
     SONDE__TRY(expect_matrices(b, "second operand", diag));
-    SONDE__TRY(sonde__op_expect_dtype(b, a->dtype, "second operand", diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, a, b, "second operand", &y.dtype, diag));
     in_a = matrix_of(a, (attrs->choice & TRANSPOSED_A) != 0);
     in_b = matrix_of(b, (attrs->choice & TRANSPOSED_B) != 0);
     if (in_a.columns != in_b.rows) {
@@ -116,10 +116,12 @@ static void one_product(const sonde__op_call *call, int64_t batch, int64_t row)
         double sum = 0.0;
 
         for (int64_t k = 0; k < in_a.columns; k++) {
-            sum += sonde__op_load(a, start_a + (swap_a ? k * in_a.rows + row
-                                                       : row * in_a.columns + k)) *
-                   sonde__op_load(
-                       b, start_b + (swap_b ? j * in_b.rows + k : k * in_b.columns + j));
+            sum += sonde__op_load_rounded(call, 0,
+                                          start_a + (swap_a ? k * in_a.rows + row
+                                                            : row * in_a.columns + k)) *
+                   sonde__op_load_rounded(
+                       call, 1,
+                       start_b + (swap_b ? j * in_b.rows + k : k * in_b.columns + j));
         }
         sonde__op_store(y, (batch * in_a.rows + row) * in_b.columns + j,
                         sum * scale_of(call->attrs));
@@ -224,6 +226,83 @@ static const sonde__op_kernel *const *fast_products(void)
 
 SONDE__KERNELS(matmul, fast_products)
 
+/* --- in bfloat16 and float16 ---------------------------------------------------------- */
+
+static bool has_no_scale(const sonde__op_call *call)
+{
+    return call->attrs->scale == 0.0F;
+}
+
+static sonde__kernel_half_matrix half_matrix_at(const sonde__operand *operand,
+                                                int64_t start, bool swapped)
+{
+    const int64_t width = operand->shape.dim[operand->shape.rank - 1];
+
+    return (sonde__kernel_half_matrix){.data = (const char *)operand->data +
+                                               (size_t)start *
+                                                   sonde_dtype_size(operand->shape.dtype),
+                                       .dtype = operand->shape.dtype,
+                                       .row = swapped ? 1 : width,
+                                       .col = swapped ? width : 1};
+}
+
+static sonde__kernel_half_gemm half_product(const sonde__op_call *call, int64_t number)
+{
+    const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
+    const bool swap_a = (call->attrs->choice & TRANSPOSED_A) != 0,
+               swap_b = (call->attrs->choice & TRANSPOSED_B) != 0;
+    const matrix_dims in_a = matrix_of(&a->shape, swap_a);
+    const matrix_dims in_b = matrix_of(&b->shape, swap_b);
+
+    return (sonde__kernel_half_gemm){
+        .dtype = call->attrs->half,
+        .m = in_a.rows,
+        .n = in_b.columns,
+        .k = in_a.columns,
+        .a = half_matrix_at(a, operand_start(&a->shape, &y->shape, number), swap_a),
+        .b = half_matrix_at(b, operand_start(&b->shape, &y->shape, number), swap_b),
+        .c = (char *)y->data + (size_t)(number * in_a.rows * in_b.columns) *
+                                   sonde_dtype_size(y->shape.dtype),
+        .c_dtype = y->shape.dtype,
+        .c_row = in_b.columns};
+}
+
+static size_t half_scratch(const sonde__op_call *call, int parts)
+{
+    const sonde__op_shape *a = &call->in[0].shape;
+    const matrix_dims dims = matrix_of(a, (call->attrs->choice & TRANSPOSED_A) != 0);
+
+    return sonde__kernel_half_gemm_scratch(dims.rows, dims.columns) * (size_t)parts;
+}
+
+static void half_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t count = products_of(call);
+    const bool whole = count >= 2 * (int64_t)parts || parts == 1;
+    const int64_t first = whole ? count * part / parts : 0;
+    const int64_t end = whole ? count * (part + 1) / parts : count;
+    char *const scratch = (char *)call->scratch + half_scratch(call, part);
+
+    for (int64_t i = first; i < end; i++) {
+        sonde__kernel_half_gemm product = half_product(call, i);
+
+        if (!whole) {
+            sonde__kernel_half_gemm_take_part(&product, part, parts);
+        }
+        sonde__kernel_half_gemm_run(&product, scratch);
+    }
+}
+
+static const sonde__op_kernel *const sonde__kernel_matmul_half[] = {
+    &(const sonde__op_kernel){.name = "half",
+                              .accepts = has_no_scale,
+                              .scratch = half_scratch,
+                              .parts = gemm_parts,
+                              .run = half_run},
+    NULL};
+
+SONDE__HALF_KERNELS(matmul)
+
 /* --- gradient ------------------------------------------------------------------------- */
 
 /* The product of two values, summed to the shape of `like`. */
@@ -234,7 +313,9 @@ static sonde__op_value emit_product(const sonde__op_gradient_context *context,
     const sonde__op_value in[] = {a, b};
     const sonde__op_attrs attrs = {.choice = (swap_a ? TRANSPOSED_A : 0) |
                                              (swap_b ? TRANSPOSED_B : 0),
-                                   .scale = context->attrs->scale};
+                                   .scale = context->attrs->scale,
+                                   .half = context->attrs->half,
+                                   .wide = sonde__op_product_attrs(context, like).wide};
     const sonde__op_value wide =
         sonde__op_emit(context->graph, &sonde__op_matmul, &attrs, in, 2);
 
@@ -266,6 +347,8 @@ const sonde__op_kind sonde__op_matmul = {
     .infer = matmul_infer,
     .gradient = matmul_gradient,
     .kernels = matmul_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = matmul_half_kernels,
 };
 
 const sonde__op_layer sonde__layer_matmul = {

@@ -83,6 +83,10 @@ typedef struct sonde__op_attrs {
     int group;         /* of an update: the group of its parameter, 0 the default */
     bool scaled;       /* fill: times the loss scale, which is live */
     bool training;     /* set by emit: the op is part of a session for training */
+    /* Of a product: the dtype to which its operands are rounded, SONDE_BF16 or SONDE_F16;
+     * 0: they are not. Of a layer: also SONDE_F32, against the session's dtype. */
+    sonde_dtype half;
+    bool wide; /* of a product with half: its output is float32 */
 } sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
@@ -232,6 +236,14 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
 const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
                                              sonde__op_value value);
 
+/* What an op does with bfloat16 and float16. sonde__plan_autocast gives it what it takes. */
+typedef enum sonde__op_halves {
+    SONDE__HALVES_REFUSED = 0, /* its inputs are float32 */
+    SONDE__HALVES_TAKEN = 1,   /* in gradients; of a forward op its inputs are float32 */
+    SONDE__HALVES_KEPT = 2,    /* its outputs have the dtype of its inputs */
+    SONDE__HALVES_MADE = 3     /* a product: attrs.half rounds its inputs and outputs */
+} sonde__op_halves;
+
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
     int in_min, in_max, out_count;
@@ -251,6 +263,9 @@ struct sonde__op_kind {
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and
      * accepts everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);
+    sonde__op_halves halves;
+    /* Those for calls with bfloat16 or float16, likewise; NULL: the reference alone. */
+    const sonde__op_kernel *const *(*half_kernels)(void);
     /* Whether an operand holds numbers of a range, and which; a session refuses inputs with
      * others before it runs. NULL: no operand does. */
     bool (*ids)(const sonde__op_call *call, int operand, sonde__op_ids *ids);
@@ -258,6 +273,16 @@ struct sonde__op_kind {
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];
 };
+
+static inline bool sonde__op_is_half(sonde_dtype dtype)
+{
+    return dtype == SONDE_BF16 || dtype == SONDE_F16;
+}
+
+/* The kernels that may take a call, whose shapes are set (those of outputs may be): fastest
+ * first, NULL-terminated, the reference last. */
+const sonde__op_kernel *const *sonde__op_kernels_for(const sonde__op_kind *kind,
+                                                     const sonde__op_call *call);
 
 /* Forward */
 extern const sonde__op_kind
@@ -283,6 +308,8 @@ extern const sonde__op_kind sonde__op_mul;     /* a, b → a * b */
 extern const sonde__op_kind sonde__op_channel_add; /* x (N, C, ...), b (C) → x + b */
 extern const sonde__op_kind sonde__op_reduce;      /* x → sum or mean over axes */
 extern const sonde__op_kind sonde__op_identity;    /* x → x: a place to print */
+extern const sonde__op_kind sonde__op_matmul;      /* a, b → a b, see matmul.c */
+extern const sonde__op_kind sonde__op_cast; /* x → x in another dtype, see cast.c */
 /* Backward */
 extern const sonde__op_kind
     sonde__op_conv2d_grad_input; /* dy, w → dx; dims: shape of x */

@@ -11,6 +11,7 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 #include "nn/ops/layer_row.h"
 
 extern const sonde__op_layer sonde__layer_sum, sonde__layer_mean;
@@ -117,6 +118,7 @@ const sonde__op_kind sonde__op_reduce = {
     .infer = reduce_infer,
     .gradient = reduce_gradient,
     .kernels = reduce_kernels,
+    .halves = SONDE__HALVES_TAKEN,
 };
 
 static const sonde__op_attrs of_mean = {.mean = true};
@@ -150,7 +152,8 @@ static sonde_err channel_sum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     if (dy->rank < 2) {
         return sonde__op_expect_rank(dy, 2, "output gradient", "(N, C, ...)", diag);
     }
-    call->out[0].shape = (sonde__op_shape){dy->dtype, 1, {dy->dim[1]}};
+    call->out[0].shape = (sonde__op_shape){
+        sonde__op_is_half(dy->dtype) ? SONDE_F32 : dy->dtype, 1, {dy->dim[1]}};
     return SONDE_OK;
 }
 
@@ -174,6 +177,7 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(channel_sum, sonde__kernel_channel_sum_fast)
+SONDE__HALF_KERNELS(channel_sum)
 
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",
@@ -182,4 +186,6 @@ const sonde__op_kind sonde__op_channel_sum = {
     .out_count = 1,
     .infer = channel_sum_infer,
     .kernels = channel_sum_kernels,
+    .halves = SONDE__HALVES_TAKEN,
+    .half_kernels = channel_sum_half_kernels,
 };

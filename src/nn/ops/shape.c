@@ -73,6 +73,7 @@ const sonde__op_kind sonde__op_identity = {
     .infer = identity_infer,
     .gradient = identity_gradient,
     .kernels = identity_kernels,
+    .halves = SONDE__HALVES_KEPT,
 };
 
 /* --- reshape ------------------------------------------------------------------------ */
@@ -158,6 +159,7 @@ const sonde__op_kind sonde__op_reshape = {
     .infer = reshape_infer,
     .gradient = reshape_gradient,
     .kernels = reshape_kernels,
+    .halves = SONDE__HALVES_KEPT,
 };
 
 /* --- transpose ---------------------------------------------------------------------- */
@@ -310,6 +312,7 @@ const sonde__op_kind sonde__op_transpose = {
     .infer = transpose_infer,
     .gradient = transpose_gradient,
     .kernels = transpose_kernels,
+    .halves = SONDE__HALVES_KEPT,
 };
 
 /* --- broadcast ---------------------------------------------------------------------- */

@@ -92,6 +92,15 @@ sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
     return options;
 }
 
+sonde_nn_options *sonde_nn_options_set_dtype(sonde_nn_options *options,
+                                             sonde_nn_float dtype)
+{
+    if (options != NULL) {
+        options->dtype = dtype;
+    }
+    return options;
+}
+
 /* A whole number from the environment; *value is unchanged if there is none. */
 static sonde_err override_number(const char *variable, int64_t *value, int64_t most,
                                  sonde_diag *diag)
@@ -209,6 +218,10 @@ sonde_err sonde__session_options_check(const sonde_nn_options *options, bool tra
     }
     if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
         return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");
+    }
+    if ((unsigned)options->dtype > SONDE_NN_FLOAT16) {
+        return out_of_range(diag, "dtype", options->dtype,
+                            "float32 (0), bfloat16 (1) or float16 (2)");
     }
     if (options->threads < 0) {
         return out_of_range(diag, "threads", options->threads,

@@ -25,6 +25,7 @@ static const sonde__packed_field option_fields[] = {
     OPTION(execution, SONDE__PACKED_WORD),
     OPTION(fixed_batch, SONDE__PACKED_BOOL),
     OPTION(floating_point_exceptions, SONDE__PACKED_BOOL),
+    OPTION(dtype, SONDE__PACKED_WORD),
     OPTION(random_seed, SONDE__PACKED_LONG), /* last: places do not depend on it */
 };
 static const sonde__packed_field optimizer_fields[] = {

@@ -24,7 +24,8 @@ static int64_t find_bad(const sonde__operand *operand, double *value)
     const int64_t each = samples > 0 && count > samples ? count / samples : 1;
 
     if (operand->data == NULL ||
-        (shape->dtype != SONDE_F32 && shape->dtype != SONDE_F64)) {
+        (shape->dtype != SONDE_F32 && shape->dtype != SONDE_F64 &&
+         !sonde__op_is_half(shape->dtype))) {
         return -1;
     }
     for (int64_t i = 0; i < count; i++) {

@@ -1,0 +1,99 @@
+/*
+ * half_gemm.c - see half_gemm.h: the choice of an instruction set, and parts.
+ */
+#include "nn/kernels/half_gemm.h"
+#include "base/macros.h"
+#include "nn/kernels/gemm.h"
+
+enum { UNIT = 32 }; /* rows or columns of C that are not divided among parts */
+
+static const sonde__kernel_half_kernels *kernels_of(sonde__isa isa)
+{
+#if defined(__x86_64__)
+    return isa == SONDE__AVX512 ? &sonde__kernel_half_avx512
+           : isa == SONDE__AVX2 ? &sonde__kernel_half_avx2
+                                : &sonde__kernel_half_generic;
+#else
+    (void)isa;
+    return &sonde__kernel_half_generic;
+#endif
+}
+
+/* Blocks of A and B as float32, which two bfloat16 also fit in, the sums of a block, and
+ * the float32 product's own. */
+size_t sonde__kernel_half_gemm_scratch(int64_t m, int64_t k)
+{
+    const int64_t depth = SONDE_MIN((k + 31) / 32 * 32, (int64_t)SONDE__KERNEL_HALF_K);
+    const int64_t rows = SONDE_MIN((m + 31) / 32 * 32, (int64_t)SONDE__KERNEL_HALF_SUMS);
+
+    return sizeof(float) *
+               (size_t)(depth * SONDE__KERNEL_HALF_M + depth * SONDE__KERNEL_HALF_N +
+                        rows * SONDE__KERNEL_HALF_N) +
+           sonde__kernel_gemm_scratch();
+}
+
+/* Units of a dimension that begin before the share of a part, as elements. */
+static int64_t begin_of(int64_t count, int part, int parts)
+{
+    const int64_t units = (count + UNIT - 1) / UNIT;
+    const int64_t begin = units * part / parts * UNIT;
+
+    return begin < count ? begin : count;
+}
+
+static const void *moved(const void *data, sonde_dtype dtype, int64_t count)
+{
+    return data == NULL ? NULL
+                        : (const char *)data + count * (int64_t)sonde_dtype_size(dtype);
+}
+
+static void *moved_out(void *data, sonde_dtype dtype, int64_t count)
+{
+    return data == NULL ? NULL : (char *)data + count * (int64_t)sonde_dtype_size(dtype);
+}
+
+void sonde__kernel_half_gemm_take_part(sonde__kernel_half_gemm *product, int part,
+                                       int parts)
+{
+    sonde__kernel_half_gemm *const p = product;
+    const bool by_rows = p->m >= p->n;
+    const int64_t count = by_rows ? p->m : p->n;
+    const int64_t begin = begin_of(count, part, parts);
+    const int64_t taken = begin_of(count, part + 1, parts) - begin;
+    const int64_t step = begin * (by_rows ? p->c_row : 1);
+
+    p->c = moved_out(p->c, p->c_dtype, step);
+    p->relu = moved_out(p->relu, p->c_dtype, step);
+    if (p->bias != NULL && p->bias_of_rows == by_rows) {
+        p->bias += begin;
+    }
+    if (by_rows) {
+        p->a.data = moved(p->a.data, p->a.dtype, begin * p->a.row);
+        p->m = taken;
+    } else {
+        p->b.data = moved(p->b.data, p->b.dtype, begin * p->b.col);
+        p->n = taken;
+    }
+}
+
+void sonde__kernel_half_gemm_run_by(const sonde__kernel_half_gemm *product,
+                                    sonde__isa isa, sonde__half unit, void *scratch)
+{
+    kernels_of(isa)->run(
+        product, product->dtype == SONDE_BF16 ? unit : SONDE__HALF_BY_FLOAT, scratch);
+}
+
+void sonde__kernel_half_gemm_run(const sonde__kernel_half_gemm *product, void *scratch)
+{
+    sonde__kernel_half_gemm_run_by(product, sonde__cpu_isa(), sonde__cpu_half(), scratch);
+}
+
+void sonde__kernel_half_widen(sonde_dtype dtype, const void *data, int64_t n, float *out)
+{
+    kernels_of(sonde__cpu_isa())->widen(dtype, data, n, out);
+}
+
+void sonde__kernel_half_narrow(const float *data, int64_t n, sonde_dtype dtype, void *out)
+{
+    kernels_of(sonde__cpu_isa())->narrow(data, n, dtype, out);
+}
