@@ -466,11 +466,11 @@ static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info, bo
             any = true;
             own = own || is_output(other->name, info->name, length);
         } else if (other->role == SONDE_ROLE_ACTIVATION_GRADIENT) {
-            const sonde__builtin_span of = sonde__builtin_parameter_of(other->name);
+            const sonde__builtin_span span = sonde__builtin_parameter_of(other->name);
 
             pulls = true;
             pulled =
-                pulled || (of.text != NULL && is_output(of.text, info->name, length));
+                pulled || (span.text != NULL && is_output(span.text, info->name, length));
         }
     }
     *alone = !any;
