@@ -222,6 +222,34 @@ void sonde__ranks_broadcast(sonde_nn_ranks *ranks, void *data, size_t bytes)
     }
 }
 
+sonde_err sonde__ranks_first(sonde_nn_ranks *ranks, const void *own, void *first,
+                             size_t bytes, bool *any, sonde_diag *diag)
+{
+    const size_t each = 1 + bytes; /* whether there are some, and they */
+    const size_t count = (size_t)ranks->count;
+    unsigned char *all = sonde__calloc(count + 1, each);
+    unsigned char *given = all;
+
+    *any = false;
+    if (all == NULL) {
+        return sonde__fail_nomem(diag, "the ranks");
+    }
+    if (own != NULL) {
+        given[0] = 1;
+        memcpy(given + 1, own, bytes);
+    }
+    if (ranks->err == SONDE_OK) {
+        ranks->err =
+            ranks->ops->gather(given, all + each, each, &ranks->wait, &ranks->diag);
+    }
+    for (size_t r = 1; ranks->err == SONDE_OK && r <= count && !*any; r++) {
+        *any = all[r * each] != 0;
+        memcpy(first, all + r * each + 1, bytes);
+    }
+    sonde__free(all);
+    return sonde__ranks_fault(ranks, diag);
+}
+
 sonde_err sonde__ranks_agree(sonde_nn_ranks *ranks, uint64_t value, const char *what,
                              sonde_diag *diag)
 {

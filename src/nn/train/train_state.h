@@ -63,6 +63,8 @@ struct sonde_nn_trainer {
     int epoch;                        /* being trained, from 1; 0: none yet */
     const sonde_request *stopped;     /* NULL: no request stopped it */
     bool ends;                        /* all ranks end: one of them is to */
+    bool rank_stopped;                /* rank_stop ends them */
+    sonde_request rank_stop;
 };
 
 /* Views of a loader's batch as a session's inputs: samples, further inputs, and labels or
