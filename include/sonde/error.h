@@ -7,7 +7,7 @@
  * which it fills on failure with three facts: where, what was found, what was expected.
  *
  *     sonde_diag diag = {0};
- *     if (sonde_idx_open(path, &set, &diag) != SONDE_OK) {
+ *     if (sonde_trial_open(path, NULL, &trial, &diag) != SONDE_OK) {
  *         char line[SONDE_DIAG_LINE];
  *         fprintf(stderr, "error: %s\n", sonde_diag_line(&diag, line, sizeof line));
  *     }

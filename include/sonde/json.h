@@ -42,7 +42,8 @@ typedef struct sonde_json {
     const char *lead; /* goes before the next member, in place of the blank */
 } sonde_json;
 
-/* Open an object or a list, at most SONDE_JSON_DEPTH deep; close the innermost one. */
+/* Open an object or a list, at most SONDE_JSON_DEPTH deep; close the innermost one. One
+ * that is deeper, and an end without one that is open, set text->failed. */
 SONDE_API void sonde_json_object(sonde_json *json, const char *key);
 SONDE_API void sonde_json_list(sonde_json *json, const char *key);
 SONDE_API void sonde_json_end(sonde_json *json);

@@ -39,12 +39,15 @@ SONDE_API sonde_err sonde__fail_null(sonde_diag *diag, const char *function,
 
 /* The first lines of a public function: returns SONDE_EINVAL, with the name of the
  * argument, if one of these pointers to objects is NULL. Costs a comparison each. */
-#define SONDE__NEEDS(diag, ...)                                                          \
+#define SONDE__NEEDS(diag, ...) SONDE__NEEDS_AS(diag, #__VA_ARGS__, __VA_ARGS__)
+
+/* The same for arguments that have other names in the header: these. */
+#define SONDE__NEEDS_AS(diag, names, ...)                                                \
     do {                                                                                 \
         const void *const needed_[] = {__VA_ARGS__};                                     \
         for (size_t k_ = 0; k_ < sizeof needed_ / sizeof needed_[0]; k_++) {             \
             if (needed_[k_] == NULL) {                                                   \
-                return sonde__fail_null((diag), __func__, #__VA_ARGS__, k_);             \
+                return sonde__fail_null((diag), __func__, (names), k_);                  \
             }                                                                            \
         }                                                                                \
     } while (0)

@@ -6,7 +6,6 @@
 
 #include <sonde/json.h>
 
-#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,7 +75,9 @@ static bool has_text(const sonde_json *json)
 /* The comma, the blanks and the key that precede a value. */
 static void begin(sonde_json *json, const char *key)
 {
-    const uint32_t level = json->depth > 0 ? UINT32_C(1) << (json->depth - 1) : 0;
+    const uint32_t level = json->depth > 0 && json->depth <= SONDE_JSON_DEPTH
+                               ? UINT32_C(1) << (json->depth - 1)
+                               : 0;
 
     if ((json->begun & level) != 0) {
         sonde_text_add(json->text, json->spaced && json->lead == NULL ? ", " : ",");
@@ -97,7 +98,11 @@ static void open_level(sonde_json *json, const char *key, bool list)
     uint32_t level = 0;
 
     begin(json, key);
-    assert(json->depth < SONDE_JSON_DEPTH);
+    if (json->depth >= SONDE_JSON_DEPTH) {
+        json->text->failed = true;
+        json->depth++;
+        return;
+    }
     level = UINT32_C(1) << json->depth++;
     json->begun &= ~level;
     json->lists = list ? json->lists | level : json->lists & ~level;
@@ -125,8 +130,14 @@ void sonde_json_end(sonde_json *json)
     if (!has_text(json)) {
         return;
     }
-    assert(json->depth > 0);
+    if (json->depth == 0) {
+        json->text->failed = true;
+        return;
+    }
     json->depth--;
+    if (json->depth >= SONDE_JSON_DEPTH) {
+        return;
+    }
     sonde_text_add(json->text, (json->lists >> json->depth & 1) != 0 ? "]" : "}");
 }
 

@@ -9,8 +9,8 @@
 
 #include "cli/cli.h"
 
-/* A file (if one of that name exists, or it ends in .yaml, .yml, .json or .onnx), else a
- * built-in model. NULL: fashion_cnn. */
+/* A file (if one of that name exists, or it ends in .yaml, .yml, .json, .onnx or .plan),
+ * else a built-in model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
 /* The name of a built-in model; NULL: text is none. NULL is fashion_cnn. */
@@ -19,10 +19,13 @@ const char *cli_job_built_in(const char *text);
  * no file has that name. what: "an image", "saved weights". */
 sonde_err cli_job_check_file(const char *argument, const char *what, sonde_diag *diag);
 
-/* Loads saved weights into a model. path NULL: those that sonde train saves in
- * sonde-out, or those of an ONNX file. Errors name text, which is that of cli_job_open. */
-sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
-                           sonde_diag *diag);
+/* Whether an argument names a plan, by its ending. */
+bool cli_job_is_plan(const char *argument);
+/* Loads saved weights into a model of the job. path NULL: those that sonde train saves in
+ * sonde-out, or those of an ONNX file or a plan. Errors name text, which is that of
+ * cli_job_open. */
+sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
+                           const char *path, const char *text, sonde_diag *diag);
 
 /*
  * A split of the job's data. Data that is not there is fetched into the cache; if that

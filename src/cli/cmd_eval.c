@@ -147,7 +147,7 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = cli_weights_load(run->model, weights, asked->model, diag);
+    err = cli_weights_load(run->job, run->model, weights, asked->model, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -201,9 +201,16 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
 
 static int run_eval(const void *values, int argc, char **argv)
 {
-    evaluation run = {.asked = values};
+    eval_values asked = *(const eval_values *)values;
+    evaluation run = {.asked = &asked};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
+
+    if (argc > 0 && asked.model == NULL && cli_job_is_plan(argv[0])) {
+        asked.model = argv[0];
+        argc--;
+        argv++;
+    }
 
     if (argc > 0 && cli_job_check_file(argv[0], "saved weights", &diag) != SONDE_OK) {
         return cli_fail(&diag);
@@ -246,7 +253,7 @@ static const cli_option eval_options[] = {
 
 const cli_command cli_eval = {
     .name = "eval",
-    .arguments = "[WEIGHTS.safetensors]",
+    .arguments = "[WEIGHTS.safetensors | FILE.plan [WEIGHTS.safetensors]]",
     .summary = "evaluate saved weights on the test set",
     .details = "Without WEIGHTS, evaluates sonde-out/model.safetensors, which 'sonde "
                "train' saves.",
@@ -255,7 +262,7 @@ const cli_command cli_eval = {
         "  sonde eval runs/mnist.safetensors --model mnist_mlp --confusion confusion.png",
     .options = eval_options,
     .option_count = CLI_COUNT_OF(eval_options),
-    .most = 1,
+    .most = 2,
     .values_size = sizeof(eval_values),
     .run = run_eval,
 };

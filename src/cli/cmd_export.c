@@ -165,7 +165,7 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
     if (err != SONDE_OK) {
         goto done;
     }
-    err = cli_weights_load(model, asked->weights, argv[0], diag);
+    err = cli_weights_load(job, model, asked->weights, argv[0], diag);
     if (err != SONDE_OK) {
         goto done;
     }

@@ -338,7 +338,7 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = cli_weights_load(run->model, asked->weights, asked->model, diag);
+    err = cli_weights_load(run->job, run->model, asked->weights, asked->model, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -358,6 +358,7 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     sonde_nn_options_set_batch_size(&options, 1);
     options.fixed_batch = true;
     options.threads = info->options.threads;
+    options.plan_cache = info->options.plan_cache;
     err = sonde_nn_inference_session(run->model, &options, &run->session, diag);
     if (err != SONDE_OK) {
         return err;
@@ -402,9 +403,16 @@ static int continue_text(const prediction *run)
 static int run_predict(const void *values, int argc, char **argv)
 {
     const char *const image = "an image, or --prompt TEXT";
-    prediction run = {.asked = values};
+    predict_values asked = *(const predict_values *)values;
+    prediction run = {.asked = &asked};
     sonde_diag diag = {0};
     int code = CLI_OK;
+
+    if (argc > 0 && asked.model == NULL && cli_job_is_plan(argv[0])) {
+        asked.model = argv[0];
+        argc--;
+        argv++;
+    }
 
     for (int i = 0; i < argc; i++) {
         if (cli_job_check_file(argv[i], image, &diag) != SONDE_OK) {
@@ -457,7 +465,7 @@ static const cli_option predict_options[] = {
 
 const cli_command cli_predict = {
     .name = "predict",
-    .arguments = "[IMAGE...]",
+    .arguments = "[FILE.plan] [IMAGE...]",
     .summary = "classify PNG or JPEG images, or continue a text",
     .examples = "  sonde predict trousers.jpg --picture trousers.png\n"
                 "  sonde predict -m gpt --prompt \"the old \" --temperature 0.5",

@@ -10,9 +10,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct tensors_values {
-    const char *select, *dump;
+    const char *select, *dump, *save, *weights, *plan_cache;
     int64_t batch, accumulation, threads;
     bool inference, json, names;
 } tensors_values;
@@ -52,16 +53,48 @@ static sonde_err add_groups(compiled *work, sonde_diag *diag)
     return SONDE_OK;
 }
 
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Progress of what takes longer than a second. user: when it began. */
+static void show_progress(void *user, int done, int total)
+{
+    const double *began = user;
+
+    if (seconds_now() - *began > 1.0) {
+        cli_compile_progress(NULL, done, total);
+    }
+}
+
+static sonde_err load_weights(const tensors_values *asked, const char *job,
+                              const compiled *work, sonde_diag *diag)
+{
+    return asked->weights != NULL
+               ? cli_weights_load(work->job, work->model, asked->weights, job, diag)
+               : SONDE_OK;
+}
+
 static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
                          sonde_diag *diag)
 {
     sonde_nn_job_info *info = NULL;
+    double began = seconds_now();
     sonde_err err = cli_job_open(job, &work->job, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
     info = sonde_nn_job_get_info(work->job);
+    info->options.on_progress = show_progress;
+    info->options.progress_user = &began;
+    if (asked->plan_cache != NULL) {
+        info->options.plan_cache = asked->plan_cache;
+    }
     if (asked->batch != CLI_NOT_GIVEN) {
         info->options.batch_size = asked->batch;
     }
@@ -79,6 +112,10 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
         info->options.gradient_accumulation = 1; /* a job's is one of training */
     }
     err = sonde_nn_job_build(work->job, &work->model, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = load_weights(asked, job, work, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -224,6 +261,11 @@ static int run_compile(const void *values, int argc, char **argv)
     err = asked->dump != NULL
               ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
               : describe(&work, &diag);
+    if (err == SONDE_OK && asked->save != NULL) {
+        err = sonde_nn_job_save_plan(
+            work.job, work.session, asked->save,
+            asked->weights != NULL || sonde_nn_job_has_weights(work.job), &diag);
+    }
 
 done:
     release(&work);
@@ -270,13 +312,20 @@ static const cli_option compile_options[] = {
            "micro-batches per step"),
     OPTION("threads", 't', CLI_COUNT, "N", threads,
            "at most N threads; 0: as many as are useful"),
+    OPTION("save", 0, CLI_TEXT, "FILE.plan", save,
+           "write the compiled plan; train, eval, predict and compile take it as a job"),
+    OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
+           "with these weights in it; without: a seed draws them"),
+    OPTION("plan-cache", 0, CLI_TEXT, "FOLDER", plan_cache,
+           "keep compiled plans there; default: in the user's cache"),
 };
 
 const cli_command cli_compile = {
     .name = "compile",
     .arguments = "[MODEL | JOB.yaml]",
-    .summary = "compile a model and print it after any pass",
-    .examples = "  sonde compile fashion_cnn --dump plan",
+    .summary = "compile a model, print it after any pass, save it as a plan",
+    .examples = "  sonde compile fashion_cnn --dump plan\n"
+                "  sonde compile fashion_cnn --weights model.safetensors --save cnn.plan",
     .options = compile_options,
     .option_count = CLI_COUNT_OF(compile_options),
     .most = 1,

@@ -101,7 +101,7 @@ static void destroy(sonde_hook *hook)
 sonde_err sonde_hook_create(const sonde_hook_options *given, sonde_hook **out,
                             sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, given, out);
+    SONDE__NEEDS_AS(diag, "options, out", given, out);
     sonde_hook_options taken;
     sonde_recorder_options record;
     const sonde_hook_options *const options = &taken;

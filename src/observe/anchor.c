@@ -302,7 +302,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
 sonde_err sonde_anchors_create(const sonde_anchor_options *given, sonde_anchors **out,
                                sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, given, out);
+    SONDE__NEEDS_AS(diag, "options, out", given, out);
     sonde_anchor_options taken;
     const sonde_anchor_options *const options = &taken;
     SONDE__TAKE(sonde_anchor_options, &taken, given, diag);

@@ -103,7 +103,7 @@ static void init_threads(sonde_outfeed *queue)
 sonde_err sonde_outfeed_create(const sonde_outfeed_options *given, sonde_outfeed **out,
                                sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, given, out);
+    SONDE__NEEDS_AS(diag, "options, out", given, out);
     sonde_outfeed_options taken;
     const sonde_outfeed_options *const options = &taken;
     SONDE__TAKE(sonde_outfeed_options, &taken, given, diag);

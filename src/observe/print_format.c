@@ -305,7 +305,7 @@ sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,
 
 sonde_err sonde_print_options_check(const sonde_print_options *given, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, given);
+    SONDE__NEEDS_AS(diag, "options", given);
     sonde_print_options taken;
     const sonde_print_options *const options = &taken;
     SONDE__TAKE(sonde_print_options, &taken, given, diag);
@@ -521,7 +521,7 @@ static void append_block(layout *out, int depth, const unsigned char *element)
 sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *given,
                               size_t column, sonde_text *text)
 {
-    SONDE__NEEDS(NULL, view, given, text);
+    SONDE__NEEDS_AS(NULL, "view, options, text", view, given, text);
     sonde_print_options taken;
     const sonde_print_options *const options = &taken;
     SONDE__TAKE(sonde_print_options, &taken, given, NULL);

@@ -233,7 +233,7 @@ static sonde_err check_open(const sonde_observer *observer, const sonde_tap *add
 sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
                              size_t *matched, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, observer, added);
+    SONDE__NEEDS_AS(diag, "observer, tap", observer, added);
     SONDE__NEEDS(diag, observer, added);
     SONDE__NEEDS(diag, added->what);
     uint32_t *ids = NULL;

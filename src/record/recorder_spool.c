@@ -201,7 +201,7 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *given,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, given, catalogue, out);
+    SONDE__NEEDS_AS(diag, "options, catalogue, out", given, catalogue, out);
     sonde_recorder_options taken;
     const sonde_recorder_options *const options = &taken;
     SONDE__TAKE(sonde_recorder_options, &taken, given, diag);

@@ -255,7 +255,7 @@ static sonde_err extend(watch *on, uint32_t first, sonde_diag *diag)
 sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
                           uint32_t *slot_out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face, info, slot_out);
+    SONDE__NEEDS_AS(diag, "watch, info, slot", face, info, slot_out);
     watch *on = self(face);
     sonde_tensor_info own = *info;
     const uint32_t count = sonde_catalogue_count(on->catalogue);
@@ -288,7 +288,7 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
                                const sonde_view *view, uint32_t *slot_out,
                                sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face, name, view, slot_out);
+    SONDE__NEEDS_AS(diag, "watch, name, view, slot", face, name, view, slot_out);
     sonde_tensor_info info = {
         .name = name, .role = SONDE_ROLE_OTHER, .dtype = view->dtype, .rank = view->rank};
 
@@ -299,7 +299,7 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
 sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
                               size_t count, uint32_t *slots, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face);
+    SONDE__NEEDS_AS(diag, "watch", face);
     if (count > 0) {
         SONDE__NEEDS(diag, infos, slots);
     }
@@ -357,7 +357,7 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
 sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
                                  uint32_t *slot_out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face, slot_out);
+    SONDE__NEEDS_AS(diag, "watch, slot", face, slot_out);
     static const char prefix[] = "update/";
     watch *on = self(face);
     sonde_tensor_info info;
@@ -457,7 +457,7 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 
 sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face);
+    SONDE__NEEDS_AS(diag, "watch", face);
     watch *on = self(face);
     sonde_err err = SONDE_OK;
 
@@ -757,7 +757,7 @@ void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
 sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
                              sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, face, name);
+    SONDE__NEEDS_AS(diag, "watch, name", face, name);
     if (name[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "scalar", "a name", "an empty name");
     }

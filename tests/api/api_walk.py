@@ -19,7 +19,7 @@ import sys
 # Pointers to pointers that may be NULL, by function.
 OPTIONAL = {"sonde_nn_dataset_split": {"rest"}}
 # Functions that are fine with NULL for everything.
-FINE = {"sonde_diag_set", "sonde_isa_check"}
+FINE = {"sonde_diag_set", "sonde_isa_check", "sonde_nn_ranks_sum"}
 # Calls that do what NULL asks for, and take long over it.
 LONG = {"sonde_nn_synth": "NULL options draw 70,000 images"}
 

@@ -44,10 +44,28 @@ static void a_wrong_level_is_reported(void **state)
     sonde_log_set_sink(NULL, NULL);
 }
 
+static size_t length;
+
+static void measure(void *user, sonde_log_level level, const char *room, const char *line)
+{
+    (void)user, (void)level, (void)room;
+    length = strlen(line);
+}
+
+static void a_long_message_is_cut(void **state)
+{
+    (void)state;
+    sonde_log_set_sink(measure, NULL);
+    sonde_log(SONDE_LOG_INFO, "test", "%2000d", 1);
+    sonde_log_set_sink(NULL, NULL);
+    assert_int_equal(length, 1023);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_level_is_reported),
+        cmocka_unit_test(a_long_message_is_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -335,6 +335,32 @@ static void table_finds_what_was_added_and_nothing_else(void **state)
     sonde__table_fini(&table);
 }
 
+static void json_that_is_too_deep_fails(void **state)
+{
+    sonde_text text = {0};
+    sonde_json json = {.text = &text};
+
+    (void)state;
+    for (int i = 0; i < SONDE_JSON_DEPTH; i++) {
+        sonde_json_list(&json, NULL);
+    }
+    assert_false(text.failed);
+    for (int i = 0; i < 100; i++) {
+        sonde_json_object(&json, NULL);
+        sonde_json_int(&json, "x", i);
+    }
+    assert_true(text.failed);
+    for (int i = 0; i < SONDE_JSON_DEPTH + 100; i++) {
+        sonde_json_end(&json);
+    }
+    assert_int_equal(json.depth, 0);
+    sonde_text_fini(&text);
+    text.failed = false;
+    sonde_json_end(&json); /* nothing is open */
+    assert_true(text.failed);
+    sonde_text_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +377,7 @@ int main(void)
         cmocka_unit_test(numbers_leave_the_locale_alone),
         cmocka_unit_test(case_is_that_of_ascii),
         cmocka_unit_test(table_finds_what_was_added_and_nothing_else),
+        cmocka_unit_test(json_that_is_too_deep_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,11 +171,43 @@ static void npz_beyond_four_gigabytes_is_zip64(void **state)
     arrays_come_back(150); /* sizes of some and offsets of others */
 }
 
+static void npz_has_codes_of_float8(void **state)
+{
+    static const sonde_dtype dtypes[] = {SONDE_F8_E4M3, SONDE_F8_E5M2};
+    uint8_t codes[3] = {0x38, 0xB8, 0x7F};
+    const int64_t three = 3;
+    zip_entry entries[4];
+    sonde__export_npz_file npz;
+    unsigned char *zip = NULL;
+    size_t size = 0;
+
+    (void)state;
+    assert_int_equal(sonde__export_npz_open(&npz, in_folder("a.npz"), NULL), SONDE_OK);
+    for (size_t i = 0; i < 2; i++) {
+        const sonde_view view = sonde_view_of(dtypes[i], 1, &three, codes);
+
+        assert_int_equal(
+            sonde__export_npz_add(&npz, sonde_dtype_name(dtypes[i]), &view, NULL),
+            SONDE_OK);
+    }
+    assert_int_equal(sonde__export_npz_close(&npz, NULL), SONDE_OK);
+    zip = slurp(in_folder("a.npz"), &size);
+    assert_int_equal(read_zip(zip, size, false, entries), 2);
+    for (size_t i = 0; i < 2; i++) {
+        expect_npy(&entries[i],
+                   "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", codes,
+                   sizeof codes);
+    }
+    free(zip);
+    assert_int_equal(count_files(true), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(npz_arrays_come_back),
         cmocka_unit_test(npz_beyond_four_gigabytes_is_zip64),
+        cmocka_unit_test(npz_has_codes_of_float8),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

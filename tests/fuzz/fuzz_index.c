@@ -1,7 +1,8 @@
 /*
  * fuzz_index.c - the text files of a run, from any bytes. The first byte says which:
  *
- *     c catalogue.jsonl   r run.json   s state.json   e end.json   else an index
+ *     c catalogue.jsonl   r run.json   s state.json   e end.json   f files.jsonl
+ *     n findings.json     l a file of findings         q control.jsonl   else an index
  *
  * A line that is taken for an index line is written again to the same bytes. The run that
  * the file belongs to is read to its end.
@@ -47,15 +48,40 @@ static void check_lines(const char *text, size_t size)
     }
 }
 
+static const char *file_of(char kind)
+{
+    switch (kind) {
+    case 'c':
+        return "w0000/catalogue.jsonl";
+    case 'r':
+        return "run.json";
+    case 's':
+        return "w0000/state.json";
+    case 'e':
+        return "end.json";
+    case 'f':
+        return "w0000/files.jsonl";
+    case 'n':
+        return "findings.json";
+    case 'l':
+        return "findings/NonFinite.jsonl";
+    case 'q':
+        return "control.jsonl";
+    default:
+        return "w0000/seg-00000000.jsonl";
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char kind = size > 0 ? (char)data[0] : '\0';
     const char *rest = size > 0 ? (const char *)data + 1 : "";
     const size_t left = size > 0 ? size - 1 : 0;
-    const bool is_index = strchr("crse", kind) == NULL || kind == '\0';
+    const char *const file = file_of(kind);
 
     if (fuzz_begin()) {
         fuzz_mkdir("w0000");
+        fuzz_mkdir("findings");
         write_segment();
     }
     fuzz_write("w0000/catalogue.jsonl", catalogue, sizeof catalogue - 1);
@@ -63,15 +89,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_write("w0000/state.json", state, sizeof state - 1);
     fuzz_write("w0000/seg-00000000.jsonl", "", 0);
     fuzz_write("end.json", "{}", 2);
-    if (is_index) {
+    fuzz_write("w0000/files.jsonl", "", 0);
+    fuzz_write("findings.json", "{}", 2);
+    fuzz_write("findings/NonFinite.jsonl", "", 0);
+    fuzz_write("control.jsonl", "", 0);
+    if (strcmp(file, "w0000/seg-00000000.jsonl") == 0) {
         check_lines(rest, left);
     }
-    fuzz_write(kind == 'c'   ? "w0000/catalogue.jsonl"
-               : kind == 'r' ? "run.json"
-               : kind == 's' ? "w0000/state.json"
-               : kind == 'e' ? "end.json"
-                             : "w0000/seg-00000000.jsonl",
-               rest, left);
+    fuzz_write(file, rest, left);
     fuzz_read_run();
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "nn/data_files.h"
 
 #include <sonde/nn/dataset.h>
+#include <sonde/nn/synth.h>
 
 #include <math.h>
 
@@ -386,6 +387,52 @@ static void known_sets_have_class_names(void **state)
     assert_null(sonde_nn_dataset_class_names("no-such-set"));
 }
 
+static void a_split_that_cannot_be_is_refused(void **state)
+{
+    const sonde_nn_split none = (sonde_nn_split)7;
+    const sonde_nn_text_options text = {
+        .size = sizeof text, .length = 4, .split = (sonde_nn_split)7};
+    uint8_t pixels[SONDE_NN_SYNTH_SIDE * SONDE_NN_SYNTH_SIDE] = {1};
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_open_split(data_path("."), none, &set, &diag),
+                     SONDE_EINVAL);
+    assert_int_equal(sonde_nn_dataset_open_cifar10(data_path("."), none, &set, &diag),
+                     SONDE_EINVAL);
+    assert_int_equal(sonde_nn_dataset_open_named("mnist", none, NULL, &set, &diag),
+                     SONDE_EINVAL);
+    expect_line(&diag, "split 7");
+    assert_int_equal(sonde_nn_dataset_open_text(data_path("."), &text, &set, &diag),
+                     SONDE_EINVAL);
+    assert_int_equal(sonde_nn_dataset_draw_text(1, 1000, &text, &set, &diag),
+                     SONDE_EINVAL);
+    assert_false(sonde_nn_dataset_has_split(data_path("."), none));
+    assert_false(sonde_nn_dataset_is_cifar10(data_path("."), none));
+    assert_int_equal(sonde_nn_synth_draw(0, none, 0, pixels), 0);
+    assert_int_equal(sonde_nn_synth_draw(0, SONDE_NN_TRAIN, -5, pixels), 0);
+    assert_int_equal(pixels[0], 1); /* nothing was drawn */
+    assert_null(set);
+}
+
+static void infinities_have_no_mean(void **state)
+{
+    float values[4] = {1.0F, 2.0F, INFINITY, 4.0F};
+    const int64_t shape[2] = {2, 2};
+    const sonde_view view = sonde_view_of(SONDE_F32, 2, shape, values);
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_dataset_info info;
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_from_memory(&view, NULL, NULL, &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_describe(set, &info, NULL, NULL), SONDE_OK);
+    assert_true(isnan(info.mean[0]) && isnan(info.std[0]));
+    assert_true(info.min == 1.0 && info.max == 4.0); /* of the finite values */
+    sonde_nn_dataset_destroy(set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -402,6 +449,8 @@ int main(void)
         cmocka_unit_test(describing_counts_and_averages),
         cmocka_unit_test(describing_floats_shows_nan),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_split_that_cannot_be_is_refused),
+        cmocka_unit_test(infinities_have_no_mean),
     };
 
     return cmocka_run_group_tests(tests, data_folder_make, data_folder_remove);

@@ -336,6 +336,8 @@ static void what_is_no_yaml_is_refused(void **state)
             "job:1: nested too deep (expected at most 16 levels)");
     refused("fashion_cnn\n", SONDE_EINVAL,
             "job:1: the job says no model (expected model: a name or layers)");
+    refused("modl: mnist_mlp\n", SONDE_EINVAL,
+            "job:1: unknown key 'modl' (expected model)");
     refused("- model\n", SONDE_EINVAL,
             "job:1: the job says no model (expected model: a name or layers)");
 }
@@ -360,7 +362,7 @@ static void misspelt_keys_are_told_the_nearest(void **state)
         "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
         "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
         "gradient_accumulation, replicas, execution, reduction, floating_point_exceptions, "
-        "dtype, loader_workers, threads)");
+        "dtype, loader_workers, threads, plan_cache)");
     refused(MLP "options: {execution: sideways}\n", SONDE_EINVAL,
             "job:2: execution is 'sideways' (expected pipelined, sharded or sequential)");
     refused("model:\n  input: [4]\n  layers:\n    - block\n    - linear: {out: 2}\n"

@@ -6,6 +6,8 @@
 
 #include <sonde/log.h>
 
+#include <math.h>
+
 #define refused(call)                                                                    \
     do {                                                                                 \
         expect_err(SONDE_EINVAL, call);                                                  \
@@ -328,6 +330,64 @@ static void debug_level_lists_tensors_and_ops(void **state)
     sonde_log_set_level(before);
 }
 
+static void numbers_that_cannot_be_are_refused(void **state)
+{
+    const float bad[] = {-1.0F, NAN, INFINITY};
+    const sonde_nn_rate cycle = {.kind = SONDE_NN_RATE_ONE_CYCLE, .total = 10};
+    sonde_nn_optimizer optimizer =
+        sonde_nn_optimizer_default((sonde_nn_optimizer_kind)77);
+
+    (void)state;
+    refused(sonde_nn_optimizer_check(&optimizer, &engine_diag));
+    assert_string_equal(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)77), "?");
+    assert_true(sonde_nn_rate_at(&cycle, 1.0, -1) == sonde_nn_rate_at(&cycle, 1.0, 0));
+    assert_true(sonde_nn_rate_at(&cycle, 1.0, 99) == sonde_nn_rate_at(&cycle, 1.0, 9));
+    for (size_t i = 0; i < 3; i++) {
+        sonde_nn_model *model = NULL;
+        sonde_nn_value x = 0;
+
+        must(sonde_nn_model_create(&model, &engine_diag));
+        x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){2, 4, 3, 3});
+        assert_int_equal(sonde_nn_group_norm(model, "norm", x,
+                                             SONDE_OPTIONS(sonde_nn_group_norm,
+                                                           .groups = 2, .eps = bad[i])),
+                         0);
+        refused(sonde_nn_model_status(model, &engine_diag));
+        sonde_nn_model_destroy(model);
+    }
+}
+
+/* What session.h says of calls that come too early, and of names that are there. */
+static void sessions_say_what_is_too_early(void **state)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    const sonde_nn_group head = {.name = "head", .params = "*", .optimizer = sgd};
+    const sonde_nn_group none = {.name = "none", .params = "nothing", .optimizer = sgd};
+    sonde_nn_session *session = NULL;
+    sonde_nn_session_info info;
+    sonde_view view;
+    FILE *stream = NULL;
+    engine_net net;
+
+    (void)state;
+    engine_mlp(&net, 3);
+    must(sonde_nn_training_session(net.model, NULL, &sgd, &session, &engine_diag));
+    expect_err(SONDE_ESTATE, sonde_nn_session_describe(session, &info, &engine_diag));
+    expect_err(SONDE_ESTATE, sonde_nn_session_output(session, 0, &view, &engine_diag));
+    expect_err(SONDE_ENOTFOUND,
+               sonde_nn_session_anchored(session, "none", &view, &engine_diag));
+    must(sonde_nn_session_add_group(session, &head, &engine_diag));
+    expect_err(SONDE_EEXIST, sonde_nn_session_add_group(session, &head, &engine_diag));
+    stream = fopen("/dev/null", "we");
+    assert_non_null(stream);
+    must(sonde_nn_session_dump(session, "instantiate", stream, &engine_diag));
+    (void)fclose(stream);
+    must(sonde_nn_session_add_group(session, &none, &engine_diag));
+    expect_err(SONDE_ENOTFOUND, sonde_nn_session_compile(session, &engine_diag));
+    sonde_nn_session_destroy(session);
+    engine_net_fini(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +399,8 @@ int main(void)
         cmocka_unit_test(sessions_refuse_null_before_compile),
         cmocka_unit_test(inputs_without_data_are_refused),
         cmocka_unit_test(debug_level_lists_tensors_and_ops),
+        cmocka_unit_test(numbers_that_cannot_be_are_refused),
+        cmocka_unit_test(sessions_say_what_is_too_early),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -474,6 +474,43 @@ static void a_model_trains_from_a_feed(void **state)
     free(weights);
 }
 
+static sonde_err no_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *diag)
+{
+    (void)user, (void)diag;
+    *batch = (sonde_nn_feed_batch){.samples = 0};
+    return SONDE_OK;
+}
+
+static void options_that_cannot_be_are_refused(void **state)
+{
+    const sonde_nn_feed good = {.batches = 1, .samples = 1, .next = no_batch};
+    const sonde_nn_feed feeds[] = {good, good, good, {.batches = 1}, {.next = no_batch}};
+    sonde_nn_trainer_options options = {.size = sizeof options,
+                                        .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F)};
+    sonde_nn_trainer *trainer = NULL;
+    engine_net net;
+
+    (void)state;
+    engine_mlp(&net, 3);
+    for (int i = 0; i < 5; i++) {
+        options.group_count = i == 0 ? 2 : 0;
+        options.epochs = i == 1 ? -1 : 0;
+        options.eval_every = i == 2 ? -1 : 0;
+        expect_err(SONDE_EINVAL, sonde_nn_trainer_create(net.model, &feeds[i], &options,
+                                                         &trainer, &engine_diag));
+        assert_null(trainer);
+    }
+    expect_err(SONDE_EINVAL,
+               sonde_nn_trainer_create(net.model, &good, NULL, &trainer, &engine_diag));
+    assert_string_equal(engine_diag.found, "options is NULL"); /* the header's name */
+    options.eval_every = 0;
+    must(sonde_nn_trainer_create(net.model, &good, &options, &trainer, &engine_diag));
+    must(sonde_nn_trainer_run(trainer, &engine_diag)); /* of no epochs */
+    expect_err(SONDE_ESTATE, sonde_nn_trainer_run(trainer, &engine_diag));
+    sonde_nn_trainer_destroy(trainer);
+    engine_net_fini(&net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -484,6 +521,7 @@ int main(void)
         cmocka_unit_test(groups_have_schedules_of_their_own),
         cmocka_unit_test(a_finding_stops_training),
         cmocka_unit_test(a_model_trains_from_a_feed),
+        cmocka_unit_test(options_that_cannot_be_are_refused),
     };
 
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* --- a folder of the test's own --------------------------------------------------- */
@@ -42,6 +43,18 @@ static int make_folder(void **state)
     (void)state;
     (void)snprintf(folder, sizeof folder, "/tmp/sonde-safetensors-XXXXXX");
     return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+/* The libraries' fsync as well. Counts its calls, and those before the file appeared. */
+static const char *watched;
+static int syncs, early;
+
+__attribute__((visibility("default"))) int
+fsync(int fd) /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
+{
+    syncs++;
+    early += watched != NULL && access(watched, F_OK) != 0 ? 1 : 0;
+    return (int)syscall(SYS_fsync, fd);
 }
 
 /* How many files the folder holds; removes them if asked to. */
@@ -493,6 +506,23 @@ static void opening_survives_every_failed_allocation(void **state)
     assert_int_equal(count_files(true), 1);
 }
 
+static void it_is_synced_before_it_is_in_place(void **state)
+{
+    float one = 1.0F;
+    const sonde_named_view tensor = {"x", sonde_view_of(SONDE_F32, 0, NULL, &one)};
+    char path[512];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s", in_folder("synced"));
+    watched = path;
+    syncs = early = 0;
+    assert_int_equal(sonde_safetensors_write(path, &tensor, 1, NULL, 0, NULL), SONDE_OK);
+    watched = NULL;
+    assert_int_equal(early, 1); /* the file */
+    assert_int_equal(syncs, 2); /* and then its folder */
+    (void)count_files(true);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +537,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(other_formats_are_named),
         cmocka_unit_test(order_and_alignment_are_free),
         cmocka_unit_test(opening_survives_every_failed_allocation),
+        cmocka_unit_test(it_is_synced_before_it_is_in_place),
     };
 
     if (argc > 1) {

@@ -162,6 +162,15 @@ class Names(_planted.Planted):
         os.remove(os.path.join(self.root, "src/base/a.c"))
         self.assert_finds("there is no src/base/a.c", "", "check-names")
 
+    def test_arguments_as_the_header_names_them(self):
+        self.plant("include/sonde/a.h", "SONDE_API int sonde_a(const int *options, int (*call)(int));\n")
+        body = "int sonde_a(const int *given, int (*call)(int))\n{{\n    {0};\n    return 0;\n}}\n"
+        self.plant("src/base/a.c", body.format("SONDE__NEEDS(diag, given)"))
+        self.assert_finds("src/base/a.c:3: sonde_a has no argument given", "SONDE__NEEDS_AS",
+                          "check-names")
+        self.plant("src/base/a.c", body.format('SONDE__NEEDS_AS(diag, "options", given)'))
+        self.assert_silent("check-names")
+
     def test_fractions_by_the_locale(self):
         for call in ("strtod(t, 0)", "atof(t)", "strcasecmp(t, b)", "x = tolower(t[0])", "vsnprintf(b, 9, t, a)", 'printf("%d %.3g", 1, x)',
                      'snprintf(b, 9,\n"%s"\n"%-5.*f", t, 1, x)', 'sscanf(t, "%lf", &x)'):

@@ -131,10 +131,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_cifar10(const char *fold
 /* Whether folder has such a file of the split. */
 SONDE_API bool sonde_nn_dataset_is_cifar10(const char *folder, sonde_nn_split split);
 
-/* Zero fields are defaults. */
+/* Zero fields are defaults, but for length. */
 typedef struct sonde_nn_text_options {
     size_t size;                         /* sizeof(sonde_nn_text_options) */
-    int64_t length;                      /* tokens a sample; at least 1 */
+    int64_t length;                      /* tokens a sample; 1 to 2^20 */
     sonde_nn_split split;                /* of a text that holds both */
     double test_share;                   /* of it, at its end; 0: a tenth */
     const sonde_nn_tokenizer *tokenizer; /* borrowed for the call; NULL: bytes */
@@ -150,8 +150,8 @@ typedef struct sonde_nn_text_options {
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_dataset_open_text(const char *path, const sonde_nn_text_options *options,
                            sonde_nn_dataset **out, sonde_diag *diag);
-/* The same over so many bytes of sentences that a grammar draws from the seed: a stand-in
- * for text, of about 4.1 bits a byte by frequencies alone. */
+/* The same over so many bytes (1 to 2^28) of sentences that a grammar draws from the seed:
+ * a stand-in for text, of about 4.1 bits a byte by frequencies alone. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw_text(
     uint64_t seed, int64_t bytes, const sonde_nn_text_options *options,
     sonde_nn_dataset **out, sonde_diag *diag);
@@ -281,7 +281,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *s
                                                        int64_t index, void *scratch,
                                                        sonde_nn_sample *out,
                                                        sonde_diag *diag);
-/* The label only; SONDE_NN_NO_LABEL without labels or outside of the set. */
+/* The label only, of a set with several a sample the first; SONDE_NN_NO_LABEL without
+ * labels or outside of the set. */
 SONDE_API int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index);
 /* The origin of a sample: its file in a folder, else the source. Borrowed. */
 SONDE_API const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index);
@@ -292,14 +293,14 @@ SONDE_API const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_
 typedef struct sonde_nn_dataset_info {
     int64_t channels;          /* entries of mean and std; 1, over all, if above 4 */
     double mean[4], std[4];    /* by channel; of the population */
-    double min, max;           /* over all */
+    double min, max;           /* over all finite values */
     uint64_t bytes;            /* of all samples */
     int64_t smallest, largest; /* samples of the rarest and the commonest class */
 } sonde_nn_dataset_info;
 
 /*
  * class_counts has traits.classes entries and may be NULL. Cost: reads every sample, in
- * order, once. Non-finite values of float32 sets make mean and std NaN.
+ * order, once. Non-finite values of a channel make its mean and std NaN.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_describe(const sonde_nn_dataset *set,
                                                             sonde_nn_dataset_info *info,

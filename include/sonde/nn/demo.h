@@ -53,7 +53,8 @@ typedef struct sonde_nn_demo {
 
 /* Borrowed until destroy; NULL: the job has no such section. */
 SONDE_API const sonde_nn_demo *sonde_nn_job_get_demo(const sonde_nn_job *job);
-/* Makes the job the repaired one. Once, before building. */
+/* Makes the job the repaired one. Once, before building. SONDE_ESTATE: the job has no such
+ * section. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job,
                                                         sonde_diag *diag);
 

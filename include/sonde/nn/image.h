@@ -42,7 +42,8 @@ SONDE_API void sonde_nn_image_fini(sonde_nn_image *image);
 /* A (channels, height, width) view of the pixels; borrowed until fini. */
 SONDE_API sonde_view sonde_nn_image_view(const sonde_nn_image *image);
 
-/* Writes an 8 bit grey or RGB PNG: to a temporary file, then renamed. */
+/* Writes an 8 bit grey or RGB PNG: to a temporary file, then renamed. SONDE_EINVAL: another
+ * number of channels than 1 and 3, or a side below 1. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_image_write_png(const char *path,
                                                            const sonde_nn_image *image,
                                                            sonde_diag *diag);

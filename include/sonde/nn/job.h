@@ -42,6 +42,7 @@
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
+#include <sonde/nn/session.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,7 +154,7 @@ typedef struct sonde_nn_job_group {
 typedef struct sonde_nn_job sonde_nn_job;
 
 /* SONDE_EFORMAT for text that is not YAML, SONDE_EINVAL for wrong keys and values;
- * diag->where is "file:line". */
+ * diag->where is "file:line". An ONNX file or a plan is a job, too. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out,
                                                     sonde_diag *diag);
 /* The same from memory; name stands in diagnostics. */
@@ -200,6 +201,18 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
                                                      sonde_nn_model **out,
                                                      sonde_diag *diag);
+
+/*
+ * A session's plan (<sonde/nn/plan.h>) with the job's options and data, without its section
+ * record. sonde_nn_job_load reads it as a job, whose model is the one that was saved:
+ * weights and all, or drawn from the job's seed.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job,
+                                                         sonde_nn_session *session,
+                                                         const char *path, bool weights,
+                                                         sonde_diag *diag);
+/* Whether the job was loaded from a plan with weights. */
+SONDE_API bool sonde_nn_job_has_weights(const sonde_nn_job *job);
 
 /* A split of the job's data, in data_path or where its name is looked for
  * (sonde_nn_dataset_open_named). The samples have the model's shape. */

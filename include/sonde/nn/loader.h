@@ -42,7 +42,7 @@ typedef struct sonde_nn_loader_options {
     bool shuffle;
     uint64_t seed;    /* for the order and for random transforms */
     bool keep_last;   /* return a last, smaller batch; false: it is dropped */
-    int workers;      /* threads; 0: none */
+    int workers;      /* threads, at most 1024; 0: none */
     int64_t prefetch; /* batches made ahead; 0: about 2 MB of them */
     int rank, world;  /* this process, and their number; world 0 is 1 */
     const sonde_nn_transform *transforms; /* copied */

@@ -111,7 +111,7 @@ typedef struct sonde_nn_linear_options {
     bool no_bias;
 } sonde_nn_linear_options;
 
-/* (N, K) -> (N, out): y = x Wᵀ + b. */
+/* (..., K) -> (..., out): y = x Wᵀ + b, over the last dimension. */
 SONDE_API sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name,
                                          sonde_nn_value x,
                                          const sonde_nn_linear_options *options);
@@ -138,6 +138,8 @@ typedef struct sonde_nn_pool2d_options {
     int64_t dilation[2];
 } sonde_nn_pool2d_options;
 
+/* (N, C, H, W) -> (N, C, H', W') as conv2d; the padding is at most half of the kernel and
+ * is never the largest. */
 SONDE_API sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
                                              sonde_nn_value x,
                                              const sonde_nn_pool2d_options *options);
@@ -222,6 +224,7 @@ SONDE_API sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name,
 SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int rank,
                                           const int64_t *shape);
+/* Dimension i of the result is dimension permutation[i] of x, which has as many. */
 SONDE_API sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
                                             sonde_nn_value x, const int *permutation);
 /* Over the given axes; count 0: over all axes. */

@@ -98,9 +98,10 @@ SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_rmsprop(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adagrad(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate);
-/* Of a kind, with its learning rate in PyTorch (SGD: 0.01). */
+/* Of a kind, with its learning rate in PyTorch (SGD: 0.01). The check refuses the result of
+ * an unknown kind. */
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind);
-/* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb" */
+/* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"; "?" for an unknown kind. Static. */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 /* SONDE_EINVAL: a value out of its range, or other than 0 and not a parameter of the
  * kind; diag names the field. */
@@ -133,7 +134,7 @@ typedef enum sonde_nn_rate_kind {
     SONDE_NN_RATE_STEP = 1,   /* times gamma every `every` steps */
     SONDE_NN_RATE_COSINE = 2, /* along half a cosine to end times the rate, over total */
     SONDE_NN_RATE_ONE_CYCLE =
-        3,                  /* from 1/25 up to the rate in 30 % of total, then down */
+        3, /* from 1/25 up to the rate in 30 % of total, then down to 4e-6 of it */
     SONDE_NN_RATE_TABLE = 4 /* from table_step[i] on it is table_rate[i] */
 } sonde_nn_rate_kind;
 
@@ -147,15 +148,18 @@ enum { SONDE_NN_RATE_MOST = 32 };
 struct sonde_nn_rate {
     sonde_nn_rate_kind kind;
     int64_t warmup;
-    int64_t total; /* steps of the training */
-    int64_t every;
-    double gamma, end;
+    int64_t
+        total; /* COSINE, ONE_CYCLE: steps of the training, with those of the warmup */
+    int64_t every; /* STEP: at least 1 */
+    double gamma;  /* STEP: the factor of each change */
+    double end;    /* COSINE: the last rate, as a share of the first */
     int table_count;
     int64_t table_step[SONDE_NN_RATE_MOST];
     double table_rate[SONDE_NN_RATE_MOST];
 };
 
-/* The rate of a step, from 0, where `base` is the optimiser's. Give it to a session with
+/* The rate of a step, from 0 (a negative one counts as 0), where `base` is the optimiser's.
+ * After the last step of total it stays as it is. Give it to a session with
  * sonde_nn_session_set_optimizer between calls of run. NULL: base. */
 SONDE_API double sonde_nn_rate_at(const sonde_nn_rate *rate, double base, int64_t step);
 /* SONDE_EINVAL: a value out of its range. */

@@ -50,8 +50,8 @@ typedef struct sonde_nn_option {
 /* Row i; NULL after the last. Static. */
 SONDE_API const sonde_nn_option *sonde_nn_option_at(size_t i);
 
-/* Sets an option by its name; SONDE_EINVAL with the name in diag->where and the range.
- * text is borrowed until the job is destroyed. */
+/* Sets an option by its name; SONDE_EINVAL with the name in diag->where and the range;
+ * SONDE_ENOTFOUND: no option has this name. text is borrowed until the job is destroyed. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name,
                                                    const char *text, sonde_diag *diag);
 /* Sets what the environment sets. A trainer does this itself. */

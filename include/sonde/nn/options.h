@@ -12,8 +12,8 @@
  *
  * When a session compiles, environment variables that are set and not empty override its
  * options: SONDE_DEVICE_ITERATIONS, SONDE_GRADIENT_ACCUMULATION, SONDE_REPLICAS,
- * SONDE_BATCH_SIZE, SONDE_THREADS, SONDE_RANDOM_SEED and SONDE_OUTPUT_MODE ("final", "all", "sum", "mean",
- * "everyn").
+ * SONDE_BATCH_SIZE, SONDE_THREADS, SONDE_RANDOM_SEED, SONDE_PLAN_CACHE and
+ * SONDE_OUTPUT_MODE ("final", "all", "sum", "mean", "everyn").
  *
  * Plain values: any number of threads may read one.
  */
@@ -64,7 +64,7 @@ typedef struct sonde_nn_options {
     int threads; /* at most; 0: as many as are useful. Never more than processors of the
                        * affinity mask and cgroup, and one while one is faster. */
     sonde_nn_execution execution; /* PIPELINED; needs as many micro-batches as stages */
-    bool fixed_batch;             /* the environment sets threads and random_seed alone */
+    bool fixed_batch; /* the environment sets threads, random_seed and plan_cache alone */
     /* Called after every pass of compile; may be NULL. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
@@ -73,7 +73,16 @@ typedef struct sonde_nn_options {
      * before the op are. One thread, no fused ops, the same bits. */
     bool floating_point_exceptions;
     sonde_nn_float dtype;
+    /* Where compile finds memory places that were found before (<sonde/nn/plan.h>): a plan
+     * that was loaded, then a folder of plans, "default" being that of the user's cache. A
+     * plan of another graph, or of other options, is not used; plan_only: SONDE_ESTATE says
+     * what differs. All borrowed until compile; NULL: none. */
+    const struct sonde_nn_plan *plan;
+    bool plan_only;
+    const char *plan_cache;
 } sonde_nn_options;
+
+typedef struct sonde_nn_plan sonde_nn_plan;
 
 /* Fills in the defaults of a struct of so many bytes. */
 SONDE_API void sonde_nn_options_fill(sonde_nn_options *options, size_t size);

@@ -62,8 +62,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
 /* Parameters with numbers of their own: copied, rate apart. Groups are asked in the order
- * in which they are added. compile refuses a group that selects no parameter. SONDE_EINVAL:
- * numbers out of range, or a name that another group has. */
+ * in which they are added; SONDE_NN_GROUPS_MOST at most. compile refuses a group that selects
+ * no parameter (SONDE_ENOTFOUND). SONDE_EINVAL: numbers out of range, or no name or selector.
+ * SONDE_EEXIST: another group has the name. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_add_group(sonde_nn_session *session,
                                                              const sonde_nn_group *group,
                                                              sonde_diag *diag);
@@ -148,10 +149,11 @@ typedef struct sonde_nn_session_info {
     sonde_anchor_mode output_mode; /* after them, too */
     int64_t combined_batch;        /* samples a call in this rank: batch_size D G R */
 } sonde_nn_session_info;
+/* SONDE_ESTATE: the session is not compiled. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
-/* Prints the graph after a pass: "autodiff", "track", "accumulate", "optimise", "prune",
+/* Prints the graph after a pass: "instantiate", "autodiff", "track", "accumulate", "optimise", "prune",
  * "fuse", "stage", "layout", "plan". The last two compile the session first unless it is compiled. Unknown
  * pass: SONDE_EINVAL with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *session,
@@ -171,11 +173,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session
                                                        const sonde_view *inputs,
                                                        size_t count, sonde_diag *diag);
 /* Output i of the last call by the session's mode, borrowed until the next; outputs in
- * the order marked, then (training) the loss. */
+ * the order marked, then (training) the loss. SONDE_ESTATE: no call was run. SONDE_ERANGE:
+ * there is no output i. */
 SONDE_API size_t sonde_nn_session_output_count(const sonde_nn_session *session);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session *session,
                                                           size_t i, sonde_view *view,
                                                           sonde_diag *diag);
+/* The values of an anchor in the last call. SONDE_ENOTFOUND: no anchor has this name. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);

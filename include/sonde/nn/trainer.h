@@ -170,7 +170,8 @@ typedef struct sonde_nn_trainer_options {
 
 /* --- a trainer's life ------------------------------------------------------------- */
 
-/* model and *feed's user are borrowed until destroy. With a test loader the trainer adds
+/* model and *feed's user are borrowed until destroy; options are needed: the optimiser and
+ * the epochs. SONDE_EINVAL: numbers out of range, a feed without next or batches. With a test loader the trainer adds
  * the loss to the model's outputs. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
     sonde_nn_model *model, const sonde_nn_feed *feed,
@@ -193,7 +194,7 @@ SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
 
 /*
  * Compiles, resumes, opens the data, trains the remaining epochs, saves the model,
- * scores it and closes the recording. Once. SONDE_EINTERRUPTED after interrupted(); a
+ * scores it and closes the recording. Once: SONDE_ESTATE after that. SONDE_EINTERRUPTED after interrupted(); a
  * request to stop (<sonde/control.h>) is no error: the trainer saves a checkpoint and
  * the model, skips the final score and returns SONDE_OK.
  */

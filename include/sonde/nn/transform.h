@@ -96,8 +96,8 @@ SONDE_API sonde_nn_transform sonde_nn_flip_vertical(float probability);
 typedef struct sonde_nn_pipeline sonde_nn_pipeline;
 
 /*
- * Composes count transforms (0 is fine) for the samples of a data set. SONDE_EINVAL:
- * invalid values or order. SONDE_ESHAPE: the images do not fit, or vary and no transform
+ * Composes count transforms (0 to SONDE_NN_TRANSFORMS_MAX) for the samples of a data set.
+ * SONDE_EINVAL: too many, invalid values or order. SONDE_ESHAPE: the images do not fit, or vary and no transform
  * gives them one shape. diag names the transform.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_pipeline_create(

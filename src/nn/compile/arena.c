@@ -212,28 +212,130 @@ static bool take_arena(sonde__plan *plan)
     return plan->arena != NULL;
 }
 
-sonde_err sonde__plan_make_arena(sonde__plan *plan, sonde_diag *diag)
+/* --- known places ------------------------------------------------------------------- */
+
+static bool overlap(const block *a, const block *b)
+{
+    return a->first <= b->last && b->first <= a->last &&
+           a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static int compare_offsets(const void *a, const void *b)
+{
+    const block *x = a, *y = b;
+
+    return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+/* Whether blocks that live at once lie apart. sorted has room for count blocks. */
+static bool lie_apart(const block *blocks, size_t count, block *sorted)
+{
+    size_t taken = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (blocks[i].bytes > 0) {
+            sorted[taken++] = blocks[i];
+        }
+    }
+    qsort(sorted, taken, sizeof *sorted, compare_offsets);
+    for (size_t i = 0; i < taken; i++) {
+        const size_t end = sorted[i].offset + sorted[i].bytes;
+
+        for (size_t k = i + 1; k < taken && sorted[k].offset < end; k++) {
+            if (overlap(&sorted[i], &sorted[k])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Takes places that were found before, if they hold these blocks. */
+static bool take_places(const sonde__plan_places *places, block *blocks, size_t count,
+                        block *sorted)
+{
+    if (places->count != count) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (places->offset[i] % SONDE__ALIGN != 0 ||
+            places->offset[i] > places->arena_bytes ||
+            blocks[i].bytes > places->arena_bytes - places->offset[i]) {
+            return false;
+        }
+        blocks[i].offset = places->offset[i];
+    }
+    return lie_apart(blocks, count, sorted);
+}
+
+/* Those of the first replica, whose plan has the same steps. */
+static bool copy_places(const sonde__plan *first, const sonde__plan *plan, block *blocks)
+{
+    if (first == NULL || first->step_count != plan->step_count ||
+        first->buffer_count != plan->buffer_count) {
+        return false;
+    }
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        blocks[i].offset = first->buffers[i].offset;
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        const unsigned char *scratch = first->steps[i].call.scratch;
+
+        blocks[plan->buffer_count + i].offset =
+            scratch != NULL ? (size_t)(scratch - first->arena) : 0;
+    }
+    return true;
+}
+
+/* --- the whole ---------------------------------------------------------------------- */
+
+/* Room to work in. */
+typedef struct placing {
+    block *blocks, *order;
+    size_t *placed, *delta;
+} placing;
+
+static void place(const sonde__plan_device *device, sonde__plan *plan, placing *work)
 {
     const size_t count = plan->buffer_count + plan->step_count;
-    block *blocks = sonde__calloc(count, sizeof *blocks);
-    block *order = sonde__calloc(count, sizeof *order);
-    size_t *placed = sonde__calloc(count, sizeof *placed);
-    size_t *delta = sonde__calloc(plan->step_count + 1, sizeof *delta);
-    bool well = blocks != NULL && order != NULL && placed != NULL && delta != NULL;
+    const sonde__plan_lookup *lookup = device->first == NULL ? device->lookup : NULL;
+    const sonde__plan_places *places =
+        lookup != NULL ? lookup->find(lookup->user, &plan->key) : NULL;
+
+    plan->known = places != NULL && take_places(places, work->blocks, count, work->order);
+    if (places != NULL && plan->known) {
+        plan->arena_bytes = places->arena_bytes;
+    } else if (copy_places(device->first, plan, work->blocks)) {
+        plan->arena_bytes = device->first->arena_bytes;
+    } else {
+        plan->arena_bytes = place_blocks(work->blocks, count, work->order, work->placed);
+    }
+    plan->largest_live = most_alive(work->blocks, count, plan->step_count, work->delta);
+}
+
+sonde_err sonde__plan_make_arena(const sonde__plan_device *device, sonde__plan *plan,
+                                 sonde_diag *diag)
+{
+    const size_t count = plan->buffer_count + plan->step_count;
+    placing work = {.blocks = sonde__calloc(count, sizeof *work.blocks),
+                    .order = sonde__calloc(count, sizeof *work.order),
+                    .placed = sonde__calloc(count, sizeof *work.placed),
+                    .delta = sonde__calloc(plan->step_count + 1, sizeof *work.delta)};
+    bool well = work.blocks != NULL && work.order != NULL && work.placed != NULL &&
+                work.delta != NULL;
 
     if (well) {
         find_lifetimes(plan);
-        list_blocks(plan, blocks);
-        plan->arena_bytes = place_blocks(blocks, count, order, placed);
-        plan->largest_live = most_alive(blocks, count, plan->step_count, delta);
+        list_blocks(plan, work.blocks);
+        place(device, plan, &work);
         well = take_arena(plan);
     }
     if (well) {
-        point_blocks(plan, blocks);
+        point_blocks(plan, work.blocks);
     }
-    sonde__free(blocks);
-    sonde__free(order);
-    sonde__free(placed);
-    sonde__free(delta);
+    sonde__free(work.blocks);
+    sonde__free(work.order);
+    sonde__free(work.placed);
+    sonde__free(work.delta);
     return well ? SONDE_OK : sonde__fail_nomem(diag, "the plan's memory");
 }

@@ -151,7 +151,32 @@ typedef struct sonde__plan_scaler {
     size_t gate, last;
 } sonde__plan_scaler;
 
+/* A hash of what the places of a plan depend on (plan_key.c). */
+typedef struct sonde__plan_key {
+    uint64_t low, high;
+} sonde__plan_key;
+
+/* Where the buffers of a plan lie, and then the scratch of its steps: offsets in the arena.
+ * Read from a file, they are checked before they are used. */
+typedef struct sonde__plan_places {
+    sonde__plan_key key;
+    size_t steps, count; /* count: buffers and steps */
+    uint64_t *offset;
+    uint64_t arena_bytes;
+} sonde__plan_places;
+
+/* Where the pass plan asks for places. */
+typedef struct sonde__plan_lookup {
+    const void *context; /* goes into the key, besides the plan */
+    size_t context_size;
+    /* NULL: unknown. Borrowed until the end of the pass. */
+    const sonde__plan_places *(*find)(void *user, const sonde__plan_key *key);
+    void *user;
+} sonde__plan_lookup;
+
 typedef struct sonde__plan {
+    sonde__plan_key key; /* zeros: not computed */
+    bool known;          /* its places were */
     sonde__plan_step *steps;
     size_t step_count, step_capacity;
     size_t micro_steps;
@@ -265,7 +290,8 @@ typedef struct sonde__plan_device {
     int replica;
     int slot; /* > 0: of another micro-batch in a pipeline; it shares all but the arena */
     int replicas;
-    int threads; /* at most, for all replicas */
+    int threads;                      /* at most, for all replicas */
+    const sonde__plan_lookup *lookup; /* of places; NULL: they are found anew */
 } sonde__plan_device;
 
 /* Places buffers, allocates the block, binds taps. */
@@ -274,7 +300,11 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
                            const sonde__plan_device *device, sonde__plan *plan,
                            sonde_diag *diag);
 /* arena.c, which that pass calls once it knows how much scratch each step needs. */
-sonde_err sonde__plan_make_arena(sonde__plan *plan, sonde_diag *diag);
+sonde_err sonde__plan_make_arena(const sonde__plan_device *device, sonde__plan *plan,
+                                 sonde_diag *diag);
+/* False: memory is out. */
+bool sonde__plan_set_key(const sonde__plan_program *program,
+                         const sonde__plan_lookup *lookup, sonde__plan *plan);
 /* Pages of unspecified content, or of zeros; large ones cost nothing before they are
  * touched. */
 void *sonde__plan_take_pages(size_t bytes, bool zeros);

@@ -303,7 +303,11 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
         return err;
     }
     choose_parts(plan, device);
-    err = sonde__plan_make_arena(plan, diag);
+    if (device->lookup != NULL && device->first == NULL &&
+        !sonde__plan_set_key(program, device->lookup, plan)) {
+        return sonde__fail_nomem(diag, "the key of a plan");
+    }
+    err = sonde__plan_make_arena(device, plan, diag);
     if (err != SONDE_OK) {
         return err;
     }

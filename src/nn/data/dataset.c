@@ -543,8 +543,12 @@ static void conclude(const set_survey *survey, sonde_nn_dataset_info *info)
         if (survey->set->traits.dtype == SONDE_U8) {
             sum_levels(survey->levels[c], c, info);
         } else {
-            info->mean[c] = sonde_vitals_get(vitals, SONDE_STAT_MEAN);
-            info->std[c] = sonde_vitals_get(vitals, SONDE_STAT_STD);
+            const bool finite = sonde_vitals_get(vitals, SONDE_STAT_NONFINITE) == 0.0;
+
+            info->mean[c] =
+                finite ? sonde_vitals_get(vitals, SONDE_STAT_MEAN) : (double)NAN;
+            info->std[c] =
+                finite ? sonde_vitals_get(vitals, SONDE_STAT_STD) : (double)NAN;
             info->min = fmin(info->min, vitals->min);
             info->max = fmax(info->max, vitals->max);
         }

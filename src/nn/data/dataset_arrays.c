@@ -396,7 +396,7 @@ sonde_err sonde_nn_dataset_open_arrays(const char *path,
                                        const sonde_nn_arrays_options *given,
                                        sonde_nn_dataset **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, path, given, out);
+    SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
     sonde_nn_arrays_options options;
     SONDE__TAKE(sonde_nn_arrays_options, &options, given, diag);
     array_opening o = {.options = &options, .path = path, .diag = diag};

@@ -36,7 +36,7 @@ bool sonde_nn_dataset_is_cifar10(const char *folder, sonde_nn_split split)
 {
     char path[PATH_SIZE];
 
-    if (folder == NULL) {
+    if (folder == NULL || (unsigned)split > SONDE_NN_TEST) {
         return false;
     }
     if (split == SONDE_NN_TEST) {
@@ -165,8 +165,13 @@ sonde_err sonde_nn_dataset_open_cifar10(const char *folder, sonde_nn_split split
     SONDE__NEEDS(diag, folder, out);
     records all = {.count = 0};
     sonde_nn_dataset *set = NULL;
-    sonde_err err = read_split(folder, split, &all, diag);
+    sonde_err err = SONDE_OK;
 
+    if ((unsigned)split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, folder, "a sonde_nn_split", "split %d",
+                           (int)split);
+    }
+    err = read_split(folder, split, &all, diag);
     if (err != SONDE_OK) {
         goto error;
     }

@@ -733,6 +733,10 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
     if (search.set == NULL) {
         return SONDE_ENOTFOUND;
     }
+    if ((unsigned)split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, name, "a sonde_nn_split", "split %d",
+                           (int)split);
+    }
     err = look(&search, dir, &found, diag);
     if (err != SONDE_OK) {
         return err;

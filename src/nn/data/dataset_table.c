@@ -744,7 +744,7 @@ sonde_err sonde_nn_dataset_open_table(const char *path,
                                       const sonde_nn_table_options *given,
                                       sonde_nn_dataset **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, path, given, out);
+    SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
     sonde_nn_table_options options;
     SONDE__TAKE(sonde_nn_table_options, &options, given, diag);
     data_table *t = sonde__calloc(1, sizeof *t);

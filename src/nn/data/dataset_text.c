@@ -53,6 +53,10 @@ static void cut_split(const sonde_nn_text_options *options, size_t *first, size_
 
 static sonde_err check_options(const sonde_nn_text_options *options, sonde_diag *diag)
 {
+    if ((unsigned)options->split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, "split", "a sonde_nn_split", "split %d",
+                           (int)options->split);
+    }
     if (options->length < 1 || options->length > (1 << 20)) {
         return sonde__fail(diag, SONDE_EINVAL, "length", "1 to 1048576",
                            "%" PRId64 " tokens a sample", options->length);

@@ -261,7 +261,7 @@ sonde_err sonde_nn_loader_create(const sonde_nn_dataset *set,
                                  const sonde_nn_loader_options *given,
                                  sonde_nn_loader **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, set, given, out);
+    SONDE__NEEDS_AS(diag, "set, options, out", set, given, out);
     sonde_nn_loader_options taken;
     const sonde_nn_loader_options *const options = &taken;
     SONDE__TAKE(sonde_nn_loader_options, &taken, given, diag);

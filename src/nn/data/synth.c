@@ -107,7 +107,7 @@ static uint64_t stream_of(sonde_nn_split split, bool labels)
 int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
                         uint8_t *pixels)
 {
-    if (pixels == NULL) {
+    if (pixels == NULL || index < 0 || (unsigned)split > SONDE_NN_TEST) {
         return 0;
     }
     const uint64_t block = (uint64_t)index / SONDE_NN_SYNTH_CLASSES;

@@ -41,7 +41,7 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
 sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result);
 
 /* Appends a tensor to the list of parameters, or with the role BUFFER of buffers; 0 on
- * failure. name is interned. */
+ * failure. name is interned. A tensor that is given is not drawn: fill it in. */
 sonde_nn_value sonde__graph_add_tensor(sonde_nn_model *model, const char *name,
                                        const sonde__op_shape *shape, sonde_role role,
                                        sonde__graph_param tensor);
@@ -70,6 +70,8 @@ sonde_nn_value sonde__graph_reduce_loss(sonde__graph_layer *layer,
 sonde_nn_value sonde__graph_function(sonde_nn_model *model, const sonde__op_kind *kind,
                                      const sonde__op_attrs *attrs, sonde_nn_value in);
 
+/* The first values of buffer i. */
+void sonde__graph_fill_buffer(const sonde_nn_model *model, size_t i);
 /* Initial values of a parameter, from stream `stream` of a seed. */
 void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t stream);
 

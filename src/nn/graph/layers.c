@@ -219,6 +219,11 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                       "sonde_nn_group_norm_options")) {
         return 0;
     }
+    if (!(options->eps >= 0.0F) || isinf(options->eps)) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
+                                "0 (1e-5) or more", "eps is %g", (double)options->eps);
+        return 0;
+    }
     attrs.groups = options->groups;
     attrs.eps = options->eps > 0.0F ? options->eps : 1e-5F;
     if (!options->no_affine && x != 0 && shape->rank >= 2) {

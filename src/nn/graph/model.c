@@ -441,8 +441,7 @@ sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value 
     return graph->err == SONDE_OK ? result : 0;
 }
 
-/* The first values of buffer i. */
-static void fill_buffer(const sonde_nn_model *model, size_t i)
+void sonde__graph_fill_buffer(const sonde_nn_model *model, size_t i)
 {
     const sonde__graph_param *buffer = &model->buffers[i];
     const bool counts = model->graph.values[buffer->value].shape.dtype == SONDE_I64;
@@ -502,11 +501,11 @@ sonde_nn_value sonde__graph_add_tensor(sonde_nn_model *model, const char *name,
         sonde__graph_leaf(graph, shape, buffer ? SONDE__FROM_BUFFER : SONDE__FROM_PARAM,
                           (int)stream, name, role);
     (*list)[(*count)++] = tensor;
-    if (tensor.borrowed) {
+    if (tensor.borrowed || tensor.given) {
         return tensor.value;
     }
     if (buffer) {
-        fill_buffer(model, stream);
+        sonde__graph_fill_buffer(model, stream);
     } else {
         sonde__graph_param_draw(&model->params[stream], 0, stream);
     }
@@ -596,7 +595,7 @@ void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
     }
     for (size_t i = 0; i < sonde_nn_buffer_count(model); i++) {
         if (!model->buffers[i].given && !model->buffers[i].borrowed) {
-            fill_buffer(model, i);
+            sonde__graph_fill_buffer(model, i);
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 
 #include <sonde/nn/option.h>
+#include <sonde/nn/plan.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     if (job == NULL) {
         return;
     }
+    sonde_nn_plan_destroy(job->plan);
     sonde__yaml_destroy(job->root);
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
@@ -193,12 +195,18 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
 
 /* --- the whole -------------------------------------------------------------------- */
 
-static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
-                               sonde_nn_job *job)
+static sonde_err check_keys(const sonde__yaml_reader *reader, const sonde__yaml *root)
 {
     static const char *const keys[] = {"model",   "data",   "optimizer", "options",
                                        "observe", "record", "rules",     "demo"};
-    sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+
+    return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+}
+
+static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                               sonde_nn_job *job)
+{
+    sonde_err err = check_keys(reader, root);
     const sonde__yaml *section = NULL;
 
     if (err != SONDE_OK) {
@@ -248,9 +256,19 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     sonde__yaml_reader builtin = {NULL, reader->diag};
     sonde_err err = SONDE_OK;
 
+    if (model == NULL && job->root->kind == SONDE__YAML_MAP) {
+        err = check_keys(reader, job->root); /* it may be misspelt */
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (model == NULL) {
         return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
                                 "model: a name or layers", "the job says no model");
+    }
+    if (job->plan != NULL) {
+        job->model = model;
+        return SONDE_OK;
     }
     if (model->kind != SONDE__YAML_SCALAR) {
         job->model = model;
@@ -314,21 +332,24 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
-                             sonde_nn_job **out, sonde_diag *diag)
+/* Takes plan (NULL: none), also after an error. */
+static sonde_err parse(const char *text, size_t size, const char *name,
+                       sonde_nn_plan *plan, sonde_nn_job **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, text, name, out);
     const sonde__yaml_reader reader = {name, diag};
     sonde_nn_job *job = sonde__calloc(1, sizeof *job);
     sonde_err err = SONDE_OK;
 
     if (job == NULL) {
+        sonde_nn_plan_destroy(plan);
         return sonde__fail_nomem(diag, "a job");
     }
+    job->plan = plan;
     err = sonde__job_tokens_create(job, diag);
     if (err == SONDE_OK) {
         err = set_defaults(job, diag);
     }
+    job->info.options.plan = plan;
     job->name = sonde__strdup(name);
     if (err != SONDE_OK) {
         goto error;
@@ -371,6 +392,13 @@ error:
     return err;
 }
 
+sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
+                             sonde_nn_job **out, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, text, name, out);
+    return parse(text, size, name, NULL, out, diag);
+}
+
 /* A job of an ONNX file alone. */
 static sonde_err load_onnx(const char *path, sonde_nn_job **out, sonde_diag *diag)
 {
@@ -388,11 +416,36 @@ static sonde_err load_onnx(const char *path, sonde_nn_job **out, sonde_diag *dia
     return sonde_nn_job_parse(text, strlen(text), path, out, diag);
 }
 
+/* A job that is the text of a plan. */
+static sonde_err load_plan(const char *path, sonde_nn_job **out, sonde_diag *diag)
+{
+    sonde_nn_plan_info info;
+    sonde_nn_plan *plan = NULL;
+    sonde_err err = sonde_nn_plan_load(path, &plan, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_plan_describe(plan, &info, diag);
+    if (err == SONDE_OK && info.text[0] == '\0') {
+        err = sonde__fail(diag, SONDE_EINVAL, path, "a plan of sonde compile --save",
+                          "the plan has no job");
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_plan_destroy(plan);
+        return err;
+    }
+    return parse(info.text, strlen(info.text), path, plan, out, diag);
+}
+
 sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, out);
     if (sonde__job_is_onnx(path)) {
         return load_onnx(path, out, diag);
+    }
+    if (sonde__job_is_plan(path)) {
+        return load_plan(path, out, diag);
     }
     enum { LARGEST = 1 << 20 };
     FILE *file = fopen(path, "rb");

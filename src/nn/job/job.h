@@ -18,6 +18,8 @@ struct sonde_nn_job {
     sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
     const sonde__yaml *model; /* in one of the two */
     const char *onnx;         /* the file that the model is, or NULL */
+    struct sonde_nn_plan
+        *plan; /* what it was loaded from, which has its model, or NULL */
     sonde_nn_job_info info;
     const sonde__yaml *groups; /* of the optimizer; NULL: none */
     bool rules_set;            /* by sonde_nn_job_set: the job's own list is gone */
@@ -34,6 +36,12 @@ struct sonde_nn_job {
 /* sonde_nn_job_build, completing classes and sample shape of info. */
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag);
+
+/* job_plan.c: whether a path names a plan, by its ending or its first bytes. */
+bool sonde__job_is_plan(const char *path);
+/* The model of a job that was loaded from a plan. */
+sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info,
+                                sonde_nn_model **out, sonde_diag *diag);
 
 /* Whether a text names an ONNX file, by its ending. */
 bool sonde__job_is_onnx(const char *text);

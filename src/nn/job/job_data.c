@@ -264,6 +264,10 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     sonde_nn_dataset *set = NULL;
     sonde_err err = SONDE_OK;
 
+    if ((unsigned)split > SONDE_NN_TEST) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "a sonde_nn_split", "split %d",
+                           (int)split);
+    }
     if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
         err = open_arrays(info, split, &set, diag);
     } else if (path != NULL && sonde_nn_dataset_is_table(path)) {

@@ -267,7 +267,10 @@ sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *mode
         section->count > MAX_LAYERS) {
         return sonde__yaml_fail(&b->reader, section != NULL ? section : model,
                                 SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
-                                "the model has no layers");
+                                section != NULL && section->count > 0
+                                    ? "the model has %zu layers"
+                                    : "the model has no layers",
+                                section != NULL ? section->count : 0);
     }
     err = check_kinds(b, section);
     if (err != SONDE_OK) {

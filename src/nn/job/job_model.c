@@ -394,6 +394,9 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
     model_builder b = {.reader = {name, diag}};
     sonde_err err = sonde__job_tokens_write(job, diag);
 
+    if (err == SONDE_OK && job->plan != NULL) {
+        return sonde__job_build_plan(job, info, out, diag);
+    }
     if (err == SONDE_OK) {
         err = build_model(&b, job, info);
     }

@@ -160,6 +160,8 @@ static const sonde_nn_option rows[] = {
      FIELD(loader_workers), .help = "threads that load samples; -1: as many as pay"},
     {"options", "threads", "threads", 't', COUNT(0, 1024, "0"),
      FIELD(options.threads), .help = "at most; 0: chosen for speed"},
+    {"options", "plan_cache", "plan_cache", TEXT("FOLDER"), FIELD(options.plan_cache),
+     .help = "keep compiled plans there; default: in the user's cache"},
 
     {"record", "path", "record", TEXT("RUN"),
      FIELD(record.path), .help = "record tensors and vital signs in this new folder, or s3://bucket/prefix"},

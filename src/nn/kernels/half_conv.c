@@ -150,41 +150,85 @@ static size_t part_bytes(const conv *c, int64_t m, int64_t k)
 
 /* --- columns ------------------------------------------------------------------------ */
 
-/* The row or column of the source that result i reads at tap k; -1: none. */
-static int64_t read_at(const conv *c, int d, int64_t i, int64_t k)
+/* The row of the source that row i of the result reads at tap k; -1: none. */
+static int64_t row_read(const conv *c, int64_t i, int64_t k)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t extent = d == 0 ? c->height : c->width;
-    int64_t place = c->back ? i + a->padding[d] - k * a->dilation[d]
-                            : i * a->stride[d] - a->padding[d] + k * a->dilation[d];
+    const int64_t tap = k * a->dilation[0] - a->padding[0];
+    const int64_t row = c->back ? i - tap : i * a->stride[0] + tap;
 
-    if (c->back && (place < 0 || place % a->stride[d] != 0)) {
+    if (row < 0 || (c->back && row % a->stride[0] != 0)) {
         return -1;
     }
-    place = c->back ? place / a->stride[d] : place;
-    return place >= 0 && place < extent ? place : -1;
+    if (c->back) {
+        return row / a->stride[0] < c->height ? row / a->stride[0] : -1;
+    }
+    return row < c->height ? row : -1;
 }
 
-/* One row of a result at tap l of a row of the source. */
-static void read_row(const conv *c, const uint16_t *source, int64_t l, uint16_t *to)
+/* One row of a result at tap l of a row of the source, with strides. */
+static void read_strided(const conv *c, const uint16_t *source, int64_t l, uint16_t *to)
 {
     const sonde__op_attrs *const a = c->call->attrs;
-    const int64_t shift = (c->back ? 1 : -1) * (a->padding[1] - l * a->dilation[1]);
+    const int64_t stride = a->stride[1], tap = l * a->dilation[1] - a->padding[1];
+    const int64_t step = c->back ? stride : 1; /* from result to result that reads */
+    int64_t j = c->back ? (tap % stride + stride) % stride : 0;
 
-    if (a->stride[1] == 1) {
-        const int64_t first = SONDE_MIN(SONDE_MAX(-shift, (int64_t)0), c->cols);
-        const int64_t end = SONDE_MAX(SONDE_MIN(c->width - shift, c->cols), first);
+    memset(to, 0, (size_t)c->cols * sizeof *to);
+    for (; j < c->cols; j += step) {
+        const int64_t place = c->back ? (j - tap) / stride : j * stride + tap;
 
-        memset(to, 0, (size_t)first * sizeof *to);
-        memcpy(to + first, source + first + shift, (size_t)(end - first) * sizeof *to);
-        memset(to + end, 0, (size_t)(c->cols - end) * sizeof *to);
-        return;
+        if (place >= c->width) {
+            return;
+        }
+        if (c->back ? j >= tap : place >= 0) {
+            to[j] = source[place];
+        }
     }
-    for (int64_t j = 0; j < c->cols; j++) {
-        const int64_t place = read_at(c, 1, j, l);
+}
 
-        to[j] = place < 0 ? 0 : source[place];
+/* The same with a stride of 1. */
+static void read_shifted(const conv *c, const uint16_t *source, int64_t shift,
+                         uint16_t *to)
+{
+    const int64_t first = SONDE_MIN(SONDE_MAX(-shift, (int64_t)0), c->cols);
+    const int64_t end = SONDE_MAX(SONDE_MIN(c->width - shift, c->cols), first);
+
+    for (int64_t j = 0; j < first; j++) {
+        to[j] = 0;
     }
+    memcpy(to + first, source + first + shift, (size_t)(end - first) * sizeof *to);
+    for (int64_t j = end; j < c->cols; j++) {
+        to[j] = 0;
+    }
+}
+
+/* Rows of a result as wide as the source, at a stride of 1: one copy, then the columns that
+ * have the padding are 0. down, right: from a pixel of the result to what it reads. */
+static void read_plane(const conv *c, const block *b, const uint16_t *plane, int64_t down,
+                       int64_t right, uint16_t *to)
+{
+    const int64_t width = c->width, end = b->row + b->rows;
+    const int64_t first = SONDE_MIN(SONDE_MAX(-down, b->row), end);
+    const int64_t last = SONDE_MAX(SONDE_MIN(c->height - down, end), first);
+    const int64_t start = (first + down) * width + right;
+    const int64_t skip = SONDE_MAX(-start, (int64_t)0);
+    const int64_t count =
+        SONDE_MIN((last - first) * width, c->height * width - start) - skip;
+    const int64_t from = right < 0 ? 0 : SONDE_MAX(width - right, (int64_t)0);
+    const int64_t until = right < 0 ? SONDE_MIN(-right, width) : width;
+
+    memset(to, 0, (size_t)((first - b->row) * width) * sizeof *to);
+    if (count > 0) {
+        memcpy(to + (first - b->row) * width + skip, plane + start + skip,
+               (size_t)count * sizeof *to);
+    }
+    for (int64_t i = first - b->row; i < last - b->row; i++) {
+        for (int64_t j = from; j < until; j++) {
+            to[i * width + j] = 0;
+        }
+    }
+    memset(to + (last - b->row) * width, 0, (size_t)((end - last) * width) * sizeof *to);
 }
 
 /* The source of a sample of the block in 16 bits, channels of group `group`. */
@@ -215,29 +259,47 @@ static void narrow_block(const conv *c, memory *m, const block *b, int64_t group
     }
 }
 
+/* A tap of one sample of a block. */
+static void read_tap(const conv *c, const block *b, const uint16_t *plane, int64_t k,
+                     int64_t l, uint16_t *to)
+{
+    const sonde__op_attrs *const a = c->call->attrs;
+    const int64_t sign = c->back ? -1 : 1;
+    const int64_t down = sign * (k * a->dilation[0] - a->padding[0]);
+    const int64_t right = sign * (l * a->dilation[1] - a->padding[1]);
+
+    if (a->stride[0] == 1 && a->stride[1] == 1 && c->cols == c->width) {
+        read_plane(c, b, plane, down, right, to);
+        return;
+    }
+    for (int64_t i = b->row; i < b->row + b->rows; i++, to += c->cols) {
+        const int64_t row = row_read(c, i, k);
+
+        if (row < 0) {
+            memset(to, 0, (size_t)c->cols * sizeof *to);
+        } else if (a->stride[1] == 1) {
+            read_shifted(c, plane + row * c->width, right, to);
+        } else {
+            read_strided(c, plane + row * c->width, l, to);
+        }
+    }
+}
+
 /* Rows first ... end - 1 of the columns of a block. */
 static void take_columns(const conv *c, memory *m, const block *b, int64_t group,
                          int64_t first, int64_t end)
 {
+    const int64_t window = c->kernel[0] * c->kernel[1];
+
     narrow_block(c, m, b, group);
     for (int64_t t = first; t < end; t++) {
-        const int64_t channel = t / (c->kernel[0] * c->kernel[1]);
         const int64_t k = t / c->kernel[1] % c->kernel[0], l = t % c->kernel[1];
         uint16_t *to = m->columns + (t - first) * b->pixels;
 
-        for (int64_t s = 0; s < b->samples; s++) {
-            const uint16_t *const plane =
-                sample_of(c, m, b, s, group) + channel * c->height * c->width;
-
-            for (int64_t i = b->row; i < b->row + b->rows; i++, to += c->cols) {
-                const int64_t row = read_at(c, 0, i, k);
-
-                if (row < 0) {
-                    memset(to, 0, (size_t)c->cols * sizeof *to);
-                } else {
-                    read_row(c, plane + row * c->width, l, to);
-                }
-            }
+        for (int64_t s = 0; s < b->samples; s++, to += b->rows * c->cols) {
+            read_tap(c, b,
+                     sample_of(c, m, b, s, group) + t / window * c->height * c->width, k,
+                     l, to);
         }
     }
 }

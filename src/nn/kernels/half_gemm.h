@@ -58,8 +58,7 @@ SONDE_API void sonde__kernel_half_gemm_take_part(sonde__kernel_half_gemm *produc
                                                  int part, int parts);
 
 /* scratch: aligned to 64 bytes, of this call alone. Reads and writes nothing else. */
-SONDE_API void sonde__kernel_half_gemm_run(const sonde__kernel_half_gemm *product,
-                                           void *scratch);
+void sonde__kernel_half_gemm_run(const sonde__kernel_half_gemm *product, void *scratch);
 /* The same by one unit and instruction set, which the processor must have: for tests. */
 SONDE_API void sonde__kernel_half_gemm_run_by(const sonde__kernel_half_gemm *product,
                                               sonde__isa isa, sonde__half unit,

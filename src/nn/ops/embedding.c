@@ -244,14 +244,15 @@ static int embedding_params(const sonde__op_shape *x, const sonde__op_attrs *att
                             sonde__op_param params[SONDE__MAX_PARAMS])
 {
     (void)x;
-    params[0] =
-        (sonde__op_param){.suffix = "weight",
-                          .role = SONDE_ROLE_WEIGHT,
-                          .rank = 2,
-                          .dim = {attrs->groups, attrs->kernel[0]},
-                          .spread = attrs->scale,
-                          .blank = has_padding(attrs) ? attrs->kernel[0] : 0,
-                          .blank_first = (int64_t)attrs->number[0] * attrs->kernel[0]};
+    params[0] = (sonde__op_param){
+        .suffix = "weight",
+        .role = SONDE_ROLE_WEIGHT,
+        .rank = 2,
+        .dim = {attrs->groups, attrs->kernel[0]},
+        .spread = attrs->scale,
+        .blank = has_padding(attrs) ? attrs->kernel[0] : 0,
+        .blank_first =
+            has_padding(attrs) ? (int64_t)attrs->number[0] * attrs->kernel[0] : 0};
     return 1;
 }
 

@@ -3,6 +3,7 @@
  * failure leaves the session unchanged.
  */
 #include "nn/ranks/ranks.h"
+#include "nn/run/plan_search.h"
 #include "nn/run/session_state.h"
 #include "base/clock.h"
 #include "base/cpu.h"
@@ -394,8 +395,31 @@ static sonde_err make_team(sonde_nn_session *session, const sonde__plan_device *
                              "cannot start %d", threads);
 }
 
+/* Whether the plan that the caller gave is that of this session. */
+static sonde_err check_plan(const sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_nn_plan *given = session->options.plan;
+    char line[SONDE_DIAG_LINE];
+    sonde_diag other = {0};
+    sonde_err err = SONDE_OK;
+
+    if (given == NULL || session->plan.known) {
+        return SONDE_OK;
+    }
+    err = sonde__session_plan_other(given, session, &other);
+    if (session->options.plan_only) {
+        if (diag != NULL) {
+            *diag = other;
+        }
+        return err;
+    }
+    sonde_log(SONDE_LOG_INFO, "compile", "%s; it is compiled anew",
+              sonde_diag_line(&other, line, sizeof line));
+    return SONDE_OK;
+}
+
 static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
-                           sonde_diag *diag)
+                           const sonde__plan_lookup *lookup, sonde_diag *diag)
 {
     const int processors = sonde__ranks_processors(session->ranks, sonde__cpu_count());
     const int threads = session->options.threads > 0
@@ -417,8 +441,13 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
 
         device.threads = most < session->stages ? 1 : session->stages;
     }
+    device.lookup = lookup->find != NULL ? lookup : NULL;
     err = make_first_plan(session, id_of, &device, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_plan(session, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -460,10 +489,26 @@ static void log_names(const sonde_nn_session *session)
     }
 }
 
+/* The options, as the environment leaves them, and whether they can be. */
+static sonde_err settle_options(sonde_nn_session *session, sonde_diag *diag)
+{
+    sonde_err err = sonde__cpu_isa_check(diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__session_options_override(&session->options, session->training, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__session_options_check(&session->options, session->training, diag);
+}
+
 sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
 {
     const double started = sonde__now();
     uint32_t *id_of = NULL;
+    sonde__session_plan_search search = {0};
     sonde_err err = sonde__graph_expect(session, "session", diag);
 
     if (err != SONDE_OK) {
@@ -473,15 +518,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
     }
-    err = sonde__cpu_isa_check(diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_options_override(&session->options, session->training, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_options_check(&session->options, session->training, diag);
+    err = settle_options(session, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -502,7 +539,11 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     if (err != SONDE_OK) {
         goto error;
     }
-    err = make_plan(session, id_of, diag);
+    err = sonde__session_plan_search_begin(&search, session, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = make_plan(session, id_of, &search.lookup, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -510,6 +551,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     sonde__session_begin_scaling(session);
     report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
     session->compiled = true;
+    sonde__session_plan_search_end(&search);
     session->compile_seconds = sonde__now() - started;
     sonde_log(SONDE_LOG_DEBUG, "compile",
               "%zu steps, arena %zu bytes, %d threads, %.2f ms", session->plan.step_count,
@@ -519,6 +561,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     return SONDE_OK;
 
 error:
+    sonde__session_plan_search_end(&search);
     sonde__free(id_of);
     sonde__session_release(session);
     return err;

@@ -60,7 +60,7 @@ static double percentile(const sonde__session_latency *latency, double share)
 sonde_err sonde_nn_session_get_latency(const sonde_nn_session *session,
                                        sonde_nn_latency *out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, session, out);
+    SONDE__NEEDS_AS(diag, "session, latency", session, out);
     const sonde__session_latency *latency = &session->latency;
 
     *out = (sonde_nn_latency){.calls = latency->calls};

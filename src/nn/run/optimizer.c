@@ -62,6 +62,8 @@ sonde_nn_optimizer sonde_nn_optimizer_lamb(float learning_rate)
 
 sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind)
 {
+    sonde_nn_optimizer other = sonde_nn_optimizer_sgd(0.01F, 0.0F);
+
     switch (kind) {
     case SONDE_NN_ADAM:
         return sonde_nn_optimizer_adam(0.001F);
@@ -76,7 +78,8 @@ sonde_nn_optimizer sonde_nn_optimizer_default(sonde_nn_optimizer_kind kind)
     case SONDE_NN_SGD:
         break;
     }
-    return sonde_nn_optimizer_sgd(0.01F, 0.0F);
+    other.kind = kind; /* one that cannot be is refused by its check */
+    return other;
 }
 
 const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind)

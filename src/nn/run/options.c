@@ -139,6 +139,7 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
                    {"SONDE_THREADS", &threads},
                    {"SONDE_RANDOM_SEED", &seed}};
     const char *mode = options->fixed_batch ? NULL : getenv("SONDE_OUTPUT_MODE");
+    const char *folder = getenv("SONDE_PLAN_CACHE");
     enum { FIRST_FREE = 4 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
@@ -159,6 +160,9 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
             return sonde__fail(diag, err, "SONDE_OUTPUT_MODE",
                                "final, everyn, all, sum, default or mean", "'%s'", mode);
         }
+    }
+    if (folder != NULL && folder[0] != '\0') {
+        options->plan_cache = folder;
     }
     options->device_iterations = (int)iterations;
     options->gradient_accumulation = (int)accumulation;

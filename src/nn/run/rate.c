@@ -4,6 +4,7 @@
 #include <sonde/nn/optimizer.h>
 
 #include "base/fail.h"
+#include "base/macros.h"
 
 #include <math.h>
 
@@ -30,8 +31,9 @@ static double table_rate(const sonde_nn_rate *rate, double base, int64_t step)
     return base;
 }
 
-double sonde_nn_rate_at(const sonde_nn_rate *rate, double base, int64_t step)
+double sonde_nn_rate_at(const sonde_nn_rate *rate, double base, int64_t number)
 {
+    const int64_t step = SONDE_MAX(number, 0);
     const int64_t warm = rate != NULL ? rate->warmup : 0;
     const double at = (double)(step - warm);
     const double total =

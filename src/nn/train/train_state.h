@@ -61,6 +61,7 @@ struct sonde_nn_trainer {
     bool former_kept;                 /* results of an earlier training are renamed */
     int lock;                         /* of the folder out; -1: none */
     int epoch;                        /* being trained, from 1; 0: none yet */
+    bool ran;                         /* run was called */
     const sonde_request *stopped;     /* NULL: no request stopped it */
     bool ends;                        /* all ranks end: one of them is to */
     bool rank_stopped;                /* rank_stop ends them */

@@ -581,6 +581,11 @@ sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
     sonde_diag own = {0};
     sonde_err err = SONDE_OK;
 
+    if (trainer->ran) {
+        return sonde__fail(diag, SONDE_ESTATE, "trainer", "another trainer",
+                           "it has run already");
+    }
+    trainer->ran = true;
     diag = diag != NULL ? diag : &own;
     err = prepare(trainer, diag);
     if (err != SONDE_OK) {

@@ -130,6 +130,22 @@ static sonde_err lock_out(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* What would crash later, or train nothing without a word. */
+static sonde_err check_options(const sonde_nn_trainer_options *options,
+                               const sonde_nn_feed *feed, sonde_diag *diag)
+{
+    if (options->group_count > 0 && options->groups == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "groups", "a pointer",
+                           "%zu groups at NULL", options->group_count);
+    }
+    if (feed != NULL && (feed->next == NULL || feed->batches < 1)) {
+        return sonde__fail(diag, SONDE_EINVAL, "feed", "next, and 1 batch or more",
+                           feed->next == NULL ? "next is NULL" : "%lld batches",
+                           (long long)feed->batches);
+    }
+    return SONDE_OK;
+}
+
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
                                sonde_diag *diag)
 {
@@ -160,20 +176,30 @@ error:
 }
 
 sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,
-                                  const sonde_nn_trainer_options *given,
+                                  const sonde_nn_trainer_options *options,
                                   sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, model, feed, given, out);
+    SONDE__NEEDS(diag, model, feed, options, out);
     sonde_nn_trainer_options taken;
     sonde_nn_options session;
-    const sonde_nn_trainer_options *const options = &taken;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
+    options = &taken;
     sonde_nn_options_init(&session);
     if (options->session != NULL) {
         SONDE__TAKE(sonde_nn_options, &session, options->session, diag);
     }
-    sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_err err = check_options(options, feed, diag);
 
+    if (err == SONDE_OK && (options->epochs < 0 || options->eval_every < 0)) {
+        err = sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
+                          "%d epochs, evaluated every %lld", options->epochs,
+                          (long long)options->eval_every);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
     }
@@ -225,16 +251,21 @@ static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
 }
 
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
-                                          const sonde_nn_trainer_options *given,
+                                          const sonde_nn_trainer_options *options,
                                           sonde_nn_trainer **out, sonde_diag *diag)
 {
-    SONDE__NEEDS(diag, job, given, out);
+    SONDE__NEEDS(diag, job, options, out);
     sonde_nn_trainer_options taken;
-    const sonde_nn_trainer_options *const options = &taken;
-    SONDE__TAKE(sonde_nn_trainer_options, &taken, given, diag);
+    SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
+    options = &taken;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_trainer *trainer = NULL;
-    sonde_err err = sonde_nn_job_set_environment(job, diag);
+    sonde_err err = check_options(options, options->feed, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_nn_job_set_environment(job, diag);
 
     if (err != SONDE_OK) {
         return err;

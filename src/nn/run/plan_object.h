@@ -1,0 +1,44 @@
+/*
+ * plan_object.h - a plan that was loaded, and the section of its session. Internal.
+ *
+ *     SESS     u32 weights, u32 training, u32 mode, u64 steps, options, optimiser,
+ *              u32 groups, u32 anchors
+ */
+#ifndef SONDE_NN_RUN_PLAN_OBJECT_H
+#define SONDE_NN_RUN_PLAN_OBJECT_H
+
+#include "nn/run/plan_container.h"
+#include "nn/run/session_state.h"
+
+#include <sonde/nn/plan.h>
+
+struct sonde_nn_plan {
+    char *name;
+    unsigned char *bytes; /* of the file */
+    sonde__session_plan_container container;
+    sonde__plan_places *places;
+    char *text;
+    sonde_nn_plan_info info;
+};
+
+void sonde__session_plan_pack_options(sonde__packer *out,
+                                      const sonde_nn_options *options);
+void sonde__session_plan_pack_optimizer(sonde__packer *out,
+                                        const sonde_nn_optimizer *optimizer);
+void sonde__session_plan_unpack_optimizer(sonde__unpacker *in,
+                                          sonde_nn_optimizer *optimizer);
+/* The beginning of the section, up to the groups; the rest is returned. */
+sonde__unpacker sonde__session_plan_read_head(const sonde_nn_plan *plan,
+                                              sonde_nn_plan_info *info, sonde_mode *mode);
+/* SONDE_EFORMAT. */
+sonde_err sonde__session_plan_damaged(const sonde_nn_plan *plan, const char *what,
+                                      sonde_diag *diag);
+
+/* What a key covers besides the plan. */
+void sonde__session_plan_pack_context(sonde__packer *out,
+                                      const sonde_nn_session *session);
+/* SONDE_ESTATE: says in what the session differs from the one that was saved. */
+sonde_err sonde__session_plan_other(const sonde_nn_plan *plan,
+                                    const sonde_nn_session *session, sonde_diag *diag);
+
+#endif

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# sonde compile --save: the plan stands where a job may stand; what is no plan is refused
+# with one line; --plan-cache.
+. "$(dirname "$0")/lib.sh"
+
+cat >job.yaml <<'END'
+model:
+  input: [1, 28, 28]
+  layers:
+    - flatten: {axis: 1}
+    - linear: {name: fc, out: 10}
+  loss: {cross_entropy: {name: loss}}
+data: {name: fashion-synth, mean: 0.5, std: 0.5}
+options: {epochs: 1, batch_size: 16, threads: 1, seed: 4}
+record: {path: recorded}
+END
+run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
+
+# names, options and the training itself are those of the job
+run 0 "$sonde" compile job.yaml --save net.plan
+grep -qE '^compiled in ' "$out" || fail "compile --save: $(cat "$out")"
+run 0 "$sonde" tensors job.yaml --names
+cp "$out" names
+run 0 "$sonde" tensors net.plan --names
+same "$out" names
+run 0 "$sonde" train job.yaml --data data --quiet --out one --record one-run
+mv job.yaml elsewhere.yaml
+run 0 "$sonde" train net.plan --data data --quiet --out two
+cmp one/model.safetensors two/model.safetensors || fail "a plan trains to other weights"
+[ ! -e recorded ] || fail "a plan records where its job did"
+
+# with weights it is the model
+run 0 "$sonde" compile net.plan --weights two/model.safetensors --save whole.plan
+run 0 "$sonde" eval two/model.safetensors --model elsewhere.yaml --data data --json
+cp "$out" score
+run 0 "$sonde" eval whole.plan --data data --json
+same "$out" score
+run 0 "$sonde" eval net.plan two/model.safetensors --data data --json
+same "$out" score
+run 2 "$sonde" eval net.plan --data data
+[ "$(wc -l <"$err")" -eq 1 ] || fail "a plan without weights: $(cat "$err")"
+
+refused() { # TEXT: of the only line of an error about x.plan, which train and compile give
+    for command in "compile x.plan" "train x.plan" "predict x.plan image.png"; do
+        # shellcheck disable=SC2086
+        run "$2" "$sonde" $command
+        [ "$(wc -l <"$err")" -eq 1 ] || fail "$command: more than a line: $(cat "$err")"
+        grep -qF "x.plan: $1" "$err" || fail "$command: $(cat "$err")"
+    done
+    [ ! -e sonde-out ] || fail "$1: something was written"
+}
+head -c 100 net.plan >x.plan
+refused "the plan is cut off: it has 100 of" 2
+cp net.plan x.plan
+printf X | dd of=x.plan bs=1 seek=200 conv=notrunc status=none
+refused "the plan is damaged: its checksum differs" 2
+cp two/model.safetensors x.plan
+refused "the file is no plan" 2
+: >x.plan
+refused "the file is empty" 2
+rm x.plan
+refused "cannot open the plan" 2
+cp net.plan x.plan
+export SONDE_ISA=generic
+cp net.plan x.plan
+if grep -aq generic net.plan; then
+    echo "this processor has no other instruction set"
+else
+    refused "a plan for another processor" 2
+fi
+unset SONDE_ISA
+
+# a cache
+for _ in 1 2; do
+    run 0 "$sonde" compile elsewhere.yaml --plan-cache cache
+    stderr_is ""
+    [ "$(find cache -type f | wc -l)" -eq 1 ] || fail "cache: $(ls cache)"
+done
+run 0 env SONDE_PLAN_CACHE="$PWD/cache" "$sonde" train elsewhere.yaml --data data --quiet --out three 
+cmp one/model.safetensors three/model.safetensors || fail "a cached plan trains to other weights"
