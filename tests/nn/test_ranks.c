@@ -30,6 +30,7 @@ static bool is_tired(void *user)
 static void one_process_needs_no_ranks(void **state)
 {
     double values[] = {1.5, -2.0};
+    bool any = true;
 
     (void)state;
     (void)unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -44,6 +45,13 @@ static void one_process_needs_no_ranks(void **state)
     assert_int_equal(sonde_nn_ranks_count(NULL), 1);
     must(sonde_nn_ranks_sum(NULL, values, 2, &engine_diag));
     assert_true(values[0] == 1.5 && values[1] == -2.0);
+    must(sonde_nn_ranks_first(NULL, NULL, values, sizeof *values, &any, &engine_diag));
+    assert_true(!any && values[0] == 1.5);
+    must(sonde_nn_ranks_first(NULL, &values[1], values, sizeof *values, &any,
+                              &engine_diag));
+    assert_true(any && values[0] == -2.0);
+    expect_err(SONDE_EINVAL,
+               sonde_nn_ranks_first(NULL, NULL, NULL, 1, &any, &engine_diag));
     sonde_nn_ranks_leave(NULL, true);
     expect_err(SONDE_EINVAL, sonde_nn_ranks_join(NULL, NULL, NULL, &engine_diag));
     assert_int_equal(sonde__ranks_processors(NULL, 8), 8);
@@ -343,14 +351,14 @@ static void all_take_the_first_that_is_given(void **state)
     int first = -1;
 
     (void)state;
-    must(sonde__ranks_first(ranks, NULL, &first, sizeof first, &any, &engine_diag));
+    must(sonde_nn_ranks_first(ranks, NULL, &first, sizeof first, &any, &engine_diag));
     assert_false(any);
-    must(sonde__ranks_first(ranks, rank + 1 == count ? &rank : NULL, &first, sizeof first,
-                            &any, &engine_diag));
+    must(sonde_nn_ranks_first(ranks, rank + 1 == count ? &rank : NULL, &first,
+                              sizeof first, &any, &engine_diag));
     assert_true(any);
     assert_int_equal(first, count - 1);
-    must(sonde__ranks_first(ranks, rank > 0 ? &rank : NULL, &first, sizeof first, &any,
-                            &engine_diag));
+    must(sonde_nn_ranks_first(ranks, rank > 0 ? &rank : NULL, &first, sizeof first, &any,
+                              &engine_diag));
     assert_true(any);
     assert_int_equal(first, 1);
 }

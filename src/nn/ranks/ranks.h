@@ -46,13 +46,6 @@ void sonde__ranks_sum_floats(sonde_nn_ranks *ranks, float *values, int64_t count
                              void *scratch);
 /* Rank 0's bytes for all ranks. */
 void sonde__ranks_broadcast(sonde_nn_ranks *ranks, void *data, size_t bytes);
-/*
- * Gives all ranks the bytes of the first rank that has some; `any`: one has. own: NULL if
- * this rank has none. Fails with SONDE_ENOMEM and as a sum does.
- */
-SONDE_API sonde_err sonde__ranks_first(sonde_nn_ranks *ranks, const void *own,
-                                       void *first, size_t bytes, bool *any,
-                                       sonde_diag *diag);
 /* Whether all ranks have the same 64 bits. SONDE_EINVAL: what differs, at which rank. */
 SONDE_API sonde_err sonde__ranks_agree(sonde_nn_ranks *ranks, uint64_t value,
                                        const char *what, sonde_diag *diag);

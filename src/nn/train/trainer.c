@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "nn/ranks/ranks.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -58,9 +57,9 @@ static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag
     if (err != SONDE_OK || !trainer->ends) {
         return err;
     }
-    return sonde__ranks_first(ranks, sonde_nn_session_stopped(trainer->session),
-                              &trainer->rank_stop, sizeof trainer->rank_stop,
-                              &trainer->rank_stopped, diag);
+    return sonde_nn_ranks_first(ranks, sonde_nn_session_stopped(trainer->session),
+                                &trainer->rank_stop, sizeof trainer->rank_stop,
+                                &trainer->rank_stopped, diag);
 }
 
 static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
