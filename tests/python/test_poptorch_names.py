@@ -141,7 +141,7 @@ PLACED = ("autoRoundNumIPUs(True)", "useIpuModel(True)", "useIpuId(0)", "useOffl
           "setExecutionStrategy(poptorch.SerialPhasedExecution(poptorch.Phase('a', 'b')))",
           "setExecutionStrategy(poptorch.ParallelPhasedExecution(['a'], ['b']))",
           "relaxOptimizerAttributesChecks()", "logCycleCount(True)", "enableStableNorm(True)",
-          "enableProfiling('.')", "enableExecutableCaching('cache')", "modelName('m')",
+          "enableProfiling('.')", "modelName('m')",
           "logDir('.')", "maxRepeatLogs(3)", "sourceLocationExcludes(['a'])",
           "appendToLocationExcludes('a')", "updatableNamedBuffers(['b'])",
           "disableModuleNamescope()", "broadcastBuffers(False)",
