@@ -357,7 +357,8 @@ static bool build_top(sonde__onnx_node *node, const sonde__onnx_op *op)
         return false;
     }
     if (count != 1 || k < 1 || (double)k > dims[axis].base) {
-        (void)snprintf(expected, sizeof expected, "1 to %.0f", dims[axis].base);
+        (void)snprintf(expected, sizeof expected, "1 to %lld",
+                       (long long)dims[axis].base);
         return sonde__onnx_refuse(node, SONDE_EINVAL, expected, "K is %lld of %.0f",
                                   (long long)k, dims[axis].base);
     }
