@@ -211,7 +211,9 @@ static int run_eval(const void *values, int argc, char **argv)
         argc--;
         argv++;
     }
-
+    if (argc > 1) {
+        return cli_fail_text("eval: unexpected argument '%s'", argv[1]);
+    }
     if (argc > 0 && cli_job_check_file(argv[0], "saved weights", &diag) != SONDE_OK) {
         return cli_fail(&diag);
     }

@@ -413,16 +413,19 @@ typedef struct square {
 typedef void square_fn(const square *s);
 
 /* Eight rows of a square. */
-HALF_AVX512 static inline void dot_rows(const square *s, const uint16_t *a, float *sums,
-                                        const int across)
+HALF_AVX512 static inline __attribute__((always_inline)) void
+dot_rows(const square *s, const uint16_t *a, float *sums, const int across)
 {
     vf acc[8][2];
 
     VEC_UNROLL
-    for (int i = 0; i < 8 * across; i++) {
-        const float *const place = sums + i / across * BLOCK_N + i % across * 16;
+    for (int i = 0; i < 8; i++) {
+        VEC_UNROLL
+        for (int j = 0; j < across; j++) {
+            const float *const place = sums + i * BLOCK_N + j * 16;
 
-        acc[i / across][i % across] = s->resume ? vf_load(place) : (vf){0};
+            acc[i][j] = s->resume ? vf_load(place) : (vf){0};
+        }
     }
     for (int64_t k = 0; k < s->tiles * 16; k++) {
         const int64_t tile = k / 16 * TILE, pair = k % 16;
@@ -445,9 +448,11 @@ HALF_AVX512 static inline void dot_rows(const square *s, const uint16_t *a, floa
         }
     }
     VEC_UNROLL
-    for (int i = 0; i < 8 * across; i++) {
-        vf_store(sums + i / across * BLOCK_N + i % across * 16,
-                 acc[i / across][i % across]);
+    for (int i = 0; i < 8; i++) {
+        VEC_UNROLL
+        for (int j = 0; j < across; j++) {
+            vf_store(sums + i * BLOCK_N + j * 16, acc[i][j]);
+        }
     }
 }
 

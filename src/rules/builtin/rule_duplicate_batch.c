@@ -20,8 +20,9 @@
  *
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
- * often than the first one of the run was. Evidence: hashes of inputs at both steps; of a
- * run that has none, their vital signs, which are the same for all batches of one-hot rows.
+ * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
+ * their vital signs. Those are the same for all batches of one-hot rows: of an input that
+ * has a hash at some steps they count only once they have differed.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -36,6 +37,7 @@ enum { PAST = 16, EARLY = 5, DISTINCT = 20, STREAK = 4 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool changed, hashed;
+    bool told_apart;           /* by vital signs: those of two batches differ */
     bool had_hash, had_vitals; /* at the step before */
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
@@ -108,7 +110,8 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     const sonde_vitals *v = tensor->vitals;
     const bool has_hash = memory->hashed && memory->hash_step == now;
     const bool by_hash = has_hash && memory->had_hash;
-    const bool by_vitals = v != NULL && memory->had_vitals && !memory->hashed;
+    const bool by_vitals =
+        v != NULL && memory->had_vitals && (!memory->hashed || memory->told_apart);
     const bool next =
         (has_hash || v != NULL) && sonde__builtin_steps_since(run, &memory->last) == 1;
 
@@ -116,6 +119,10 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     memory->same =
         memory->compared && (by_hash ? memory->hash == memory->hash_before
                                      : sonde__builtin_same_vitals(v, &memory->before));
+    memory->told_apart =
+        memory->told_apart ||
+        (v != NULL && memory->had_vitals && next && v->count == memory->before.count &&
+         !sonde__builtin_same_vitals(v, &memory->before));
     if (has_hash || v != NULL) {
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;
