@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/given.h"
+#include "nn/ranks/ranks.h"
 
 #include <sonde/log.h>
 #include <sonde/nn/option.h>
@@ -397,6 +398,53 @@ sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
             sonde_nn_job_get_info(trainer->job)->data_path);
     }
     return SONDE_OK;
+}
+
+/* --- the same training in all ranks --------------------------------------------------- */
+
+static uint64_t mix_real(uint64_t hash, double number)
+{
+    int64_t bits = 0;
+
+    memcpy(&bits, &number, sizeof bits);
+    return sonde__ranks_mix(hash, bits);
+}
+
+static uint64_t mix_rate(uint64_t hash, const sonde_nn_rate *rate)
+{
+    hash = sonde__ranks_mix(hash, (int64_t)rate->kind);
+    hash = sonde__ranks_mix(hash, rate->warmup);
+    hash = sonde__ranks_mix(hash, rate->total);
+    hash = sonde__ranks_mix(hash, rate->every);
+    hash = mix_real(mix_real(hash, rate->gamma), rate->end);
+    for (int i = 0; i < rate->table_count; i++) {
+        hash = sonde__ranks_mix(hash, rate->table_step[i]);
+        hash = mix_real(hash, rate->table_rate[i]);
+    }
+    return hash;
+}
+
+sonde_err sonde__train_agree(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_dataset *set = trainer->kept != NULL ? trainer->kept : trainer->train;
+    uint64_t hash = mix_rate(SONDE__RANKS_HASH, &trainer->rate);
+    sonde_err err = SONDE_OK;
+
+    if (trainer->options.ranks == NULL) {
+        return SONDE_OK;
+    }
+    for (size_t i = 0; i < trainer->group_count; i++) {
+        hash = mix_rate(hash, &trainer->groups[i].rate);
+    }
+    err = sonde__ranks_agree(trainer->options.ranks,
+                             sonde__ranks_mix(hash, trainer->epochs),
+                             "the number of epochs or the schedule", diag);
+    if (err != SONDE_OK || set == NULL) {
+        return err;
+    }
+    return sonde__ranks_agree(trainer->options.ranks,
+                              (uint64_t)sonde_nn_dataset_get_traits(set)->count,
+                              "the number of training samples", diag);
 }
 
 /* --- evaluation --------------------------------------------------------------------- */
