@@ -97,7 +97,7 @@ void cli_print_group(const char *word, FILE *stream);
 int cli_fail(const sonde_diag *diag);
 int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* In a training of several processes: errors, warnings and findings of a rank after the first
- * begin with "rank 1: ". */
+ * have "rank 1: ", and each line is written at once. Called before anything is written. */
 void cli_set_rank(int rank);
 void cli_put_rank(FILE *stream);
 /* "train: unknown option '--epoch' (expected --epochs)". */

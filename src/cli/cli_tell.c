@@ -23,7 +23,11 @@ static int shown_rank;
 
 void cli_set_rank(int rank)
 {
+    static char line[8 * SONDE_DIAG_LINE];
+
     shown_rank = rank;
+    /* Lines of several processes on one stream stay whole. */
+    (void)setvbuf(stderr, line, _IOLBF, sizeof line);
 }
 
 void cli_put_rank(FILE *stream)
@@ -131,11 +135,17 @@ static atomic_bool told; /* what the log says next of a finding stands there alr
 static void on_log(void *user, sonde_log_level level, const char *room,
                    const char *message)
 {
+    char rank[32] = "";
+
     (void)user;
+    if (shown_rank > 0) {
+        (void)snprintf(rank, sizeof rank, "rank %d: ", shown_rank);
+    }
     if (atomic_load(&told) && strcmp(room, "rules") == 0) {
         return;
     }
-    (void)fprintf(stderr, "%ssonde: %s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+    (void)fprintf(stderr, "%ssonde: %s%s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+                  rank,
                   level >= SONDE_LOG_ERROR     ? "error: "
                   : level == SONDE_LOG_WARNING ? "warning: "
                                                : "",

@@ -465,15 +465,18 @@ static sonde_err join_ranks(training *run, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag);
-    if (err != SONDE_OK || sonde_nn_ranks_rank(run->ranks) == 0) {
+    if (err != SONDE_OK) {
         return err;
+    }
+    cli_set_rank(sonde_nn_ranks_rank(run->ranks));
+    if (sonde_nn_ranks_rank(run->ranks) == 0) {
+        return SONDE_OK;
     }
     run->muted = *run->asked;
     run->muted.quiet = run->muted.no_pictures = true;
     run->muted.json = run->findings.json = false;
     run->asked = &run->muted;
     run->silent = true;
-    cli_set_rank(sonde_nn_ranks_rank(run->ranks));
     return SONDE_OK;
 }
 

@@ -230,6 +230,26 @@ static PyObject *marked(PyObject *self)
     return good != NULL ? Py_NewRef(Py_None) : NULL;
 }
 
+PyDoc_STRVAR(dtype_doc,
+             "dtype(name)\n--\n\n"
+             "Products of the ops from here on: float32, bfloat16 or float16.");
+
+static PyObject *graph_dtype(PyObject *self, PyObject *given)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(given, NULL);
+    sonde_dtype dtype = SONDE_F32;
+    sonde_diag diag = {0};
+
+    if (name == NULL) {
+        return NULL;
+    }
+    if (sonde_dtype_parse(name, &dtype, &diag) != SONDE_OK) {
+        return sonde__python_raise(&diag);
+    }
+    sonde_nn_begin_dtype(model_of(self), dtype);
+    return marked(self);
+}
+
 PyDoc_STRVAR(module_output_doc, "module_output(module, value)\n--\n\n"
                                 "Names the value <module>_output_<k>.");
 
@@ -390,16 +410,18 @@ static PyObject *graph_move(PyObject *self, PyObject *arguments)
     return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(session_doc,
-             "session(training, options, optimizer, anchors)\n--\n\n"
-             "A compiled session. options: (D, G, sum, mode, period, seed, threads); "
-             "optimizer: (name, {number: value}) or None; anchors: a tuple of (name, "
-             "tensor, mode, period).");
+PyDoc_STRVAR(
+    session_doc,
+    "session(training, options, optimizer, anchors)\n--\n\n"
+    "A compiled session. options: (D, G, sum, mode, period, seed, threads, "
+    "folder of the plan cache or None); optimizer: (name, {number: value}) or None; anchors: a tuple of (name, "
+    "tensor, mode, period).");
 
 static PyMethodDef methods[] = {
     {"input", graph_input, METH_O, input_doc},
     {"tensor", graph_tensor, METH_VARARGS, tensor_doc},
     {"function", graph_function, METH_VARARGS, function_doc},
+    {"dtype", graph_dtype, METH_O, dtype_doc},
     {"module_output", graph_module_output, METH_VARARGS, module_output_doc},
     {"output", graph_output, METH_O, output_doc},
     {"loss", graph_loss, METH_O, loss_doc},

@@ -17,7 +17,8 @@ enum { MOST_TENSORS = 64 };
 
 typedef struct session_object {
     PyObject_HEAD sonde_nn_session *session;
-    PyObject *graph; /* a reference: the session borrows its model */
+    PyObject *graph;   /* a reference: the session borrows its model */
+    PyObject *options; /* a reference: the session borrows the name of a folder */
     sonde_nn_optimizer optimizer;
     sonde_nn_optimizer *groups; /* of so many, named group1, group2 ... */
     int group_count;
@@ -230,9 +231,10 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
     unsigned long long seed = 0;
 
     sonde_nn_options_init(options);
-    if (!PyArg_ParseTuple(given, "iipiiKi", &options->device_iterations,
+    if (!PyArg_ParseTuple(given, "iipiiKiz", &options->device_iterations,
                           &options->gradient_accumulation, &sum, &mode,
-                          &options->output_period, &seed, &options->threads)) {
+                          &options->output_period, &seed, &options->threads,
+                          &options->plan_cache)) {
         return false;
     }
     options->reduction = sum != 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
@@ -299,6 +301,7 @@ PyObject *sonde__python_new_session(PyObject *graph, PyObject *arguments)
         return NULL;
     }
     self->graph = Py_NewRef(graph);
+    self->options = Py_NewRef(options);
     self->generation = sonde__python_generation();
     self->moves = ((sonde__python_graph *)graph)->moves;
     self->optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F);
@@ -324,6 +327,7 @@ static void session_dealloc(PyObject *object)
     free(self->printed);
     PyMem_Free(self->groups);
     Py_XDECREF(self->graph);
+    Py_XDECREF(self->options);
     release(object);
     Py_DECREF((PyObject *)type);
 }

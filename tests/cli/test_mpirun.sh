@@ -11,7 +11,7 @@ mpi() { mpirun --oversubscribe "$@"; }
 # Sessions: ranks equal replicas, bit for bit; a silent rank and another network are errors.
 for n in 2 3; do
     run 0 mpi -n $n "$SONDE_BIN/tests_nn" test_ranks
-    [ "$(grep -c 'PASSED  \] 5 test' "$err" "$out" | awk -F: '{n += $2} END {print n}')" -eq $n ] ||
+    [ "$(grep -c 'PASSED  \] 7 test' "$err" "$out" | awk -F: '{n += $2} END {print n}')" -eq $n ] ||
         fail "$n ranks: $(cat "$out" "$err")"
 done
 for last in silent odd; do
@@ -59,6 +59,37 @@ if [ -n "$killed" ] && [ "$code" -ne 0 ]; then
 fi
 cmp whole/model.safetensors part/model.safetensors || fail "resumed ranks give other weights"
 run 0 "$sonde" verify part-run
+
+# Requests: one checkpoint, and an end of all ranks after the same step, which says by whom.
+mpi -n 2 "${train[@]}" --rules none --epochs 100000 --out asked --record asked-run \
+    >"$out" 2>"$err" &
+ranks=$!
+wait_for() {
+    for _ in $(seq 12000); do
+        compgen -G "$1" >/dev/null && return
+        kill -0 "$ranks" 2>/dev/null || break
+        sleep 0.01
+    done
+    fail "no $1: $(cat "$err")"
+}
+wait_for asked/checkpoint.safetensors
+"$sonde" checkpoint asked-run >/dev/null
+wait_for 'asked-run/checkpoints/step-*.safetensors'
+"$sonde" stop asked-run >/dev/null
+wait "$ranks" && code=0 || code=$?
+[ "$code" -eq 130 ] || fail "ended with $code: $(cat "$err")"
+grep -q "^sonde: warning: stopped after .*: asked by 'sonde stop'" "$err" || fail "$(cat "$err")"
+[ "$(ls asked-run/checkpoints | wc -l)" -eq 1 ] || fail "$(ls asked-run/checkpoints)"
+run 0 "$sonde" ls asked-run
+grep -q "^status *ended: interrupted (asked by 'sonde stop')" "$out" || fail "$(head "$out")"
+
+# A rule's stop, too. Each line is of one rank, which the second one's say.
+run 1 env -u SONDE_LOG_LEVEL mpirun --oversubscribe -n 2 "${train[@]}" --learning-rate 500 --epochs 1000 \
+    --stop-on error --out wrong --record wrong-run
+grep -q '^rank 1: step [0-9]* (epoch 1): error: NonFinite: ' "$err" || fail "$(cat "$err")"
+grep -q '^sonde: rank 1: stop requested: ' "$err" || fail "$(cat "$err")"
+grep -q '^sonde: warning: stopped after ' "$err" || fail "$(cat "$err")"
+sed '/^-----/,$d' "$err" | grep -v '^\(sonde: \|rank 1: \|step [0-9]\)' >"$out" && fail "$(cat "$err")"
 
 # A mistake ends all ranks.
 run 2 mpi -n 2 "$sonde" train fashion_cnn --data data --epochs 1 --batch-size 0

@@ -9,7 +9,11 @@
 #include "nn/ranks/ranks.h"
 #include "nn/ops/ops.h"
 
+#include <sonde/control.h>
+
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static sonde_nn_ranks *ranks; /* NULL: alone */
@@ -26,6 +30,7 @@ static bool is_tired(void *user)
 static void one_process_needs_no_ranks(void **state)
 {
     double values[] = {1.5, -2.0};
+    bool any = true;
 
     (void)state;
     (void)unsetenv("OMPI_COMM_WORLD_SIZE");
@@ -40,6 +45,13 @@ static void one_process_needs_no_ranks(void **state)
     assert_int_equal(sonde_nn_ranks_count(NULL), 1);
     must(sonde_nn_ranks_sum(NULL, values, 2, &engine_diag));
     assert_true(values[0] == 1.5 && values[1] == -2.0);
+    must(sonde_nn_ranks_first(NULL, NULL, values, sizeof *values, &any, &engine_diag));
+    assert_true(!any && values[0] == 1.5);
+    must(sonde_nn_ranks_first(NULL, &values[1], values, sizeof *values, &any,
+                              &engine_diag));
+    assert_true(any && values[0] == -2.0);
+    expect_err(SONDE_EINVAL,
+               sonde_nn_ranks_first(NULL, NULL, NULL, 1, &any, &engine_diag));
     sonde_nn_ranks_leave(NULL, true);
     expect_err(SONDE_EINVAL, sonde_nn_ranks_join(NULL, NULL, NULL, &engine_diag));
     assert_int_equal(sonde__ranks_processors(NULL, 8), 8);
@@ -331,6 +343,57 @@ static void sums_are_in_the_order_of_ranks(void **state)
     }
 }
 
+/* What one rank has to say, all hear; of several, the first. */
+static void all_take_the_first_that_is_given(void **state)
+{
+    const int rank = sonde_nn_ranks_rank(ranks), count = sonde_nn_ranks_count(ranks);
+    bool any = true;
+    int first = -1;
+
+    (void)state;
+    must(sonde_nn_ranks_first(ranks, NULL, &first, sizeof first, &any, &engine_diag));
+    assert_false(any);
+    must(sonde_nn_ranks_first(ranks, rank + 1 == count ? &rank : NULL, &first,
+                              sizeof first, &any, &engine_diag));
+    assert_true(any);
+    assert_int_equal(first, count - 1);
+    must(sonde_nn_ranks_first(ranks, rank > 0 ? &rank : NULL, &first, sizeof first, &any,
+                              &engine_diag));
+    assert_true(any);
+    assert_int_equal(first, 1);
+}
+
+/* A checkpoint that a user asks for is the first rank's; one that a rule asks for, its. */
+static void one_rank_saves_a_checkpoint_for_a_user(void **state)
+{
+    static const how way = {engine_mlp, 1, 1, 1, 0.0F, 0.0F};
+    const int rank = sonde_nn_ranks_rank(ranks);
+    char folder[] = "/tmp/sonde-ranks-XXXXXX", path[128];
+    sonde_control *control = NULL;
+    sonde_nn_session *session = NULL;
+    engine_net net;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/step-0000000000.safetensors", folder);
+    engine_mlp(&net, BATCH);
+    session = open_session(&net, &way, 1, ranks);
+    must(sonde_nn_session_share(session, &engine_diag));
+    must(sonde_control_create(NULL, &control, &engine_diag));
+    must(sonde_nn_session_attach_control(session, control, folder, &engine_diag));
+    sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, "a test");
+    must(sonde_nn_session_heed(session, &engine_diag));
+    assert_int_equal(access(path, F_OK) == 0, rank == 0);
+    sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_RULE, "a test");
+    must(sonde_nn_session_heed(session, &engine_diag));
+    assert_int_equal(access(path, F_OK), 0);
+    sonde_nn_session_destroy(session);
+    sonde_control_destroy(control);
+    engine_net_fini(&net);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 /* --- apart -------------------------------------------------------------------------- */
 
 /* The last rank is silent; the others are interrupted and give up. Nothing is updated. */
@@ -404,6 +467,8 @@ int main(void)
         cmocka_unit_test(ranks_of_replicas_differ_by_rounding),
         cmocka_unit_test(gradients_have_names),
         cmocka_unit_test(the_first_rank_gives_its_state),
+        cmocka_unit_test(all_take_the_first_that_is_given),
+        cmocka_unit_test(one_rank_saves_a_checkpoint_for_a_user),
     };
     const struct CMUnitTest silent[] = {cmocka_unit_test(a_silent_rank_is_an_error)};
     const struct CMUnitTest odd[] = {cmocka_unit_test(other_networks_are_refused)};

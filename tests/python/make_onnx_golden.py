@@ -116,6 +116,18 @@ class Gpt(nn.Module):
         return self.head(y + z.transpose(1, 2).contiguous().view(n, t, 8))
 
 
+def transposed() -> nn.Module:
+    return nn.Sequential(nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1, output_padding=1),
+                         nn.ReLU(), nn.ConvTranspose2d(4, 2, (2, 3), groups=2, dilation=(1, 2)),
+                         nn.Flatten(2), nn.ConvTranspose1d(2, 3, 4, stride=3, bias=False))
+
+
+def volume() -> nn.Module:
+    return nn.Sequential(nn.Conv3d(2, 4, (2, 3, 3), stride=(1, 2, 1), padding=(1, 0, 1)),
+                         nn.ReLU(), nn.Conv3d(4, 4, 2, groups=2, bias=False), nn.Flatten(),
+                         nn.Linear(48, 3))
+
+
 # name: (module, shape of a sample, the exporters that keep PyTorch's parameters)
 BOTH = ("old", "new")
 CASES = {
@@ -133,6 +145,8 @@ CASES = {
     "encoder": (Encoder, (6, 5), BOTH),
     "attention": (Attention, (5, 8), BOTH),
     "gpt": (Gpt, (6,), BOTH),
+    "transposed": (transposed, (2, 3, 4), BOTH),
+    "volume": (volume, (2, 3, 6, 5), BOTH),
 }
 
 

@@ -3,6 +3,7 @@
  * trained by hand: w -= rate * g.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 enum { LAYERS = 3, N = 60, STEPS = 25 };
 
@@ -183,6 +184,84 @@ static void a_weight_of_the_network_itself_is_used(void **state)
     (void)state;
     assert_int_equal(cut_off("gate_weight"), SONDE_SEVERITY_WARNING);
     assert_int_equal(cut_off("head.weight"), SONDE_SEVERITY_NOTE);
+}
+
+/* A weight after a trained one that never has a gradient. */
+typedef struct unused_case {
+    bool outputs;   /* those of modules are seen, with gradients ... */
+    bool leaf;      /* ... but for its own */
+    bool declared;  /* its gradient */
+    bool constants; /* its elements are 0, 1, 2 ... */
+    bool losing;    /* the loss rises */
+    sonde_severity severity;
+} unused_case;
+
+static void judge_unused(const unused_case *one)
+{
+    static const char *const names[] = {"fc1", "fc2", "fc3", "fc4"};
+    stream s;
+    uint32_t weights[4], gradients[4], loss = 0;
+    float w[N];
+
+    stream_open(&s, "FrozenParameter:idle=10");
+    for (int i = 0; i < 4; i++) {
+        char text[64];
+
+        (void)snprintf(text, sizeof text, "%s.weight", names[i]);
+        weights[i] = stream_declare(&s, text, SONDE_ROLE_WEIGHT, 6, 10);
+        (void)snprintf(text, sizeof text, "gradient/%s.weight", names[i]);
+        if (i != 2 || one->declared) {
+            gradients[i] = stream_declare(&s, text, SONDE_ROLE_GRADIENT, 6, 10);
+        }
+        (void)snprintf(text, sizeof text, "gradient/%s_output_0", names[i]);
+        if (one->outputs) {
+            (void)stream_declare(&s, text + strlen("gradient/"), SONDE_ROLE_ACTIVATION, 6,
+                                 10);
+        }
+        if (one->outputs && !(one->leaf && i == 2)) {
+            (void)stream_declare(&s, text, SONDE_ROLE_ACTIVATION_GRADIENT, 6, 10);
+        }
+    }
+    loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int j = 0; j < N; j++) {
+        w[j] = one->constants ? (float)j : stream_normal(&s);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < 4; i++) {
+            if (i == 2) {
+                stream_put(&s, weights[i], w);
+            } else {
+                stream_put_all(&s, weights[i], 0.5F + 0.01F * (float)step);
+                stream_put_normal(&s, gradients[i], 0.0, 0.1);
+            }
+        }
+        stream_put_all(&s, loss, 2.0F + (one->losing ? 0.2F : -0.02F) * (float)step);
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(stream_count(&s), 1);
+    assert_non_null(stream_found(&s, "fc3.weight"));
+    assert_int_equal(stream_found(&s, "fc3.weight")->severity, one->severity);
+    stream_close(&s);
+}
+
+static void a_weight_that_nothing_uses_is_a_note(void **state)
+{
+    static const unused_case cases[] = {
+        {true, true, true, false, false, SONDE_SEVERITY_NOTE}, /* BERT's pooler */
+        {true, true, true, false, true, SONDE_SEVERITY_WARNING},
+        {true, false, true, false, false, SONDE_SEVERITY_WARNING},  /* cut off */
+        {true, false, false, false, false, SONDE_SEVERITY_WARNING}, /* frozen */
+        {false, false, true, false, false, SONDE_SEVERITY_WARNING},
+        {false, false, false, false, false, SONDE_SEVERITY_NOTE}, /* not to be trained */
+        {false, false, false, false, true, SONDE_SEVERITY_WARNING},
+        {false, false, false, true, true, SONDE_SEVERITY_NOTE}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        judge_unused(&cases[i]);
+    }
 }
 
 static void a_frozen_layer_that_changes_is_found(void **state)
@@ -394,6 +473,7 @@ int main(void)
         cmocka_unit_test(an_optimiser_that_holds_copies_is_found),
         cmocka_unit_test(a_frozen_layer_that_changes_is_found),
         cmocka_unit_test(a_weight_of_the_network_itself_is_used),
+        cmocka_unit_test(a_weight_that_nothing_uses_is_a_note),
         cmocka_unit_test(copies_that_follow_are_let_be),
         cmocka_unit_test(bold_updates_have_to_pay),
         cmocka_unit_test(steps_between_count),

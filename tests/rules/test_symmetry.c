@@ -254,6 +254,53 @@ static void sums_with_a_cause_are_a_note(void **state)
     }
 }
 
+static uint32_t declare_channels(stream *s, const char *name, int64_t columns)
+{
+    const sonde_tensor_info info = {.name = name,
+                                    .role = SONDE_ROLE_WEIGHT,
+                                    .dtype = SONDE_F32,
+                                    .rank = 3,
+                                    .shape = {8, 3, columns},
+                                    .same_as = SONDE_NO_TENSOR};
+    uint32_t id = 0;
+
+    assert_int_equal(sonde_catalogue_declare(s->catalogue, &info, &id, NULL), SONDE_OK);
+    return id;
+}
+
+/* Channels whose matrices are alike, each with an input of its own and biases: these may
+ * differ, and be of another number of columns. */
+static void channels_with_biases_of_their_own_are_not_alike(void **state)
+{
+    static const int64_t columns[] = {3, 1};
+
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        const bool drawn = kind < 2;
+        stream s;
+        uint32_t matrix = 0, bias = 0, loss = 0;
+        float b[72];
+
+        stream_open(&s, "SymmetricUnits");
+        matrix = declare_channels(&s, "bottleneck.matrices.0", 3);
+        bias = declare_channels(&s, "bottleneck.biases.0", columns[kind % 2]);
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        stream_begin(&s);
+        for (int i = 0; i < 72; i++) {
+            b[i] = drawn ? stream_normal(&s) : 0.25F;
+        }
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_all(&s, matrix, 0.5F + 0.01F * (float)step);
+            stream_put(&s, bias, b);
+            stream_put_all(&s, loss, 2.0F - 0.02F * (float)step);
+            stream_end(&s);
+        }
+        sonde_rules_finish(s.rules);
+        assert_int_equal(stream_found(&s, "bottleneck.matrices.0") != NULL, !drawn);
+        stream_close(&s);
+    }
+}
+
 /* Tensors compared with others in 3 steps of so many modules, each with a constant scale
  * beside a random weight. */
 static uint64_t work_of(int modules)
@@ -307,6 +354,7 @@ int main(void)
         cmocka_unit_test(gradients_that_add_up_are_found),
         cmocka_unit_test(updates_show_in_small_parameters),
         cmocka_unit_test(sums_with_a_cause_are_a_note),
+        cmocka_unit_test(channels_with_biases_of_their_own_are_not_alike),
         cmocka_unit_test(the_work_grows_as_the_tensors_do),
     };
 

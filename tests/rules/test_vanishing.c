@@ -209,6 +209,34 @@ static void what_only_looks_like_it_is_let_be(void **state)
     }
 }
 
+/* A layer between others: as small at first (a branch that the data do not use), or later
+ * alone; the layers before it as well. */
+static void a_branch_that_is_not_used_is_a_note(void **state)
+{
+    enum { UNUSED, FADES, ALL_BEFORE, KINDS };
+
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        net n;
+        double scale[LAYERS];
+        const sonde_finding *found = NULL;
+
+        net_open(&n, "VanishingGradient");
+        for (int step = 0; step < STEPS; step++) {
+            set(scale, 1e-2);
+            scale[2] = kind == FADES && step < 4 ? 1e-3 : step % 4 == 3 ? 0.0 : 1e-9;
+            scale[0] = scale[1] = kind == ALL_BEFORE ? 1e-9 : 1e-2;
+            net_step(&n, scale);
+        }
+        sonde_rules_finish(n.s.rules);
+        found = stream_found(&n.s, "Gradient___fc3.weight");
+        assert_non_null(found);
+        assert_int_equal(found->severity,
+                         kind == UNUSED ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
+        stream_close(&n.s);
+    }
+}
+
 static void rows_that_no_batch_touches_say_nothing(void **state)
 {
     stream s;
@@ -262,6 +290,7 @@ int main(void)
         cmocka_unit_test(smdebugs_condition_is_its_own),
         cmocka_unit_test(a_deep_sigmoid_net_vanishes_on_the_way),
         cmocka_unit_test(what_only_looks_like_it_is_let_be),
+        cmocka_unit_test(a_branch_that_is_not_used_is_a_note),
         cmocka_unit_test(rows_that_no_batch_touches_say_nothing),
         cmocka_unit_test(without_gradients_it_says_so),
     };

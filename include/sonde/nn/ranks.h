@@ -62,6 +62,15 @@ SONDE_API int sonde_nn_ranks_count(const sonde_nn_ranks *ranks);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_ranks_sum(sonde_nn_ranks *ranks,
                                                      double *values, size_t count,
                                                      sonde_diag *diag);
+/*
+ * Gives all ranks the bytes of the first rank that has some. own: this rank's; NULL: it has
+ * none. Sets *any: whether a rank has, else `first` stays. All ranks give the same count of
+ * bytes. NULL ranks: one rank. SONDE_ENOMEM; SONDE_EIO as in sonde_nn_ranks_sum.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_ranks_first(sonde_nn_ranks *ranks,
+                                                       const void *own, void *first,
+                                                       size_t bytes, bool *any,
+                                                       sonde_diag *diag);
 
 #ifdef __cplusplus
 }

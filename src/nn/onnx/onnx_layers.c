@@ -12,20 +12,24 @@ static const sonde__onnx_pair none = {0, 0};
 
 /* --- windows ----------------------------------------------------------------------------- */
 
-/* A window that moves over one or two dimensions, as two. */
+/* A window that moves over one to three dimensions, which are the last ones of three; the
+ * others have a size of 1. */
+enum { SPACE = 3, FLAT = SPACE - 2 /* where the last two begin */ };
 typedef struct window {
-    int dims;                                                    /* 1 or 2 */
-    int64_t kernel[2], stride[2], dilation[2], begin[2], end[2]; /* begin, end: padding */
-    int64_t size[2];                                             /* of the input */
+    int dims;
+    int64_t kernel[SPACE], stride[SPACE], dilation[SPACE];
+    int64_t begin[SPACE], end[SPACE]; /* padding */
+    int64_t size[SPACE];              /* of the input */
 } window;
 
-/* The attribute's numbers in the last places of a pair. */
-static bool read_pair(sonde__onnx_node *node, const char *name, int dims, int64_t *pair)
+/* The attribute's numbers in the last places. */
+static bool read_sizes(sonde__onnx_node *node, const char *name, int dims, int64_t least,
+                       int64_t *sizes)
 {
-    int64_t given[2];
+    int64_t given[SPACE];
     size_t count = 0;
 
-    if (!sonde__onnx_ints(node, name, given, 2, &count)) {
+    if (!sonde__onnx_ints(node, name, given, SPACE, &count)) {
         return false;
     }
     if (count != 0 && count != (size_t)dims) {
@@ -33,11 +37,12 @@ static bool read_pair(sonde__onnx_node *node, const char *name, int dims, int64_
                                   count);
     }
     for (size_t i = 0; i < count; i++) {
-        if (given[i] < 1 || given[i] > INT32_MAX) {
-            return sonde__onnx_refuse(node, SONDE_EINVAL, "1 or more", "%s is %lld", name,
-                                      (long long)given[i]);
+        if (given[i] < least || given[i] > INT32_MAX) {
+            return sonde__onnx_refuse(node, SONDE_EINVAL,
+                                      least == 1 ? "1 or more" : "0 or more",
+                                      "%s is %lld", name, (long long)given[i]);
         }
-        pair[2 - count + i] = given[i];
+        sizes[SPACE - count + i] = given[i];
     }
     return true;
 }
@@ -50,7 +55,7 @@ static int64_t span(const window *w, int d)
 /* The padding of auto_pad, so that there are size / stride windows, rounded up. */
 static void pad_same(window *w, bool upper)
 {
-    for (int d = 2 - w->dims; d < 2; d++) {
+    for (int d = SPACE - w->dims; d < SPACE; d++) {
         const int64_t count = (w->size[d] + w->stride[d] - 1) / w->stride[d];
         const int64_t needed = (count - 1) * w->stride[d] + span(w, d) - w->size[d];
         const int64_t pad = SONDE_MAX(needed, 0);
@@ -62,10 +67,10 @@ static void pad_same(window *w, bool upper)
 
 static bool read_padding(sonde__onnx_node *node, window *w)
 {
-    int64_t pads[4];
+    int64_t pads[2 * SPACE];
     size_t count = 0;
 
-    if (!sonde__onnx_ints(node, "pads", pads, 4, &count)) {
+    if (!sonde__onnx_ints(node, "pads", pads, SONDE_COUNT_OF(pads), &count)) {
         return false;
     }
     if (count != 0 && count != 2 * (size_t)w->dims) {
@@ -73,7 +78,7 @@ static bool read_padding(sonde__onnx_node *node, window *w)
                                   count);
     }
     for (size_t i = 0; i < count; i++) {
-        const size_t half = count / 2, d = 2 - half + i % half;
+        const size_t half = count / 2, d = SPACE - half + i % half;
 
         if (pads[i] < 0 || pads[i] > INT32_MAX) {
             return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "0 or more",
@@ -92,7 +97,7 @@ static bool read_padding(sonde__onnx_node *node, window *w)
  * hang over. */
 static bool check_ceil(sonde__onnx_node *node, const window *w)
 {
-    for (int d = 2 - w->dims; d < 2; d++) {
+    for (int d = SPACE - w->dims; d < SPACE; d++) {
         const int64_t room = w->size[d] + w->begin[d] + w->end[d] - span(w, d);
 
         if (room % w->stride[d] != 0 && sonde__onnx_int(node, "ceil_mode", 0) != 0) {
@@ -103,35 +108,42 @@ static bool check_ceil(sonde__onnx_node *node, const window *w)
     return true;
 }
 
-static bool read_window(sonde__onnx_node *node, sonde__onnx_pair x, window *w)
+static bool check_even(sonde__onnx_node *node, const window *w)
+{
+    for (int d = 0; d < SPACE; d++) {
+        if (w->begin[d] != w->end[d]) {
+            return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "the same on both sides",
+                                      "a padding of %lld and %lld",
+                                      (long long)w->begin[d], (long long)w->end[d]);
+        }
+    }
+    return true;
+}
+
+/* Over at most `most` dimensions of x. */
+static bool read_window(sonde__onnx_node *node, sonde__onnx_pair x, int most, window *w)
 {
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
     const int rank = sonde__onnx_shape(node, x, dims);
 
     w->dims = rank - 2;
-    if (rank < 3 || rank > 4) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "(N, C, L) or (N, C, H, W)",
+    if (rank < 3 || w->dims > most) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
+                                  most == SPACE ? "(N, C, L), (N, C, H, W) or "
+                                                  "(N, C, D, H, W)"
+                                                : "(N, C, L) or (N, C, H, W)",
                                   "an input of %d dimensions", rank);
     }
-    for (int d = 0; d < 2; d++) {
-        const int place = rank - 2 + d;
+    for (int d = 0; d < SPACE; d++) {
+        const int place = rank - SPACE + d;
 
         w->stride[d] = w->dilation[d] = 1;
-        w->size[d] = w->dims == 1 && d == 0 ? 1 : (int64_t)dims[place].base;
+        w->size[d] = d < SPACE - w->dims ? 1 : (int64_t)dims[place].base;
     }
-    if (!read_pair(node, "kernel_shape", w->dims, w->kernel) ||
-        !read_pair(node, "strides", w->dims, w->stride) ||
-        !read_pair(node, "dilations", w->dims, w->dilation) || !read_padding(node, w) ||
-        !check_ceil(node, w)) {
-        return false;
-    }
-    if (w->begin[0] != w->end[0] || w->begin[1] != w->end[1]) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "the same on both sides",
-                                  "a padding of %lld and %lld",
-                                  (long long)w->begin[w->begin[0] != w->end[0] ? 0 : 1],
-                                  (long long)w->end[w->begin[0] != w->end[0] ? 0 : 1]);
-    }
-    return true;
+    return read_sizes(node, "kernel_shape", w->dims, 1, w->kernel) &&
+           read_sizes(node, "strides", w->dims, 1, w->stride) &&
+           read_sizes(node, "dilations", w->dims, 1, w->dilation) &&
+           read_padding(node, w) && check_ceil(node, w) && check_even(node, w);
 }
 
 /* (N, C, L) as (N, C, 1, L), and back. */
@@ -152,70 +164,160 @@ static sonde__onnx_pair narrow(sonde__onnx_node *node, sonde__onnx_pair x,
 {
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
 
-    if (x.model == 0 || w->dims == 2 || sonde__onnx_shape(node, x, dims) != 4) {
+    if (x.model == 0 || w->dims != 1 || sonde__onnx_shape(node, x, dims) != 4) {
         return x;
     }
     dims[2] = dims[3];
     return sonde__onnx_reshape(node, x, 3, dims);
 }
 
-static bool build_conv(sonde__onnx_node *node, const sonde__onnx_op *op)
+/* Input, weight and bias of a convolution; the weight's dims give the kernel of w. */
+static bool take_conv(sonde__onnx_node *node, int most, sonde__onnx_pair in[3], window *w,
+                      sonde__onnx_number dims[SONDE_MAX_DIMS])
 {
-    const bool bias = sonde__onnx_has_input(node, 2);
-    sonde__onnx_pair in[3] = {
-        sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
-        sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT),
-        bias ? sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias") : none};
-    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
-    const int rank = sonde__onnx_shape(node, in[1], dims);
-    window w = {.dims = 2};
-    sonde_nn_setting settings[4];
+    sonde__onnx_number own[SONDE_MAX_DIMS] = {{0}};
+    int rank = 0;
 
+    in[0] = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_WEIGHT);
+    in[2] = sonde__onnx_has_input(node, 2)
+                ? sonde__onnx_take_own(node, 2, SONDE_ROLE_BIAS, "bias")
+                : none;
     if (node->import->err != SONDE_OK) {
         return false;
     }
-    if (rank != 3 && rank != 4) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "one or two",
+    rank = sonde__onnx_shape(node, in[1], dims);
+    if (rank < 3 || rank > 2 + most) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
+                                  most == SPACE ? "one to three" : "one or two",
                                   "a convolution over %d dimensions", rank - 2);
     }
-    w.kernel[0] = rank == 3 ? 1 : (int64_t)dims[2].base;
-    w.kernel[1] = (int64_t)dims[rank - 1].base;
-    if (!read_window(node, in[0], &w)) {
+    if (sonde__onnx_shape(node, in[0], own) != rank) {
+        return sonde__onnx_refuse(node, SONDE_ESHAPE, "the same number",
+                                  "an input of %d and a weight of %d dimensions",
+                                  sonde__onnx_shape(node, in[0], own), rank);
+    }
+    for (int d = 0; d < SPACE; d++) {
+        w->kernel[d] = d < SPACE + 2 - rank ? 1 : (int64_t)dims[rank - SPACE + d].base;
+    }
+    return read_window(node, in[0], most, w);
+}
+
+static bool give_conv3d(sonde__onnx_node *node, const sonde__onnx_pair in[3],
+                        const window *w, double channels)
+{
+    const bool bias = in[2].model != 0;
+    const sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("groups", sonde__onnx_int(node, "group", 1)),
+        SONDE__ONNX_SET("out_channels", channels),
+        SONDE__ONNX_SET("bias", bias),
+        sonde__onnx_setting("kernel_size", w->kernel, SPACE),
+        sonde__onnx_setting("stride", w->stride, SPACE),
+        sonde__onnx_setting("padding", w->begin, SPACE),
+        sonde__onnx_setting("dilation", w->dilation, SPACE)};
+
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node, "conv3d", in, bias ? 3 : 2, settings,
+                                             SONDE_COUNT_OF(settings)));
+}
+
+static bool build_conv(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    sonde__onnx_pair in[3];
+    window w = {.dims = 2};
+    sonde_nn_setting settings[4];
+
+    if (!take_conv(node, SPACE, in, &w, dims)) {
         return false;
     }
-    settings[0] = sonde__onnx_setting("stride", w.stride, 2);
-    settings[1] = sonde__onnx_setting("padding", w.begin, 2);
-    settings[2] = sonde__onnx_setting("dilation", w.dilation, 2);
+    if (w.dims == SPACE) {
+        return give_conv3d(node, in, &w, dims[0].base);
+    }
+    settings[0] = sonde__onnx_setting("stride", w.stride + FLAT, 2);
+    settings[1] = sonde__onnx_setting("padding", w.begin + FLAT, 2);
+    settings[2] = sonde__onnx_setting("dilation", w.dilation + FLAT, 2);
     settings[3] =
         (sonde_nn_setting)SONDE__ONNX_SET("groups", sonde__onnx_int(node, "group", 1));
     in[0] = widen(node, in[0]);
     in[1] = widen(node, in[1]);
     return sonde__onnx_give(
         node, 0,
-        narrow(node, sonde__onnx_emit(node, op->kind, in, bias ? 3 : 2, settings, 4),
-               &w));
+        narrow(
+            node,
+            sonde__onnx_emit(node, op->kind, in, in[2].model != 0 ? 3 : 2, settings, 4),
+            &w));
+}
+
+/* more: output_padding. */
+static bool give_transposed(sonde__onnx_node *node, const sonde__onnx_op *op,
+                            const sonde__onnx_pair in[3], const window *w,
+                            const int64_t *more, double channels)
+{
+    const bool bias = in[2].model != 0;
+    const sonde_nn_setting settings[] = {
+        SONDE__ONNX_SET("groups", sonde__onnx_int(node, "group", 1)),
+        SONDE__ONNX_SET("out_channels", channels),
+        SONDE__ONNX_SET("bias", bias),
+        sonde__onnx_setting("kernel_size", w->kernel + FLAT, 2),
+        sonde__onnx_setting("stride", w->stride + FLAT, 2),
+        sonde__onnx_setting("padding", w->begin + FLAT, 2),
+        sonde__onnx_setting("dilation", w->dilation + FLAT, 2),
+        sonde__onnx_setting("output_padding", more + FLAT, 2)};
+
+    return sonde__onnx_give(node, 0,
+                            narrow(node,
+                                   sonde__onnx_emit(node, op->kind, in, bias ? 3 : 2,
+                                                    settings, SONDE_COUNT_OF(settings)),
+                                   w));
+}
+
+static bool build_transposed(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
+    int64_t more[SPACE] = {0};
+    sonde__onnx_pair in[3];
+    window w = {.dims = 2};
+
+    if (sonde__onnx_attribute(node, "output_shape") != NULL) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "pads and output_padding",
+                                  "it has output_shape");
+    }
+    if (sonde__onnx_says(node, "auto_pad", "NOTSET", "SAME_UPPER") ||
+        sonde__onnx_says(node, "auto_pad", "NOTSET", "SAME_LOWER")) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "NOTSET or VALID",
+                                  "auto_pad is SAME");
+    }
+    if (!take_conv(node, 2, in, &w, dims) ||
+        !read_sizes(node, "output_padding", w.dims, 0, more)) {
+        return false;
+    }
+    in[0] = widen(node, in[0]);
+    in[1] = widen(node, in[1]);
+    return give_transposed(node, op, in, &w, more,
+                           dims[1].base * (double)sonde__onnx_int(node, "group", 1));
 }
 
 static bool build_pool(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
     const bool mean = strcmp(op->name, "AveragePool") == 0;
-    window w = {.dims = 2, .kernel = {1, 1}};
+    window w = {.dims = 2, .kernel = {1, 1, 1}};
     sonde_nn_setting settings[4];
 
-    if (x.model == 0 || !read_window(node, x, &w)) {
+    if (x.model == 0 || !read_window(node, x, 2, &w)) {
         return false;
     }
-    if (mean && (w.dilation[0] != 1 || w.dilation[1] != 1)) {
+    if (mean && (w.dilation[FLAT] != 1 || w.dilation[FLAT + 1] != 1)) {
         return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "1", "dilations");
     }
-    settings[0] = sonde__onnx_setting("kernel_size", w.kernel, 2);
-    settings[1] = sonde__onnx_setting("stride", w.stride, 2);
-    settings[2] = sonde__onnx_setting("padding", w.begin, 2);
+    settings[0] = sonde__onnx_setting("kernel_size", w.kernel + FLAT, 2);
+    settings[1] = sonde__onnx_setting("stride", w.stride + FLAT, 2);
+    settings[2] = sonde__onnx_setting("padding", w.begin + FLAT, 2);
     settings[3] = mean ? (sonde_nn_setting)SONDE__ONNX_SET(
                              "count_include_pad",
                              sonde__onnx_int(node, "count_include_pad", 0) != 0)
-                       : sonde__onnx_setting("dilation", w.dilation, 2);
+                       : sonde__onnx_setting("dilation", w.dilation + FLAT, 2);
     x = widen(node, x);
     return sonde__onnx_give(
         node, 0, narrow(node, sonde__onnx_emit(node, op->kind, &x, 1, settings, 4), &w));
@@ -502,6 +604,7 @@ static bool build_prelu(sonde__onnx_node *node, const sonde__onnx_op *op)
 
 const sonde__onnx_op sonde__onnx_layer_ops[] = {
     {"Conv", build_conv, "conv2d", {{0}}},
+    {"ConvTranspose", build_transposed, "conv_transpose2d", {{0}}},
     {"MaxPool", build_pool, "max_pool2d", {{0}}},
     {"AveragePool", build_pool, "avg_pool2d", {{0}}},
     {"GlobalAveragePool", build_global_pool, "mean", {{0}}},

@@ -222,6 +222,40 @@ void sonde__ranks_broadcast(sonde_nn_ranks *ranks, void *data, size_t bytes)
     }
 }
 
+sonde_err sonde_nn_ranks_first(sonde_nn_ranks *ranks, const void *own, void *first,
+                               size_t bytes, bool *any, sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, first, any);
+    const size_t count = (size_t)sonde_nn_ranks_count(ranks);
+    const size_t each = 1 + bytes; /* whether there are some, and they */
+    unsigned char *given = sonde__calloc(count + 1, each);
+    unsigned char *all = NULL;
+
+    *any = false;
+    if (given == NULL) {
+        return sonde__fail_nomem(diag, "the ranks");
+    }
+    all = given + each;
+    if (own != NULL) {
+        given[0] = 1;
+        memcpy(given + 1, own, bytes);
+    }
+    if (ranks == NULL) {
+        memcpy(all, given, each);
+    } else if (ranks->err == SONDE_OK) {
+        ranks->err = ranks->ops->gather(given, all, each, &ranks->wait, &ranks->diag);
+    }
+    for (size_t r = 0; !*any && sonde__ranks_fault(ranks, NULL) == SONDE_OK && r < count;
+         r++) {
+        *any = all[r * each] != 0;
+        if (*any) {
+            memcpy(first, all + r * each + 1, bytes);
+        }
+    }
+    sonde__free(given);
+    return sonde__ranks_fault(ranks, diag);
+}
+
 sonde_err sonde__ranks_agree(sonde_nn_ranks *ranks, uint64_t value, const char *what,
                              sonde_diag *diag)
 {

@@ -622,7 +622,9 @@ sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
     while (!session->stopped && session->control != NULL &&
            sonde_control_take(session->control, &request)) {
         if (request.kind == SONDE_REQUEST_CHECKPOINT) {
-            save_checkpoint(session, &request);
+            if (request.by == SONDE_BY_RULE || sonde_nn_ranks_rank(session->ranks) == 0) {
+                save_checkpoint(session, &request); /* a user asks all ranks */
+            }
         } else {
             session->stop = request;
             session->stopped = true;

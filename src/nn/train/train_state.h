@@ -64,6 +64,8 @@ struct sonde_nn_trainer {
     bool ran;                         /* run was called */
     const sonde_request *stopped;     /* NULL: no request stopped it */
     bool ends;                        /* all ranks end: one of them is to */
+    bool rank_stopped;                /* rank_stop ends them */
+    sonde_request rank_stop;
 };
 
 /* Views of a loader's batch as a session's inputs: samples, further inputs, and labels or

@@ -28,8 +28,15 @@ static sonde_err heed(const sonde_nn_trainer *trainer, sonde_diag *diag)
                                           : SONDE_OK;
 }
 
+/* The request that ends the training; NULL: none. */
+static const sonde_request *stop_request(const sonde_nn_trainer *trainer)
+{
+    return trainer->rank_stopped ? &trainer->rank_stop
+                                 : sonde_nn_session_stopped(trainer->session);
+}
+
 /* After a call: the mean loss over the ranks, and whether one of them is to end. All take
- * the same steps, so all end after the same one. */
+ * the same steps, so all end after the same one, by the same request. */
 static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
@@ -47,7 +54,12 @@ static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag
     err = sonde_nn_ranks_sum(ranks, numbers, SONDE_COUNT_OF(numbers), diag);
     *loss = numbers[0] / sonde_nn_ranks_count(ranks);
     trainer->ends = numbers[1] > 0.0;
-    return err;
+    if (err != SONDE_OK || !trainer->ends) {
+        return err;
+    }
+    return sonde_nn_ranks_first(ranks, sonde_nn_session_stopped(trainer->session),
+                                &trainer->rank_stop, sizeof trainer->rank_stop,
+                                &trainer->rank_stopped, diag);
 }
 
 static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -350,7 +362,7 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
 static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    const sonde_request *request = sonde_nn_session_stopped(trainer->session);
+    const sonde_request *request = stop_request(trainer);
     const sonde_err err = save_checkpoint(trainer, diag);
 
     if (err != SONDE_OK) {
@@ -399,8 +411,7 @@ static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
         const int64_t skip = epoch == done / batches ? done % batches : 0;
         const sonde_err err = run_epoch(trainer, (int)epoch, skip, diag);
 
-        if (sonde_nn_session_stopped(trainer->session) != NULL ||
-            (err == SONDE_OK && interrupted(trainer))) {
+        if (stop_request(trainer) != NULL || (err == SONDE_OK && interrupted(trainer))) {
             return break_off(trainer, diag);
         }
         if (err != SONDE_OK &&

@@ -36,7 +36,17 @@
  * declared, which is so for parameters that require one, unless a whole module of several
  * weights is like it (a teacher, a backbone without gradients). All others are one note.
  *
- * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
+ * Of a weight after trained ones, tensors may not tell whether it is cut off on purpose:
+ *     leaf      its module's output has no gradient, where those of others have one:
+ *               nothing that is trained uses it (a pooler, the last residual)
+ *     declared  its gradient is not declared, and no output of any module is seen: it was
+ *               never meant to be trained
+ * Such a weight is a note as long as training does not go badly, then a warning. A weight
+ * whose gradient is not declared and whose elements differ and are all 0 or more was not
+ * drawn, but is a table of constants: a note.
+ *
+ * Evidence: vital signs of parameters, of their gradients and of the optimiser's values;
+ * losses, if there are any.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -47,11 +57,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
+enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, LOSSES = 3, MOST_RATES = 64 };
 enum { IDLE_AFTER = 10 }; /* comparisons */
 enum { TURNS = 3 };       /* times `idle` */
 #define ENDED 1e-4
 #define SUMMED 3.0
+static const sonde__rule_terms unused = {.well = SONDE_SEVERITY_NOTE,
+                                         .ill = SONDE_SEVERITY_WARNING,
+                                         .still = SONDE_SEVERITY_NOTE,
+                                         .untold = SONDE_SEVERITY_NOTE,
+                                         .alone = SONDE_SEVERITY_WARNING};
 
 typedef struct frozen {
     int64_t patience, idle;
@@ -90,7 +105,8 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, false, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"gradients", SONDE_HOW_VITALS, false, SONDE__GRADIENTS, SONDE__CLOSELY},
-    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
+    {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -101,6 +117,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return sonde__builtin_is_parameter(info)    ? PARAMETERS
            : sonde__builtin_is_gradient(info)   ? GRADIENTS
            : info->role == SONDE_ROLE_OPTIMIZER ? STATE
+           : info->role == SONDE_ROLE_LOSS      ? LOSSES
                                                 : SONDE_RULE_IGNORE;
 }
 
@@ -126,7 +143,7 @@ static double compare(sonde_rule_run *run, sonde_rule_tensor *tensors, size_t co
 
         double steps = 0.0;
 
-        if (tensors[i].need == GRADIENTS || now == NULL) {
+        if (tensors[i].need == GRADIENTS || tensors[i].need == LOSSES || now == NULL) {
             continue;
         }
         steps = (double)sonde__builtin_steps_since(run, &memory->last);
@@ -421,7 +438,62 @@ static bool ends_in_weight(const char *name)
     return length >= 6 && strcmp(name + length - 6, "weight") == 0;
 }
 
-/* True if the weights that are cut off belong to one module. */
+/* Whether the module of a weight computes something: YES if an output of it is known,
+ * NO if only outputs of others are; the network itself may. */
+typedef enum use { NO, PERHAPS, YES } use;
+
+/* True if a name is that of an output of the module whose name has that length. */
+static bool is_output(const char *name, const char *module, size_t length)
+{
+    return strncmp(name, module, length) == 0 &&
+           strncmp(name + length, "_output", 7) == 0;
+}
+
+/* *alone: no output of any module is seen; *leaf: outputs of others have gradients, that
+ * of this module has none. */
+static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info, bool *alone,
+                    bool *leaf)
+{
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const char *dot = strrchr(info->name, '.');
+    const size_t length = dot != NULL ? (size_t)(dot - info->name) : 0;
+    bool any = false, own = false, pulls = false, pulled = false;
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *other = sonde_catalogue_info(catalogue, id);
+
+        if (other->role == SONDE_ROLE_OUTPUT || other->role == SONDE_ROLE_ACTIVATION) {
+            any = true;
+            own = own || is_output(other->name, info->name, length);
+        } else if (other->role == SONDE_ROLE_ACTIVATION_GRADIENT) {
+            const sonde__builtin_span span = sonde__builtin_parameter_of(other->name);
+
+            pulls = true;
+            pulled =
+                pulled || (span.text != NULL && is_output(span.text, info->name, length));
+        }
+    }
+    *alone = !any;
+    *leaf = own && pulls && !pulled;
+    return own ? YES : !any || dot == NULL ? PERHAPS : NO;
+}
+
+/* Whether nothing that is trained uses the outputs of the module of a weight that is after
+ * trained ones. */
+static bool is_leaf(sonde_rule_run *run, size_t i)
+{
+    const frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool alone = false, leaf = false;
+
+    if (i > state->first_moving) {
+        (void)find_use(run, sonde_rule_info(run, tensors[i].id), &alone, &leaf);
+    }
+    return leaf;
+}
+
+/* True if the weights that are cut off belong to one module; leaves do not count. */
 static bool is_one_module(sonde_rule_run *run)
 {
     size_t count = 0, first = SIZE_MAX, length = 0;
@@ -430,7 +502,7 @@ static bool is_one_module(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         const char *name = sonde_rule_info(run, tensors[i].id)->name;
 
-        if (!is_cut_off(run, &tensors[i]) || is_whole_part(run, i)) {
+        if (!is_cut_off(run, &tensors[i]) || is_whole_part(run, i) || is_leaf(run, i)) {
             continue;
         }
         if (first == SIZE_MAX) {
@@ -446,36 +518,12 @@ static bool is_one_module(sonde_rule_run *run)
     return true;
 }
 
-/* Whether the module of a weight computes something: YES if an output of it is known,
- * NO if only outputs of others are; the network itself may. */
-typedef enum use { NO, PERHAPS, YES } use;
-
-static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info)
-{
-    const sonde_catalogue *catalogue = run->rules->catalogue;
-    const char *dot = strrchr(info->name, '.');
-    const size_t length = dot != NULL ? (size_t)(dot - info->name) : 0;
-    bool any = false;
-
-    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
-        const sonde_tensor_info *other = sonde_catalogue_info(catalogue, id);
-
-        if (other->role == SONDE_ROLE_OUTPUT || other->role == SONDE_ROLE_ACTIVATION) {
-            any = true;
-            if (strncmp(other->name, info->name, length) == 0 &&
-                strncmp(other->name + length, "_output", 7) == 0) {
-                return YES;
-            }
-        }
-    }
-    return !any || dot == NULL ? PERHAPS : NO;
-}
-
 /* How a weight is cut off. */
 typedef enum cut_off {
     MAY_BE_MEANT,
     AFTER, /* a trained layer */
-    ASKED  /* it requires a gradient, and is used */
+    ASKED, /* it requires a gradient, and is used */
+    UNUSED /* perhaps */
 } cut_off;
 
 static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, cut_off how)
@@ -483,23 +531,36 @@ static void report_cut_off(sonde_rule_run *run, size_t i, size_t cut, cut_off ho
     static const char *const texts[] = {
         [MAY_BE_MEANT] = "That is right if they are frozen on purpose.",
         [AFTER] = "Layers before it are trained.",
-        [ASKED] = "It requires a gradient, and other layers are trained."};
+        [ASKED] = "It requires a gradient, and other layers are trained.",
+        [UNUSED] = "That is right if nothing that is trained uses its layer, or if it is "
+                   "frozen on purpose."};
     const frozen *state = sonde_rule_state(run);
+    const double compared = (double)state->compared, idle = (double)state->idle;
+    const sonde_severity severity =
+        how == MAY_BE_MEANT ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING;
     char others[64] = "";
 
     if (how == MAY_BE_MEANT) {
         (void)snprintf(others, sizeof others, " and %zu other weights", cut - 1);
     }
-
-    if (sonde_rule_found(
-            run, i, how == MAY_BE_MEANT ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
-            "steps_without_gradient", (double)state->compared, (double)state->idle)) {
+    if (how == UNUSED ? sonde__rule_suspect(run, i, &unused, "steps_without_gradient",
+                                            compared, idle)
+                      : sonde_rule_found(run, i, severity, "steps_without_gradient",
+                                         compared, idle)) {
         sonde_rule_say(run,
                        "Check that it requires a gradient, and that nothing (detach, "
                        "item, numpy, no_grad) cuts it off from the loss.",
                        "It%s never had a gradient and never changed. %s", others,
                        texts[how]);
     }
+}
+
+/* True if these are no weights that were drawn: none is below 0, and they differ. */
+static bool is_table_of_constants(const sonde_vitals *w)
+{
+    enum { LEAST = 8 };
+
+    return w->count >= LEAST && w->min >= 0.0 && w->max > w->min;
 }
 
 /* few: the weights that are cut off are few, and of one module. */
@@ -509,19 +570,26 @@ static cut_off how_cut_off(sonde_rule_run *run, size_t i, bool few)
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    const tensor_memory *memory = tensors[i].memory;
+    const bool undeclared = memory->gradient == SIZE_MAX;
+    bool alone = false, leaf = false;
+    const use used = find_use(run, info, &alone, &leaf);
+    cut_off how = MAY_BE_MEANT;
 
-    const use used = find_use(run, info);
-
-    if (!ends_in_weight(info->name) || sonde__builtin_is_table(run, info) || used == NO) {
+    if (!ends_in_weight(info->name) || sonde__builtin_is_table(run, info) || used == NO ||
+        (undeclared && is_table_of_constants(&memory->before))) {
         return MAY_BE_MEANT;
     }
     if (few && i > state->first_moving && !is_whole_part(run, i)) {
-        return AFTER;
+        how = AFTER;
+    } else if (used == YES && !is_some_part(run, i) && !undeclared) {
+        how = ASKED;
     }
-    return used == YES && !is_some_part(run, i) &&
-                   ((const tensor_memory *)tensors[i].memory)->gradient != SIZE_MAX
-               ? ASKED
-               : MAY_BE_MEANT;
+    if (how != MAY_BE_MEANT && i > state->first_moving &&
+        (leaf || (alone && state->pulls && undeclared))) {
+        how = UNUSED;
+    }
+    return how;
 }
 
 /* Reports the weights that are cut off; once. */
@@ -568,7 +636,8 @@ static void keep(sonde_rule_tensor *tensors, size_t count)
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
 
-        if (tensors[i].need == GRADIENTS || tensors[i].vitals == NULL) {
+        if (tensors[i].need == GRADIENTS || tensors[i].need == LOSSES ||
+            tensors[i].vitals == NULL) {
             continue;
         }
         if (memory->has_before && !memory->same) {
@@ -623,7 +692,7 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter that should be trained does not change",
     .condition =
-        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although its gradient is not 0, while other parameters or the optimiser's state change; or over `idle` observed steps (10 after changes at every step) no parameter changes although there are gradients; or after `idle` observed steps a weight has had neither a gradient nor a change while others are trained (where the loss need not fall, three times as many, or at the end). A note where nothing that is trained may use the weight (its module's output has no gradient, or it was never meant to be trained) and training does not go badly, and where layers may be frozen on purpose: whole modules, and weights whose module has no output where those of others are seen; of the others, those before all trained ones whose gradient is not declared.",
     .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
               "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,

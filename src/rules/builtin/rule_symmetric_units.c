@@ -18,6 +18,9 @@
  *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
  *               are 0, not for long. Without gradients, a weight has `patience` steps to
  *               leave 0.
+ * Units of a weight of more than two dimensions may have inputs of their own. Where the
+ * module has biases of as many dimensions that agree in all but the last, and these
+ * differ, units are not symmetric, whatever their weights.
  * A weight without a gradient, where others have one, is frozen and not judged.
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
@@ -33,6 +36,7 @@
 #include "base/memory.h"
 #include "base/point.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +79,7 @@ typedef struct tensor_memory {
     int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
     size_t gradient;
     size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
+    size_t bias;  /* for each of its units; SIZE_MAX: none */
     bool varies;  /* of the first: at this step the elements of one of them differ */
     bool stuck;   /* suspected as one of half of all weights */
     bool free;    /* its rows are no units */
@@ -324,6 +329,74 @@ static void link_twins(sonde_rule_run *run)
     sonde__free(members);
 }
 
+/* The parts of a name such as module.matrices.3 or module.bias3: the lengths of the module
+ * with its dot and of all before the number. */
+typedef struct name_parts {
+    size_t module, word;
+} name_parts;
+
+static name_parts split(const char *name)
+{
+    name_parts parts = {0, strlen(name)};
+    size_t end = 0;
+
+    while (parts.word > 0 && isdigit((unsigned char)name[parts.word - 1])) {
+        parts.word--;
+    }
+    end = parts.word > 0 && name[parts.word - 1] == '.' ? parts.word - 1 : parts.word;
+    for (parts.module = end; parts.module > 0 && name[parts.module - 1] != '.';) {
+        parts.module--;
+    }
+    return parts;
+}
+
+/* Whether b holds a bias for each of the units of a: of the same module, number and
+ * dimensions, but for the last one. */
+static bool is_bias_for(const sonde_tensor_info *a, const sonde_tensor_info *b)
+{
+    const name_parts x = split(a->name), y = split(b->name);
+
+    return a->rank > 2 && a->rank == b->rank && a != b &&
+           memcmp(a->shape, b->shape, (size_t)(a->rank - 1) * sizeof *a->shape) == 0 &&
+           x.module == y.module && strncmp(a->name, b->name, x.module) == 0 &&
+           strcmp(a->name + x.word, b->name + y.word) == 0 &&
+           sonde__strcasestr(b->name + y.module, "bias") != NULL;
+}
+
+static void link_biases(sonde_rule_run *run)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        ((tensor_memory *)tensors[i].memory)->bias = SIZE_MAX;
+    }
+    for (size_t k = 0; k < count; k++) {
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[k].id);
+
+        if (tensors[k].need != WEIGHTS || info->rank <= 2 ||
+            sonde__strcasestr(info->name + split(info->name).module, "bias") == NULL) {
+            continue;
+        }
+        for (size_t i = 0; i < count; i++) {
+            if (tensors[i].need == WEIGHTS &&
+                is_bias_for(sonde_rule_info(run, tensors[i].id), info)) {
+                ((tensor_memory *)tensors[i].memory)->bias = k;
+            }
+        }
+    }
+}
+
+/* Whether each unit of a weight has a bias of its own, and these differ. */
+static bool has_biases(const sonde_rule_tensor *tensors, const tensor_memory *memory)
+{
+    const sonde_vitals *v =
+        memory->bias != SIZE_MAX ? tensors[memory->bias].vitals : NULL;
+
+    return v != NULL && sonde__builtin_bad(v) == 0 && v->zero < v->count &&
+           !is_constant(v);
+}
+
 /* Notes, of this step, the modules and shapes with a weight whose elements differ. */
 static void find_twins(sonde_rule_run *run)
 {
@@ -415,6 +488,7 @@ static void step(sonde_rule_run *run)
         sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL,
                             offsetof(tensor_memory, gradient));
         link_twins(run);
+        link_biases(run);
         state->linked = count;
     }
     state->twins_known = false;
@@ -441,7 +515,9 @@ static void step(sonde_rule_run *run)
             memory->seen_vitals++;
             percent = alike(run, tensors, i, trained > 0, most) ? 100.0 : percent;
         }
-        if (sonde__rule_suspects(run, i)) {
+        if (has_biases(tensors, memory)) {
+            sonde__rule_withdraw(run, i);
+        } else if (sonde__rule_suspects(run, i)) {
             follow(run, i, memory, v, equal);
         } else if (percent >= state->share && percent > 0.0 &&
                    !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
@@ -475,7 +551,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one.",
+        "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one, and for units of which each has a bias of its own (of as many dimensions) where these differ.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

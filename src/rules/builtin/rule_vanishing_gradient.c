@@ -12,6 +12,11 @@
  *              step by step; or
  *     profile  among at least four weights, from the output to the input, gradients
  *              shrink at nearly every layer, and by a factor of `profile` in all.
+ * A gradient that was below relative times the step's largest at each step so far, while
+ * weights before and after its own have larger ones, is that of a branch that the data do
+ * not use (a scale that no object has): a note. With depth, gradients vanish for all
+ * weights before.
+ *
  * The mean is over elements that are not 0: rows of an embedding that a batch does not
  * use say nothing. Gradients of one dimension are only judged with `biases`, because a
  * bias before a normalisation has only rounding errors. A gradient that was 0 from the
@@ -36,6 +41,13 @@ static const sonde__rule_terms vanished = {.looks = LASTING,
                                            .still = SONDE_SEVERITY_ERROR,
                                            .untold = SONDE_SEVERITY_NOTE,
                                            .alone = SONDE_SEVERITY_ERROR};
+/* A branch that the data do not use. */
+static const sonde__rule_terms unused = {.looks = LASTING,
+                                         .well = SONDE_SEVERITY_NOTE,
+                                         .ill = SONDE_SEVERITY_NOTE,
+                                         .still = SONDE_SEVERITY_NOTE,
+                                         .untold = SONDE_SEVERITY_NOTE,
+                                         .alone = SONDE_SEVERITY_NOTE};
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02
@@ -61,6 +73,7 @@ typedef struct tensor_memory {
     int64_t small;      /* observed steps in a row at which it was small */
     double first_small; /* mean at the first of them */
     bool alive;         /* was ever not 0 */
+    bool mattered;      /* was ever at least `relative` times the step's largest */
     bool weight, seen, judged;
 } tensor_memory;
 
@@ -305,6 +318,36 @@ static bool any_seen(const sonde_rule_tensor *tensors, size_t count)
     return false;
 }
 
+/* True if weights before and after tensor i have gradients that are not small, and it
+ * never had one itself. */
+static bool is_branch(const vanishing *state, const sonde_rule_tensor *tensors,
+                      size_t count, size_t i, double largest)
+{
+    const double least = fmax(state->threshold, state->relative * largest);
+    bool before = false, after = false;
+
+    if (((const tensor_memory *)tensors[i].memory)->mattered) {
+        return false;
+    }
+    for (size_t k = 0; k < count && !(before && after); k++) {
+        const tensor_memory *other = tensors[k].memory;
+
+        if (other->weight && other->seen && other->now >= least) {
+            before = before || k < i;
+            after = after || k > i;
+        }
+    }
+    return before && after;
+}
+
+static const sonde__rule_terms *terms_of(const vanishing *state,
+                                         const sonde_rule_tensor *tensors, size_t count,
+                                         size_t i, double largest)
+{
+    return !state->all && is_branch(state, tensors, count, i, largest) ? &unused
+                                                                       : &vanished;
+}
+
 static void judge(sonde_rule_run *run, double largest)
 {
     const vanishing *state = sonde_rule_state(run);
@@ -325,11 +368,13 @@ static void judge(sonde_rule_run *run, double largest)
         if (!memory->seen || !memory->judged) {
             continue;
         }
+        memory->mattered = memory->mattered || memory->now >= state->relative * largest;
         if (last_small(memory, tiny || gone || all || i == far) < state->patience) {
             sonde__rule_clear(run, i);
-        } else if (sonde__rule_suspect(run, i, &vanished, "abs_mean", memory->now,
-                                       i == far && !tiny ? state->profile * largest
-                                                         : state->threshold)) {
+        } else if (sonde__rule_suspect(
+                       run, i, terms_of(state, tensors, count, i, largest), "abs_mean",
+                       memory->now,
+                       i == far && !tiny ? state->profile * largest : state->threshold)) {
             report(run, memory, largest, i == far && !tiny);
         }
     }
@@ -392,7 +437,7 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small for its parameter to learn",
     .condition =
-        "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
+        "Over `patience` observed steps, the mean of |gradient| (of elements that are not 0) is below `threshold` and below `relative` times the step's largest; or all elements have become 0; or all gradients are below `threshold` from the first step on or from one step to the next, while the loss is not near 0; or gradients shrink by a factor of `profile` from the last layer to the first. It waits for training: a note where training goes well, nothing where the gradient grows. A note for a gradient that was never above `relative` times the step's largest while weights before and after its own have larger ones: a branch that the data do not use. With `smdebug`, which `threshold` alone implies: the mean of |gradient| of any gradient is below `threshold` at any step.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,

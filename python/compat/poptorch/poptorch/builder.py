@@ -89,6 +89,7 @@ class Builder:
         raise Lacks(f"an argument of type {type(x).__name__}")
 
     def cast(self, x: Value, dtype: torch.dtype) -> Value:
+        dtype = wide(dtype)
         if dtype is x.dtype:
             return x
         expect(dtype in _DTYPES and x.dtype in _DTYPES, f"a conversion to {dtype}")
@@ -99,6 +100,7 @@ class Builder:
         return x if factor == 1 else self.do("scale", x, value=float(factor))
 
 
+HALVES = (torch.bfloat16, torch.float16)
 _DTYPES = {torch.float32: "float32", torch.int64: "int64", torch.bool: "bool"}
 Function = Callable[..., Any]
 OPS: dict[str, Function] = {}
@@ -120,6 +122,12 @@ def find(target: Any) -> Function | None:
     return OPS.get(f"{name}.{target._overloadname}") or OPS.get(name)
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The dtype that a Value has: float32 for 16 bits, which the engine chooses by itself in
+    products."""
+    return torch.float32 if dtype in HALVES else dtype
+
+
 def short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -139,4 +147,4 @@ def expect(good: bool, what: str) -> None:
 
 
 def plain_dtype(dtype: Any) -> None:
-    expect(dtype in (None, torch.float32), f"dtype={dtype}")
+    expect(dtype in (None, torch.float32, *HALVES), f"dtype={dtype}")

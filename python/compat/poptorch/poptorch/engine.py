@@ -11,12 +11,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import optim, state
+from .builder import HALVES
 from .enums import OutputMode, ReductionType
 from .ops import Error
 from .tracing import Constant, Missing, Network
 
 _DTYPES = {"float32": torch.float32, "int64": torch.int64, "float64": torch.float64,
-           "int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8}
+           "int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8,
+           "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Outdated(Exception):
@@ -146,14 +148,18 @@ class Engine:
                        options.replication_factor)
         self.options, self.output = options, output
         self.scaling = getattr(optimizer, "loss_scaling", 1.0)
-        self.graph, found = network.build(model)
-        self.memory = [tensor.detach() for tensor in found]
+        self.graph, found, memory = network.build(model)
+        self.memory = [read if tensor.dtype in HALVES else tensor.detach()
+                       for tensor, read in zip(found, memory)]
+        self.rounded = {place: tensor.detach().clone() for place, tensor in enumerate(found)
+                        if tensor.dtype in HALVES}  # what the module has of float32 tensors
         self.addresses = [memory.data_ptr() for memory in self.memory]
         self.slots = [(network.constants, name) if name in network.constants else
                       _slot(model, name) for name in network.tensors]
         self.modules = _places(model, network.tensors)
         self.trained = [tensor.requires_grad for tensor in found]
         self.nest = _nesting(network)
+        self.halves = bool(self.rounded) or any(dtype in HALVES for dtype in network.dtypes)
         self.session: Any = None
         self.stepped = False  # the engine has a state of the optimiser
         self.open(optimizer, anchors)
@@ -174,7 +180,7 @@ class Engine:
         options = (updates, micro, self.options.Training._value_reduction is ReductionType.Sum,
                    int(mode), period if mode is OutputMode.EveryN else 0,
                    (torch.initial_seed() if seed is None else seed) & (2 ** 63 - 1),
-                   torch.get_num_threads())
+                   torch.get_num_threads(), self.options.cache_folder)
         passes: dict[str, str] = {}
         if anchors:
             plain_session = self.graph.session(self.training, options, given, ())
@@ -234,6 +240,7 @@ class Engine:
                 file.write(content)
             self.session.load(path)
         self.stepped = True
+        self.write_back()
 
     def weights(self) -> dict[str, Any]:
         """The module's tensors that the engine reads, by name."""
@@ -264,8 +271,12 @@ class Engine:
 
     def call(self, inputs: tuple[torch.Tensor, ...]) -> Any:
         """Runs on contiguous tensors."""
+        if self.halves:
+            inputs = tuple([one.float() if one.dtype in HALVES else one for one in inputs])
         if self.moved():
             self.reclaim()
+        if self.rounded:
+            self.read_changes()
         if self.optimizer is not None:
             self.heed_optimizer()
         if self.kinds is None:
@@ -273,12 +284,14 @@ class Engine:
         outputs = tuple([torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds])
         self.session.run(inputs, outputs)
         self.ran = self.stepped = True
+        self.write_back()
         return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
 
     def first(self, inputs: tuple[torch.Tensor, ...]) -> Any:
         """A call before the shapes of outputs are known."""
         self.session.run(inputs, ())
         self.ran = self.stepped = True
+        self.write_back()
         found = [self.session.output(i) for i in range(len(self.network.values))]
         self.kinds = [(shape, _DTYPES[dtype]) for dtype, shape in found]
         outputs = [torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds]
@@ -333,8 +346,32 @@ class Engine:
     def moved(self) -> bool:
         """Whether a parameter or buffer lies elsewhere than the engine reads it, or its module
         was replaced."""
-        return self.graph.moved(tuple([owner.get(name) for owner, name in self.slots])) >= 0 or \
+        now = [owner.get(name) for owner, name in self.slots]
+        for place, copy in self.rounded.items():
+            there = now[place]
+            if there is not None and there.dtype is copy.dtype and there.shape == copy.shape and \
+                    there.device.type == "cpu":
+                now[place] = self.memory[place]
+        return self.graph.moved(tuple(now)) >= 0 or \
             any([owner.get(name) is not module for owner, name, module in self.modules])
+
+    def read_changes(self) -> None:
+        """Takes over what the program has written to tensors of 16 bits since the last call."""
+        for place, copy in self.rounded.items():
+            owner, name = self.slots[place]
+            now = owner[name].detach()
+            if not torch.equal(now.view(torch.int16), copy.view(torch.int16)):
+                copy.copy_(now)
+                self.memory[place].copy_(now)
+
+    def write_back(self) -> None:
+        """Rounds the float32 tensors that were computed to the module's of 16 bits."""
+        if not self.training:
+            return
+        for place, copy in self.rounded.items():
+            owner, name = self.slots[place]
+            copy.copy_(self.memory[place])
+            owner[name].detach().copy_(copy)
 
     def follow(self) -> None:
         """Memory that PyTorch has moved under its tensors, as share_memory does: a new session
@@ -359,10 +396,15 @@ class Engine:
             if now is None:
                 raise Error(f"{title} is not in the module any more: call destroy() to compile "
                             "again")
-            if now.shape != memory.shape or now.dtype != memory.dtype or now.is_meta:
+            expected = self.rounded.get(place, memory)
+            if now.shape != expected.shape or now.dtype != expected.dtype or now.is_meta:
                 raise Error(f"{title} became {tuple(now.shape)} of {now.dtype} on {now.device} "
-                            f"(expected {tuple(memory.shape)} of {memory.dtype}): call destroy() "
-                            "to compile again")
+                            f"(expected {tuple(expected.shape)} of {expected.dtype}): call "
+                            "destroy() to compile again")
+            if expected is not memory:
+                if now.device.type != "cpu":
+                    now.data = now.detach().cpu()
+                continue
             if now.device.type != "cpu" or now.data_ptr() != memory.data_ptr() or \
                     not now.is_contiguous():
                 memory.copy_(now.detach().clone())
@@ -392,7 +434,14 @@ def _places(model: torch.nn.Module, names: Sequence[str]
 
 def _nesting(network: Network) -> Any:
     """A function that makes the model's output of the session's."""
-    leaves, nesting = network.leaves, network.nesting
+    leaves, nesting, dtypes = network.leaves, network.nesting, network.dtypes
+    if any(dtype in HALVES for dtype in dtypes):
+        def rounded(outputs: Sequence[torch.Tensor]) -> Any:
+            return pytree.tree_unflatten([
+                leaf.value if isinstance(leaf, Constant) else outputs[leaf].to(dtype)
+                for leaf, dtype in zip(leaves, dtypes)], nesting)
+
+        return rounded
     plainly = leaves == list(range(len(leaves)))
     if plainly and nesting == pytree.tree_structure(tuple(leaves)):
         return tuple

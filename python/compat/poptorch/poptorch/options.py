@@ -191,7 +191,7 @@ class Options(_Group):
     _inert = ("autoRoundNumIPUs", "useIpuModel", "useIpuId", "useOfflineIpuTarget",
               "syncPattern", "setAvailableMemoryProportion", "connectionType",
               "setExecutionStrategy", "relaxOptimizerAttributesChecks", "logCycleCount",
-              "enableStableNorm", "enableProfiling", "enableExecutableCaching", "modelName",
+              "enableStableNorm", "enableProfiling", "modelName",
               "logDir", "maxRepeatLogs", "sourceLocationExcludes", "appendToLocationExcludes",
               "updatableNamedBuffers", "disableModuleNamescope",
               "broadcastBuffers", "inputReplicaGrouping", "enableSyntheticData",
@@ -207,6 +207,7 @@ class Options(_Group):
         self._value_output_return_period = 1
         self._value_random_seed: int | None = None
         self._value_show_compilation_progress_bar = True
+        self._value_cache_folder: str | None = os.environ.get("POPTORCH_CACHE_DIR") or None
         self._value_anchored_tensors: dict[str, tuple[str, OutputMode | None, int]] = {}
         given = os.environ.get("POPTORCH_DEFAULT_OPTIONS")
         if given:
@@ -229,6 +230,11 @@ class Options(_Group):
         return self._value_random_seed
 
     @property
+    def cache_folder(self) -> str | None:
+        """The folder of compiled plans; None: there is none."""
+        return self._value_cache_folder
+
+    @property
     def anchored_tensors(self) -> dict[str, tuple[str, OutputMode | None, int]]:
         """{short name: (long name, mode or None for the outputs', period)}."""
         return self._value_anchored_tensors
@@ -246,6 +252,11 @@ class Options(_Group):
     def randomSeed(self, random_seed: int) -> "Options":
         """Seeds torch when a model takes the options."""
         return self._set(_value_random_seed=_whole("randomSeed", random_seed, 0))
+
+    def enableExecutableCaching(self, path: str) -> "Options":
+        """Keeps the plans of compiled models in a folder, and takes them from there."""
+        folder = os.fspath(path)
+        return self._set(_value_cache_folder=os.path.abspath(folder) if folder else None)
 
     def showCompilationProgressBar(self, show: bool = True) -> "Options":
         """A bar while a model is compiled, on a terminal and in a notebook."""

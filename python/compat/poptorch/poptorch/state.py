@@ -71,6 +71,7 @@ def take(state: bytes, kind: str, optimizer: torch.optim.Optimizer,
         for theirs, ours in _NAMES[kind].items():
             value = tensors.get(f"{ours}___{name}")
             if value is not None and id(weight) in trained:
-                optimizer.state[weight][theirs] = value.clone()
+                optimizer.state[weight][theirs] = value.clone() if theirs == "step" else \
+                    value.to(weight.dtype, copy=True)
                 if isinstance(optimizer, torch.optim.RMSprop):
                     optimizer.state[weight]["step"] = steps.clone()

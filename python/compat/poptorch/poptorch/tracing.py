@@ -1,7 +1,7 @@
 """A module as a graph of the engine: exported by torch.export, translated op by op.
 
     network = trace(model, arguments, keywords, training, trained)
-    graph, tensors = network.build(model)
+    graph, tensors, memory = network.build(model)
 
 A Network can be pickled: it is the list of calls that build the graph, and the constants of
 forward.
@@ -25,7 +25,7 @@ from sonde import _sonde
 
 from . import (aten, aten_algebra, aten_layers, aten_losses, aten_places,  # noqa: F401
                aten_windows, ops)  # they register their functions
-from .builder import Builder, Lacks, Value, expect, find
+from .builder import HALVES, Builder, Lacks, Value, expect, find, short, wide
 
 _MOST = 64  # inputs, or outputs, of a session
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
@@ -53,24 +53,28 @@ class Network:
         self.aliases: dict[str, str] = {}  # other names of a shared parameter
         self.inputs: list[int] = []  # places of the arguments' leaves that are tensors
         self.leaves: list[Any] = []  # of the output: its place in the session's outputs, or _Is
+        self.dtypes: list[Any] = []  # of the leaves; None: no tensor
         self.nesting: Any = None
         self.values: list[int] = []  # that sessions return, the loss last
         self.constants: dict[str, torch.Tensor] = {}
 
-    def build(self, model: torch.nn.Module) -> tuple[Any, list[torch.Tensor]]:
-        """A new graph over the model's tensors, and these."""
+    def build(self, model: torch.nn.Module
+              ) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
+        """A new graph over the model's tensors, these, and what the engine reads: their memory,
+        or float32 copies of those of 16 bits."""
         graph = _sonde.Graph()
         source = {**sources(model), **self.constants}
-        found = []
+        found, memory = [], []
         for method, arguments in self.calls:
             if method == "tensor":
                 tensor = source[arguments[0]]
                 found.append(tensor)
-                arguments = (arguments[0], aligned(tensor), *arguments[1:])
+                memory.append(aligned(tensor))
+                arguments = (arguments[0], memory[-1], *arguments[1:])
             elif method == "input":
                 arguments = (torch.empty(arguments[0], dtype=arguments[1]),)
             getattr(graph, method)(*arguments)
-        return graph, found
+        return graph, found, memory
 
 
 class Constant:
@@ -88,7 +92,10 @@ def sources(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's elements where the engine can use them in place; moves them if need be."""
+    """The tensor's elements where the engine can use them in place; moves them if need be. Of 16
+    bits: a float32 copy."""
+    if tensor.dtype in HALVES:
+        return tensor.detach().to(torch.float32, memory_format=torch.contiguous_format)
     if not tensor.is_contiguous() or tensor.data_ptr() % _ALIGNMENT:
         moved = torch.empty(tensor.shape, dtype=tensor.dtype)
         tensor.data = moved.copy_(tensor.detach())
@@ -109,6 +116,7 @@ class Translation(Builder):
         self.trained = trained
         self.known: dict[int, Value] = {}
         self.module = ""
+        self.dtype = "float32"  # of the products that follow
         self.loss: Value | None = None
         self.made: list[tuple[str, tuple[Any, ...], int]] = []  # values, in order
 
@@ -128,6 +136,13 @@ class Translation(Builder):
             self.made.append((method, arguments, made))
         return made
 
+    def compute(self, dtype: torch.dtype) -> None:
+        """Products from here on are of 16 bits if PyTorch's are."""
+        name = short(dtype) if dtype in HALVES else "float32"
+        if name != self.dtype:
+            self.call("dtype", name)
+            self.dtype = name
+
     def value(self, number: int, dtype: torch.dtype, trained: bool) -> Value:
         return Value(number, self.graph.shape(number), dtype, trained)
 
@@ -139,7 +154,8 @@ class Translation(Builder):
 
     def constant(self, tensor: torch.Tensor) -> Value:
         name = f"constant.{len(self.network.constants)}"
-        kept = tensor.detach().clone(memory_format=torch.contiguous_format)
+        kept = tensor.detach().to(wide(tensor.dtype), copy=True,
+                                  memory_format=torch.contiguous_format)
         self.source[name] = self.network.constants[name] = kept
         self.names[id(kept)] = name
         return self.tensor_named(name)
@@ -162,7 +178,8 @@ class Translation(Builder):
         if leaf.dim() == 0 or leaf.numel() == 0 or leaf.device.type != "cpu":
             raise Lacks("an input without dimensions or elements, or on a device")
         self.network.inputs.append(place)
-        return self.value(self.call("input", tuple(leaf.shape), leaf.dtype), leaf.dtype, False)
+        dtype = wide(leaf.dtype)
+        return self.value(self.call("input", tuple(leaf.shape), dtype), dtype, False)
 
     def tensor_named(self, name: str) -> Value:
         """A parameter or buffer, declared when an op first reads it."""
@@ -175,12 +192,12 @@ class Translation(Builder):
             trained = self.training and tensor.requires_grad
             number = self.call("tensor", first, trained, trained and id(tensor)
                                not in self.trained)
-            self.known[id(tensor)] = self.value(number, tensor.dtype, trained)
+            self.known[id(tensor)] = self.value(number, wide(tensor.dtype), trained)
         self.network.aliases.setdefault(name, self.names[id(tensor)])
         return self.known[id(tensor)]
 
 
-_INPUTS = (torch.float32, torch.int64, torch.bool)
+_INPUTS = (torch.float32, torch.int64, torch.bool, *HALVES)
 
 
 class Name(str):
@@ -307,6 +324,7 @@ class _Reader:
         translation = self.translation
         stack = node.meta.get("nn_module_stack") or {}
         translation.module = path_of(list(stack.values())[-1]) if stack else ""
+        translation.compute(dtype_of(node))
         keys = {key: self.argument(value) for key, value in node.kwargs.items()}
         if node.target is torch.ops.aten.batch_norm.default:
             keys["tracked"] = self.tracked(node.args[3])
@@ -319,7 +337,7 @@ class _Reader:
         made = translate(translation, *given, **keys)
         expected = node.meta.get("val")
         if isinstance(made, Value) and isinstance(expected, torch.Tensor):
-            expect(made.shape == tuple(expected.shape) and made.dtype is expected.dtype,
+            expect(made.shape == tuple(expected.shape) and made.dtype is wide(expected.dtype),
                         f"{tuple(expected.shape)} of {expected.dtype} becomes {made.shape} of "
                         f"{made.dtype}")
         if in_place:
@@ -388,6 +406,8 @@ class _Reader:
             network.values.append(loss.id)
         network.leaves = [network.values.index(leaf.id) if isinstance(leaf, Value) else leaf
                           for leaf in leaves]
+        network.dtypes = [dtype_of(leaf) if isinstance(leaf, torch.fx.Node) else None
+                          for leaf in given[mutated:]]
         network.nesting = self.program.call_spec.out_spec
         self.leave_unread()
 
@@ -456,6 +476,14 @@ def counts_batches(node: Any, values: dict[Any, Any]) -> bool:
         isinstance(node.args[0], torch.fx.Node) else None
     return node.target is torch.ops.aten.add_.Tensor and isinstance(counter, Name) and \
         counter.endswith("num_batches_tracked")
+
+
+def dtype_of(node: Any) -> Any:
+    """Of a node's first result in PyTorch; None: it has no tensor."""
+    value = node.meta.get("val")
+    if isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    return value.dtype if isinstance(value, torch.Tensor) else None
 
 
 def path_of(entry: Any) -> str:
