@@ -102,10 +102,10 @@ unlike() { # WHAT ARGUMENT...: of rank 1
     local what=$1 same=("$sonde" train fashion_cnn --data data --no-pictures --no-eval --out unlike)
     shift
     mpi -n 1 "${same[@]}" : -n 1 "${same[@]}" "$@" >"$out" 2>"$err" && fail "$what: $(cat "$out")"
-    grep -q "^sonde: .*error: mpirun: $what of rank 1 differs from rank 0's (expected" "$err" ||
+    grep -q "^sonde: .*error: mpirun: $what (expected one training" "$err" ||
         fail "$what: $(cat "$out" "$err")"
     [ ! -e unlike/model.safetensors ] || fail "$what: a model is saved"
 }
-unlike "the network or its options" --learning-rate 0.02
-unlike "the number of epochs or the schedule" --epochs 3
-unlike "the number of training samples" --data other
+unlike "the network or its options of rank 1 differs from rank 0's" --learning-rate 0.02
+unlike "the number of epochs differs between ranks" --epochs 3
+unlike "the number of training samples differs between ranks" --data other

@@ -49,12 +49,6 @@ void sonde__ranks_broadcast(sonde_nn_ranks *ranks, void *data, size_t bytes);
 /* Whether all ranks have the same 64 bits. SONDE_EINVAL: what differs, at which rank. */
 SONDE_API sonde_err sonde__ranks_agree(sonde_nn_ranks *ranks, uint64_t value,
                                        const char *what, sonde_diag *diag);
-/* A hash of what ranks must have alike: FNV-1a, on whole numbers. */
-#define SONDE__RANKS_HASH UINT64_C(0xcbf29ce484222325)
-static inline uint64_t sonde__ranks_mix(uint64_t hash, int64_t number)
-{
-    return (hash ^ (uint64_t)number) * 0x100000001b3U;
-}
 /* The first failure of any call; SONDE_OK: none. NULL ranks: none. */
 sonde_err sonde__ranks_fault(const sonde_nn_ranks *ranks, sonde_diag *diag);
 
