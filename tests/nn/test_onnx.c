@@ -14,12 +14,12 @@
 #include <unistd.h>
 
 static const char *const files[] = {
-    "digits_new", "mlp_old",     "mlp_new",        "cnn_old",        "cnn_new",
-    "normed_old", "normed_new",  "rnn_old",        "gru_old",        "gru_new",
-    "lstm_old",   "lstm_new",    "lstm_last_old",  "lstm_last_new",  "norms_old",
-    "norms_new",  "encoder_old", "encoder_new",    "attention_old",  "attention_new",
-    "gpt_old",    "gpt_new",     "transposed_old", "transposed_new", "volume_old",
-    "volume_new",
+    "digits_new", "mlp_old",      "mlp_new",        "cnn_old",        "cnn_new",
+    "normed_old", "normed_new",   "rnn_old",        "gru_old",        "gru_new",
+    "lstm_old",   "lstm_new",     "lstm_last_old",  "lstm_last_new",  "norms_old",
+    "norms_new",  "encoder_old",  "encoder_new",    "attention_old",  "attention_new",
+    "gpt_old",    "gpt_new",      "transposed_old", "transposed_new", "volume_old",
+    "volume_new", "bordered_old", "bordered_new",   "placed_old",     "placed_new",
 };
 
 enum { PATH = 512 };

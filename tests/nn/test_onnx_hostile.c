@@ -52,10 +52,13 @@ static void put_message(wire *w, unsigned field, const wire *inner)
     put_bytes(w, field, inner->bytes, inner->size);
 }
 
-/* A node of an op; inputs and outputs are lists, separated by spaces. */
-static void put_node(wire *graph, const char *op, const char *inputs, const char *outputs)
+/* A node of an op; inputs and outputs are lists, separated by spaces. attribute: of a text,
+ * or NULL. */
+static void put_node_that_says(wire *graph, const char *op, const char *inputs,
+                               const char *outputs, const char *attribute,
+                               const char *says)
 {
-    wire node = {.size = 0};
+    wire node = {.size = 0}, said = {.size = 0};
     char text[256], *rest = NULL;
 
     (void)snprintf(text, sizeof text, "%s", inputs);
@@ -69,7 +72,17 @@ static void put_node(wire *graph, const char *op, const char *inputs, const char
         put_text(&node, 2, word);
     }
     put_text(&node, 4, op);
+    if (attribute != NULL) {
+        put_text(&said, 1, attribute);
+        put_text(&said, 4, says);
+        put_message(&node, 5, &said);
+    }
     put_message(graph, 1, &node);
+}
+
+static void put_node(wire *graph, const char *op, const char *inputs, const char *outputs)
+{
+    put_node_that_says(graph, op, inputs, outputs, NULL, NULL);
 }
 
 /* An initialiser of dims, with so many raw bytes of zeros. */
@@ -246,6 +259,69 @@ static void of_values(wire *g)
     put_node(g, "Reshape", "x x", "y");
 }
 
+static void padded_batch(wire *g)
+{
+    put_whole(g, "p", (int64_t[]){1, 0, 0, 0}, 4);
+    put_node(g, "Pad", "x p", "y");
+}
+
+static void odd_pads(wire *g)
+{
+    put_whole(g, "p", (int64_t[]){1, 0, 0}, 3);
+    put_node(g, "Pad", "x p", "y");
+}
+
+static void odd_border(wire *g)
+{
+    put_whole(g, "p", (int64_t[]){0, 1, 0, 1}, 4);
+    put_node_that_says(g, "Pad", "x p", "y", "mode", "mirror");
+}
+
+static void top_of_nothing(wire *g)
+{
+    put_whole(g, "k", (int64_t[]){5}, 1);
+    put_node(g, "TopK", "x k", "y places");
+}
+
+static void sum_of_samples(wire *g)
+{
+    put_whole(g, "a", (int64_t[]){0}, 1);
+    put_node(g, "CumSum", "x a", "y");
+}
+
+static void far_places(wire *g)
+{
+    put_whole(g, "i", (int64_t[]){0, 4}, 2);
+    put_whole(g, "s", (int64_t[]){1, 2}, 2);
+    put_node(g, "Reshape", "i s", "j");
+    put_tensor(g, "fc.w", 1, (int64_t[]){4, 4}, 2, 64);
+    put_node(g, "GatherElements", "fc.w j", "z");
+    put_node(g, "Mul", "x z", "y");
+}
+
+static void scattered_most(wire *g)
+{
+    put_node_that_says(g, "ScatterElements", "x x x", "y", "reduction", "max");
+}
+
+static void resized_matrix(wire *g)
+{
+    put_whole(g, "s", (int64_t[]){1, 8}, 2);
+    put_node(g, "Resize", "x x x s", "y");
+}
+
+static void shaped_decoder(wire *g)
+{
+    put_tensor(g, "w", 1, (int64_t[]){4, 4, 1}, 3, 64);
+    put_node_that_says(g, "ConvTranspose", "x w", "y", "output_shape", "");
+}
+
+static void same_decoder(wire *g)
+{
+    put_tensor(g, "w", 1, (int64_t[]){4, 4, 1}, 3, 64);
+    put_node_that_says(g, "ConvTranspose", "x w", "y", "auto_pad", "SAME_UPPER");
+}
+
 static const struct {
     void (*graph)(wire *g);
     sonde_err err;
@@ -288,6 +364,27 @@ static const struct {
     {of_values, SONDE_EUNSUPPORTED,
      "net.onnx: node 'y' (Reshape): its shape is computed from values (expected up to 8 "
      "numbers that are known before the network runs)"},
+    {padded_batch, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (Pad): axis 0, which is the batch (expected another dimension)"},
+    {odd_pads, SONDE_EINVAL,
+     "net.onnx: node 'y' (Pad): 3 pads for 2 dimensions (expected two for each dimension)"},
+    {odd_border, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (Pad): mode is 'mirror' (expected constant, reflect, edge or wrap)"},
+    {top_of_nothing, SONDE_EINVAL,
+     "net.onnx: node 'y' (TopK): K is 5 of 4 (expected 1 to 4)"},
+    {sum_of_samples, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (CumSum): axis 0, which is the batch (expected another dimension)"},
+    {far_places, SONDE_ERANGE,
+     "net.onnx: node 'z' (GatherElements): place 4 of 4 (expected places of the dimension)"},
+    {scattered_most, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (ScatterElements): reduction is 'max' (expected none or add)"},
+    {resized_matrix, SONDE_ESHAPE,
+     "net.onnx: node 'y' (Resize): an input of 2 dimensions (expected (N, C, ...))"},
+    {shaped_decoder, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (ConvTranspose): it has output_shape (expected pads and "
+     "output_padding)"},
+    {same_decoder, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (ConvTranspose): auto_pad is SAME (expected NOTSET or VALID)"},
 };
 
 static sonde_err parse(const wire *model)

@@ -128,6 +128,40 @@ def volume() -> nn.Module:
                          nn.Linear(48, 3))
 
 
+class Bordered(nn.Module):
+    """Borders of every kind, and sizes of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.fc = nn.Conv2d(1, 2, 3), nn.Linear(14, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        f = nn.functional
+        y = self.conv(f.pad(x, (1, 2, 0, 1), mode="reflect"))
+        y = f.pad(f.pad(y, (1, 1, 2, 0), mode="replicate"), (-1, 2, 1, 0), value=0.25)
+        y = f.interpolate(y, scale_factor=2, mode="nearest")
+        y = f.interpolate(y, size=(9, 7), mode="bilinear")
+        y = f.interpolate(y, size=(5, 11), mode="bilinear", align_corners=True)
+        return self.fc(f.interpolate(y, size=(8, 7), mode="bicubic").mean(2).flatten(1))
+
+
+class Placed(nn.Module):
+    """Elements by their places, in order, summed up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(5, 7), nn.Linear(7, 3)
+        self.register_buffer("order", torch.arange(68) * 3 % 7)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.cumsum(self.fc1(x), 2)
+        top, places = torch.topk(y, 4, dim=2)
+        low, others = torch.topk(y, 4, dim=2, largest=False)
+        picked = torch.gather(torch.tanh(y), 2, others) + top * low
+        picked = picked + y.index_select(2, self.order).reshape(-1, 2, 17, 4).mean(2)
+        return self.fc2(torch.scatter_add(y, 2, places, picked))
+
+
 # name: (module, shape of a sample, the exporters that keep PyTorch's parameters)
 BOTH = ("old", "new")
 CASES = {
@@ -147,6 +181,8 @@ CASES = {
     "gpt": (Gpt, (6,), BOTH),
     "transposed": (transposed, (2, 3, 4), BOTH),
     "volume": (volume, (2, 3, 6, 5), BOTH),
+    "bordered": (Bordered, (1, 5, 6), BOTH),
+    "placed": (Placed, (2, 5), BOTH),
 }
 
 

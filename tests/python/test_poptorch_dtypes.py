@@ -163,6 +163,31 @@ def mixed():
 
 
 @program
+def regions():
+    """Regions of forward under torch.autocast, nested ones and ones that switch it off."""
+    class Regions(Small):
+        def forward(self, x, labels):
+            with torch.autocast("cpu", torch.bfloat16):
+                y = self.conv(x)
+                with torch.autocast("cpu", enabled=False):
+                    y = self.norm(y.float())
+                z = self.fc(y.relu().flatten(1))
+            return z, nn.functional.cross_entropy(z.float(), labels)
+
+    model, other = Regions(), Regions()
+    wrapped = poptorch.trainingModel(model, None, sgd(model))
+    losses, ours = [], ()
+    for _ in range(4):
+        ours = wrapped(X, Y)
+        losses.append(ours[1].item())
+    check("on the engine", wrapped._engine is not None)
+    check("dtypes", [one.dtype for one in ours] == [torch.bfloat16, torch.float32])
+    check("names", {"conv_output_0", "norm_output_0", "fc_output_0"} <=
+          set(wrapped.getTensorNames()))
+    check("losses", near(losses, pytorch_losses(other, X, 4), 4 * ROUNDING[torch.bfloat16]))
+
+
+@program
 def files_and_state():
     """A saved model goes on as the one that saved it, and the optimiser's state is of 16 bits
     for PyTorch."""

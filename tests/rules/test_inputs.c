@@ -199,8 +199,14 @@ static void tokens_features_and_trees_are_counted(void **state)
          "embedding0_input_0", few, true},
         {"FeatureImportanceOverweight", "feature_importance/weight", even, false},
         {"FeatureImportanceOverweight", "feature_importance/weight", top, true},
+        {"FeatureImportanceOverweight:nfeatures=2", "feature_importance/weight", top,
+         false},
+        {"FeatureImportanceOverweight:threshold=0.3", "feature_importance/weight", even,
+         true},
         {"TreeDepth", "trees/Node", few, false},
         {"TreeDepth", "trees/Node", nodes, true},
+        {"TreeDepth:depth=3", "trees/Node", few, true},
+        {"TreeDepth:depth=5", "trees/Node", nodes, false},
     };
 
     (void)state;

@@ -108,6 +108,39 @@ static void classes_taken_for_others_are_found(void **state)
     }
 }
 
+/* Of class 1, 30 % are taken for class 0: 0.757 of an even share are right. */
+static void shares_of_confusion_are_the_given_ones(void **state)
+{
+    static const struct {
+        const char *rule, *statistic;
+    } cases[] = {
+        {"Confusion:max_off_diag=0.5", "diagonal"},
+        {"Confusion:min_diag=0.5", "off_diagonal"},
+        {"Confusion:min_diag=0.5,max_off_diag=0.5", NULL},
+        {"Confusion:min_diag=0.5,max_off_diag=0.5,category_no=5", "diagonal"},
+        {"Confusion:predictions=other", NULL}, /* nothing else is taken for them */
+        {"Confusion:labels=other", NULL},
+        {"Confusion:min_diag=0.5,predictions=loss_input", "off_diagonal"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        classes c;
+
+        classes_open(&c, cases[i].rule);
+        c.s.at.mode = SONDE_MODE_EVAL;
+        for (int step = 0; step < STEPS; step++) {
+            classes_step(&c, 4, 1, 0.3, 1.0);
+        }
+        sonde_rules_finish(c.s.rules);
+        assert_int_equal(stream_count(&c.s), cases[i].statistic != NULL);
+        if (cases[i].statistic != NULL) {
+            assert_string_equal(stream_found(&c.s, "")->statistic, cases[i].statistic);
+        }
+        stream_close(&c.s);
+    }
+}
+
 static void a_loss_at_the_entropy_is_found(void **state)
 {
     (void)state;
@@ -168,6 +201,7 @@ int main(void)
         cmocka_unit_test(rare_and_missed_classes_are_found),
         cmocka_unit_test(smdebugs_samples_are_judged_at_once),
         cmocka_unit_test(classes_taken_for_others_are_found),
+        cmocka_unit_test(shares_of_confusion_are_the_given_ones),
         cmocka_unit_test(a_loss_at_the_entropy_is_found),
         cmocka_unit_test(a_network_that_has_not_begun_is_not_label_noise),
     };

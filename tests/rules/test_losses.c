@@ -301,6 +301,35 @@ static void training_without_gain_is_found(void **state)
     stream_close(&s);
 }
 
+/* The evaluation's best is that of round 3, training's that of round 0. */
+static void patience_is_the_given_one(void **state)
+{
+    static const struct {
+        const char *rule;
+        int round; /* that finds it */
+    } cases[] = {
+        {"Overtraining", 8}, /* both */
+        {"Overtraining:patience_train=7", 10},
+        {"Overtraining:patience_train=18", 13}, /* the evaluation alone */
+        {"Overtraining:patience_train=18,patience_validation=12", 15},
+        {"Overtraining:patience_train=18,delta=0.25", 13},
+    };
+    double train[20], eval[20];
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        eval[i] = i < 4 ? 1.2 - 0.1 * i : 1.0;
+        train[i] = 1.0;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+
+        run_rounds(&s, cases[i].rule, train, eval, 20);
+        (void)stream_expect(&s, "loss_output_0", (cases[i].round + 1) * 13);
+        stream_close(&s);
+    }
+}
+
 static void without_evaluation_it_does_not_judge(void **state)
 {
     sonde_rule_account account;
@@ -423,6 +452,7 @@ int main(void)
         cmocka_unit_test(evaluations_that_swing_are_well),
         cmocka_unit_test(training_that_gets_worse_is_no_overfitting),
         cmocka_unit_test(training_without_gain_is_found),
+        cmocka_unit_test(patience_is_the_given_one),
         cmocka_unit_test(without_evaluation_it_does_not_judge),
         cmocka_unit_test(a_few_evaluations_are_not_enough),
         cmocka_unit_test(spikes_of_gradients_are_found),

@@ -119,6 +119,39 @@ static void a_bad_stretch_is_one_finding(void **state)
     stream_close(&s);
 }
 
+/* NaN in all gradients of a step, as after clipping by their norm, or in some of them. */
+static void clipping_may_have_spread_it(void **state)
+{
+    (void)state;
+    for (int all = 0; all < 2; all++) {
+        stream s;
+        uint32_t ids[3];
+
+        stream_open(&s, "NonFinite");
+        for (int i = 0; i < 3; i++) {
+            static const char *const names[] = {
+                "gradient/fc1.weight", "gradient/fc2.weight", "gradient/fc3.weight"};
+
+            ids[i] = stream_declare(&s, names[i], SONDE_ROLE_GRADIENT, 4, 0);
+        }
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            for (int i = 0; i < 3; i++) {
+                const bool bad = step >= BAD && (all != 0 || i < 2);
+
+                stream_put_all(&s, ids[i], bad ? NAN : 0.1F);
+            }
+            stream_end(&s);
+        }
+        sonde_rules_finish(s.rules);
+        assert_int_equal(stream_count(&s), 1);
+        assert_int_equal(strstr(sonde_rules_findings(s.rules, &(size_t){0})->message,
+                                "clipped by their norm") != NULL,
+                         all);
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +159,7 @@ int main(void)
         cmocka_unit_test(minus_infinity_alone_masks),
         cmocka_unit_test(what_is_masked_on_purpose_is_not_named),
         cmocka_unit_test(a_bad_stretch_is_one_finding),
+        cmocka_unit_test(clipping_may_have_spread_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

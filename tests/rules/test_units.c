@@ -118,6 +118,44 @@ static void inputs_are_known_by_the_op_of_their_module(void **state)
     }
 }
 
+static void ranges_of_inputs_are_the_given_ones(void **state)
+{
+    static const struct {
+        const char *rule, *name;
+        float value;
+        bool bad;
+    } cases[] = {
+        {"SaturatedActivation", "tanh_input_0", 14.0F, true},
+        {"SaturatedActivation:threshold_tanh_max=15", "tanh_input_0", 14.0F, false},
+        {"SaturatedActivation:threshold_tanh_min=-3", "tanh_input_0", -4.0F, true},
+        {"SaturatedActivation:threshold_sigmoid_max=13", "sigmoid_input_0", 14.0F, true},
+        {"SaturatedActivation", "sigmoid_input_0", -14.0F, false},
+        {"SaturatedActivation:threshold_sigmoid_min=-13", "sigmoid_input_0", -14.0F,
+         true},
+        {"SaturatedActivation:threshold_layer=100", "tanh_input_0", 14.0F, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+        uint32_t id = 0;
+
+        stream_open(&s, cases[i].rule);
+        id = stream_declare(&s, cases[i].name, SONDE_ROLE_INPUT, BATCH, UNITS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_all(&s, id, cases[i].value);
+            stream_end(&s);
+        }
+        if (cases[i].bad) {
+            (void)stream_expect(&s, cases[i].name, 2);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 /* Outputs of tanh at both ends; of a sigmoid, at both or at one. */
 static void flat_outputs_are_found(void **state)
 {
@@ -167,6 +205,7 @@ int main(void)
         cmocka_unit_test(dead_units_are_found_after_the_patience),
         cmocka_unit_test(sparse_layers_are_fine),
         cmocka_unit_test(saturated_units_are_found),
+        cmocka_unit_test(ranges_of_inputs_are_the_given_ones),
         cmocka_unit_test(inputs_are_known_by_the_op_of_their_module),
         cmocka_unit_test(flat_outputs_are_found),
     };

@@ -130,15 +130,18 @@ constant *sonde__onnx_fold_concat(const sonde__onnx_node *node, const constant *
     constant *made = NULL;
 
     for (size_t i = 0; i < count; i++) {
-        if (in[i] == NULL || in[i]->rank != 1 || in[i]->uniform) {
+        if (in[i] == NULL || in[i]->rank != 1 || !sonde__onnx_fixed(in[i]->dim[0]) ||
+            !(in[i]->dim[0].base >= 0.0 &&
+              in[i]->dim[0].base <= (double)SONDE__ONNX_MOST_FOLDED)) {
             return sonde__onnx_no_constant(node, "a constant that is no list");
         }
-        total += in[i]->count;
+        total += (size_t)in[i]->dim[0].base;
     }
     made = sonde__onnx_list(node, in[0]->type, total);
     for (size_t i = 0; made != NULL && i < count; i++) {
-        memcpy(made->items + next, in[i]->items, in[i]->count * sizeof made->items[0]);
-        next += in[i]->count;
+        for (size_t k = 0; k < (size_t)in[i]->dim[0].base; k++) {
+            made->items[next++] = sonde__onnx_item(in[i], k);
+        }
     }
     return made;
 }
@@ -207,23 +210,54 @@ static constant *slice_uniform(const sonde__onnx_node *node, const constant *con
     return with_dims(node, c, c->rank, dim);
 }
 
-/* A slice of a list. */
+/* Rows begin, begin + step ..., `kept` of them, of the first dimension. */
+static constant *take_rows(const sonde__onnx_node *node, const constant *c, double begin,
+                           double step, size_t kept)
+{
+    const size_t rows = (size_t)c->dim[0].base, width = rows > 0 ? c->count / rows : 0;
+    int64_t dim[SONDE_MAX_DIMS];
+    constant *made = NULL;
+
+    sonde__onnx_dims(c, dim);
+    dim[0] = (int64_t)SONDE_MIN(kept, rows);
+    made = sonde__onnx_constant_make(node, c->type, c->rank, dim);
+    for (size_t i = 0; made != NULL && i < (size_t)dim[0]; i++) {
+        memcpy(made->items + i * width,
+               c->items + (size_t)(begin + step * (double)i) * width,
+               width * sizeof made->items[0]);
+    }
+    return made;
+}
+
+/* Whether a slice is of the first dimension alone, with numbers that are fixed. */
+static bool slices_rows(const constant *const *in, size_t count)
+{
+    const constant *axes = count > 3 ? in[3] : NULL;
+
+    if (in[0]->rank < 1 || in[0]->uniform || count < 3 || in[1]->count != 1 ||
+        in[2]->count != 1 || !sonde__onnx_fixed(in[1]->items[0]) ||
+        !sonde__onnx_fixed(in[2]->items[0])) {
+        return false;
+    }
+    return axes == NULL ||
+           (axes->count == 1 &&
+            (axes->items[0].base == 0.0 || axes->items[0].base == -(double)in[0]->rank));
+}
+
+/* A slice along the first dimension. */
 constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *const *in,
                                  size_t count)
 {
     const constant *c = in[0];
-    const double length = (double)c->count;
+    const double length = c->rank > 0 ? c->dim[0].base : 0.0;
     double begin = 0.0, end = 0.0, step = 1.0;
-    constant *made = NULL;
-    size_t kept = 0;
 
     if (c->uniform && count > 3) {
         return slice_uniform(node, in);
     }
-    if (c->rank != 1 || c->uniform || count < 3 || in[1]->count != 1 ||
-        in[2]->count != 1 || !sonde__onnx_fixed(in[1]->items[0]) ||
-        !sonde__onnx_fixed(in[2]->items[0])) {
-        return sonde__onnx_no_constant(node, "a slice of a constant that is no list");
+    if (!slices_rows(in, count)) {
+        return sonde__onnx_no_constant(
+            node, "a slice of a constant along another dimension than the first");
     }
     step = count > 4 && in[4] != NULL && in[4]->count == 1 ? in[4]->items[0].base : 1.0;
     begin = in[1]->items[0].base;
@@ -235,12 +269,7 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     }
     begin = fmin(fmax(begin, 0.0), step > 0.0 ? length : length - 1.0);
     end = fmin(fmax(end, step > 0.0 ? 0.0 : -1.0), length);
-    kept = (size_t)fmax(ceil((end - begin) / step), 0.0);
-    made = sonde__onnx_list(node, c->type, SONDE_MIN(kept, c->count));
-    for (size_t i = 0; made != NULL && i < made->count; i++) {
-        made->items[i] = c->items[(size_t)(begin + step * (double)i)];
-    }
-    return made;
+    return take_rows(node, c, begin, step, (size_t)fmax(ceil((end - begin) / step), 0.0));
 }
 
 /* Whether a constant of these dims can be kept whole. */

@@ -25,12 +25,15 @@ extern const sonde__onnx_op
     sonde__onnx_plain_ops[]; /* onnx_plain.c: one op, one of ours */
 extern const sonde__onnx_op sonde__onnx_layer_ops[]; /* onnx_layers.c: with parameters */
 extern const sonde__onnx_op sonde__onnx_shape_ops[]; /* onnx_shapes.c */
+extern const sonde__onnx_op sonde__onnx_place_ops[]; /* onnx_places.c */
 extern const sonde__onnx_op sonde__onnx_recurrent_ops[]; /* onnx_recurrent.c */
 extern const sonde__onnx_op sonde__onnx_fold_ops[]; /* onnx_fold.c: of constants alone */
 
 /* NULL: there is none. */
 const sonde__onnx_op *sonde__onnx_find_op(const char *name);
 
+/* Known places of input i are within a dimension of `size` elements; false after an error. */
+bool sonde__onnx_check_places(sonde__onnx_node *node, size_t i, double size);
 /* Computes the node from constants. 1: done; 0: it is none of that kind, or an input is no
  * constant; -1: after an error. */
 int sonde__onnx_fold(sonde__onnx_node *node);

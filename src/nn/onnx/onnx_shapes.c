@@ -211,6 +211,29 @@ static sonde__onnx_pair cut(sonde__onnx_node *node, sonde__onnx_pair x, int64_t 
     return sonde__onnx_emit(node, "slice", &x, 1, settings, limited[1] == FAR ? 3 : 4);
 }
 
+/* The ends of a slice; one that is the whole dimension is INT64_MAX, the batch's too. */
+static bool read_ends(sonde__onnx_node *node, int rank, const sonde__onnx_number *dims,
+                      const int64_t *axis, int64_t *end, size_t *count)
+{
+    const sonde__onnx_constant *known = sonde__onnx_known(node, 2);
+    bool open = false;
+
+    if (known == NULL || known->uniform || known->count > SONDE_MAX_DIMS) {
+        return sonde__onnx_whole(node, 2, "ends", end, SONDE_MAX_DIMS, count);
+    }
+    *count = known->count;
+    for (size_t i = 0; i < known->count; i++) {
+        const int64_t d = axis[i] + (axis[i] < 0 ? rank : 0);
+        const sonde__onnx_number number = known->items[i];
+        const bool whole = d >= 0 && d < rank && number.base == dims[d].base &&
+                           number.slope == dims[d].slope;
+
+        open = open || (!whole && number.slope != 0.0);
+        end[i] = whole ? INT64_MAX : sonde__onnx_integer(number.base);
+    }
+    return !open || sonde__onnx_whole(node, 2, "ends", end, SONDE_MAX_DIMS, count);
+}
+
 static bool build_slice(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
@@ -226,15 +249,15 @@ static bool build_slice(sonde__onnx_node *node, const sonde__onnx_op *op)
         step[i] = 1;
     }
     if (!take_shaped(node, &x, &rank, dims) ||
-        !sonde__onnx_whole(node, 1, "starts", begin, SONDE_MAX_DIMS, &count[0]) ||
-        !sonde__onnx_whole(node, 2, "ends", end, SONDE_MAX_DIMS, &count[1])) {
+        !sonde__onnx_whole(node, 1, "starts", begin, SONDE_MAX_DIMS, &count[0])) {
         return false;
     }
     count[2] = count[3] = count[0];
     if ((sonde__onnx_has_input(node, 3) &&
          !sonde__onnx_whole(node, 3, "axes", axis, SONDE_MAX_DIMS, &count[2])) ||
         (sonde__onnx_has_input(node, 4) &&
-         !sonde__onnx_whole(node, 4, "steps", step, SONDE_MAX_DIMS, &count[3]))) {
+         !sonde__onnx_whole(node, 4, "steps", step, SONDE_MAX_DIMS, &count[3])) ||
+        !read_ends(node, rank, dims, axis, end, &count[1])) {
         return false;
     }
     if (count[1] != count[0] || count[2] != count[0] || count[3] != count[0]) {
@@ -365,26 +388,57 @@ static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
 
 /* --- gather ------------------------------------------------------------------------------ */
 
-/* Rows of a table by ids. */
-static bool build_embedding(sonde__onnx_node *node)
+/* Places of a dimension that are computed, or many: rows of a parameter are an embedding. */
+static bool build_places(sonde__onnx_node *node, int64_t axis)
 {
-    const sonde__onnx_pair in[2] = {sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION),
-                                    sonde__onnx_take(node, 0, SONDE_ROLE_WEIGHT)};
-    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
-    const int rank = sonde__onnx_shape(node, in[1], dims);
-    const sonde_nn_setting settings[] = {SONDE__ONNX_SET("num_embeddings", dims[0].base),
-                                         SONDE__ONNX_SET("embedding_dim", dims[1].base)};
+    const sonde__onnx_slot *slot = sonde__onnx_input(node, 0);
+    const bool table = slot != NULL && slot->initial != NULL &&
+                       slot->initial->n_dims == 2 && (axis == 0 || axis == -2);
+    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, at[SONDE_MAX_DIMS] = {{0}},
+                       want[SONDE_MAX_DIMS] = {{0}};
+    const sonde__onnx_number flat = {-1.0, 0.0};
+    sonde__onnx_pair in[2] = {
+        sonde__onnx_take(node, 0, table ? SONDE_ROLE_WEIGHT : SONDE_ROLE_ACTIVATION),
+        sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION)};
+    sonde_nn_setting settings[2] = {SONDE__ONNX_SET("num_embeddings", 0)};
+    int rank = 0, places = 0, made = 0;
 
     if (in[0].model == 0 || in[1].model == 0) {
         return false;
     }
-    if (rank != 2 || sonde__onnx_int(node, "axis", 0) != 0) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
-                                  "rows of a matrix, or places that are known",
-                                  "places that are computed from values");
+    rank = sonde__onnx_shape(node, in[0], dims);
+    places = sonde__onnx_shape(node, in[1], at);
+    if (!check_axis(node, &axis, rank) ||
+        !sonde__onnx_check_places(node, 1, dims[axis].base)) {
+        return false;
     }
-    return sonde__onnx_give(node, 0,
-                            sonde__onnx_emit(node, "embedding", in, 2, settings, 2));
+    if (table) {
+        const sonde__onnx_pair swapped[2] = {in[1], in[0]};
+
+        settings[0].values[0] = dims[0].base;
+        settings[1] = (sonde_nn_setting)SONDE__ONNX_SET("embedding_dim", dims[1].base);
+        return sonde__onnx_give(
+            node, 0, sonde__onnx_emit(node, "embedding", swapped, 2, settings, 2));
+    }
+    if (dims[axis].slope != 0.0 || rank + places - 1 > SONDE_MAX_DIMS ||
+        (places > 0 && at[0].slope != 0.0 && axis != 0)) {
+        return sonde__onnx_refuse(
+            node, SONDE_EUNSUPPORTED, "places of a dimension that is not the batch",
+            "places of dimension %lld that are computed", (long long)axis);
+    }
+    for (int i = 0; i < rank; i++) {
+        for (int k = 0; i == axis && k < places; k++) {
+            want[made++] = at[k];
+        }
+        if (i != axis) {
+            want[made++] = dims[i];
+        }
+    }
+    in[1] = sonde__onnx_reshape(node, in[1], 1, &flat);
+    settings[0] = (sonde_nn_setting)SONDE__ONNX_SET("dim", axis);
+    in[0] = sonde__onnx_emit(node, "index_select", in, 2, settings, 1);
+    return in[0].model != 0 &&
+           sonde__onnx_give(node, 0, sonde__onnx_reshape(node, in[0], made, want));
 }
 
 /* Known places of a dimension: a range of them, or a few. */
@@ -430,7 +484,7 @@ static bool build_gather(sonde__onnx_node *node, const sonde__onnx_op *op)
 
     (void)op;
     if (known == NULL || known->count > SONDE_COUNT_OF(places) || known->rank > 1) {
-        return build_embedding(node);
+        return build_places(node, axis);
     }
     if (!take_shaped(node, &x, &rank, dims) || !check_axis(node, &axis, rank) ||
         !sonde__onnx_whole(node, 1, "indices", places, SONDE_COUNT_OF(places), &count)) {

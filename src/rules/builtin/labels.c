@@ -137,21 +137,27 @@ int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *i
                                  uint32_t id)
 {
     const char *names[] = {"labels_collection", "predictions_collection"};
+    /* What only looks so counts where the user selects nothing. */
+    bool chosen[2] = {run->given[SONDE__LABELS], run->given[SONDE__PREDICTIONS]};
 
     for (size_t i = 0; i < run->rule->param_count; i++) {
         for (int need = 0; need < 2; need++) {
-            if (strcmp(run->rule->params[i].name, names[need]) == 0 &&
-                sonde_rule_matches(run, i, id)) {
+            if (strcmp(run->rule->params[i].name, names[need]) != 0) {
+                continue;
+            }
+            if (sonde_rule_matches(run, i, id)) {
                 return need;
             }
+            chosen[need] = chosen[need] || run->given[i];
         }
     }
     if (sonde_rule_matches(run, SONDE__LABELS, id) ||
-        sonde__builtin_looks_like_labels(info, id)) {
+        (!chosen[SONDE__LABELS] && sonde__builtin_looks_like_labels(info, id))) {
         return SONDE__LABELS;
     }
     return sonde_rule_matches(run, SONDE__PREDICTIONS, id) ||
-                   sonde__builtin_looks_like_predictions(info)
+                   (!chosen[SONDE__PREDICTIONS] &&
+                    sonde__builtin_looks_like_predictions(info))
                ? SONDE__PREDICTIONS
                : SONDE_RULE_IGNORE;
 }

@@ -11,6 +11,8 @@
  * intended, and the finding names the tensor that went wrong because of it (for example
  * a row that is entirely masked). There is one finding for each tensor that was the
  * first of a step; bad steps that follow without a good one in between belong to it.
+ * Where all gradients of the step are bad, and nothing before them, clipping may have
+ * spread it before they were seen; the finding says so.
  * A buffer that is infinite from its first look on, and never changes, is so by
  * construction. It is a note if only gradients are bad and the parameters are not, after the update: a
  * scaler of mixed precision skips such updates on purpose. Evidence: vital signs.
@@ -224,6 +226,31 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
     return sure ? first : -1;
 }
 
+/* Whether the first bad tensor is the gradient of a parameter and all others of the step
+ * are bad, too: clipping by their norm multiplies all by one number. */
+static bool may_be_spread(sonde_rule_run *run, size_t first)
+{
+    size_t count = 0, gradients = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    if (sonde_rule_info(run, tensors[first].id)->role != SONDE_ROLE_GRADIENT) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const tensor_memory *memory = tensors[i].memory;
+        const sonde_role role = sonde_rule_info(run, tensors[i].id)->role;
+
+        if (tensors[i].vitals == NULL || role != SONDE_ROLE_GRADIENT) {
+            continue;
+        }
+        if (!memory->bad) {
+            return false;
+        }
+        gradients++;
+    }
+    return gradients > 1;
+}
+
 static void step(sonde_rule_run *run)
 {
     non_finite *state = sonde_rule_state(run);
@@ -252,7 +279,11 @@ static void step(sonde_rule_run *run)
                        "values, %llu are NaN, %llu +Inf, %llu -Inf%s.",
                        (unsigned long long)v->count, (unsigned long long)v->nan,
                        (unsigned long long)v->pos_inf, (unsigned long long)v->neg_inf,
-                       others > 0 ? "; other tensors follow" : "");
+                       others == 0 ? ""
+                       : may_be_spread(run, (size_t)state->open)
+                           ? "; all gradients of the step are bad: if they are clipped "
+                             "by their norm, it may have begun in another one"
+                           : "; other tensors follow");
     }
 }
 

@@ -515,6 +515,7 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
             program = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as problem:
         raise Missing([(f"torch.export: {reason(problem)}", line_of_error(problem))]) from problem
+    inline_autocast(program.graph_module)
     network = Network(training)
     translation = Translation(model, network, trained)
     network.ignores = translation.ignores = ignores
@@ -528,6 +529,27 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     if max(len(network.inputs), len(network.values)) > _MOST:
         raise Missing([(f"more than {_MOST} inputs or outputs", "")])
     return network
+
+
+def inline_autocast(module: torch.fx.GraphModule) -> None:
+    """Puts the nodes of regions under torch.autocast, which torch.export makes modules of, in
+    their place. They know the dtypes of their results."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if getattr(node.target, "__name__", "") != "wrap_with_autocast":
+            continue
+        body = node.args[4]
+        region = getattr(module, body.target)
+        inline_autocast(region)
+        inputs = [one for one in region.graph.nodes if one.op == "placeholder"]
+        with graph.inserting_before(node):
+            made = graph.graph_copy(region.graph, dict(zip(inputs, node.args[5:])))
+        for user in list(node.users):
+            user.replace_all_uses_with(made[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+        if not body.users:
+            graph.erase_node(body)
 
 
 @contextlib.contextmanager
