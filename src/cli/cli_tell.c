@@ -83,8 +83,7 @@ static void put_line(const char *kind, const char *fmt, va_list args)
     used = (size_t)snprintf(line, sizeof line, "sonde: %s%s", rank, kind);
     for (const char *piece = text; *piece != '\0' && used + 6 < sizeof line; piece++) {
         if (*piece == '\n') {
-            memcpy(line + used, "\\x0a", 4);
-            used += 4;
+            used += (size_t)snprintf(line + used, sizeof line - used, "\\x0a");
         } else {
             line[used++] = *piece;
         }
