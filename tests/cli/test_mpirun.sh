@@ -11,7 +11,7 @@ mpi() { mpirun --oversubscribe "$@"; }
 # Sessions: ranks equal replicas, bit for bit; a silent rank and another network are errors.
 for n in 2 3; do
     run 0 mpi -n $n "$SONDE_BIN/tests_nn" test_ranks
-    [ "$(grep -c 'PASSED  \] 7 test' "$err" "$out" | awk -F: '{n += $2} END {print n}')" -eq $n ] ||
+    [ "$(grep -c 'PASSED  \] 8 test' "$err" "$out" | awk -F: '{n += $2} END {print n}')" -eq $n ] ||
         fail "$n ranks: $(cat "$out" "$err")"
 done
 for last in silent odd; do

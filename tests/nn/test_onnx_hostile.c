@@ -52,8 +52,8 @@ static void put_message(wire *w, unsigned field, const wire *inner)
     put_bytes(w, field, inner->bytes, inner->size);
 }
 
-/* A node of an op; inputs and outputs are lists, separated by spaces. attribute: of a text,
- * or NULL. */
+/* A node of an op; inputs and outputs are lists, separated by spaces; -: one left
+ * out. attribute: of a text, or NULL. */
 static void put_node_that_says(wire *graph, const char *op, const char *inputs,
                                const char *outputs, const char *attribute,
                                const char *says)
@@ -64,7 +64,7 @@ static void put_node_that_says(wire *graph, const char *op, const char *inputs,
     (void)snprintf(text, sizeof text, "%s", inputs);
     for (char *word = strtok_r(text, " ", &rest); word != NULL;
          word = strtok_r(NULL, " ", &rest)) {
-        put_text(&node, 1, word);
+        put_text(&node, 1, strcmp(word, "-") == 0 ? "" : word);
     }
     (void)snprintf(text, sizeof text, "%s", outputs);
     for (char *word = strtok_r(text, " ", &rest); word != NULL;
@@ -259,6 +259,13 @@ static void of_values(wire *g)
     put_node(g, "Reshape", "x x", "y");
 }
 
+static void slice_without_starts(wire *g)
+{
+    put_whole(g, "s", (int64_t[]){1, 2, 4}, 3);
+    put_node(g, "Slice", "s - s", "t");
+    put_node(g, "Reshape", "x t", "y");
+}
+
 static void padded_batch(wire *g)
 {
     put_whole(g, "p", (int64_t[]){1, 0, 0, 0}, 4);
@@ -364,6 +371,8 @@ static const struct {
     {of_values, SONDE_EUNSUPPORTED,
      "net.onnx: node 'y' (Reshape): its shape is computed from values (expected up to 8 "
      "numbers that are known before the network runs)"},
+    {slice_without_starts, SONDE_EUNSUPPORTED,
+     "net.onnx: node 't' (Slice): it lacks its starts or ends"},
     {padded_batch, SONDE_EUNSUPPORTED,
      "net.onnx: node 'y' (Pad): axis 0, which is the batch (expected another dimension)"},
     {odd_pads, SONDE_EINVAL,

@@ -249,6 +249,15 @@ static void refused(sonde_nn_model *model, const sonde_nn_options *options, sond
     sonde_nn_session_destroy(session);
 }
 
+static void taken(sonde_nn_model *model, const sonde_nn_options *options)
+{
+    sonde_nn_session *session = NULL;
+
+    must(sonde_nn_training_session(model, options, NULL, &session, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    sonde_nn_session_destroy(session);
+}
+
 /* Two blocks, the second empty or asked for again. */
 static void build_odd(engine_net *net, bool empty)
 {
@@ -278,8 +287,13 @@ static void what_cannot_be_a_pipeline_is_refused(void **state)
     options.gradient_accumulation = 2;
     refused(net.model, &options, SONDE_EINVAL,
             "gradient_accumulation: 2 (expected at least 3, the stages of a pipeline)");
-    options.gradient_accumulation = 3;
+    options.execution = SONDE_NN_SHARDED;
+    taken(net.model, &options);
+    options.execution = SONDE_NN_SEQUENTIAL;
     options.replication_factor = 2;
+    taken(net.model, &options);
+    options.execution = SONDE_NN_PIPELINED;
+    options.gradient_accumulation = 3;
     refused(net.model, &options, SONDE_EUNSUPPORTED,
             "replication_factor: 2 (expected 1 with blocks, or execution sequential)");
     options.replication_factor = 1;
@@ -297,6 +311,8 @@ static void what_cannot_be_a_pipeline_is_refused(void **state)
     refused(net.model, &options, SONDE_EINVAL,
             "a: it reads what block b makes later (expected blocks in the order of their "
             "layers)");
+    options.execution = SONDE_NN_SEQUENTIAL;
+    taken(net.model, &options);
     engine_net_fini(&net);
     must(sonde_nn_model_create(&net.model, &engine_diag));
     sonde_nn_begin_block(net.model, "");

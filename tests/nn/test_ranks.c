@@ -343,6 +343,17 @@ static void sums_are_in_the_order_of_ranks(void **state)
     }
 }
 
+/* All ranks are on this machine. */
+static void ranks_share_the_processors(void **state)
+{
+    const int online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const int share = online / sonde_nn_ranks_count(ranks);
+
+    (void)state;
+    assert_int_equal(sonde__ranks_processors(ranks, online), SONDE_MAX(1, share));
+    assert_int_equal(sonde__ranks_processors(ranks, online - 1), online - 1); /* bound */
+}
+
 /* What one rank has to say, all hear; of several, the first. */
 static void all_take_the_first_that_is_given(void **state)
 {
@@ -467,6 +478,7 @@ int main(void)
         cmocka_unit_test(ranks_of_replicas_differ_by_rounding),
         cmocka_unit_test(gradients_have_names),
         cmocka_unit_test(the_first_rank_gives_its_state),
+        cmocka_unit_test(ranks_share_the_processors),
         cmocka_unit_test(all_take_the_first_that_is_given),
         cmocka_unit_test(one_rank_saves_a_checkpoint_for_a_user),
     };

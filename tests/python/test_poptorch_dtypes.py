@@ -213,6 +213,7 @@ def files_and_state():
 @program
 def cache():
     """A folder of plans is filled by the first compilation and read by the second."""
+    os.environ.pop("SONDE_PLAN_CACHE", None)  # it comes before the option
     with tempfile.TemporaryDirectory() as folder:
         plans = os.path.join(folder, "plans")
         outputs = []

@@ -234,9 +234,8 @@ static bool slices_rows(const constant *const *in, size_t count)
 {
     const constant *axes = count > 3 ? in[3] : NULL;
 
-    if (in[0]->rank < 1 || in[0]->uniform || count < 3 || in[1]->count != 1 ||
-        in[2]->count != 1 || !sonde__onnx_fixed(in[1]->items[0]) ||
-        !sonde__onnx_fixed(in[2]->items[0])) {
+    if (in[0]->rank < 1 || in[0]->uniform || in[1]->count != 1 || in[2]->count != 1 ||
+        !sonde__onnx_fixed(in[1]->items[0]) || !sonde__onnx_fixed(in[2]->items[0])) {
         return false;
     }
     return axes == NULL ||
@@ -252,6 +251,9 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     const double length = c->rank > 0 ? c->dim[0].base : 0.0;
     double begin = 0.0, end = 0.0, step = 1.0;
 
+    if (count < 3 || in[1] == NULL || in[2] == NULL) {
+        return sonde__onnx_no_constant(node, "it lacks its starts or ends");
+    }
     if (c->uniform && count > 3) {
         return slice_uniform(node, in);
     }
