@@ -67,27 +67,29 @@ int cli_fail(const sonde_diag *diag)
     return cli_fail_text("%s", sonde_diag_line(diag, line, sizeof line));
 }
 
-/* One line: a newline in a name is escaped as cli_terminal.c escapes other controls. */
+/* One line, written at once: those of ranks share a terminal. A newline in a name is
+ * escaped as cli_terminal.c escapes other controls. */
 static void put_line(const char *kind, const char *fmt, va_list args)
     __attribute__((format(printf, 2, 0)));
 static void put_line(const char *kind, const char *fmt, va_list args)
 {
-    char text[2 * SONDE_DIAG_LINE];
-    const char *piece = text;
+    char text[2 * SONDE_DIAG_LINE], line[sizeof text + 256], rank[32] = "";
+    size_t used = 0;
 
     (void)vsnprintf(text, sizeof text, fmt, args);
-    (void)fputs("sonde: ", stderr);
-    cli_put_rank(stderr);
-    (void)fputs(kind, stderr);
-    for (size_t length = 0; *piece != '\0'; piece += length) {
-        length = strcspn(piece, "\n");
-        (void)fwrite(piece, 1, length, stderr);
-        if (piece[length] == '\n') {
-            (void)fputs("\\x0a", stderr);
-            length++;
+    if (shown_rank > 0) {
+        (void)snprintf(rank, sizeof rank, "rank %d: ", shown_rank);
+    }
+    used = (size_t)snprintf(line, sizeof line, "sonde: %s%s", rank, kind);
+    for (const char *piece = text; *piece != '\0' && used + 6 < sizeof line; piece++) {
+        if (*piece == '\n') {
+            used += (size_t)snprintf(line + used, sizeof line - used, "\\x0a");
+        } else {
+            line[used++] = *piece;
         }
     }
-    (void)fputc('\n', stderr);
+    line[used++] = '\n';
+    (void)fwrite(line, 1, used, stderr);
 }
 
 const char *cli_one_line(const char *text, char *buf, size_t size)

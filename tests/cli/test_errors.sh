@@ -89,6 +89,8 @@ SONDE_ALPHA=0.5 check '--alpha: not a parameter of sgd, which has .*' \
     train --data data --out out
 check '--gamma: a parameter of the schedule step, not of cosine' \
     train --data data --out out --schedule cosine --gamma 0.5
+check '--rates: the schedule table has none \(expected STEP=RATE\)' \
+    train --data data --out out --schedule table
 
 # pictures
 check 'nowhere/x\.png: cannot be written: No such file or directory' \

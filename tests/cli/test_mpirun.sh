@@ -94,3 +94,18 @@ sed '/^-----/,$d' "$err" | grep -v '^\(sonde: \|rank 1: \|step [0-9]\)' >"$out" 
 # A mistake ends all ranks.
 run 2 mpi -n 2 "$sonde" train fashion_cnn --data data --epochs 1 --batch-size 0
 ! grep -q 'Saved' "$out" || fail "$(cat "$out")"
+
+# So do ranks whose options, data or schedule differ: another learning rate would give each its own
+# weights, and another number of steps would leave one waiting.
+run 0 "$sonde" data synth --folder other --train 1100 --test 100 --quiet
+unlike() { # WHAT ARGUMENT...: of rank 1
+    local what=$1 same=("$sonde" train fashion_cnn --data data --no-pictures --no-eval --out unlike)
+    shift
+    mpi -n 1 "${same[@]}" : -n 1 "${same[@]}" "$@" >"$out" 2>"$err" && fail "$what: $(cat "$out")"
+    grep -q "^sonde: .*error: mpirun: $what (expected one training" "$err" ||
+        fail "$what: $(cat "$out" "$err")"
+    [ ! -e unlike/model.safetensors ] || fail "$what: a model is saved"
+}
+unlike "the network or its options of rank 1 differs from rank 0's" --learning-rate 0.02
+unlike "the number of epochs differs between ranks" --epochs 3
+unlike "the number of training samples differs between ranks" --data other

@@ -70,6 +70,13 @@ else
 fi
 unset SONDE_ISA
 
+# without a training set there are no balanced weights
+sed 's/name: loss}/name: loss, weight: balanced}/' elsewhere.yaml >balanced.yaml
+run 2 "$sonde" compile balanced.yaml --save balanced.plan
+grep -q "balanced.plan: the job's loss takes its weights from the training set (expected" "$err" ||
+    fail "$(cat "$err")"
+[ ! -e balanced.plan ] || fail "a plan of weights that are not known is saved"
+
 # a cache
 for _ in 1 2; do
     run 0 "$sonde" compile elsewhere.yaml --plan-cache cache

@@ -222,7 +222,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *sessio
                                                         sonde_diag *diag);
 
 /* Gives every rank the parameters, buffers, optimiser's state and step of rank 0; all ranks.
- * Compiles first unless compiled. SONDE_EINVAL: the networks or options of the ranks
+ * Compiles first unless compiled. SONDE_EINVAL: networks, options or optimisers of the ranks
  * differ. Does nothing without ranks. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_share(sonde_nn_session *session,
                                                          sonde_diag *diag);

@@ -93,6 +93,11 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "a model of one input",
                            "the job has %zu inputs", job->info.input_count);
     }
+    if (!weights && sonde_nn_job_is_balanced(job)) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
+                           "a list of weights, or weights of a training",
+                           "the job's loss takes its weights from the training set");
+    }
     err = write_job(job, &text, diag);
     if (err == SONDE_OK) {
         const sonde_nn_plan_options options = {

@@ -3,6 +3,9 @@
  */
 #include "nn/ranks/ranks.h"
 #include "base/fail.h"
+#include "base/memory.h"
+#include "base/packed.h"
+#include "nn/run/plan_object.h"
 #include "nn/run/session_state.h"
 
 #include <sonde/tensor.h>
@@ -35,6 +38,26 @@ sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_rank
 static uint64_t mix(uint64_t hash, int64_t number)
 {
     return (hash ^ (uint64_t)number) * 0x100000001b3U;
+}
+
+/* Of the optimiser and its groups: ranks of other numbers make other updates. */
+static sonde_err mix_optimizers(const sonde_nn_session *session, uint64_t *hash,
+                                sonde_diag *diag)
+{
+    sonde__packer packed = {0};
+    sonde_err err = SONDE_OK;
+
+    sonde__session_plan_pack_optimizer(&packed, &session->optimizer);
+    for (size_t i = 0; i < session->group_count; i++) {
+        sonde__pack_text(&packed, session->groups[i].params);
+        sonde__session_plan_pack_optimizer(&packed, &session->groups[i].optimizer);
+    }
+    err = packed.failed ? sonde__fail_nomem(diag, "the ranks") : SONDE_OK;
+    for (size_t i = 0; i < packed.size; i++) {
+        *hash = mix(*hash, packed.bytes[i]);
+    }
+    sonde__free(packed.bytes);
+    return err;
 }
 
 /* Of what must not differ: the plan's steps and shapes, and the numbers of the session. */
@@ -88,12 +111,17 @@ void sonde__session_share_buffers(const sonde_nn_session *session)
 sonde_err sonde_nn_session_share(sonde_nn_session *session, sonde_diag *diag)
 {
     sonde_err err = sonde__session_ready(session, diag);
+    uint64_t hash = 0;
 
     if (err != SONDE_OK || session->ranks == NULL) {
         return err;
     }
-    err = sonde__ranks_agree(session->ranks, digest(session),
-                             "the network or its options", diag);
+    hash = digest(session);
+    err = mix_optimizers(session, &hash, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__ranks_agree(session->ranks, hash, "the network or its options", diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -89,6 +89,10 @@ static sonde_err take_job_rate(const sonde_nn_rate *given,
         }
         rate->table_count = (int)i + 1;
     }
+    if (rate->kind == SONDE_NN_RATE_TABLE && rate->table_count == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "rates", "STEP=RATE",
+                           "the schedule table has none");
+    }
     return SONDE_OK;
 }
 

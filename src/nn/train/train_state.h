@@ -117,6 +117,8 @@ sonde_err sonde__train_resume_check_data(const sonde_nn_trainer *trainer,
 
 /* trainer_setup.c: the data and the evaluator of a trainer whose session is compiled. */
 sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag);
+/* Refuses ranks that would take other numbers of steps, or other learning rates. */
+sonde_err sonde__train_agree(const sonde_nn_trainer *trainer, sonde_diag *diag);
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag);
 /* most: samples, 0: all of set. part_of_run: recorded and judged. */
 sonde_err sonde__train_make_evaluator(sonde_nn_trainer *trainer,

@@ -86,6 +86,10 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    err = sonde__train_agree(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     err = sonde__train_resume_check_data(trainer, diag);
     if (err != SONDE_OK) {
         return err;

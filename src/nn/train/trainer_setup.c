@@ -399,6 +399,77 @@ sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* --- the same training in all ranks --------------------------------------------------- */
+
+/* FNV-1a, on whole numbers. */
+static uint64_t mix(uint64_t hash, int64_t number)
+{
+    return (hash ^ (uint64_t)number) * 0x100000001b3U;
+}
+
+static uint64_t mix_real(uint64_t hash, double number)
+{
+    int64_t bits = 0;
+
+    memcpy(&bits, &number, sizeof bits);
+    return mix(hash, bits);
+}
+
+static uint64_t mix_rate(uint64_t hash, const sonde_nn_rate *rate)
+{
+    hash = mix(hash, (int64_t)rate->kind);
+    hash = mix(hash, rate->warmup);
+    hash = mix(hash, rate->total);
+    hash = mix(hash, rate->every);
+    hash = mix_real(mix_real(hash, rate->gamma), rate->end);
+    for (int i = 0; i < rate->table_count; i++) {
+        hash = mix(hash, rate->table_step[i]);
+        hash = mix_real(hash, rate->table_rate[i]);
+    }
+    return hash;
+}
+
+/* All ranks; own: a number that a double holds exactly. */
+static sonde_err expect_same(const sonde_nn_trainer *trainer, const char *what,
+                             double own, sonde_diag *diag)
+{
+    sonde_nn_ranks *ranks = trainer->options.ranks;
+    double first = sonde_nn_ranks_rank(ranks) == 0 ? own : 0.0, others = 0.0;
+    sonde_err err = sonde_nn_ranks_sum(ranks, &first, 1, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    others = own != first ? 1.0 : 0.0;
+    err = sonde_nn_ranks_sum(ranks, &others, 1, diag);
+    if (err == SONDE_OK && others > 0.0) {
+        return sonde__fail(diag, SONDE_EINVAL, "mpirun", "one training for all ranks",
+                           "%s differs between ranks", what);
+    }
+    return err;
+}
+
+sonde_err sonde__train_agree(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_dataset *set = trainer->kept != NULL ? trainer->kept : trainer->train;
+    uint64_t rates = mix_rate(0xcbf29ce484222325U, &trainer->rate);
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < trainer->group_count; i++) {
+        rates = mix_rate(rates, &trainer->groups[i].rate);
+    }
+    err = expect_same(trainer, "the number of epochs", trainer->epochs, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = expect_same(trainer, "the schedule", (double)(rates >> 11), diag);
+    if (err != SONDE_OK || set == NULL) {
+        return err;
+    }
+    return expect_same(trainer, "the number of training samples",
+                       (double)sonde_nn_dataset_get_traits(set)->count, diag);
+}
+
 /* --- evaluation --------------------------------------------------------------------- */
 
 /* Evaluations between epochs are never broken off. */
