@@ -343,6 +343,48 @@ static void workers_share_a_run(void **state)
     run_remove(path);
 }
 
+/* Twenty steps of training, five of evaluation, three of training; values at three steps. */
+static void put_sparsely(sonde_recorder *recorder)
+{
+    const float x[4] = {0};
+    const int64_t shape = 4;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, (void *)(uintptr_t)x);
+
+    for (int64_t step = 0; step < 28; step++) {
+        sonde_coordinate at = run_at(step);
+
+        at.mode = step >= 20 && step < 25 ? SONDE_MODE_EVAL : SONDE_MODE_TRAIN;
+        if (step == 0 || step == 5 || step == 9) {
+            sonde_recorder_put(recorder, 0, &at, &view);
+        }
+        sonde_recorder_end_step(recorder, &at);
+    }
+}
+
+static void one_worker_leaves_out_steps_without_records(void **state)
+{
+    for (int world = 1; world <= 2; world++) {
+        char path[RUN_PATH];
+        sonde_catalogue *catalogue = run_catalogue(1, 4);
+        const sonde_recorder_options options = {
+            .size = sizeof options, .path = run_path(path, "sparse"), .world = world};
+        sonde_recorder *recorder = run_create(&options, catalogue);
+        run_content content = {.last_step = -1};
+
+        (void)state;
+        put_sparsely(recorder);
+        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
+                         SONDE_OK);
+        run_read(path, 0, &content);
+        /* 0, 5, 9; 19 and 24 before another mode; 27, the last */
+        assert_int_equal(content.ends, world == 1 ? 6 : 28);
+        assert_int_equal(content.last_step, 27);
+        assert_int_equal(content.values, 3);
+        sonde_catalogue_destroy(catalogue);
+        run_remove(path);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -353,6 +395,7 @@ int main(void)
         cmocka_unit_test(every_mistake_of_options_is_named),
         cmocka_unit_test(names_that_are_too_long_are_refused),
         cmocka_unit_test(workers_share_a_run),
+        cmocka_unit_test(one_worker_leaves_out_steps_without_records),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

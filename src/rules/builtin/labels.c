@@ -133,6 +133,14 @@ bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
            info->pass != SONDE_PASS_BACKWARD && strstr(info->name, "loss") != NULL;
 }
 
+/* Whether the regular expressions select it; the default's do not where the user chose
+ * collections. */
+static bool selects(const sonde_rule_run *run, size_t need, uint32_t id,
+                    const bool *chosen)
+{
+    return sonde_rule_matches(run, need, id) && (run->given[need] || !chosen[need]);
+}
+
 int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
                                  uint32_t id)
 {
@@ -151,11 +159,11 @@ int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *i
             chosen[need] = chosen[need] || run->given[i];
         }
     }
-    if (sonde_rule_matches(run, SONDE__LABELS, id) ||
+    if (selects(run, SONDE__LABELS, id, chosen) ||
         (!chosen[SONDE__LABELS] && sonde__builtin_looks_like_labels(info, id))) {
         return SONDE__LABELS;
     }
-    return sonde_rule_matches(run, SONDE__PREDICTIONS, id) ||
+    return selects(run, SONDE__PREDICTIONS, id, chosen) ||
                    (!chosen[SONDE__PREDICTIONS] &&
                     sonde__builtin_looks_like_predictions(info))
                ? SONDE__PREDICTIONS
