@@ -180,7 +180,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
                                                        const char *run, sonde_diag *diag);
 
 /* Copies of the findings so far, by the step in which they were found and within it causes
- * first: borrowed until the next step. */
+ * first: borrowed until the next step. NULL with a count of 0: there are none, or memory has
+ * run out. */
 SONDE_API const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count);
 
 /* What a rule has done. */

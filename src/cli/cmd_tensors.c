@@ -22,6 +22,7 @@ typedef struct compiled {
     sonde_nn_job *job;
     sonde_nn_model *model;
     sonde_nn_session *session;
+    double began; /* when it is compiled; seconds */
 } compiled;
 
 static void release(compiled *work)
@@ -83,7 +84,6 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
                          sonde_diag *diag)
 {
     sonde_nn_job_info *info = NULL;
-    double began = seconds_now();
     sonde_err err = cli_job_open(job, &work->job, diag);
 
     if (err != SONDE_OK) {
@@ -91,7 +91,8 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     }
     info = sonde_nn_job_get_info(work->job);
     info->options.on_progress = show_progress;
-    info->options.progress_user = &began;
+    work->began = seconds_now();
+    info->options.progress_user = &work->began;
     if (asked->plan_cache != NULL) {
         info->options.plan_cache = asked->plan_cache;
     }

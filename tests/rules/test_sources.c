@@ -488,6 +488,7 @@ static sonde_err judge_without(size_t n, const char *path, sonde_rules *whole)
     sonde_trial *trial = NULL;
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
+    size_t count = 0;
 
     alloc_failure_begin(n);
     err = sonde_rules_create(&rules, &diag);
@@ -499,6 +500,9 @@ static sonde_err judge_without(size_t n, const char *path, sonde_rules *whole)
     }
     if (err == SONDE_OK) {
         err = sonde_rules_judge(rules, trial, &pace, &diag);
+    }
+    if (err == SONDE_OK && sonde_rules_findings(rules, &count) == NULL) {
+        err = SONDE_ENOMEM; /* their copies */
     }
     if (err == SONDE_OK) { /* before memory is given back */
         same_findings(whole, rules);
