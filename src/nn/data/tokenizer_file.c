@@ -107,9 +107,9 @@ static sonde_err add_token(token_reading *r, const char *shown, json_int_t id, b
         return sonde__fail_nomem(r->diag, "a tokenizer");
     }
     if (added) {
-        memcpy(bytes, shown, length);
+        memcpy(bytes, shown, length + 1);
     } else if (!read_shown(shown, length, bytes, &size)) { /* as <|endoftext|> might */
-        memcpy(bytes, shown, length);
+        memcpy(bytes, shown, length + 1);
         size = length;
     }
     if (id < 0 || id >= SONDE_NN_TOKENS_MAX || size == 0) {
@@ -399,20 +399,27 @@ static sonde_err read_pair(token_reading *r, const char *folder)
         err = read_vocabulary(r, root);
     }
     json_decref(root);
-    return err != SONDE_OK ? err : read_merge_file(r, merges);
+    if (err == SONDE_OK) {
+        err = read_merge_file(r, merges);
+    }
+    r->path = folder;
+    return err;
 }
 
 static sonde_err read_path(token_reading *r, const char *path)
 {
     char file[PATH_SIZE];
     struct stat status;
+    sonde_err err = SONDE_OK;
 
     if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode)) {
         return read_file(r, path);
     }
     if (snprintf(file, PATH_SIZE, "%s/tokenizer.json", path) < PATH_SIZE &&
         access(file, F_OK) == 0) {
-        return read_file(r, file);
+        err = read_file(r, file);
+        r->path = path;
+        return err;
     }
     return read_pair(r, path);
 }
