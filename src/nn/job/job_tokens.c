@@ -157,7 +157,7 @@ static sonde_err find_numbers(sonde_nn_job *job, sonde__yaml *node, sonde_diag *
         char *text = sonde__malloc(NUMBER);
 
         if (text == NULL || !sonde__reserve(&tokens->numbers, &tokens->capacity,
-                                            tokens->count + 1, sizeof *tokens->numbers)) {
+                                            tokens->count + 1, sizeof(sonde__yaml *))) {
             sonde__free(text);
             return sonde__fail_nomem(diag, "a job");
         }
