@@ -43,7 +43,7 @@ static sonde_err await(MPI_Request *request, int code, const char *call,
     double began = 0.0, asked = 0.0;
     int done = 0;
 
-    for (int spin = 0; code == MPI_SUCCESS; spin++) {
+    for (int64_t spin = 0; code == MPI_SUCCESS; spin++) {
         code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code != MPI_SUCCESS || done) {
             break;

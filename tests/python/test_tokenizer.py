@@ -24,7 +24,7 @@ class Ours:
     """A tokenizer of the library."""
 
     def __init__(self, library, handle):
-        self.library, self.handle = library, handle
+        self.shared, self.handle = library, handle
 
     @classmethod
     def train(cls, library, text, vocabulary):
@@ -40,12 +40,12 @@ class Ours:
         return cls(library, handle)
 
     def save(self, path):
-        assert self.library.sonde_nn_tokenizer_save(self.handle, path.encode(), None) == 0
+        assert self.shared.sonde_nn_tokenizer_save(self.handle, path.encode(), None) == 0
 
     def encode(self, text):
         data, count = text.encode(), ctypes.c_size_t()
         tokens = (ctypes.c_int64 * (len(data) + 1))()
-        assert self.library.sonde_nn_tokenizer_encode(self.handle, data, ctypes.c_size_t(len(data)), tokens,
+        assert self.shared.sonde_nn_tokenizer_encode(self.handle, data, ctypes.c_size_t(len(data)), tokens,
                                                       ctypes.byref(count), None) == 0
         return tokens[:count.value]
 

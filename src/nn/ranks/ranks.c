@@ -11,7 +11,6 @@
 #include "base/object.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,7 +60,6 @@ sonde_err sonde_nn_ranks_join(bool (*interrupted)(void *user), void *user,
     SONDE__NEEDS(diag, out);
     const int started = sonde_nn_ranks_started();
     sonde_nn_ranks *ranks = NULL;
-    char expected[64];
     sonde_err err = SONDE_OK;
 
     (void)pthread_once(&loaded, load);
@@ -79,9 +77,8 @@ sonde_err sonde_nn_ranks_join(bool (*interrupted)(void *user), void *user,
     err = ranks->ops->join(&ranks->rank, &ranks->count, diag);
     if (err == SONDE_OK && ranks->count != started) {
         ranks->ops->leave(false);
-        (void)snprintf(expected, sizeof expected, "an mpirun of Open MPI");
         err =
-            sonde__fail(diag, SONDE_EUNSUPPORTED, "mpirun", expected,
+            sonde__fail(diag, SONDE_EUNSUPPORTED, "mpirun", "an mpirun of Open MPI",
                         "it started %d processes, and MPI has %d", started, ranks->count);
     }
     if (err != SONDE_OK) {
