@@ -17,11 +17,11 @@ static void expect(bool right)
 }
 
 typedef struct passing {
-    const sonde__parquet_column *column;
+    const sonde__data_parquet_column *column;
     int64_t rows;
 } passing;
 
-static sonde_err take(void *user, int64_t row, const sonde__parquet_value *value,
+static sonde_err take(void *user, int64_t row, const sonde__data_parquet_value *value,
                       sonde_diag *diag)
 {
     passing *passed = user;

@@ -225,8 +225,8 @@ static void both_tables_have_one_form(void **state)
     expect_folder_refused("two", SONDE_ESHAPE);
 }
 
-static sonde_err ignore_value(void *user, int64_t row, const sonde__parquet_value *value,
-                              sonde_diag *diag)
+static sonde_err ignore_value(void *user, int64_t row,
+                              const sonde__data_parquet_value *value, sonde_diag *diag)
 {
     (void)user;
     (void)row;

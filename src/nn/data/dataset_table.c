@@ -14,7 +14,7 @@
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
 #include "nn/data/parts.h"
-#include "nn/data/table.h"
+#include "nn/data/table_state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -30,7 +30,7 @@ enum { CATEGORIES_MAX = 256 };
 
 static const char *const endings[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"};
 
-bool sonde__table_ends_with(const char *path, const char *ending)
+bool sonde__data_table_ends_with(const char *path, const char *ending)
 {
     const size_t length = strlen(path), tail = strlen(ending);
 
@@ -62,7 +62,7 @@ bool sonde_nn_dataset_is_table(const char *path)
     char file[SONDE__TABLE_PATH];
 
     for (size_t i = 0; path != NULL && i < SONDE_COUNT_OF(endings); i++) {
-        if (sonde__table_ends_with(path, endings[i])) {
+        if (sonde__data_table_ends_with(path, endings[i])) {
             return true;
         }
     }
@@ -99,9 +99,9 @@ static sonde_err read_file(sonde__data_table *t, int which)
 
 /* --- columns -------------------------------------------------------------------------- */
 
-sonde_err sonde__table_add_column(sonde__data_table *t, const char *name)
+sonde_err sonde__data_table_add_column(sonde__data_table *t, const char *name)
 {
-    sonde__table_column *column = NULL;
+    sonde__data_table_column *column = NULL;
 
     if (t->count == SONDE__TABLE_COLUMNS_MAX) {
         return sonde__fail(t->diag, SONDE_ERANGE, t->path, NULL, "more than %d columns",
@@ -111,15 +111,16 @@ sonde_err sonde__table_add_column(sonde__data_table *t, const char *name)
         return sonde__fail_nomem(t->diag, "a table");
     }
     column = &t->columns[t->count];
-    *column = (sonde__table_column){.numbers = true};
+    *column = (sonde__data_table_column){.numbers = true};
     sonde__names_init(&column->texts);
     column->name = sonde__strdup(name);
     t->count += column->name != NULL ? 1 : 0;
     return column->name != NULL ? SONDE_OK : sonde__fail_nomem(t->diag, "a table");
 }
 
-sonde_err sonde__table_text_value(const sonde__data_table *t, sonde__table_column *column,
-                                  const char *text, double *value)
+sonde_err sonde__data_table_text_value(const sonde__data_table *t,
+                                       sonde__data_table_column *column, const char *text,
+                                       double *value)
 {
     const uint32_t id = sonde__names_intern(&column->texts, text);
 
@@ -127,7 +128,7 @@ sonde_err sonde__table_text_value(const sonde__data_table *t, sonde__table_colum
     return id != SONDE__NO_NAME ? SONDE_OK : sonde__fail_nomem(t->diag, "a table");
 }
 
-size_t sonde__table_find_column(const sonde__data_table *t, const char *name)
+size_t sonde__data_table_find_column(const sonde__data_table *t, const char *name)
 {
     for (size_t i = 0; i < t->count; i++) {
         if (t->columns[i].name[0] != '\0' && strcmp(t->columns[i].name, name) == 0) {
@@ -160,11 +161,11 @@ static sonde_err find_target(sonde__data_table *t)
         return SONDE_OK;
     }
     if (asked != NULL) {
-        t->target = sonde__table_find_column(t, asked);
+        t->target = sonde__data_table_find_column(t, asked);
     }
     for (size_t i = 0;
          asked == NULL && t->target == SIZE_MAX && i < SONDE_COUNT_OF(names); i++) {
-        t->target = sonde__table_find_column(t, names[i]);
+        t->target = sonde__data_table_find_column(t, names[i]);
     }
     return t->target != SIZE_MAX ? SONDE_OK
                                  : fail_column(t, asked != NULL ? asked : "target");
@@ -181,7 +182,7 @@ static sonde_err choose_columns(sonde__data_table *t)
             options->input_count == 0 && i != t->target && t->columns[i].name[0] != '\0';
     }
     for (size_t i = 0; i < options->input_count && err == SONDE_OK; i++) {
-        const size_t column = sonde__table_find_column(t, options->inputs[i]);
+        const size_t column = sonde__data_table_find_column(t, options->inputs[i]);
 
         if (column == SIZE_MAX) {
             err = fail_column(t, options->inputs[i]);
@@ -318,7 +319,7 @@ static sonde_err split_rows(sonde__data_table *t)
 
 /* --- what the training rows say ------------------------------------------------------- */
 
-static void measure_numbers(const sonde__data_table *t, sonde__table_column *column)
+static void measure_numbers(const sonde__data_table *t, sonde__data_table_column *column)
 {
     double sum = 0.0, squares = 0.0;
     int64_t n = 0;
@@ -352,7 +353,7 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Gives the texts of rows, or all texts with rows NULL, places in order of their bytes. */
-static sonde_err place_texts(sonde__data_table *t, sonde__table_column *column,
+static sonde_err place_texts(sonde__data_table *t, sonde__data_table_column *column,
                              const int64_t *rows, int64_t count)
 {
     const size_t texts = column->texts.count;
@@ -399,7 +400,7 @@ static sonde_err measure(sonde__data_table *t, int64_t *width)
 
     *width = 0;
     for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
-        sonde__table_column *column = &t->columns[i];
+        sonde__data_table_column *column = &t->columns[i];
 
         if (!column->used) {
             continue;
@@ -421,7 +422,7 @@ static sonde_err measure(sonde__data_table *t, int64_t *width)
 /* --- the data set --------------------------------------------------------------------- */
 
 /* The inputs of a column, width of them, in one row. */
-static void put_inputs(const sonde__data_table *t, const sonde__table_column *column,
+static void put_inputs(const sonde__data_table *t, const sonde__data_table_column *column,
                        int64_t row, float *out)
 {
     const double value = column->values[row];
@@ -476,7 +477,7 @@ static sonde_err put_data(const sonde__data_table *t, sonde_nn_dataset *set,
 static sonde_err put_numbers(const sonde__data_table *t, sonde_nn_dataset *set,
                              const int64_t *rows)
 {
-    const sonde__table_column *column = &t->columns[t->target];
+    const sonde__data_table_column *column = &t->columns[t->target];
     const int64_t shape[2] = {set->traits.count, 1};
     float *out = sonde__calloc((size_t)shape[0], sizeof *out);
     sonde_view view;
@@ -497,7 +498,7 @@ static sonde_err put_numbers(const sonde__data_table *t, sonde_nn_dataset *set,
 static sonde_err put_classes(sonde__data_table *t, sonde_nn_dataset *set,
                              const int64_t *rows)
 {
-    sonde__table_column *column = &t->columns[t->target];
+    sonde__data_table_column *column = &t->columns[t->target];
     sonde_err err = column->numbers ? SONDE_OK : place_texts(t, column, NULL, 0);
 
     set->owned_labels =
@@ -586,11 +587,12 @@ static sonde_err find_files(sonde__data_table *t)
 {
     struct stat status;
 
-    t->format = &sonde__table_csv;
+    t->format = &sonde__data_table_csv;
     if (stat(t->path, &status) != 0 || !S_ISDIR(status.st_mode)) {
         (void)snprintf(t->files[0], SONDE__TABLE_PATH, "%s", t->path);
-        t->format = sonde__table_ends_with(t->path, ".parquet") ? &sonde__table_parquet
-                                                                : &sonde__table_csv;
+        t->format = sonde__data_table_ends_with(t->path, ".parquet")
+                        ? &sonde__data_table_parquet
+                        : &sonde__data_table_csv;
         return SONDE_OK;
     }
     if (!find_file(t->path, SONDE_NN_TRAIN, t->files[0]) ||
@@ -600,14 +602,14 @@ static sonde_err find_files(sonde__data_table *t)
                            "the folder has no table %s",
                            t->files[0][0] == '\0' ? "train.csv" : "test.csv");
     }
-    if (sonde__table_ends_with(t->files[0], ".parquet") !=
-        sonde__table_ends_with(t->files[1], ".parquet")) {
+    if (sonde__data_table_ends_with(t->files[0], ".parquet") !=
+        sonde__data_table_ends_with(t->files[1], ".parquet")) {
         return sonde__fail(t->diag, SONDE_EUNSUPPORTED, t->files[1],
                            "the format of the training table",
                            "one table is CSV, the other Parquet");
     }
-    if (sonde__table_ends_with(t->files[0], ".parquet")) {
-        t->format = &sonde__table_parquet;
+    if (sonde__data_table_ends_with(t->files[0], ".parquet")) {
+        t->format = &sonde__data_table_parquet;
     }
     return SONDE_OK;
 }

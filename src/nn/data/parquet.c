@@ -192,7 +192,8 @@ static const char *find_refusal(const schema_element *element)
 }
 
 /* What the values of a leaf are. */
-static bool describe_column(const schema_element *element, sonde__parquet_column *column)
+static bool describe_column(const schema_element *element,
+                            sonde__data_parquet_column *column)
 {
     enum { SCALE_MAX = 76, LENGTH_MAX = 1 << 20 };
     const bool bytes = element->type == SONDE__PARQUET_BYTES;
@@ -201,7 +202,7 @@ static bool describe_column(const schema_element *element, sonde__parquet_column
     if (column->refusal != NULL) {
         return true;
     }
-    column->type = (sonde__parquet_type)element->type;
+    column->type = (sonde__data_parquet_type)element->type;
     column->length = (size_t)element->length;
     column->optional = element->repetition == OPTIONAL;
     column->is_unsigned =
@@ -223,7 +224,7 @@ static bool describe_column(const schema_element *element, sonde__parquet_column
 static sonde_err add_column(reading *r, const schema_element *element, size_t leaf)
 {
     sonde__data_parquet *file = r->file;
-    sonde__parquet_column column = {.leaf = leaf};
+    sonde__data_parquet_column column = {.leaf = leaf};
 
     if (element->name == NULL || !describe_column(element, &column)) {
         return fail_damaged(r, "a damaged schema");
@@ -268,7 +269,7 @@ static sonde_err make_columns(reading *r)
 
 /* --- the row groups ------------------------------------------------------------------- */
 
-static void read_chunk_traits(sonde__data_thrift *in, sonde__parquet_chunk *chunk)
+static void read_chunk_traits(sonde__data_thrift *in, sonde__data_parquet_chunk *chunk)
 {
     sonde__data_thrift_field field = {0};
     int64_t data = 0, dictionary = 0, size = 0;
@@ -279,7 +280,7 @@ static void read_chunk_traits(sonde__data_thrift *in, sonde__parquet_chunk *chun
             const int64_t type = sonde__data_thrift_int(in, &field);
 
             chunk->type = type >= 0 && type < SONDE__PARQUET_TYPES
-                              ? (sonde__parquet_type)type
+                              ? (sonde__data_parquet_type)type
                               : SONDE__PARQUET_TYPES;
             break;
         }
@@ -310,12 +311,12 @@ static void read_chunk_traits(sonde__data_thrift *in, sonde__parquet_chunk *chun
     chunk->size = in->broken ? 0 : (size_t)size;
 }
 
-static void read_chunk(sonde__data_thrift *in, sonde__parquet_chunk *chunk)
+static void read_chunk(sonde__data_thrift *in, sonde__data_parquet_chunk *chunk)
 {
     sonde__data_thrift_field field = {0};
     bool plain = false;
 
-    *chunk = (sonde__parquet_chunk){.type = SONDE__PARQUET_TYPES};
+    *chunk = (sonde__data_parquet_chunk){.type = SONDE__PARQUET_TYPES};
     while (sonde__data_thrift_next(in, &field)) {
         plain = plain || field.id == 3;
         chunk->encrypted = chunk->encrypted || field.id == 8;
@@ -329,7 +330,7 @@ static void read_chunk(sonde__data_thrift *in, sonde__parquet_chunk *chunk)
     in->broken = in->broken || (!plain && !chunk->encrypted);
 }
 
-static sonde_err read_group(reading *r, sonde__parquet_chunk *chunks, int64_t *rows)
+static sonde_err read_group(reading *r, sonde__data_parquet_chunk *chunks, int64_t *rows)
 {
     sonde__data_thrift_field field = {0}, element;
     bool found = false;
@@ -429,7 +430,7 @@ static sonde_err check_groups(const reading *r, size_t end)
             break;
         }
         for (size_t k = 0; k < file->leaves; k++) {
-            const sonde__parquet_chunk *chunk = &file->chunks[i * file->leaves + k];
+            const sonde__data_parquet_chunk *chunk = &file->chunks[i * file->leaves + k];
 
             if (!chunk->encrypted && !chunk->outside &&
                 (chunk->start < 4 || chunk->start > end ||
@@ -449,10 +450,10 @@ static void refuse_columns(const reading *r)
     const sonde__data_parquet *file = r->file;
 
     for (size_t i = 0; i < file->count; i++) {
-        sonde__parquet_column *column = &file->columns[i];
+        sonde__data_parquet_column *column = &file->columns[i];
 
         for (size_t k = 0; k < file->groups && column->refusal == NULL; k++) {
-            const sonde__parquet_chunk *chunk =
+            const sonde__data_parquet_chunk *chunk =
                 &file->chunks[k * file->leaves + column->leaf];
 
             column->refusal = chunk->encrypted ? "is encrypted"

@@ -23,7 +23,7 @@
 #include <sonde/error.h>
 
 /* Physical types, by their numbers in the format. */
-typedef enum sonde__parquet_type {
+typedef enum sonde__data_parquet_type {
     SONDE__PARQUET_BOOLEAN = 0,
     SONDE__PARQUET_INT32 = 1,
     SONDE__PARQUET_INT64 = 2,
@@ -33,52 +33,52 @@ typedef enum sonde__parquet_type {
     SONDE__PARQUET_BYTES = 6,
     SONDE__PARQUET_FIXED = 7, /* bytes of one length */
     SONDE__PARQUET_TYPES
-} sonde__parquet_type;
+} sonde__data_parquet_type;
 
-typedef struct sonde__parquet_column {
+typedef struct sonde__data_parquet_column {
     char *name;          /* of the top level */
     const char *refusal; /* why it cannot be read, "is nested"; NULL: it can */
     bool text;           /* else numbers */
     /* how its values become numbers or texts */
-    sonde__parquet_type type;
+    sonde__data_parquet_type type;
     size_t length; /* bytes of SONDE__PARQUET_FIXED */
     bool optional, is_unsigned, decimal, half;
     int scale;   /* of a decimal */
     size_t leaf; /* its chunk in each row group */
-} sonde__parquet_column;
+} sonde__data_parquet_column;
 
 /* The pages of a column in a row group. */
-typedef struct sonde__parquet_chunk {
-    sonde__parquet_type type;
+typedef struct sonde__data_parquet_chunk {
+    sonde__data_parquet_type type;
     int codec;
     bool outside, encrypted; /* in another file; without its key */
     size_t start, size;
     int64_t values;
-} sonde__parquet_chunk;
+} sonde__data_parquet_chunk;
 
 typedef struct sonde__data_parquet {
     const unsigned char *bytes; /* borrowed */
     size_t size;
     const char *name; /* borrowed; for diagnostics */
-    sonde__parquet_column *columns;
+    sonde__data_parquet_column *columns;
     size_t count, capacity;
-    size_t leaves;                /* columns of the deepest level */
-    sonde__parquet_chunk *chunks; /* (groups, leaves) */
-    int64_t *group_rows;          /* (groups) */
+    size_t leaves;                     /* columns of the deepest level */
+    sonde__data_parquet_chunk *chunks; /* (groups, leaves) */
+    int64_t *group_rows;               /* (groups) */
     size_t groups;
     int64_t rows;
 } sonde__data_parquet;
 
 /* One value: a number, or bytes that end with a NUL, which they do not hold otherwise. */
-typedef struct sonde__parquet_value {
+typedef struct sonde__data_parquet_value {
     bool missing;
     double number;
     const char *text;
-} sonde__parquet_value;
+} sonde__data_parquet_value;
 
-typedef sonde_err sonde__parquet_take(void *user, int64_t row,
-                                      const sonde__parquet_value *value,
-                                      sonde_diag *diag);
+typedef sonde_err sonde__data_parquet_take(void *user, int64_t row,
+                                           const sonde__data_parquet_value *value,
+                                           sonde_diag *diag);
 
 /* Reads the columns and the places of the pages. SONDE_EFORMAT: no Parquet, or damaged.
  * SONDE_EUNSUPPORTED: the footer is encrypted. After an error close is allowed. */
@@ -93,6 +93,6 @@ SONDE_API void sonde__data_parquet_close(sonde__data_parquet *file);
  * ends it. Cost: memory for one page, unpacked, and 24 bytes a value of it. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde__data_parquet_read(const sonde__data_parquet *file, size_t column,
-                         sonde__parquet_take *take, void *user, sonde_diag *diag);
+                         sonde__data_parquet_take *take, void *user, sonde_diag *diag);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
 #include "base/utf8.h"
 #include "nn/data/parquet.h"
 #include "nn/data/parquet_values.h"
@@ -37,18 +38,18 @@ typedef struct page_header {
 
 typedef struct column_reading {
     const sonde__data_parquet *file;
-    const sonde__parquet_column *column;
-    const sonde__parquet_chunk *chunk;
+    const sonde__data_parquet_column *column;
+    const sonde__data_parquet_chunk *chunk;
     size_t group;
     sonde__data_thrift in;                 /* the rest of the chunk */
     int64_t row, left;                     /* values of the chunk that are not passed */
     unsigned char *page, *dictionary_page; /* unpacked */
     size_t page_capacity;
-    sonde__parquet_values values, dictionary;
+    sonde__data_parquet_values values, dictionary;
     bool has_dictionary;
     char *text; /* of one value, with a NUL */
     size_t text_capacity;
-    sonde__parquet_take *take;
+    sonde__data_parquet_take *take;
     void *user;
     sonde_diag *diag;
 } column_reading;
@@ -63,7 +64,7 @@ static sonde_err SONDE_PRINTF(4, 5)
     (void)snprintf(where, sizeof where, "%.100s: column '%.60s', row group %zu",
                    r->file->name, r->column->name, r->group);
     va_start(args, found);
-    (void)vsnprintf(text, sizeof text, found, args);
+    (void)sonde__vsnprintf(text, sizeof text, found, args);
     va_end(args);
     return sonde__fail(r->diag, err, where, expected, "%s", text);
 }
@@ -153,7 +154,7 @@ static const char *codec_name(int codec)
     return codec >= 0 && codec < (int)SONDE_COUNT_OF(names) ? names[codec] : "unknown";
 }
 
-static bool unpack_gzip(const sonde__parquet_span *packed, unsigned char *out,
+static bool unpack_gzip(const sonde__data_parquet_span *packed, unsigned char *out,
                         size_t size)
 {
     struct libdeflate_decompressor *gzip = libdeflate_alloc_decompressor();
@@ -178,7 +179,7 @@ static bool is_plausible(int codec, size_t packed, size_t size)
 }
 
 /* Unpacks into out, of size bytes. */
-static sonde_err unpack(const column_reading *r, const sonde__parquet_span *packed,
+static sonde_err unpack(const column_reading *r, const sonde__data_parquet_span *packed,
                         unsigned char *out, size_t size)
 {
     const int codec = r->chunk->codec;
@@ -200,13 +201,13 @@ static sonde_err unpack(const column_reading *r, const sonde__parquet_span *pack
  * packed. */
 static sonde_err open_page(column_reading *r, const page_header *header,
                            unsigned char **page, size_t *capacity,
-                           sonde__parquet_span *content)
+                           sonde__data_parquet_span *content)
 {
     const int codec = r->chunk->codec;
     const unsigned char *bytes = r->in.next;
     const size_t size = (size_t)header->unpacked, packed = (size_t)header->packed;
     const size_t levels = (size_t)header->level_bytes + (size_t)header->repetition_bytes;
-    const sonde__parquet_span rest = {bytes + levels, packed - levels};
+    const sonde__data_parquet_span rest = {bytes + levels, packed - levels};
 
     r->in.next += packed;
     if (header->has_crc &&
@@ -214,7 +215,7 @@ static sonde_err open_page(column_reading *r, const page_header *header,
         return fail_damaged(r, "a page with another checksum");
     }
     if (codec == PLAIN_CODEC || header->not_packed) {
-        *content = (sonde__parquet_span){bytes, packed};
+        *content = (sonde__data_parquet_span){bytes, packed};
         return packed == size ? SONDE_OK : fail_damaged(r, "a page of another size");
     }
     if (!is_plausible(codec, packed, size)) {
@@ -226,14 +227,14 @@ static sonde_err open_page(column_reading *r, const page_header *header,
     if (levels > 0) {
         memcpy(*page, bytes, levels);
     }
-    *content = (sonde__parquet_span){*page, size};
+    *content = (sonde__data_parquet_span){*page, size};
     return size > levels ? unpack(r, &rest, *page + levels, size - levels) : SONDE_OK;
 }
 
 /* --- values --------------------------------------------------------------------------- */
 
 /* A decimal's digits, most significant byte first, in two's complement. */
-static double decimal_number(const sonde__parquet_span *span)
+static double decimal_number(const sonde__data_parquet_span *span)
 {
     double number = 0.0;
 
@@ -246,8 +247,8 @@ static double decimal_number(const sonde__parquet_span *span)
     return number;
 }
 
-static sonde_err make_text(column_reading *r, const sonde__parquet_span *span,
-                           sonde__parquet_value *value)
+static sonde_err make_text(column_reading *r, const sonde__data_parquet_span *span,
+                           sonde__data_parquet_value *value)
 {
     if (!sonde__reserve(&r->text, &r->text_capacity, span->size + 1, 1)) {
         return sonde__fail_nomem(r->diag, "a text of a table");
@@ -264,10 +265,11 @@ static sonde_err make_text(column_reading *r, const sonde__parquet_span *span,
     return SONDE_OK;
 }
 
-static sonde_err make_value(column_reading *r, size_t index, sonde__parquet_value *value)
+static sonde_err make_value(column_reading *r, size_t index,
+                            sonde__data_parquet_value *value)
 {
-    const sonde__parquet_column *column = r->column;
-    const sonde__parquet_values *values = &r->values;
+    const sonde__data_parquet_column *column = r->column;
+    const sonde__data_parquet_values *values = &r->values;
 
     if (column->text) {
         return make_text(r, &values->spans[index], value);
@@ -290,17 +292,18 @@ static sonde_err make_value(column_reading *r, size_t index, sonde__parquet_valu
 }
 
 /* Passes the values of a page. runs: the levels; NULL: all values are there. */
-static sonde_err pass_values(column_reading *r, int64_t count, sonde__parquet_runs *runs)
+static sonde_err pass_values(column_reading *r, int64_t count,
+                             sonde__data_parquet_runs *runs)
 {
     size_t index = 0;
     sonde_err err = SONDE_OK;
 
     for (int64_t i = 0; i < count && err == SONDE_OK; i++) {
-        sonde__parquet_value value = {0};
+        sonde__data_parquet_value value = {0};
         uint32_t level = 1;
 
         value.missing =
-            runs != NULL && (!sonde__parquet_runs_next(runs, &level) || level == 0);
+            runs != NULL && (!sonde__data_parquet_runs_next(runs, &level) || level == 0);
         if (!value.missing) {
             err = make_value(r, index++, &value);
         }
@@ -316,13 +319,13 @@ static sonde_err pass_values(column_reading *r, int64_t count, sonde__parquet_ru
 
 /* Takes the levels from the front of content, and counts the values that are there. */
 static sonde_err read_levels(const column_reading *r, const page_header *header,
-                             sonde__parquet_span *content, sonde__parquet_runs *runs,
-                             size_t *there)
+                             sonde__data_parquet_span *content,
+                             sonde__data_parquet_runs *runs, size_t *there)
 {
     const bool second = header->kind == DATA_2;
     size_t skipped = second ? (size_t)header->repetition_bytes : 0;
     size_t size = (size_t)header->level_bytes;
-    sonde__parquet_runs counted;
+    sonde__data_parquet_runs counted;
 
     if (!second) {
         if (header->level_encoding != SONDE__PARQUET_RLE) {
@@ -340,7 +343,7 @@ static sonde_err read_levels(const column_reading *r, const page_header *header,
         return fail_damaged(r, "levels longer than their page");
     }
     content->bytes += skipped;
-    *runs = (sonde__parquet_runs){
+    *runs = (sonde__data_parquet_runs){
         .next = content->bytes, .end = content->bytes + size, .width = 1};
     content->bytes += size;
     content->size -= skipped + size;
@@ -349,7 +352,7 @@ static sonde_err read_levels(const column_reading *r, const page_header *header,
     for (int64_t i = 0; i < header->values; i++) {
         uint32_t level = 0;
 
-        if (!sonde__parquet_runs_next(&counted, &level)) {
+        if (!sonde__data_parquet_runs_next(&counted, &level)) {
             return fail_damaged(r, "fewer levels than values");
         }
         *there += level != 0 ? 1 : 0;
@@ -373,7 +376,7 @@ static sonde_err fail_decoding(const column_reading *r, sonde_err err, int64_t e
 
 static sonde_err read_dictionary(column_reading *r, const page_header *header)
 {
-    sonde__parquet_span content;
+    sonde__data_parquet_span content;
     size_t capacity = 0;
     sonde_err err = SONDE_OK;
 
@@ -387,16 +390,16 @@ static sonde_err read_dictionary(column_reading *r, const page_header *header)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__parquet_decode(r->column, SONDE__PARQUET_PLAIN, &content, NULL,
-                                (size_t)header->values, &r->dictionary);
+    err = sonde__data_parquet_decode(r->column, SONDE__PARQUET_PLAIN, &content, NULL,
+                                     (size_t)header->values, &r->dictionary);
     return err == SONDE_OK ? err : fail_decoding(r, err, header->encoding);
 }
 
 static sonde_err read_data(column_reading *r, const page_header *header)
 {
     const bool optional = r->column->optional;
-    sonde__parquet_span content;
-    sonde__parquet_runs runs = {0};
+    sonde__data_parquet_span content;
+    sonde__data_parquet_runs runs = {0};
     size_t there = header->values > 0 ? (size_t)header->values : 0;
     sonde_err err = SONDE_OK;
 
@@ -425,9 +428,9 @@ static sonde_err read_data(column_reading *r, const page_header *header)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__parquet_decode(r->column, (int)(uint8_t)header->encoding, &content,
-                                r->has_dictionary ? &r->dictionary : NULL, there,
-                                &r->values);
+    err = sonde__data_parquet_decode(r->column, (int)(uint8_t)header->encoding, &content,
+                                     r->has_dictionary ? &r->dictionary : NULL, there,
+                                     &r->values);
     if (err != SONDE_OK) {
         return fail_decoding(r, err, header->encoding);
     }
@@ -496,7 +499,7 @@ static sonde_err read_group(column_reading *r)
 }
 
 sonde_err sonde__data_parquet_read(const sonde__data_parquet *file, size_t column,
-                                   sonde__parquet_take *take, void *user,
+                                   sonde__data_parquet_take *take, void *user,
                                    sonde_diag *diag)
 {
     column_reading r = {.file = file,
@@ -514,8 +517,8 @@ sonde_err sonde__data_parquet_read(const sonde__data_parquet *file, size_t colum
     for (r.group = 0; r.group < file->groups && err == SONDE_OK; r.group++) {
         err = read_group(&r);
     }
-    sonde__parquet_values_fini(&r.values);
-    sonde__parquet_values_fini(&r.dictionary);
+    sonde__data_parquet_values_fini(&r.values);
+    sonde__data_parquet_values_fini(&r.dictionary);
     sonde__free(r.page);
     sonde__free(r.text);
     return err;

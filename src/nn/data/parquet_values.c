@@ -9,22 +9,22 @@
 
 enum { BUILT_MAX = 256 * 1024 * 1024 }; /* bytes of texts made from prefixes, of a page */
 
-void sonde__parquet_values_fini(sonde__parquet_values *values)
+void sonde__data_parquet_values_fini(sonde__data_parquet_values *values)
 {
     sonde__free(values->numbers);
     sonde__free(values->spans);
     sonde__free(values->built);
     sonde__free(values->lengths);
-    *values = (sonde__parquet_values){0};
+    *values = (sonde__data_parquet_values){0};
 }
 
-static bool has_spans(const sonde__parquet_column *column)
+static bool has_spans(const sonde__data_parquet_column *column)
 {
     return column->type == SONDE__PARQUET_BYTES || column->type == SONDE__PARQUET_FIXED;
 }
 
-static bool reserve_values(const sonde__parquet_column *column, size_t count,
-                           sonde__parquet_values *values)
+static bool reserve_values(const sonde__data_parquet_column *column, size_t count,
+                           sonde__data_parquet_values *values)
 {
     values->count = count;
     return has_spans(column) ? sonde__reserve(&values->spans, &values->spans_capacity,
@@ -60,7 +60,7 @@ static uint64_t get_bits(const unsigned char *bytes, uint64_t bit, unsigned widt
     return width == 64 ? value : value & ((1ULL << width) - 1);
 }
 
-static double whole_number(const sonde__parquet_column *column, uint64_t bits)
+static double whole_number(const sonde__data_parquet_column *column, uint64_t bits)
 {
     if (column->type == SONDE__PARQUET_INT32) {
         const uint32_t low = (uint32_t)bits;
@@ -73,7 +73,7 @@ static double whole_number(const sonde__parquet_column *column, uint64_t bits)
 /* --- runs ----------------------------------------------------------------------------- */
 
 /* The head of the next run. */
-static bool begin_run(sonde__parquet_runs *runs)
+static bool begin_run(sonde__data_parquet_runs *runs)
 {
     sonde__data_thrift in = {.next = runs->next, .end = runs->end};
     const uint64_t head = sonde__data_thrift_varint(&in);
@@ -104,7 +104,7 @@ static bool begin_run(sonde__parquet_runs *runs)
     return true;
 }
 
-bool sonde__parquet_runs_next(sonde__parquet_runs *runs, uint32_t *value)
+bool sonde__data_parquet_runs_next(sonde__data_parquet_runs *runs, uint32_t *value)
 {
     while (runs->left == 0) {
         if (runs->packed) {
@@ -126,8 +126,8 @@ bool sonde__parquet_runs_next(sonde__parquet_runs *runs, uint32_t *value)
 
 /* --- plain ---------------------------------------------------------------------------- */
 
-static sonde_err decode_bits(const sonde__parquet_span *bytes,
-                             sonde__parquet_values *values)
+static sonde_err decode_bits(const sonde__data_parquet_span *bytes,
+                             sonde__data_parquet_values *values)
 {
     if (values->count > bytes->size * 8) {
         return SONDE_EFORMAT;
@@ -138,8 +138,8 @@ static sonde_err decode_bits(const sonde__parquet_span *bytes,
     return SONDE_OK;
 }
 
-static sonde_err decode_texts(const sonde__parquet_span *bytes,
-                              sonde__parquet_values *values)
+static sonde_err decode_texts(const sonde__data_parquet_span *bytes,
+                              sonde__data_parquet_values *values)
 {
     size_t place = 0;
 
@@ -154,13 +154,13 @@ static sonde_err decode_texts(const sonde__parquet_span *bytes,
         if (size > bytes->size - place) {
             return SONDE_EFORMAT;
         }
-        values->spans[i] = (sonde__parquet_span){bytes->bytes + place, size};
+        values->spans[i] = (sonde__data_parquet_span){bytes->bytes + place, size};
         place += size;
     }
     return SONDE_OK;
 }
 
-static size_t value_size(const sonde__parquet_column *column)
+static size_t value_size(const sonde__data_parquet_column *column)
 {
     if (column->type == SONDE__PARQUET_INT32 || column->type == SONDE__PARQUET_FLOAT) {
         return 4;
@@ -168,7 +168,8 @@ static size_t value_size(const sonde__parquet_column *column)
     return column->type == SONDE__PARQUET_FIXED ? column->length : 8;
 }
 
-static double plain_number(const sonde__parquet_column *column, const unsigned char *p)
+static double plain_number(const sonde__data_parquet_column *column,
+                           const unsigned char *p)
 {
     if (column->type == SONDE__PARQUET_FLOAT) {
         const uint32_t bits = (uint32_t)get(p, 4);
@@ -187,9 +188,9 @@ static double plain_number(const sonde__parquet_column *column, const unsigned c
     return whole_number(column, get(p, value_size(column)));
 }
 
-static sonde_err decode_plain(const sonde__parquet_column *column,
-                              const sonde__parquet_span *bytes, size_t count,
-                              sonde__parquet_values *values)
+static sonde_err decode_plain(const sonde__data_parquet_column *column,
+                              const sonde__data_parquet_span *bytes, size_t count,
+                              sonde__data_parquet_values *values)
 {
     const size_t size = value_size(column);
     const size_t least = column->type == SONDE__PARQUET_BOOLEAN ? 1
@@ -212,7 +213,7 @@ static sonde_err decode_plain(const sonde__parquet_column *column,
         const unsigned char *p = bytes->bytes + i * size;
 
         if (column->type == SONDE__PARQUET_FIXED) {
-            values->spans[i] = (sonde__parquet_span){p, size};
+            values->spans[i] = (sonde__data_parquet_span){p, size};
         } else {
             values->numbers[i] = plain_number(column, p);
         }
@@ -221,12 +222,12 @@ static sonde_err decode_plain(const sonde__parquet_column *column,
 }
 
 /* Byte k of all values, one after the other, for each k. */
-static sonde_err decode_split(const sonde__parquet_column *column,
-                              const sonde__parquet_span *bytes, size_t count,
-                              sonde__parquet_values *values)
+static sonde_err decode_split(const sonde__data_parquet_column *column,
+                              const sonde__data_parquet_span *bytes, size_t count,
+                              sonde__data_parquet_values *values)
 {
     const size_t size = value_size(column);
-    const sonde__parquet_span plain = {NULL, bytes->size};
+    const sonde__data_parquet_span plain = {NULL, bytes->size};
 
     if (column->type == SONDE__PARQUET_BOOLEAN || column->type == SONDE__PARQUET_BYTES) {
         return SONDE_EUNSUPPORTED;
@@ -242,18 +243,19 @@ static sonde_err decode_split(const sonde__parquet_column *column,
             values->built[i * size + k] = bytes->bytes[k * count + i];
         }
     }
-    return decode_plain(column, &(sonde__parquet_span){values->built, plain.size}, count,
-                        values);
+    return decode_plain(column, &(sonde__data_parquet_span){values->built, plain.size},
+                        count, values);
 }
 
 /* --- dictionaries, and runs of booleans ----------------------------------------------- */
 
-static sonde_err decode_codes(const sonde__parquet_column *column,
-                              const sonde__parquet_span *bytes,
-                              const sonde__parquet_values *dictionary, size_t count,
-                              sonde__parquet_values *values)
+static sonde_err decode_codes(const sonde__data_parquet_column *column,
+                              const sonde__data_parquet_span *bytes,
+                              const sonde__data_parquet_values *dictionary, size_t count,
+                              sonde__data_parquet_values *values)
 {
-    sonde__parquet_runs runs = {.next = bytes->bytes, .end = bytes->bytes + bytes->size};
+    sonde__data_parquet_runs runs = {.next = bytes->bytes,
+                                     .end = bytes->bytes + bytes->size};
 
     if (dictionary == NULL || (count > 0 && bytes->size == 0)) {
         return SONDE_EFORMAT;
@@ -267,7 +269,7 @@ static sonde_err decode_codes(const sonde__parquet_column *column,
     for (size_t i = 0; i < count; i++) {
         uint32_t code = 0;
 
-        if (runs.width > 32 || !sonde__parquet_runs_next(&runs, &code) ||
+        if (runs.width > 32 || !sonde__data_parquet_runs_next(&runs, &code) ||
             code >= dictionary->count) {
             return SONDE_EFORMAT;
         }
@@ -280,11 +282,11 @@ static sonde_err decode_codes(const sonde__parquet_column *column,
     return SONDE_OK;
 }
 
-static sonde_err decode_runs(const sonde__parquet_column *column,
-                             const sonde__parquet_span *bytes, size_t count,
-                             sonde__parquet_values *values)
+static sonde_err decode_runs(const sonde__data_parquet_column *column,
+                             const sonde__data_parquet_span *bytes, size_t count,
+                             sonde__data_parquet_values *values)
 {
-    sonde__parquet_runs runs = {.width = 1};
+    sonde__data_parquet_runs runs = {.width = 1};
 
     if (column->type != SONDE__PARQUET_BOOLEAN) {
         return SONDE_EUNSUPPORTED;
@@ -300,7 +302,7 @@ static sonde_err decode_runs(const sonde__parquet_column *column,
     for (size_t i = 0; i < count; i++) {
         uint32_t value = 0;
 
-        if (!sonde__parquet_runs_next(&runs, &value)) {
+        if (!sonde__data_parquet_runs_next(&runs, &value)) {
             return SONDE_EFORMAT;
         }
         values->numbers[i] = (double)value;
@@ -344,9 +346,9 @@ static bool decode_block(differences *d, uint64_t *value, size_t count, int64_t 
 }
 
 /* count numbers; *rest: the bytes after them. */
-static sonde_err decode_differences(const sonde__parquet_span *bytes, size_t count,
-                                    sonde__parquet_values *values,
-                                    sonde__parquet_span *rest)
+static sonde_err decode_differences(const sonde__data_parquet_span *bytes, size_t count,
+                                    sonde__data_parquet_values *values,
+                                    sonde__data_parquet_span *rest)
 {
     enum { MOST = 1 << 20, GROUP = 8 };
     differences d = {.in = {.next = bytes->bytes, .end = bytes->bytes + bytes->size}};
@@ -376,15 +378,15 @@ static sonde_err decode_differences(const sonde__parquet_span *bytes, size_t cou
         }
         made += now;
     }
-    *rest = (sonde__parquet_span){d.in.next, (size_t)(d.in.end - d.in.next)};
+    *rest = (sonde__data_parquet_span){d.in.next, (size_t)(d.in.end - d.in.next)};
     return SONDE_OK;
 }
 
-static sonde_err decode_delta(const sonde__parquet_column *column,
-                              const sonde__parquet_span *bytes, size_t count,
-                              sonde__parquet_values *values)
+static sonde_err decode_delta(const sonde__data_parquet_column *column,
+                              const sonde__data_parquet_span *bytes, size_t count,
+                              sonde__data_parquet_values *values)
 {
-    sonde__parquet_span rest;
+    sonde__data_parquet_span rest;
     sonde_err err = SONDE_OK;
 
     if (column->type != SONDE__PARQUET_INT32 && column->type != SONDE__PARQUET_INT64) {
@@ -401,11 +403,11 @@ static sonde_err decode_delta(const sonde__parquet_column *column,
 }
 
 /* All lengths, then all texts. */
-static sonde_err decode_lengths(const sonde__parquet_column *column,
-                                const sonde__parquet_span *bytes, size_t count,
-                                sonde__parquet_values *values)
+static sonde_err decode_lengths(const sonde__data_parquet_column *column,
+                                const sonde__data_parquet_span *bytes, size_t count,
+                                sonde__data_parquet_values *values)
 {
-    sonde__parquet_span rest;
+    sonde__data_parquet_span rest;
     sonde_err err = SONDE_OK;
 
     if (column->type != SONDE__PARQUET_BYTES) {
@@ -421,7 +423,7 @@ static sonde_err decode_lengths(const sonde__parquet_column *column,
         if (size < 0 || (uint64_t)size > rest.size) {
             return SONDE_EFORMAT;
         }
-        values->spans[i] = (sonde__parquet_span){rest.bytes, (size_t)size};
+        values->spans[i] = (sonde__data_parquet_span){rest.bytes, (size_t)size};
         rest.bytes += size;
         rest.size -= (size_t)size;
     }
@@ -430,8 +432,8 @@ static sonde_err decode_lengths(const sonde__parquet_column *column,
 
 /* Puts texts together: each begins with prefixes[i] bytes of the one before it, and its
  * end is in values->spans. */
-static sonde_err join_texts(const sonde__parquet_column *column, const int64_t *prefixes,
-                            sonde__parquet_values *values)
+static sonde_err join_texts(const sonde__data_parquet_column *column,
+                            const int64_t *prefixes, sonde__data_parquet_values *values)
 {
     size_t total = 0, size = 0;
 
@@ -460,18 +462,18 @@ static sonde_err join_texts(const sonde__parquet_column *column, const int64_t *
         if (tail > 0) {
             memcpy(text + prefix, values->spans[i].bytes, tail);
         }
-        values->spans[i] = (sonde__parquet_span){text, prefix + tail};
+        values->spans[i] = (sonde__data_parquet_span){text, prefix + tail};
         total += prefix + tail;
     }
     return SONDE_OK;
 }
 
-static sonde_err decode_prefixes(const sonde__parquet_column *column,
-                                 const sonde__parquet_span *bytes, size_t count,
-                                 sonde__parquet_values *values)
+static sonde_err decode_prefixes(const sonde__data_parquet_column *column,
+                                 const sonde__data_parquet_span *bytes, size_t count,
+                                 sonde__data_parquet_values *values)
 {
-    const sonde__parquet_column texts = {.type = SONDE__PARQUET_BYTES};
-    sonde__parquet_span rest;
+    const sonde__data_parquet_column texts = {.type = SONDE__PARQUET_BYTES};
+    sonde__data_parquet_span rest;
     int64_t *prefixes = NULL;
     sonde_err err = SONDE_OK;
 
@@ -495,10 +497,10 @@ static sonde_err decode_prefixes(const sonde__parquet_column *column,
 
 /* --- all ------------------------------------------------------------------------------ */
 
-sonde_err sonde__parquet_decode(const sonde__parquet_column *column, int encoding,
-                                const sonde__parquet_span *bytes,
-                                const sonde__parquet_values *dictionary, size_t count,
-                                sonde__parquet_values *values)
+sonde_err sonde__data_parquet_decode(const sonde__data_parquet_column *column,
+                                     int encoding, const sonde__data_parquet_span *bytes,
+                                     const sonde__data_parquet_values *dictionary,
+                                     size_t count, sonde__data_parquet_values *values)
 {
     switch (encoding) {
     case SONDE__PARQUET_PLAIN:

@@ -1,5 +1,5 @@
 /*
- * table_csv.c - the columns of tables in CSV; see table.h.
+ * table_csv.c - the columns of tables in CSV; see table_state.h.
  *
  * The text is read twice: first to learn which columns are numbers, then for the values.
  * A column is numbers if all its cells are, but for missing ones; else its texts are
@@ -8,15 +8,15 @@
 #include "base/fail.h"
 #include "base/point.h"
 #include "nn/data/csv.h"
-#include "nn/data/table.h"
+#include "nn/data/table_state.h"
 
 #include <math.h>
 #include <string.h>
 
 static sonde_err open_csv(const sonde__data_table *t, int which, sonde__data_csv *csv)
 {
-    const bool tabs = sonde__table_ends_with(t->files[which], ".tsv") ||
-                      sonde__table_ends_with(t->files[which], ".tsv.gz");
+    const bool tabs = sonde__data_table_ends_with(t->files[which], ".tsv") ||
+                      sonde__data_table_ends_with(t->files[which], ".tsv.gz");
 
     return sonde__data_csv_open(csv, t->texts[which], t->sizes[which], t->files[which],
                                 tabs ? '\t' : '\0', t->diag);
@@ -32,7 +32,7 @@ static sonde_err add_column(sonde__data_table *t, const sonde__data_csv *csv)
                                         t->diag, "a second column '%.80s'", csv->cell);
         }
     }
-    return sonde__table_add_column(t, csv->cell);
+    return sonde__data_table_add_column(t, csv->cell);
 }
 
 /* The header of the first file makes the columns; that of the second is the same. */
@@ -122,7 +122,7 @@ static sonde_err survey_csv(sonde__data_table *t, int which)
 static sonde_err take_cell(sonde__data_table *t, const sonde__data_csv *csv, size_t i,
                            int64_t row)
 {
-    sonde__table_column *column = &t->columns[i];
+    sonde__data_table_column *column = &t->columns[i];
     double value = (double)NAN;
 
     if (sonde__data_csv_missing(csv)) {
@@ -136,7 +136,7 @@ static sonde_err take_cell(sonde__data_table *t, const sonde__data_csv *csv, siz
                                         "a finite number", t->diag, "'%.80s'", csv->cell);
         }
     } else {
-        const sonde_err err = sonde__table_text_value(t, column, csv->cell, &value);
+        const sonde_err err = sonde__data_table_text_value(t, column, csv->cell, &value);
 
         if (err != SONDE_OK) {
             return err;
@@ -173,4 +173,5 @@ static sonde_err read_csv(sonde__data_table *t, int which)
     return err;
 }
 
-const sonde__table_format sonde__table_csv = {.survey = survey_csv, .values = read_csv};
+const sonde__data_table_format sonde__data_table_csv = {.survey = survey_csv,
+                                                        .values = read_csv};

@@ -1,12 +1,12 @@
 /*
- * table_parquet.c - the columns of tables in Parquet; see table.h.
+ * table_parquet.c - the columns of tables in Parquet; see table_state.h.
  *
  * A column that cannot be read is an error only if it is asked for. The column that pandas
  * makes of a table's index has no name here.
  */
 #include "base/fail.h"
 #include "nn/data/parquet.h"
-#include "nn/data/table.h"
+#include "nn/data/table_state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +22,7 @@ static sonde_err open_file(const sonde__data_table *t, int which,
                                     t->diag);
 }
 
-static const char *column_name(const sonde__parquet_column *column)
+static const char *column_name(const sonde__data_parquet_column *column)
 {
     static const char index[] = "__index_level_";
 
@@ -35,11 +35,11 @@ static sonde_err add_column(sonde__data_table *t, const sonde__data_parquet *fil
     const char *name = column_name(&file->columns[i]);
     sonde_err err = SONDE_OK;
 
-    if (sonde__table_find_column(t, name) != SIZE_MAX) {
+    if (sonde__data_table_find_column(t, name) != SIZE_MAX) {
         return sonde__fail(t->diag, SONDE_EFORMAT, file->name, "different names",
                            "a second column '%.80s'", name);
     }
-    err = sonde__table_add_column(t, name);
+    err = sonde__data_table_add_column(t, name);
     if (err == SONDE_OK) {
         t->columns[i].numbers = !file->columns[i].text;
     }
@@ -50,7 +50,7 @@ static sonde_err add_column(sonde__data_table *t, const sonde__data_parquet *fil
 static sonde_err check_column(const sonde__data_table *t, const sonde__data_parquet *file,
                               size_t i)
 {
-    const sonde__parquet_column *column = &file->columns[i];
+    const sonde__data_parquet_column *column = &file->columns[i];
 
     if (i >= t->count || strcmp(t->columns[i].name, column_name(column)) != 0) {
         return sonde__fail(t->diag, SONDE_ESHAPE, file->name,
@@ -88,7 +88,7 @@ static sonde_err survey_parquet(sonde__data_table *t, int which)
 
 typedef struct taking {
     sonde__data_table *table;
-    sonde__table_column *column;
+    sonde__data_table_column *column;
     const char *file;
     int64_t first; /* the row of the table that is the file's first */
     bool target;
@@ -105,8 +105,8 @@ static sonde_err fail_value(const taking *taken, int64_t row, const char *expect
 }
 
 /* NaN is missing, as in CSV. */
-static sonde_err take_value(void *user, int64_t row, const sonde__parquet_value *found,
-                            sonde_diag *diag)
+static sonde_err take_value(void *user, int64_t row,
+                            const sonde__data_parquet_value *found, sonde_diag *diag)
 {
     const taking *taken = user;
     double value = found->missing ? (double)NAN : found->number;
@@ -119,8 +119,8 @@ static sonde_err take_value(void *user, int64_t row, const sonde__parquet_value 
                           diag);
     }
     if (!taken->column->numbers && !found->missing) {
-        const sonde_err err =
-            sonde__table_text_value(taken->table, taken->column, found->text, &value);
+        const sonde_err err = sonde__data_table_text_value(taken->table, taken->column,
+                                                           found->text, &value);
 
         if (err != SONDE_OK) {
             return err;
@@ -161,5 +161,5 @@ static sonde_err read_parquet(sonde__data_table *t, int which)
     return err;
 }
 
-const sonde__table_format sonde__table_parquet = {
+const sonde__data_table_format sonde__data_table_parquet = {
     .survey = survey_parquet, .values = read_parquet, .raw = true};
