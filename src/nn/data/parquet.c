@@ -47,7 +47,7 @@ static sonde_err fail_damaged(const reading *r, const char *what)
                        "%s", what);
 }
 
-/* --- the schema ----------------------------------------------------------------------- */
+/* --- the schema --------------------------------------------------------------------- */
 
 static void read_decimal(sonde__data_thrift *in, schema_element *element)
 {
@@ -267,7 +267,7 @@ static sonde_err make_columns(reading *r)
     return err;
 }
 
-/* --- the row groups ------------------------------------------------------------------- */
+/* --- the row groups ----------------------------------------------------------------- */
 
 static void read_chunk_traits(sonde__data_thrift *in, sonde__data_parquet_chunk *chunk)
 {
@@ -387,7 +387,7 @@ static sonde_err read_groups(reading *r, const sonde__data_thrift_field *list)
     return err;
 }
 
-/* --- the whole ------------------------------------------------------------------------ */
+/* --- the whole ---------------------------------------------------------------------- */
 
 static sonde_err read_footer(reading *r)
 {

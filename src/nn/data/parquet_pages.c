@@ -74,7 +74,7 @@ static sonde_err fail_damaged(const column_reading *r, const char *what)
     return fail_pages(r, SONDE_EFORMAT, "whole pages", "%s", what);
 }
 
-/* --- headers -------------------------------------------------------------------------- */
+/* --- headers ------------------------------------------------------------------------ */
 
 /* Of a page of data, or of a dictionary: fields 1 and 2 are the same in both; of version
  * 2: see the format. */
@@ -144,7 +144,7 @@ static sonde_err read_header(column_reading *r, page_header *header)
     return SONDE_OK;
 }
 
-/* --- codecs --------------------------------------------------------------------------- */
+/* --- codecs ------------------------------------------------------------------------- */
 
 static const char *codec_name(int codec)
 {
@@ -231,7 +231,7 @@ static sonde_err open_page(column_reading *r, const page_header *header,
     return size > levels ? unpack(r, &rest, *page + levels, size - levels) : SONDE_OK;
 }
 
-/* --- values --------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------- */
 
 /* A decimal's digits, most significant byte first, in two's complement. */
 static double decimal_number(const sonde__data_parquet_span *span)
@@ -315,7 +315,7 @@ static sonde_err pass_values(column_reading *r, int64_t count,
     return err;
 }
 
-/* --- levels --------------------------------------------------------------------------- */
+/* --- levels ------------------------------------------------------------------------- */
 
 /* Takes the levels from the front of content, and counts the values that are there. */
 static sonde_err read_levels(const column_reading *r, const page_header *header,
@@ -360,7 +360,7 @@ static sonde_err read_levels(const column_reading *r, const page_header *header,
     return SONDE_OK;
 }
 
-/* --- pages ---------------------------------------------------------------------------- */
+/* --- pages -------------------------------------------------------------------------- */
 
 static sonde_err fail_decoding(const column_reading *r, sonde_err err, int64_t encoding)
 {

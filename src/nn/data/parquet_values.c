@@ -70,7 +70,7 @@ static double whole_number(const sonde__data_parquet_column *column, uint64_t bi
     return column->is_unsigned ? (double)bits : (double)(int64_t)bits;
 }
 
-/* --- runs ----------------------------------------------------------------------------- */
+/* --- runs --------------------------------------------------------------------------- */
 
 /* The head of the next run. */
 static bool begin_run(sonde__data_parquet_runs *runs)
@@ -124,7 +124,7 @@ bool sonde__data_parquet_runs_next(sonde__data_parquet_runs *runs, uint32_t *val
     return true;
 }
 
-/* --- plain ---------------------------------------------------------------------------- */
+/* --- plain -------------------------------------------------------------------------- */
 
 static sonde_err decode_bits(const sonde__data_parquet_span *bytes,
                              sonde__data_parquet_values *values)
@@ -247,7 +247,7 @@ static sonde_err decode_split(const sonde__data_parquet_column *column,
                         count, values);
 }
 
-/* --- dictionaries, and runs of booleans ----------------------------------------------- */
+/* --- dictionaries, and runs of booleans --------------------------------------------- */
 
 static sonde_err decode_codes(const sonde__data_parquet_column *column,
                               const sonde__data_parquet_span *bytes,
@@ -310,7 +310,7 @@ static sonde_err decode_runs(const sonde__data_parquet_column *column,
     return SONDE_OK;
 }
 
-/* --- differences ---------------------------------------------------------------------- */
+/* --- differences -------------------------------------------------------------------- */
 
 typedef struct differences {
     sonde__data_thrift in;
@@ -495,7 +495,7 @@ static sonde_err decode_prefixes(const sonde__data_parquet_column *column,
     return err;
 }
 
-/* --- all ------------------------------------------------------------------------------ */
+/* --- all ---------------------------------------------------------------------------- */
 
 sonde_err sonde__data_parquet_decode(const sonde__data_parquet_column *column,
                                      int encoding, const sonde__data_parquet_span *bytes,

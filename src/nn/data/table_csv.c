@@ -22,7 +22,7 @@ static sonde_err open_csv(const sonde__data_table *t, int which, sonde__data_csv
                                 tabs ? '\t' : '\0', t->diag);
 }
 
-/* --- the first reading ---------------------------------------------------------------- */
+/* --- the first reading -------------------------------------------------------------- */
 
 static sonde_err add_column(sonde__data_table *t, const sonde__data_csv *csv)
 {
@@ -117,7 +117,7 @@ static sonde_err survey_csv(sonde__data_table *t, int which)
     return err;
 }
 
-/* --- the second reading --------------------------------------------------------------- */
+/* --- the second reading ------------------------------------------------------------- */
 
 static sonde_err take_cell(sonde__data_table *t, const sonde__data_csv *csv, size_t i,
                            int64_t row)

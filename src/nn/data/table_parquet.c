@@ -84,7 +84,7 @@ static sonde_err survey_parquet(sonde__data_table *t, int which)
     return err;
 }
 
-/* --- values --------------------------------------------------------------------------- */
+/* --- values ------------------------------------------------------------------------- */
 
 typedef struct taking {
     sonde__data_table *table;

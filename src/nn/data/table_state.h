@@ -1,6 +1,6 @@
 /*
- * table_state.h - a table while it becomes a data set: columns that a reader of its format fills,
- * and the splits.
+ * table_state.h - a table while it becomes a data set: columns that a reader of its
+ * format fills, and the splits.
  *
  *     survey   of each file: the columns with their kinds, and the number of rows
  *     values   of each file: those of the columns that have room for them
