@@ -133,7 +133,7 @@ static void read_element(sonde__data_thrift *in, schema_element *element)
 
 static sonde_err read_schema(reading *r, const sonde__data_thrift_field *list)
 {
-    sonde__data_thrift_field element;
+    sonde__data_thrift_field element = {0};
 
     if (r->schema != NULL) {
         return fail_damaged(r, "a second schema");
@@ -332,7 +332,7 @@ static void read_chunk(sonde__data_thrift *in, sonde__data_parquet_chunk *chunk)
 
 static sonde_err read_group(reading *r, sonde__data_parquet_chunk *chunks, int64_t *rows)
 {
-    sonde__data_thrift_field field = {0}, element;
+    sonde__data_thrift_field field = {0}, element = {0};
     bool found = false;
 
     *rows = -1;
@@ -358,7 +358,7 @@ static sonde_err read_group(reading *r, sonde__data_parquet_chunk *chunks, int64
 static sonde_err read_groups(reading *r, const sonde__data_thrift_field *list)
 {
     sonde__data_parquet *file = r->file;
-    sonde__data_thrift_field element;
+    sonde__data_thrift_field element = {0};
     size_t chunks = 0;
     sonde_err err = SONDE_OK;
 

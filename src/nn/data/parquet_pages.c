@@ -376,7 +376,7 @@ static sonde_err fail_decoding(const column_reading *r, sonde_err err, int64_t e
 
 static sonde_err read_dictionary(column_reading *r, const page_header *header)
 {
-    sonde__data_parquet_span content;
+    sonde__data_parquet_span content = {NULL, 0};
     size_t capacity = 0;
     sonde_err err = SONDE_OK;
 
@@ -398,7 +398,7 @@ static sonde_err read_dictionary(column_reading *r, const page_header *header)
 static sonde_err read_data(column_reading *r, const page_header *header)
 {
     const bool optional = r->column->optional;
-    sonde__data_parquet_span content;
+    sonde__data_parquet_span content = {NULL, 0};
     sonde__data_parquet_runs runs = {0};
     size_t there = header->values > 0 ? (size_t)header->values : 0;
     sonde_err err = SONDE_OK;

@@ -386,7 +386,7 @@ static sonde_err decode_delta(const sonde__data_parquet_column *column,
                               const sonde__data_parquet_span *bytes, size_t count,
                               sonde__data_parquet_values *values)
 {
-    sonde__data_parquet_span rest;
+    sonde__data_parquet_span rest = {NULL, 0};
     sonde_err err = SONDE_OK;
 
     if (column->type != SONDE__PARQUET_INT32 && column->type != SONDE__PARQUET_INT64) {
@@ -407,7 +407,7 @@ static sonde_err decode_lengths(const sonde__data_parquet_column *column,
                                 const sonde__data_parquet_span *bytes, size_t count,
                                 sonde__data_parquet_values *values)
 {
-    sonde__data_parquet_span rest;
+    sonde__data_parquet_span rest = {NULL, 0};
     sonde_err err = SONDE_OK;
 
     if (column->type != SONDE__PARQUET_BYTES) {
@@ -473,7 +473,7 @@ static sonde_err decode_prefixes(const sonde__data_parquet_column *column,
                                  sonde__data_parquet_values *values)
 {
     const sonde__data_parquet_column texts = {.type = SONDE__PARQUET_BYTES};
-    sonde__data_parquet_span rest;
+    sonde__data_parquet_span rest = {NULL, 0};
     int64_t *prefixes = NULL;
     sonde_err err = SONDE_OK;
 

@@ -157,7 +157,7 @@ static void skip(sonde__data_thrift *in, int type, bool element, int depth);
 
 static void skip_list(sonde__data_thrift *in, int type, int depth)
 {
-    sonde__data_thrift_field list = {.type = type}, element;
+    sonde__data_thrift_field list = {.type = type}, element = {0};
     const size_t length = sonde__data_thrift_list(in, &list, &element);
 
     for (size_t i = 0; i < length && !in->broken; i++) {
