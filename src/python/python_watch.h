@@ -54,6 +54,7 @@ typedef struct sonde__python_player {
     bool shown;   /* its gradients were */
     bool cleared; /* at its last step they were not there, though a backward pass ran */
     bool looked;  /* cleared: they were shown after a backward pass of this step */
+    bool early;   /* they were shown before they were clipped */
 } sonde__python_player;
 
 typedef struct sonde__python_watch {
@@ -74,6 +75,7 @@ typedef struct sonde__python_watch {
     /* python_step.c */
     int given_mode;       /* of steps; -1: as the model says */
     int mode;             /* of the step that is on; -1: none */
+    uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
     bool judged;          /* it was ended before its optimiser stepped */
     int inside;           /* forward passes of roots that are on */

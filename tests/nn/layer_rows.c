@@ -5,13 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_INPUTS = 4 };
-
 /* What a layer reads that is not alike tensors (N, 8) or images, and the numbers of a key
  * that has several. */
 typedef struct special {
     const char *layer;
-    sonde__op_shape in[MOST_INPUTS];
+    sonde__op_shape in[LAYER_ROW_INPUTS];
     int values;
     double value[SONDE_MAX_DIMS];
 } special;
@@ -84,20 +82,25 @@ static const special *special_of(const char *layer)
     return NULL;
 }
 
-static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
-                       sonde_nn_value in[MOST_INPUTS])
+const sonde__op_shape *layer_row_input(const sonde__op_layer *row, int i)
 {
     static const sonde__op_shape alike = FLOATS(4, 8), images = FLOATS(4, 3, 6, 6);
     const special *own = special_of(row->name);
-    const sonde__op_shape *shape = strstr(row->name, "pool2d") != NULL ? &images : &alike;
 
+    return own != NULL                           ? &own->in[i]
+           : strstr(row->name, "pool2d") != NULL ? &images
+                                                 : &alike;
+}
+
+static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
+                       sonde_nn_value in[LAYER_ROW_INPUTS])
+{
     for (int i = 0; i < row->inputs; i++) {
-        if (own != NULL || i == 0) {
-            shape = own != NULL ? &own->in[i] : shape;
-            in[i] = sonde_nn_input(model, shape->dtype, shape->rank, shape->dim);
-        } else {
-            in[i] = in[0];
-        }
+        const sonde__op_shape *shape = layer_row_input(row, i);
+
+        in[i] = special_of(row->name) != NULL || i == 0
+                    ? sonde_nn_input(model, shape->dtype, shape->rank, shape->dim)
+                    : in[0];
     }
 }
 
@@ -118,16 +121,13 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
     return setting;
 }
 
-/* Builds a row with defaults, a number where one is required, and its own numbers for its
- * first key. */
-sonde_nn_value layer_row_build(sonde_nn_model *model, const sonde__op_layer *row)
+sonde_nn_value layer_row_build_on(sonde_nn_model *model, const sonde__op_layer *row,
+                                  const sonde_nn_value in[LAYER_ROW_INPUTS])
 {
     const special *own = special_of(row->name);
-    sonde_nn_value in[MOST_INPUTS] = {0};
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
 
-    add_inputs(model, row, in);
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (isnan(row->fields[i].fallback) ||
             (i == 0 && own != NULL && own->values > 0)) {
@@ -136,4 +136,12 @@ sonde_nn_value layer_row_build(sonde_nn_model *model, const sonde__op_layer *row
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
                           count);
+}
+
+sonde_nn_value layer_row_build(sonde_nn_model *model, const sonde__op_layer *row)
+{
+    sonde_nn_value in[LAYER_ROW_INPUTS] = {0};
+
+    add_inputs(model, row, in);
+    return layer_row_build_on(model, row, in);
 }
