@@ -92,8 +92,8 @@ const sonde__op_shape *layer_row_input(const sonde__op_layer *row, int i)
                                                  : &alike;
 }
 
-static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
-                       sonde_nn_value in[LAYER_ROW_INPUTS])
+void layer_row_inputs(sonde_nn_model *model, const sonde__op_layer *row,
+                      sonde_nn_value in[LAYER_ROW_INPUTS])
 {
     for (int i = 0; i < row->inputs; i++) {
         const sonde__op_shape *shape = layer_row_input(row, i);
@@ -142,6 +142,6 @@ sonde_nn_value layer_row_build(sonde_nn_model *model, const sonde__op_layer *row
 {
     sonde_nn_value in[LAYER_ROW_INPUTS] = {0};
 
-    add_inputs(model, row, in);
+    layer_row_inputs(model, row, in);
     return layer_row_build_on(model, row, in);
 }

@@ -43,7 +43,7 @@ static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
     sonde_err err = SONDE_OK;
 
     must(sonde_nn_model_create(&model, &engine_diag));
-    add_inputs(model, row, in);
+    layer_row_inputs(model, row, in);
     for (int i = 0; i < row->inputs; i++) {
         static const char *const names[] = {"a", "b", "c", "d"};
         const sonde__op_shape *x = layer_row_input(row, i);
