@@ -91,11 +91,11 @@ class PythonState:
     def restore(self) -> str:
         """Puts all back; the first attribute that had changed, or ""."""
         name, found = self.changed()
-        for now, key, value, content in found:
+        for owner, key, value, content in found:
             if value is _GONE:
-                del now[key]
+                del owner[key]
             else:
-                now[key] = value
+                owner[key] = value
             if content is not None:
                 refill(value, content)
         return name
