@@ -33,6 +33,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _sonde
 from .device import is_elsewhere
+from .loss_places import Places
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -171,7 +172,7 @@ class Hooks:
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
-        self.places: dict[Any, str] = {}  # where backward is called: the loss's name
+        self.places = Places()  # where backward is called
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
@@ -367,15 +368,19 @@ class Hooks:
         return self.slot(f"{self.parameters[parameter]}.{key}", "optimizer", tensor, "",
                          type(optimizer).__name__, UPDATE)
 
-    def declare_loss(self, frame: Any, tensor: torch.Tensor) -> int:
-        """The slot of the loss of a place in the program that calls backward."""
-        place = frame and (frame.f_code.co_filename, frame.f_lineno)
-        if place not in self.places:
-            self.places[place] = f"loss_{len(self.places)}" if self.places else "loss"
-        name = self.places[place]
-        if name not in self.watch._losses:
-            self.watch._losses[name] = self.watch._declare(name, "loss", tensor, "", "", FORWARD)
-        return self.watch._losses[name]
+    def find_loss(self, frame: Any, tensor: torch.Tensor, readable: Any,
+                  again: bool) -> tuple[int, bool]:
+        """The slot of the loss of a place in the program that calls backward, and whether it
+        is known for good. again: the place has had a backward pass in this step."""
+
+        def declare(number: int) -> int:
+            name = f"loss_{number}" if number else "loss"
+            if name not in self.watch._losses:
+                self.watch._losses[name] = self.watch._declare(name, "loss", readable, "", "",
+                                                               FORWARD)
+            return self.watch._losses[name]
+
+        return self.places.find(frame, tensor, self.names, self.holders, again, declare)
 
     def tensors_in(self, value: Any) -> list[torch.Tensor]:
         return list(_tensors_in(value))

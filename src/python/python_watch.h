@@ -76,6 +76,7 @@ typedef struct sonde__python_watch {
     /* python_step.c */
     int given_mode;       /* of steps; -1: as the model says */
     int mode;             /* of the step that is on; -1: none */
+    uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
     bool judged;          /* it was ended before its optimiser stepped */
     int inside;           /* forward passes of roots that are on */

@@ -93,20 +93,26 @@ static const special *special_of(const char *layer)
     return NULL;
 }
 
-static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
-                       sonde_nn_value in[MOST_INPUTS])
+/* Of input i of a row. */
+static const sonde__op_shape *input_of(const sonde__op_layer *row, int i)
 {
     static const sonde__op_shape alike = FLOATS(4, 8), images = FLOATS(4, 3, 6, 6);
     const special *own = special_of(row->name);
-    const sonde__op_shape *shape = strstr(row->name, "pool2d") != NULL ? &images : &alike;
 
+    return own != NULL                           ? &own->in[i]
+           : strstr(row->name, "pool2d") != NULL ? &images
+                                                 : &alike;
+}
+
+static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
+                       sonde_nn_value in[MOST_INPUTS])
+{
     for (int i = 0; i < row->inputs; i++) {
-        if (own != NULL || i == 0) {
-            shape = own != NULL ? &own->in[i] : shape;
-            in[i] = sonde_nn_input(model, shape->dtype, shape->rank, shape->dim);
-        } else {
-            in[i] = in[0];
-        }
+        const sonde__op_shape *shape = input_of(row, i);
+
+        in[i] = special_of(row->name) != NULL || i == 0
+                    ? sonde_nn_input(model, shape->dtype, shape->rank, shape->dim)
+                    : in[0];
     }
 }
 
@@ -129,14 +135,13 @@ static sonde_nn_setting required(const sonde__op_field *field, const special *ow
 
 /* Builds a row with defaults, a number where one is required, and its own numbers for its
  * first key. */
-static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
+static sonde_nn_value build_on(sonde_nn_model *model, const sonde__op_layer *row,
+                               const sonde_nn_value in[MOST_INPUTS])
 {
     const special *own = special_of(row->name);
-    sonde_nn_value in[MOST_INPUTS] = {0};
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
 
-    add_inputs(model, row, in);
     for (int i = 0; i < sonde__op_field_count(row); i++) {
         if (isnan(row->fields[i].fallback) ||
             (i == 0 && own != NULL && own->values > 0)) {
@@ -145,6 +150,14 @@ static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *ro
     }
     return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
                           count);
+}
+
+static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
+{
+    sonde_nn_value in[MOST_INPUTS] = {0};
+
+    add_inputs(model, row, in);
+    return build_on(model, row, in);
 }
 
 static void every_row_builds(void **state)
@@ -161,6 +174,64 @@ static void every_row_builds(void **state)
         assert_ptr_equal(sonde__op_find_layer(row->name), row); /* names are unique */
         assert_non_null(row->help);
     }
+}
+
+/* --- in 16 bits ------------------------------------------------------------------------- */
+
+/* The row between a linear layer, whose output is of 16 bits, and a loss. */
+static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    sonde_nn_value in[MOST_INPUTS] = {0}, compared[2];
+    sonde_nn_session *session = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_nn_options options;
+    sonde_err err = SONDE_OK;
+
+    must(sonde_nn_model_create(&model, &engine_diag));
+    add_inputs(model, row, in);
+    for (int i = 0; i < row->inputs; i++) {
+        static const char *const names[] = {"a", "b", "c", "d"};
+        const sonde__op_shape *x = input_of(row, i);
+
+        if (x->dtype == SONDE_F32 && x->rank > 1) {
+            in[i] = sonde_nn_linear(
+                model, names[i], in[i],
+                SONDE_OPTIONS(sonde_nn_linear, .out = x->dim[x->rank - 1]));
+        }
+    }
+    compared[0] = compared[1] = build_on(model, row, in);
+    must(sonde_nn_model_status(model, &engine_diag));
+    sonde_nn_loss(model, sonde_nn_layer(model, "mse_loss", "loss", compared, 2, NULL, 0));
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_dtype(&options, dtype);
+    sonde_nn_options_set_batch_size(&options, (int)input_of(row, 0)->dim[0]);
+    err = sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag);
+    err = err != SONDE_OK ? err : sonde_nn_session_compile(session, &engine_diag);
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    return err;
+}
+
+static void every_row_that_trains_does_so_in_16_bits(void **state)
+{
+    size_t others = 0;
+
+    (void)state;
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+
+        if (train_row(row, SONDE_NN_FLOAT32) != SONDE_OK) {
+            others++; /* its output is no float, or its batch another dimension */
+            continue;
+        }
+        for (int d = SONDE_NN_BFLOAT16; d <= SONDE_NN_FLOAT16; d++) {
+            if (train_row(row, (sonde_nn_float)d) != SONDE_OK) {
+                fail_msg("%s: %s: %s", row->name, engine_diag.where, engine_diag.found);
+            }
+        }
+    }
+    assert_int_equal(others, 10); /* six comparisons, three orders, ctc_loss */
 }
 
 /* --- refusals --------------------------------------------------------------------------- */
@@ -429,6 +500,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_builds),
+        cmocka_unit_test(every_row_that_trains_does_so_in_16_bits),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(null_is_refused),
         cmocka_unit_test(jobs_have_them),

@@ -20,6 +20,7 @@ extern const sonde__op_kernel *const sonde__kernel_conv2d_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_relu_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_grad_input_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_grad_weight_half[];
+extern const sonde__op_kernel *const sonde__kernel_conv_transpose2d_half[];
 
 extern const sonde__op_kernel *const sonde__kernel_cast_half[];
 extern const sonde__op_kernel *const sonde__kernel_relu_half[];
