@@ -430,10 +430,7 @@ def _unwrap(tensor: Any) -> Any:
     if getattr(tensor, "is_sparse", False):
         return tensor.detach().coalesce().values()
     if hasattr(tensor, "detach"):
-        plain = tensor.detach().cpu()
-        if plain is not tensor and not hasattr(type(plain), "__dlpack_c_exchange_api__"):
-            return plain.numpy()
-        return plain.resolve_conj().resolve_neg()
+        return tensor.detach().cpu().resolve_conj().resolve_neg()
     return None
 
 

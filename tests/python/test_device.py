@@ -1,4 +1,5 @@
 """sonde.watch of a model on another device: vital signs are computed there, and arrive later.
+Tensors of PyTorch before 2.10.
 
 Without a GPU the same path runs over tensors of the host, with copies that arrive as late as the
 test says. Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped
@@ -292,6 +293,32 @@ def cleared_gradients():
     frame = sonde.open(run).series("gradient/out.weight", "abs_max", mode="train")
     values = frame["abs_max"].tolist()
     check(f"seen after the first step: {values}", values[0] == 0 and min(values[2:]) > 0)
+
+
+class Told(torch.Tensor):
+    """As tensors of PyTorch before 2.10: without DLPack's exchange table."""
+    __dlpack_c_exchange_api__ = None
+
+
+@program
+def tensors_that_are_asked():
+    """Tensors without an exchange table are read by their address, dtype, shape and strides."""
+    values = {"plain": torch.randn(3, 50), "turned": torch.randn(6, 7).t(), "one": torch.randn(()),
+              "sliced": torch.randn(40)[3::2], "none": torch.empty(0, 4),
+              "bfloat16": torch.randn(9).bfloat16(), "half": torch.randn(9).half(),
+              "float8": torch.randn(9).to(torch.float8_e5m2), "double": torch.randn(9).double(),
+              "int": torch.arange(-3, 5), "bool": torch.randn(9) > 0,
+              "parameter": nn.Parameter(torch.randn(4))}
+    run = folder("told")
+    with sonde.watch(run=run, rules=None, every=1) as watch:
+        watch._core.begin(0)
+        for name, value in values.items():
+            watch.record(name, value.as_subclass(Told))
+    reader = sonde.open(run)
+    for name, value in values.items():
+        same_signs(oracle(value), reader.vitals(name, step=0, mode="train")) or \
+            check(f"{name}", False)
+        check(f"{name}: {value.shape}", reader.tensors(name)[0].shape == tuple(value.shape))
 
 
 @program
