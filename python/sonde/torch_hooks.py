@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -158,6 +159,34 @@ def _update(plain: Any) -> Any:
 _SCALER = {"scale": _scale, "update": _update}
 
 
+# --- clipping -------------------------------------------------------------------------------
+
+
+def _clip(plain: Any) -> Any:
+    """Where clip_grad_norm_ multiplies the gradients by one number. A norm that is not finite
+    makes NaN of all of them: they are seen before that."""
+
+    @functools.wraps(plain)
+    def clip(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **options: Any) -> Any:
+        if not isinstance(parameters, torch.Tensor):
+            parameters = list(parameters)
+        if type(total_norm) is torch.Tensor and total_norm.is_cpu and not is_compiling() and \
+                not math.isfinite(total_norm):
+            for ref in list(_installed):
+                hooks = ref()
+                if hooks is not None:
+                    hooks.see_unclipped(parameters)
+        return plain(parameters, max_norm, total_norm, *rest, **options)
+
+    clip._sonde = plain  # type: ignore[attr-defined]
+    return clip
+
+
+# Classes and modules, and the functions of theirs that are wrapped while a watch is installed.
+_WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
+            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip))
+
+
 class Hooks:
     """The hooks of one watch. _sonde.Watch calls the methods in the part "called by C"."""
 
@@ -277,8 +306,9 @@ class Hooks:
         torch.nn.Module._compiled_call_impl = _calls
         _installed.append(weakref.ref(self))
         if len(_cores) == 1:
-            for name, wrap in _SCALER.items():
-                setattr(_Scaler, name, wrap(getattr(_Scaler, name)))
+            for owner, name, wrap in _WRAPPED:
+                if hasattr(owner, name):  # PyTorch before 2.6 clips in one function
+                    setattr(owner, name, wrap(getattr(owner, name)))
         if scaler is not None:
             self.wrap_scaler(scaler)
 
@@ -309,6 +339,14 @@ class Hooks:
             self.core.scalar("skipped_step", 1.0)
             self.core.end()
 
+    def see_unclipped(self, parameters: Any) -> None:
+        """Shows the gradients of the optimisers that hold any of these parameters."""
+        watched = (parameters,) if isinstance(parameters, torch.Tensor) else parameters
+        if self.core.state() == (True, True, 0):
+            for player in sorted({self.holders.get(id(p), 0) for p in watched
+                                  if id(p) in self.names}):
+                self.core.see_unclipped(player)
+
     def remove(self) -> None:
         for handle in self.handles:
             handle.remove()
@@ -319,10 +357,10 @@ class Hooks:
                 _watched.discard(root)
         _cores.remove(self.core)
         _installed[:] = [ref for ref in _installed if ref() not in (None, self)]
-        for name in _SCALER if not _cores else ():
-            plain = getattr(getattr(_Scaler, name), "_sonde", None)
+        for owner, name, _ in _WRAPPED if not _cores else ():
+            plain = getattr(getattr(owner, name, None), "_sonde", None)
             if plain is not None:
-                setattr(_Scaler, name, plain)
+                setattr(owner, name, plain)
         if not _cores and torch.autograd.backward is _backward:
             torch.autograd.backward = _plain_backward
         if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:

@@ -55,6 +55,7 @@ typedef struct sonde__python_player {
     bool shown;   /* its gradients were */
     bool cleared; /* at its last step they were not there, though a backward pass ran */
     bool looked;  /* cleared: they were shown after a backward pass of this step */
+    bool early;   /* they were shown before they were clipped */
 } sonde__python_player;
 
 typedef struct sonde__python_watch {

@@ -514,6 +514,9 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
          (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0) {
         put_vitals(rules, seen->id, seen->vitals);
     }
+    if (seen->view == NULL && seen->sketch == NULL && seen->hash == 0) {
+        return;
+    }
     for (size_t i = 0; i < slot->user_count; i++) {
         const sonde__rule_user *user = &slot->users[i];
         const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||

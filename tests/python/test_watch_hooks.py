@@ -312,6 +312,41 @@ def wrapped_optimizers():
         check(f"a wrapper of nothing: {error}", "Optimizer.__init__" in str(error))
 
 
+@program
+def a_nan_that_clipping_spreads():
+    """Clipping makes NaN of all gradients: NonFinite names the one in which it began. The
+    gradients of another optimiser, which are not clipped, are seen as ever."""
+    step = 0
+
+    def spoil(gradient):
+        return gradient.masked_fill(torch.eye(32, dtype=torch.bool), float("nan")) \
+            if step == 5 else gradient
+
+    for scaled in (False, True):
+        body, head = mlp(), nn.Linear(4, 2)
+        model = nn.ModuleDict({"body": body, "head": head})
+        body[2].weight.register_hook(spoil)
+        optimizers = [torch.optim.SGD(one.parameters(), 0.01) for one in (body, head)]
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, enabled=scaled)
+        clip = nn.utils.clip_grad.clip_grad_norm_
+        with sonde.watch(model, optimizers, on_finding=None) as watch:
+            for step in range(7):
+                for one in optimizers:
+                    one.zero_grad()
+                scaler.scale(head(body(torch.randn(8, 20))).square().mean()).backward()
+                scaler.unscale_(optimizers[0])
+                clip((p for p in body.parameters()), 1.0)
+                for one in optimizers:
+                    scaler.step(one)
+                scaler.update()
+        first = watch.findings[0]
+        check(f"it began in the third layer, scaled: {scaled}: {first}", watch.faults == 0 and
+              (first.rule, first.tensor, first.mode_step) ==
+              ("NonFinite", "gradient/body.2.weight", 5))
+    check("clip_grad_norm_ is PyTorch's again",
+          not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()

@@ -600,6 +600,7 @@ static bool adds_up(const sonde__op_call *call)
 
 #define KERNEL(op, shaped, takes)                                                        \
     const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
+        &sonde__kernel_##shaped##_direct,                                                \
         &(const sonde__op_kernel){.name = "half",                                        \
                                   .accepts = takes,                                      \
                                   .scratch = shaped##_scratch,                           \

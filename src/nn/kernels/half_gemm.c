@@ -2,6 +2,7 @@
  * half_gemm.c - see half_gemm.h: the choice of an instruction set, and parts.
  */
 #include "nn/kernels/half_gemm.h"
+#include "nn/kernels/half_tiles.h"
 #include "base/macros.h"
 #include "nn/kernels/gemm.h"
 
@@ -116,6 +117,19 @@ void sonde__kernel_half_gemm_run(const sonde__kernel_half_gemm *product, void *s
         return;
     }
     sonde__kernel_half_gemm_run_by(product, sonde__cpu_isa(), sonde__cpu_half(), scratch);
+}
+
+const sonde__kernel_half_tile_kernels *sonde__kernel_half_tiles_of(void)
+{
+    const bool has = sonde__cpu_half() != SONDE__HALF_BY_FLOAT;
+
+#if defined(__x86_64__)
+    return has && sonde__cpu_isa() == SONDE__AVX512 ? &sonde__kernel_half_tile_avx512
+                                                    : NULL;
+#else
+    (void)has;
+    return NULL;
+#endif
 }
 
 void sonde__kernel_half_widen(sonde_dtype dtype, const void *data, int64_t n, float *out)

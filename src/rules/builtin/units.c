@@ -5,6 +5,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 
+#include "base/macros.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -37,12 +38,40 @@ void sonde__builtin_units_free(sonde__builtin_units *units)
     *units = (sonde__builtin_units){0};
 }
 
+/* Elements of one unit of one sample. */
+static int64_t places(const sonde_view *view)
+{
+    int64_t count = 1;
+
+    for (int i = 2; i < view->rank; i++) {
+        count *= view->shape[i];
+    }
+    return count;
+}
+
+void sonde__builtin_units_pass(sonde__builtin_units *units, const sonde_view *view)
+{
+    units->samples += view->shape[0] * places(view);
+    units->seen = true;
+}
+
+static uint32_t count_outside(const double *values, size_t count, double low, double high)
+{
+    uint32_t outside = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        outside += (values[i] < low) | (values[i] > high);
+    }
+    return outside;
+}
+
 bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
                                double low, double high)
 {
+    const int64_t inner = places(view);
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
-    int64_t inner = 1, left = 0, unit = 0;
+    int64_t left = inner, unit = 0;
 
     if (view->rank < 2 || sonde_view_count(view) == 0) {
         return true;
@@ -50,16 +79,14 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
     if (!sonde__builtin_units_make(units, view->rank, view->shape)) {
         return false;
     }
-    for (int i = 2; i < view->rank; i++) {
-        inner *= view->shape[i];
-    }
-    left = inner;
     sonde__builtin_reader_init(&reader, view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
          n = sonde__builtin_reader_take(&reader, values)) {
-        for (size_t i = 0; i < n; i++) {
-            units->outside[unit] += values[i] < low || values[i] > high;
-            if (--left == 0) {
+        for (size_t i = 0, run = 0; i < n; i += run) {
+            run = SONDE_MIN((size_t)left, n - i);
+            units->outside[unit] += count_outside(values + i, run, low, high);
+            left -= (int64_t)run;
+            if (left == 0) {
                 left = inner;
                 unit = unit + 1 < units->count ? unit + 1 : 0;
             }
