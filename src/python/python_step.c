@@ -90,7 +90,7 @@ static void hide_modules(sonde__python_watch *self)
     Py_CLEAR(self->last_checked);
 }
 
-/* Ends the step for the rules and the recorder; on a device, for now. */
+/* Ends the step for the rules and the recorder; on a device, leaves it. */
 static bool judge(sonde__python_watch *self)
 {
     if (self->device != NULL) {

@@ -313,7 +313,7 @@ def tensors_that_are_asked():
     with sonde.watch(run=run, rules=None, every=1) as watch:
         watch._core.begin(0)
         for name, value in values.items():
-            watch.record(name, value.as_subclass(Told))
+            watch.record(name, value.as_subclass(Told), "weight")
     reader = sonde.open(run)
     for name, value in values.items():
         same_signs(oracle(value), reader.vitals(name, step=0, mode="train")) or \
