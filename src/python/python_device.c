@@ -57,7 +57,6 @@ bool sonde__python_leave(sonde__python_watch *self)
                                  (long long)at.global_step, (long long)at.mode_step));
 
     sonde__python_lock(self);
-    sonde__python_forget_named(self);
     if (self->watch != NULL) {
         sonde_watch_leave_step(self->watch);
     }

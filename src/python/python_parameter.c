@@ -282,13 +282,6 @@ static bool are_zero(const sonde__python_watch *self, size_t n, bool known)
     return true;
 }
 
-void sonde__python_set_cleared(sonde__python_watch *self, size_t player, bool cleared)
-{
-    self->cleared_count += cleared;
-    self->cleared_count -= self->players[player].cleared;
-    self->players[player].cleared = cleared;
-}
-
 /* Shows n gathered gradients, unless they were cleared before the step. */
 static bool show_gradients(sonde__python_watch *self, size_t player, size_t n)
 {

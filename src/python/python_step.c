@@ -94,6 +94,7 @@ static void hide_modules(sonde__python_watch *self)
 static bool judge(sonde__python_watch *self)
 {
     if (self->device != NULL) {
+        sonde__python_forget_named(self);
         return sonde__python_leave(self) && sonde__python_poll(self);
     }
     sonde__python_lock(self);
