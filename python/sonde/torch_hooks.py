@@ -63,10 +63,9 @@ _AGAIN = frozenset(getattr(torch.nn, name) for name in (
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The floating tensors of what a module returns, in order."""
+    """The tensors of what a module gets or returns, in order."""
     if isinstance(value, torch.Tensor):
-        if value.is_floating_point() or value.is_complex():
-            yield value
+        yield value
     elif isinstance(value, Mapping):
         for part in value.values():
             yield from _tensors_in(part)
@@ -390,6 +389,11 @@ class Hooks:
             return self.slot("input" if number == 0 else f"input/{number}", "input", tensor, "",
                              "", 0)  # no pass computes it: by that, rules know the program's input
         return self.slot(f"{name}_input_{number}", "activation", tensor, name, op, FORWARD)
+
+    def declare_integers(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        """The slot of an input of the model that holds tokens, indices or classes."""
+        return self.slot("input_ids" if number == 0 else f"input_ids/{number}", "input", tensor,
+                         "", "", 0)
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]

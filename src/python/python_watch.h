@@ -233,6 +233,7 @@ void sonde__python_free_parameters(sonde__python_watch *self);
 typedef enum sonde__python_way {
     SONDE__PYTHON_INPUT,
     SONDE__PYTHON_OUTPUT,
+    SONDE__PYTHON_INTEGERS, /* inputs of the program that are tokens, indices, classes */
     SONDE__PYTHON_WAYS
 } sonde__python_way;
 

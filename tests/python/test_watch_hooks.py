@@ -347,6 +347,49 @@ def a_nan_that_clipping_spreads():
           not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
 
 
+@program
+def inputs_of_integers():
+    """Tokens are an input, and a batch of them that comes again is found."""
+    run = folder("tokens")
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(50, 8), nn.Linear(9, 50)
+
+        def forward(self, parts):
+            tokens, places, scale = parts["tokens"], parts["places"], parts["scale"]
+            return self.out(torch.cat([self.embed(tokens).mean(1), scale + 0 * places], 1))
+
+    model = Words()
+    adam = torch.optim.Adam(model.parameters(), 1e-2)
+    with sonde.watch(model, adam, run=run, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            adam.zero_grad()
+            given = {"tokens": tokens, "places": torch.arange(16)[:, None],
+                     "scale": torch.randn(16, 1)}
+            nn.functional.cross_entropy(model(given), tokens[:, 0]).backward()
+            adam.step()
+    roles = {info.name: (info.role, info.dtype) for info in sonde.open(run).tensors()}
+    check(f"tokens and places beside numbers: {roles}", watch.faults == 0 and
+          roles["input_ids"] == roles["input_ids/1"] == ("input", "int64") and
+          roles["input"] == ("input", "float32"))
+
+    sgd = torch.optim.SGD(model.parameters(), 1e-2)
+    model.forward = lambda tokens: model.out(nn.functional.pad(model.embed(tokens).mean(1), (0, 1)))
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(tokens), tokens[:, 0]).backward()
+            sgd.step()
+    found = [(f.tensor, f.step) for f in watch.findings if f.rule == "DuplicateBatch"]
+    check(f"the same tokens again: {found}", found == [("input_ids", 20)])
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()
