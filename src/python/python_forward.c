@@ -77,7 +77,8 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
     if (!sonde__python_is_due(self, seen->gradient_slot)) {
         return true;
     }
-    found = sonde__python_put_off(self, seen->gradient_slot, gradient, SONDE__PYTHON_ALONE);
+    found =
+        sonde__python_put_off(self, seen->gradient_slot, gradient, SONDE__PYTHON_ALONE);
     if (found != 0) {
         return found > 0;
     }

@@ -158,9 +158,8 @@ static bool gather_gradient(sonde__python_watch *self, PyObject *parameter, uint
 {
     static PyObject *name;
     PyObject *gradient = sonde__python_attribute(parameter, &name, "grad");
-    const bool good =
-        gradient != NULL &&
-        (gradient == Py_None || gather(self, gradient, slot, GRADIENT, n));
+    const bool good = gradient != NULL &&
+                      (gradient == Py_None || gather(self, gradient, slot, GRADIENT, n));
 
     Py_XDECREF(gradient); /* `held` keeps it */
     return good;

@@ -108,10 +108,11 @@ static known_type find_type(PyTypeObject *type)
     }
     Py_XDECREF((PyObject *)known[KNOWN - 1].type);
     memmove(&known[1], &known[0], (KNOWN - 1) * sizeof known[0]);
-    known[0] = (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
-                            (const dlpack_table *)(const void *)header,
-                            header == NULL && !wrapper && has_attribute(type, "data_ptr") &&
-                                has_attribute(type, "is_cpu")};
+    known[0] =
+        (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
+                     (const dlpack_table *)(const void *)header,
+                     header == NULL && !wrapper && has_attribute(type, "data_ptr") &&
+                         has_attribute(type, "is_cpu")};
     return known[0];
 }
 
@@ -176,8 +177,8 @@ static bool ask_dtype(PyObject *object, sonde_dtype *dtype)
 
 static bool read_numbers(PyObject *tuple, int64_t *numbers, int *count)
 {
-    const Py_ssize_t size = tuple != NULL && PyTuple_Check(tuple) ? PyTuple_Size(tuple)
-                                                                  : SONDE_MAX_DIMS + 1;
+    const Py_ssize_t size =
+        tuple != NULL && PyTuple_Check(tuple) ? PyTuple_Size(tuple) : SONDE_MAX_DIMS + 1;
 
     for (Py_ssize_t i = 0; size <= SONDE_MAX_DIMS && i < size; i++) {
         numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
@@ -194,7 +195,8 @@ static bool view_told(PyObject *object, sonde_view *view)
     bool good =
         is_on_host(object) && ask_dtype(object, &view->dtype) &&
         read_numbers(PyObject_GetAttrString(object, "shape"), view->shape, &view->rank) &&
-        read_numbers(PyObject_CallMethod(object, "stride", NULL), view->stride, &strides) &&
+        read_numbers(PyObject_CallMethod(object, "stride", NULL), view->stride,
+                     &strides) &&
         strides == view->rank;
 
     if (good) { /* a tensor without strided memory raises */
