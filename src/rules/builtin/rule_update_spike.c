@@ -87,15 +87,20 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const spike *state = sonde_rule_state(run);
     const double jump = v->abs_max - memory->largest, square = v->abs_max * v->abs_max;
     const double change = v->sumsq - memory->sumsq;
-    const double median = steps * sonde__builtin_recent_median(&memory->changes);
-    const bool many = v->count >= MANY && median > 0.0;
-
     const bool long_known = memory->changes.count >= HISTORY && steps <= 1.0;
-    const double least = !many ? 15.0 : long_known ? 0.5 : 3.0;
+    double median = 0.0, least = long_known ? 0.5 : 3.0;
+    bool many = false;
 
+    /* What any of the limits below asks usually decides; the median takes longer. */
     if (jump <= least * memory->largest || memory->largest <= 0.0 ||
-        change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||
         memory->changes.count < state->least) {
+        return;
+    }
+    median = steps * sonde__builtin_recent_median(&memory->changes);
+    many = v->count >= MANY && median > 0.0;
+    least = many ? least : 15.0;
+    if (jump <= least * memory->largest || change <= (many ? 0.3 : 0.9) * square ||
+        change >= (many ? 3.0 : 1.1) * square) {
         return;
     }
     if (jump > state->factor * median && jump > TWICE * steps * memory->most &&

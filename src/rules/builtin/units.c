@@ -5,6 +5,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 
+#include "base/macros.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -37,6 +38,50 @@ void sonde__builtin_units_free(sonde__builtin_units *units)
     *units = (sonde__builtin_units){0};
 }
 
+/* How many of n values lie below low or above high. */
+static uint32_t count_outside(const double *values, size_t n, double low, double high)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        count += (values[i] < low) | (values[i] > high);
+    }
+    return (uint32_t)count;
+}
+
+/* The same, each value one of another unit. */
+static void take_row(uint32_t *outside, const double *values, size_t n, double low,
+                     double high)
+{
+    for (size_t i = 0; i < n; i++) {
+        outside[i] += (values[i] < low) | (values[i] > high);
+    }
+}
+
+/* Takes n values, of which the first belongs to *unit and is the last but *left - 1 of its
+ * sample's; a sample has `inner` of each unit. */
+static void take_values(sonde__builtin_units *units, const double *values, size_t n,
+                        int64_t inner, int64_t *unit, int64_t *left, double low,
+                        double high)
+{
+    for (size_t i = 0; i < n;) {
+        const int64_t room = inner == 1 ? units->count - *unit : *left;
+        const size_t run = SONDE_MIN(n - i, (size_t)room);
+
+        if (inner == 1) {
+            take_row(units->outside + *unit, values + i, run, low, high);
+            *unit += (int64_t)run;
+        } else {
+            units->outside[*unit] += count_outside(values + i, run, low, high);
+            *left -= (int64_t)run;
+            *unit += *left == 0;
+            *left = *left == 0 ? inner : *left;
+        }
+        *unit = *unit < units->count ? *unit : 0;
+        i += run;
+    }
+}
+
 bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
                                double low, double high)
 {
@@ -57,13 +102,7 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
     sonde__builtin_reader_init(&reader, view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
          n = sonde__builtin_reader_take(&reader, values)) {
-        for (size_t i = 0; i < n; i++) {
-            units->outside[unit] += values[i] < low || values[i] > high;
-            if (--left == 0) {
-                left = inner;
-                unit = unit + 1 < units->count ? unit + 1 : 0;
-            }
-        }
+        take_values(units, values, n, inner, &unit, &left, low, high);
     }
     units->samples += view->shape[0] * inner;
     units->seen = true;
