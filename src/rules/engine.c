@@ -604,11 +604,23 @@ static void end_empty_step(sonde_rules *rules, sonde_mode mode)
     sonde__rules_report_new(rules);
 }
 
+enum { LINE = 64, CODE = 8 * LINE }; /* bytes */
+
+/* Fetches the beginning of a rule's code: the cache of data that it comes through is one
+ * with that of instructions from the second level on. */
+static void fetch_code(void (*step)(sonde_rule_run *run))
+{
+    const char *const code = (const char *)(uintptr_t)step;
+
+    for (size_t i = 0; step != NULL && i < CODE; i += LINE) {
+        __builtin_prefetch(code + i);
+    }
+}
+
 /* Since the last step, the program's own data have taken the place of the rules' in the
  * caches. Fetched all at once, they cost little more than one miss after another. */
 static void fetch(const sonde_rules *rules)
 {
-    enum { LINE = 64 };
 
     for (size_t i = 0; i < rules->count; i++) {
         __builtin_prefetch(rules->runs[i]);
@@ -620,6 +632,7 @@ static void fetch(const sonde_rules *rules)
         if (has_evidence(run)) {
             __builtin_prefetch(run->rule);
             __builtin_prefetch(run->state);
+            fetch_code(run->rule->step);
             if (run->count > 0) {
                 __builtin_prefetch(run->tensors);
                 __builtin_prefetch((const char *)run->tensors + LINE);
