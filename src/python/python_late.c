@@ -173,7 +173,8 @@ static sonde__python_when settled(sonde__python_watch *self,
     sonde__python_when when = SONDE__PYTHON_NOW;
 
     if (tensor != NULL) {
-        when = sonde__python_version(tensor) == entry->version ? SONDE__PYTHON_KEPT : when;
+        when =
+            sonde__python_version(tensor) == entry->version ? SONDE__PYTHON_KEPT : when;
     } else if (before == SONDE__PYTHON_AGAIN) {
         when = input != NULL ? before : when;
     } else {

@@ -184,8 +184,7 @@ static bool is_signed(const python_watch *self, const sonde_view *view, long ver
 {
     const sonde__python_signed *last = &self->last_signed;
 
-    return last->tensor != NULL && last->version == version &&
-           is_same(&last->view, view);
+    return last->tensor != NULL && last->version == version && is_same(&last->view, view);
 }
 
 void sonde__python_forget_signed(python_watch *self)

@@ -462,9 +462,8 @@ bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer)
                 ? state_of(states, value, &next)
                 : NULL;
 
-        good = PyErr_Occurred() == NULL &&
-               (state == NULL || !PyDict_Check(state) ||
-                see_items(self, i, state, optimizer));
+        good = PyErr_Occurred() == NULL && (state == NULL || !PyDict_Check(state) ||
+                                            see_items(self, i, state, optimizer));
         Py_XDECREF(state);
     }
     Py_XDECREF(states);

@@ -106,9 +106,9 @@ typedef struct sonde__python_watch {
     PyObject *last_output;  /* while a root's forward is on, or NULL */
     PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
     sonde__python_signed last_signed;
-    bool only_checks;       /* nothing of modules is due at this step */
-    bool shows_modules;     /* modules are being shown */
-    bool unreadable;        /* a module's tensor is on another device: none is checked */
+    bool only_checks;   /* nothing of modules is due at this step */
+    bool shows_modules; /* modules are being shown */
+    bool unreadable;    /* a module's tensor is on another device: none is checked */
 
     /* python_late.c */
     sonde__python_late *late;
