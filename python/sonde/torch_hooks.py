@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import sys
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _sonde
+from .loss_places import Places
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -60,10 +62,9 @@ _AGAIN = frozenset(getattr(torch.nn, name) for name in (
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The floating tensors of what a module returns, in order."""
+    """The tensors of what a module gets or returns, in order."""
     if isinstance(value, torch.Tensor):
-        if value.is_floating_point() or value.is_complex():
-            yield value
+        yield value
     elif isinstance(value, Mapping):
         for part in value.values():
             yield from _tensors_in(part)
@@ -156,6 +157,34 @@ def _update(plain: Any) -> Any:
 _SCALER = {"scale": _scale, "update": _update}
 
 
+# --- clipping -------------------------------------------------------------------------------
+
+
+def _clip(plain: Any) -> Any:
+    """Where clip_grad_norm_ multiplies the gradients by one number. A norm that is not finite
+    makes NaN of all of them: they are seen before that."""
+
+    @functools.wraps(plain)
+    def clip(parameters: Any, max_norm: float, total_norm: Any, *rest: Any, **options: Any) -> Any:
+        if not isinstance(parameters, torch.Tensor):
+            parameters = list(parameters)
+        if type(total_norm) is torch.Tensor and total_norm.is_cpu and not is_compiling() and \
+                not math.isfinite(total_norm):
+            for ref in list(_installed):
+                hooks = ref()
+                if hooks is not None:
+                    hooks.see_unclipped(parameters)
+        return plain(parameters, max_norm, total_norm, *rest, **options)
+
+    clip._sonde = plain  # type: ignore[attr-defined]
+    return clip
+
+
+# Classes and modules, and the functions of theirs that are wrapped while a watch is installed.
+_WRAPPED = ((_Scaler, "scale", _scale), (_Scaler, "update", _update),
+            (torch.nn.utils.clip_grad, "_clip_grads_with_norm_", _clip))
+
+
 class Hooks:
     """The hooks of one watch. _sonde.Watch calls the methods in the part "called by C"."""
 
@@ -170,7 +199,7 @@ class Hooks:
         self.names: dict[int, str] = {}  # of parameters, by id, while hooks are installed
         self.holders: dict[int, int] = {}  # their optimisers' numbers, from 1, likewise
         self.parameters: list[str] = []  # their names, in the order of C
-        self.places: dict[Any, str] = {}  # where backward is called: the loss's name
+        self.places = Places()  # where backward is called
         self.scalers: list[weakref.ref[Any]] = []  # that the program gave
         optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else \
             list(optimizer or [])
@@ -272,8 +301,9 @@ class Hooks:
         torch.nn.Module._compiled_call_impl = _calls
         _installed.append(weakref.ref(self))
         if len(_cores) == 1:
-            for name, wrap in _SCALER.items():
-                setattr(_Scaler, name, wrap(getattr(_Scaler, name)))
+            for owner, name, wrap in _WRAPPED:
+                if hasattr(owner, name):  # PyTorch before 2.6 clips in one function
+                    setattr(owner, name, wrap(getattr(owner, name)))
         if scaler is not None:
             self.wrap_scaler(scaler)
 
@@ -304,6 +334,14 @@ class Hooks:
             self.core.scalar("skipped_step", 1.0)
             self.core.end()
 
+    def see_unclipped(self, parameters: Any) -> None:
+        """Shows the gradients of the optimisers that hold any of these parameters."""
+        watched = (parameters,) if isinstance(parameters, torch.Tensor) else parameters
+        if self.core.state() == (True, True, 0):
+            for player in sorted({self.holders.get(id(p), 0) for p in watched
+                                  if id(p) in self.names}):
+                self.core.see_unclipped(player)
+
     def remove(self) -> None:
         for handle in self.handles:
             handle.remove()
@@ -314,10 +352,10 @@ class Hooks:
                 _watched.discard(root)
         _cores.remove(self.core)
         _installed[:] = [ref for ref in _installed if ref() not in (None, self)]
-        for name in _SCALER if not _cores else ():
-            plain = getattr(getattr(_Scaler, name), "_sonde", None)
+        for owner, name, _ in _WRAPPED if not _cores else ():
+            plain = getattr(getattr(owner, name, None), "_sonde", None)
             if plain is not None:
-                setattr(_Scaler, name, plain)
+                setattr(owner, name, plain)
         if not _cores and torch.autograd.backward is _backward:
             torch.autograd.backward = _plain_backward
         if not _cores and torch.nn.Module.__dict__.get("_compiled_call_impl") is _calls:
@@ -348,6 +386,11 @@ class Hooks:
                              "", 0)  # no pass computes it: by that, rules know the program's input
         return self.slot(f"{name}_input_{number}", "activation", tensor, name, op, FORWARD)
 
+    def declare_integers(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        """The slot of an input of the model that holds tokens, indices or classes."""
+        return self.slot("input_ids" if number == 0 else f"input_ids/{number}", "input", tensor,
+                         "", "", 0)
+
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]
         return self.slot(_output(name, number), "activation" if name else "output", tensor, name,
@@ -363,15 +406,19 @@ class Hooks:
         return self.slot(f"{self.parameters[parameter]}.{key}", "optimizer", tensor, "",
                          type(optimizer).__name__, UPDATE)
 
-    def declare_loss(self, frame: Any, tensor: torch.Tensor) -> int:
-        """The slot of the loss of a place in the program that calls backward."""
-        place = frame and (frame.f_code.co_filename, frame.f_lineno)
-        if place not in self.places:
-            self.places[place] = f"loss_{len(self.places)}" if self.places else "loss"
-        name = self.places[place]
-        if name not in self.watch._losses:
-            self.watch._losses[name] = self.watch._declare(name, "loss", tensor, "", "", FORWARD)
-        return self.watch._losses[name]
+    def find_loss(self, frame: Any, tensor: torch.Tensor, readable: Any,
+                  again: bool) -> tuple[int, bool]:
+        """The slot of the loss of a place in the program that calls backward, and whether it
+        is known for good. again: the place has had a backward pass in this step."""
+
+        def declare(number: int) -> int:
+            name = f"loss_{number}" if number else "loss"
+            if name not in self.watch._losses:
+                self.watch._losses[name] = self.watch._declare(name, "loss", readable, "", "",
+                                                               FORWARD)
+            return self.watch._losses[name]
+
+        return self.places.find(frame, tensor, self.names, self.holders, again, declare)
 
     def tensors_in(self, value: Any) -> list[torch.Tensor]:
         return list(_tensors_in(value))

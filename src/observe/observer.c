@@ -55,7 +55,7 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step,
 {
     int64_t next = SONDE_SCHEDULE_NEVER;
 
-    for (size_t i = 0; i < observer->tap_count; i++) {
+    for (size_t i = 0; i < observer->tap_count && next > step; i++) {
         const sonde__observe_tap *tap = &observer->taps[i];
 
         if (tap->count > 0 && !(shared && tap->apart)) {

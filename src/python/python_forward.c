@@ -177,6 +177,11 @@ static void check(sonde__python_watch *self, size_t index, sonde__python_way way
     sonde__python_check_view(self, slot, &view);
 }
 
+static const char *const declares[SONDE__PYTHON_WAYS] = {
+    [SONDE__PYTHON_INPUT] = "declare_input",
+    [SONDE__PYTHON_OUTPUT] = "declare_output",
+    [SONDE__PYTHON_INTEGERS] = "declare_integers"};
+
 /* Declares a tensor at its first time, and shows it. */
 static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
                  size_t number, PyObject *tensor)
@@ -194,9 +199,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
 
         seen->known = true; /* not declared again if that fails */
         seen->slot = SONDE__PYTHON_NO_SLOT;
-        slot =
-            declare(self, way == SONDE__PYTHON_INPUT ? "declare_input" : "declare_output",
-                    index, number, tensor);
+        slot = declare(self, declares[way], index, number, tensor);
         if (PyErr_Occurred() != NULL) {
             return sonde__python_count_fault(self);
         }
@@ -204,6 +207,9 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
+        if (way == SONDE__PYTHON_INTEGERS) {
+            return true;
+        }
         check(self, index, way, number, tensor);
         keep(&self->last_checked, tensor);
         return true;
@@ -225,6 +231,10 @@ static bool show_tensor(sonde__python_watch *self, size_t index, sonde__python_w
 {
     size_t number = 0;
 
+    if (way == SONDE__PYTHON_INPUT && index == 0 && sonde__python_is_integer(tensor)) {
+        return show(self, index, SONDE__PYTHON_INTEGERS,
+                    self->modules[index].next[SONDE__PYTHON_INTEGERS]++, tensor);
+    }
     if (!sonde__python_is_float(tensor) ||
         (way == SONDE__PYTHON_OUTPUT && tensor == self->last_output)) {
         return true;
@@ -270,6 +280,7 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
         return true;
     }
     self->modules[0].next[SONDE__PYTHON_INPUT] = 0;
+    self->modules[0].next[SONDE__PYTHON_INTEGERS] = 0;
     return show_all(self, 0, SONDE__PYTHON_INPUT, inputs);
 }
 

@@ -250,6 +250,20 @@ static PyObject *graph_dtype(PyObject *self, PyObject *given)
     return marked(self);
 }
 
+PyDoc_STRVAR(block_doc, "block(name)\n--\n\n"
+                        "The ops from here on belong to a block, a stage of a pipeline.");
+
+static PyObject *graph_block(PyObject *self, PyObject *given)
+{
+    const char *name = PyUnicode_AsUTF8AndSize(given, NULL);
+
+    if (name == NULL) {
+        return NULL;
+    }
+    sonde_nn_begin_block(model_of(self), name);
+    return marked(self);
+}
+
 PyDoc_STRVAR(module_output_doc, "module_output(module, value)\n--\n\n"
                                 "Names the value <module>_output_<k>.");
 
@@ -413,15 +427,16 @@ static PyObject *graph_move(PyObject *self, PyObject *arguments)
 PyDoc_STRVAR(
     session_doc,
     "session(training, options, optimizer, anchors)\n--\n\n"
-    "A compiled session. options: (D, G, sum, mode, period, seed, threads, "
-    "folder of the plan cache or None); optimizer: (name, {number: value}) or None; anchors: a tuple of (name, "
-    "tensor, mode, period).");
+    "A compiled session. options: (D, G, R, sum, mode, period, seed, threads, folder of "
+    "the plan cache or None, execution, floating-point exceptions); optimizer: (name, "
+    "{number: value}) or None; anchors: a tuple of (name, tensor, mode, period).");
 
 static PyMethodDef methods[] = {
     {"input", graph_input, METH_O, input_doc},
     {"tensor", graph_tensor, METH_VARARGS, tensor_doc},
     {"function", graph_function, METH_VARARGS, function_doc},
     {"dtype", graph_dtype, METH_O, dtype_doc},
+    {"block", graph_block, METH_O, block_doc},
     {"module_output", graph_module_output, METH_VARARGS, module_output_doc},
     {"output", graph_output, METH_O, output_doc},
     {"loss", graph_loss, METH_O, loss_doc},

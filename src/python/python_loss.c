@@ -2,43 +2,38 @@
  * python_loss.c - the function in place of torch.autograd.backward, which shows the loss of
  * the step that is on.
  *
- * Each place in the program that calls backward has a loss of its own name, so that the
- * losses of two players are not taken for one. A place is a code object and the number of
- * an instruction in it.
+ * Each place in the program that calls backward has a loss of its own name, or several,
+ * which python/sonde/loss_places.py tells apart: it is asked at the first LOOKS passes of a
+ * place and, where several come in one step, until it has found that they are of one loss.
+ * A place is a code object and the number of an instruction in it.
  */
 #include "python/python_watch.h"
+
+enum { LOOKS = 16 };
 
 struct sonde__python_loss {
     PyObject *code; /* a reference */
     long instruction;
-    uint32_t slot;
+    uint32_t slot;   /* of the only loss of the place, or the last one */
+    uint64_t step;   /* of the last pass, by sonde__python_watch.steps */
+    unsigned passes; /* up to LOOKS */
+    bool again;      /* a step had several */
+    bool known;      /* they are of one loss */
 };
 
 /* --- losses ------------------------------------------------------------------------- */
 
-/* The slot of the loss of a place; a new one is declared by the hooks. */
-static bool find_loss(sonde__python_watch *watch, PyObject *code, long instruction,
-                      PyObject *frame, PyObject *tensor, uint32_t *slot)
+/* The place in the program; it is added when it is new. NULL: an exception is set. */
+static sonde__python_loss *find_place(sonde__python_watch *watch, PyObject *code,
+                                      long instruction)
 {
     const size_t count = watch->loss_count;
-    PyObject *found = NULL;
-    long number = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (watch->losses[i].code == code &&
             watch->losses[i].instruction == instruction) {
-            *slot = watch->losses[i].slot;
-            return true;
+            return &watch->losses[i];
         }
-    }
-    found = PyObject_CallMethod(watch->hooks, "declare_loss", "OO", frame, tensor);
-    if (found == NULL) {
-        return false;
-    }
-    number = PyLong_AsLong(found);
-    Py_DECREF(found);
-    if (PyErr_Occurred() != NULL) {
-        return false;
     }
     if (count == watch->loss_capacity) {
         const size_t capacity = count == 0 ? 4 : 2 * count;
@@ -47,15 +42,62 @@ static bool find_loss(sonde__python_watch *watch, PyObject *code, long instructi
 
         if (losses == NULL) {
             (void)PyErr_NoMemory();
-            return false;
+            return NULL;
         }
         watch->losses = losses;
         watch->loss_capacity = capacity;
     }
-    *slot = (uint32_t)number;
     watch->losses[watch->loss_count++] =
-        (sonde__python_loss){Py_NewRef(code), instruction, *slot};
-    return true;
+        (sonde__python_loss){.code = Py_NewRef(code), .instruction = instruction};
+    return &watch->losses[count];
+}
+
+/* Asks the hooks which loss of its place this is: its slot, and whether that is known for
+ * good. readable: the tensor, or what stands for it in host memory. */
+static bool ask(const sonde__python_watch *watch, PyObject *frame, PyObject *tensor,
+                PyObject *readable, bool again, uint32_t *slot, bool *known)
+{
+    PyObject *found = PyObject_CallMethod(watch->hooks, "find_loss", "OOOO", frame,
+                                          tensor, readable, again ? Py_True : Py_False);
+    unsigned int number = 0;
+    int good = 0, yes = 0;
+
+    good = found != NULL && PyArg_ParseTuple(found, "Ip", &number, &yes);
+    Py_XDECREF(found);
+    *slot = (uint32_t)number;
+    *known = yes != 0;
+    return good;
+}
+
+/* The slot of the loss of a pass of a place. The hooks run Python's code: it may call
+ * backward on this watch, and move the places. */
+static bool find_loss(sonde__python_watch *watch, PyObject *code, long instruction,
+                      PyObject *frame, PyObject *tensor, PyObject *readable,
+                      uint32_t *slot)
+{
+    sonde__python_loss *place = find_place(watch, code, instruction);
+    bool again = false, known = false;
+
+    if (place == NULL) {
+        return false;
+    }
+    again = place->passes > 0 && place->step == watch->steps;
+    place->again = place->again || again;
+    place->step = watch->steps;
+    *slot = place->slot;
+    if (place->known || (place->passes == LOOKS && !place->again)) {
+        return true;
+    }
+    if (!ask(watch, frame, tensor, readable, again, slot, &known)) {
+        return false;
+    }
+    place = find_place(watch, code, instruction);
+    if (place != NULL) {
+        place->slot = *slot;
+        place->known = known;
+        place->passes += place->passes < LOOKS;
+    }
+    return place != NULL;
 }
 
 void sonde__python_name_loss(sonde__python_watch *self, PyObject *tensor)
@@ -169,8 +211,10 @@ static PyObject *unscaled(const backward *self, PyObject *tensor)
     return loss;
 }
 
-/* Shows the loss of the step that is on. */
-static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject *tensor)
+/* Shows the loss of the step that is on. root: what backward is called on: the tensor, or
+ * the one that a GradScaler made of it. */
+static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject *tensor,
+                      PyObject *root)
 {
     PyObject *frame = NULL, *code = NULL, *held = NULL;
     uint32_t slot = SONDE__PYTHON_NO_SLOT;
@@ -192,7 +236,7 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
         return true;
     }
     if (find_caller(self, &frame, &code, &instruction)) {
-        good = find_loss(watch, code, instruction, frame, held, &slot);
+        good = find_loss(watch, code, instruction, frame, root, held, &slot);
         if (good) {
             sonde__python_keep(watch, slot, &view);
         }
@@ -228,6 +272,7 @@ static bool is_from_here(const backward *self)
 
 static bool show_losses(const backward *self, PyObject *tensors)
 {
+    PyObject *root = tensors;
     bool from_here = false, good = true;
 
     if ((PyTuple_Check(tensors) || PyList_Check(tensors)) &&
@@ -249,8 +294,8 @@ static bool show_losses(const backward *self, PyObject *tensors)
             continue;
         }
         watch->went_back = true;
-        good =
-            good && (show_loss(self, watch, tensors) || sonde__python_count_fault(watch));
+        good = good && (show_loss(self, watch, tensors, root) ||
+                        sonde__python_count_fault(watch));
     }
     Py_DECREF(tensors);
     return good;

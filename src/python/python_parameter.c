@@ -290,7 +290,7 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
         return true;
     }
     sonde__python_show_kept(self);
-    if (!sonde__python_are_due(self, roles_of[GRADIENT])) {
+    if (!sonde__python_are_due(self, roles_of[GRADIENT]) || self->players[player].early) {
         return true;
     }
     sonde__python_lock(self);

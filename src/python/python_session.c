@@ -104,6 +104,8 @@ static bool set_number(sonde_nn_optimizer *optimizer, const char *name, double n
         {"max_weight_norm", &optimizer->max_weight_norm, NULL},
         {"no_bias_correction", NULL, &optimizer->no_bias_correction},
         {"clip_norm", &optimizer->clip_norm, NULL},
+        {"loss_scaling", &optimizer->loss_scaling, NULL},
+        {"automatic_loss_scaling", NULL, &optimizer->automatic_loss_scaling},
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
@@ -227,16 +229,18 @@ static bool add_anchors(session_object *self, PyObject *anchors)
 
 static bool read_options(session_object *self, PyObject *given, sonde_nn_options *options)
 {
-    int sum = 0, mode = 0;
+    int sum = 0, mode = 0, execution = 0, exceptions = 0;
     unsigned long long seed = 0;
 
     sonde_nn_options_init(options);
-    if (!PyArg_ParseTuple(given, "iipiiKiz", &options->device_iterations,
-                          &options->gradient_accumulation, &sum, &mode,
-                          &options->output_period, &seed, &options->threads,
-                          &options->plan_cache)) {
+    if (!PyArg_ParseTuple(given, "iiipiiKizip", &options->device_iterations,
+                          &options->gradient_accumulation, &options->replication_factor,
+                          &sum, &mode, &options->output_period, &seed, &options->threads,
+                          &options->plan_cache, &execution, &exceptions)) {
         return false;
     }
+    options->execution = (sonde_nn_execution)execution;
+    options->floating_point_exceptions = exceptions != 0;
     options->reduction = sum != 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
     options->output_mode = (sonde_anchor_mode)mode;
     options->random_seed = seed;

@@ -68,6 +68,7 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
         return false;
     }
     self->mode = mode;
+    self->steps++;
     self->thread = PyThread_get_thread_ident();
     self->started = true;
     return true;

@@ -205,6 +205,15 @@ bool sonde__python_is_tensor(PyObject *object)
     return tensor_type != NULL && PyType_IsSubtype(Py_TYPE(object), tensor_type) != 0;
 }
 
+bool sonde__python_is_integer(PyObject *object)
+{
+    sonde_view view;
+
+    return sonde__python_is_tensor(object) && sonde__python_view(object, &view) &&
+           !sonde_dtype_is_float(view.dtype) && view.dtype != SONDE_C64 &&
+           view.dtype != SONDE_C128 && view.dtype != SONDE_BOOL;
+}
+
 bool sonde__python_is_float(PyObject *object)
 {
     static const char *const questions[] = {"is_floating_point", "is_complex"};

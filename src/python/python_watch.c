@@ -441,6 +441,31 @@ static PyObject *watch_see_gradients(PyObject *object, PyObject *unused)
                                                                    : NULL;
 }
 
+PyDoc_STRVAR(
+    see_unclipped_doc,
+    "see_unclipped(player)\n--\n\n"
+    "Shows the gradients of an optimiser before they are clipped, and not after.");
+
+static PyObject *watch_see_unclipped(PyObject *object, PyObject *number)
+{
+    python_watch *self = (python_watch *)object;
+    const size_t player = PyLong_AsSize_t(number);
+
+    if (PyErr_Occurred() != NULL) {
+        return NULL;
+    }
+    if (self->players != NULL && player <= self->optimizer_count &&
+        self->mode == SONDE_MODE_TRAIN) {
+        if (!sonde__python_see_gradients(self, player)) {
+            return NULL;
+        }
+        if (self->players != NULL) {
+            self->players[player].early = true;
+        }
+    }
+    return Py_NewRef(Py_None);
+}
+
 PyDoc_STRVAR(scalar_doc, "scalar(name, value)\n--\n\nRecords a number as scalar/<name>.");
 
 static PyObject *watch_scalar(PyObject *object, PyObject *arguments)
@@ -638,6 +663,7 @@ static PyMethodDef methods[] = {
     {"begin", watch_begin, METH_O, begin_doc},
     {"see", watch_see, METH_VARARGS, see_doc},
     {"see_gradients", watch_see_gradients, METH_NOARGS, see_gradients_doc},
+    {"see_unclipped", watch_see_unclipped, METH_O, see_unclipped_doc},
     {"scalar", watch_scalar, METH_VARARGS, scalar_doc},
     {"end", watch_end, METH_NOARGS, end_doc},
     {"set_mode", watch_set_mode, METH_O, set_mode_doc},

@@ -63,6 +63,7 @@ typedef struct sonde__python_player {
     bool shown;   /* its gradients were */
     bool cleared; /* at its last step they were not there, though a backward pass ran */
     bool looked;  /* cleared: they were shown after a backward pass of this step */
+    bool early;   /* they were shown before they were clipped */
 } sonde__python_player;
 
 typedef struct sonde__python_watch {
@@ -83,6 +84,7 @@ typedef struct sonde__python_watch {
     /* python_step.c */
     int given_mode;       /* of steps; -1: as the model says */
     int mode;             /* of the step that is on; -1: none */
+    uint64_t steps;       /* that have begun */
     unsigned long thread; /* on which that step began */
     bool judged;          /* it was ended before its optimiser stepped */
     int inside;           /* forward passes of roots that are on */
@@ -186,7 +188,7 @@ void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
                               const sonde_view *view);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
-/* The same of a tensor that a module shows; reads nothing if the last one was the same. */
+/* Shows a module's tensor; reads nothing if the last one was the same. */
 void sonde__python_show_signed(sonde__python_watch *self, uint32_t slot, PyObject *tensor,
                                const sonde_view *view);
 void sonde__python_forget_signed(sonde__python_watch *self);
@@ -218,6 +220,7 @@ void sonde__python_free_parameters(sonde__python_watch *self);
 typedef enum sonde__python_way {
     SONDE__PYTHON_INPUT,
     SONDE__PYTHON_OUTPUT,
+    SONDE__PYTHON_INTEGERS, /* inputs of the program that are tokens, indices, classes */
     SONDE__PYTHON_WAYS
 } sonde__python_way;
 

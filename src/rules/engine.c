@@ -194,7 +194,12 @@ static void show(sonde__rule_slot *slot, const sonde_vitals *signs)
                                                                                   : NULL;
 
         if ((now != NULL) != (*vitals != NULL)) {
-            watch->run->shown += now != NULL ? 1 : (size_t)-1;
+            const size_t more = now != NULL ? 1 : (size_t)-1;
+
+            watch->run->shown += more;
+            watch->run->losses +=
+                watch->run->rule->needs[watch->need].roles == 1U << SONDE_ROLE_LOSS ? more
+                                                                                    : 0;
         }
         watch->run->seen[watch->need] |= now != NULL;
         *vitals = now;
@@ -514,6 +519,9 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
          (sonde_vitals_are_norms(seen->vitals) ? SONDE_HOW_NORMS : SONDE__SIGNS)) != 0) {
         put_vitals(rules, seen->id, seen->vitals);
     }
+    if (seen->view == NULL && seen->sketch == NULL && seen->hash == 0) {
+        return;
+    }
     for (size_t i = 0; i < slot->user_count; i++) {
         const sonde__rule_user *user = &slot->users[i];
         const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||
@@ -604,23 +612,11 @@ static void end_empty_step(sonde_rules *rules, sonde_mode mode)
     sonde__rules_report_new(rules);
 }
 
-enum { LINE = 64, CODE = 8 * LINE }; /* bytes */
-
-/* Fetches the beginning of a rule's code: the cache of data that it comes through is one
- * with that of instructions from the second level on. */
-static void fetch_code(void (*step)(sonde_rule_run *run))
-{
-    const char *const code = (const char *)(uintptr_t)step;
-
-    for (size_t i = 0; step != NULL && i < CODE; i += LINE) {
-        __builtin_prefetch(code + i);
-    }
-}
-
 /* Since the last step, the program's own data have taken the place of the rules' in the
  * caches. Fetched all at once, they cost little more than one miss after another. */
 static void fetch(const sonde_rules *rules)
 {
+    enum { LINE = 64, CODE = 8 }; /* CODE: lines of a rule's code */
 
     for (size_t i = 0; i < rules->count; i++) {
         __builtin_prefetch(rules->runs[i]);
@@ -632,7 +628,9 @@ static void fetch(const sonde_rules *rules)
         if (has_evidence(run)) {
             __builtin_prefetch(run->rule);
             __builtin_prefetch(run->state);
-            fetch_code(run->rule->step);
+            for (size_t k = 0; k < CODE; k++) {
+                __builtin_prefetch((void *)((uintptr_t)run->rule->step + k * LINE));
+            }
             if (run->count > 0) {
                 __builtin_prefetch(run->tensors);
                 __builtin_prefetch((const char *)run->tensors + LINE);

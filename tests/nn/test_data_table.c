@@ -191,6 +191,10 @@ static void mistakes_have_a_line_and_a_column(void **state)
                    ":4: column 2 (y): the target is missing (expected a value)");
     expect_refused("x,y\n1,2\n3,1e999\n", "y", SONDE_EFORMAT,
                    ":3: column 2 (y): '1e999' (expected a finite number)");
+    expect_refused("x,y\n1,2\n-inf,3\n4,5\n", "y", SONDE_EFORMAT,
+                   ":3: column 1 (x): '-inf' (expected a finite number)");
+    expect_refused("x,y\n1,2\n1e999,3\n4,5\n", "y", SONDE_EFORMAT,
+                   ":3: column 1 (x): '1e999' (expected a finite number)");
     expect_refused("x,x\n1,2\n", "x", SONDE_EFORMAT,
                    ":1: column 2: a second column 'x' (expected different names)");
     expect_refused("x,y\n1,2\n3,4\n", "z", SONDE_ENOTFOUND,

@@ -6,146 +6,13 @@
  */
 #include "engine.h"
 #include "base/macros.h"
-#include "nn/ops/layer_row.h"
+#include "nn/layer_rows.h"
 
 #include <sonde/nn/job.h>
 
 #include <math.h>
 
 /* --- building --------------------------------------------------------------------------- */
-
-enum { MOST_INPUTS = 4 };
-
-/* What a layer reads that is not alike tensors (N, 8) or images, and the numbers of a key
- * that has several. */
-typedef struct special {
-    const char *layer;
-    sonde__op_shape in[MOST_INPUTS];
-    int values;
-    double value[SONDE_MAX_DIMS];
-} special;
-
-#define FLOATS(...)                                                                      \
-    {                                                                                    \
-        .dtype = SONDE_F32, .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),  \
-        .dim = {                                                                         \
-            __VA_ARGS__                                                                  \
-        }                                                                                \
-    }
-#define IDS(...)                                                                         \
-    {                                                                                    \
-        .dtype = SONDE_I64, .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),  \
-        .dim = {                                                                         \
-            __VA_ARGS__                                                                  \
-        }                                                                                \
-    }
-
-static const special specials[] = {
-    {"embedding", {IDS(4, 5)}, 0, {0}},
-    {"matmul", {FLOATS(4, 2, 3), FLOATS(4, 3, 5)}, 0, {0}},
-    {"where", {IDS(4, 8), FLOATS(4, 8), FLOATS(4, 8)}, 0, {0}},
-    {"masked_fill", {FLOATS(4, 8), IDS(4, 8)}, 0, {0}},
-    {"permute", {FLOATS(4, 2, 3)}, 3, {0, 2, 1}},
-    {"expand", {FLOATS(4, 1, 3)}, 3, {-1, 5, -1}},
-    {"squeeze", {FLOATS(4, 1, 3)}, 0, {0}},
-    {"conv1d", {FLOATS(4, 8, 9)}, 0, {0}},
-    {"conv3d", {FLOATS(4, 2, 9, 9, 9)}, 0, {0}},
-    {"conv_transpose1d", {FLOATS(4, 8, 9)}, 0, {0}},
-    {"conv_transpose2d", {FLOATS(4, 8, 3, 3)}, 0, {0}},
-    {"max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
-    {"avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
-    {"adaptive_avg_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
-    {"adaptive_max_pool1d", {FLOATS(4, 2, 9)}, 0, {0}},
-    {"max_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
-    {"avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
-    {"adaptive_avg_pool3d", {FLOATS(4, 2, 6, 6, 6)}, 0, {0}},
-    {"ctc_loss", {FLOATS(6, 4, 3), IDS(4, 2), IDS(4), IDS(4)}, 0, {0}},
-    {"embedding_bag", {IDS(4, 5)}, 0, {0}},
-    {"one_hot", {IDS(4, 3)}, 0, {0}},
-    {"margin_ranking_loss", {FLOATS(4), FLOATS(4), FLOATS(4)}, 0, {0}},
-    {"cosine_embedding_loss", {FLOATS(4, 8), FLOATS(4, 8), FLOATS(4)}, 0, {0}},
-    {"pad", {FLOATS(4, 2, 3)}, 4, {1, 2, -1, 1}},
-    {"interpolate", {FLOATS(4, 2, 3)}, 1, {5}},
-    {"flip", {FLOATS(4, 2, 3)}, 2, {1, -1}},
-    {"repeat", {FLOATS(4, 2, 3)}, 3, {1, 2, 3}},
-    {"pixel_shuffle", {FLOATS(4, 64, 2, 2)}, 0, {0}},
-    {"pixel_unshuffle", {FLOATS(4, 1, 8, 8)}, 0, {0}},
-    {"gather", {FLOATS(4, 8), IDS(4, 3)}, 0, {0}},
-    {"index_select", {FLOATS(4, 8), IDS(4)}, 0, {0}},
-    {"scatter", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
-    {"scatter_add", {FLOATS(4, 8), IDS(4, 3), FLOATS(4, 3)}, 0, {0}},
-    {"index_add", {FLOATS(4, 8), IDS(4), FLOATS(4, 4)}, 0, {0}},
-    {"rnn", {FLOATS(4, 3, 16)}, 0, {0}},
-    {"lstm", {FLOATS(4, 3, 16)}, 0, {0}},
-    {"gru", {FLOATS(4, 3, 16)}, 0, {0}},
-    {"positional_embedding", {FLOATS(4, 3, 16)}, 0, {0}},
-    {"multihead_attention", {FLOATS(4, 3, 16)}, 0, {0}},
-    {"transformer_encoder_layer", {FLOATS(4, 3, 16)}, 0, {0}},
-};
-
-static const special *special_of(const char *layer)
-{
-    for (size_t i = 0; i < SONDE_COUNT_OF(specials); i++) {
-        if (strcmp(specials[i].layer, layer) == 0) {
-            return &specials[i];
-        }
-    }
-    return NULL;
-}
-
-static void add_inputs(sonde_nn_model *model, const sonde__op_layer *row,
-                       sonde_nn_value in[MOST_INPUTS])
-{
-    static const sonde__op_shape alike = FLOATS(4, 8), images = FLOATS(4, 3, 6, 6);
-    const special *own = special_of(row->name);
-    const sonde__op_shape *shape = strstr(row->name, "pool2d") != NULL ? &images : &alike;
-
-    for (int i = 0; i < row->inputs; i++) {
-        if (own != NULL || i == 0) {
-            shape = own != NULL ? &own->in[i] : shape;
-            in[i] = sonde_nn_input(model, shape->dtype, shape->rank, shape->dim);
-        } else {
-            in[i] = in[0];
-        }
-    }
-}
-
-/* A value for a required key. */
-static sonde_nn_setting required(const sonde__op_field *field, const special *own)
-{
-    static const double numbers[] = {
-        [SONDE__FIELD_NUMBER] = 0.3, [SONDE__FIELD_WHOLE] = 8.0,
-        [SONDE__FIELD_PAIR] = 2.0,   [SONDE__FIELD_FLAG] = 1.0,
-        [SONDE__FIELD_AXIS] = 1.0,   [SONDE__FIELD_WORD] = 0.0,
-        [SONDE__FIELD_DIMS] = 8.0,   [SONDE__FIELD_TRIPLE] = 2.0};
-    sonde_nn_setting setting = {.key = field->key, .values = {numbers[field->kind]}};
-
-    if (own != NULL && own->values > 0) {
-        setting.count = own->values;
-        memcpy(setting.values, own->value, sizeof setting.values);
-    }
-    return setting;
-}
-
-/* Builds a row with defaults, a number where one is required, and its own numbers for its
- * first key. */
-static sonde_nn_value build_row(sonde_nn_model *model, const sonde__op_layer *row)
-{
-    const special *own = special_of(row->name);
-    sonde_nn_value in[MOST_INPUTS] = {0};
-    sonde_nn_setting settings[SONDE__MAX_FIELDS];
-    size_t count = 0;
-
-    add_inputs(model, row, in);
-    for (int i = 0; i < sonde__op_field_count(row); i++) {
-        if (isnan(row->fields[i].fallback) ||
-            (i == 0 && own != NULL && own->values > 0)) {
-            settings[count++] = required(&row->fields[i], own);
-        }
-    }
-    return sonde_nn_layer(model, row->name, "layer", in, (size_t)row->inputs, settings,
-                          count);
-}
 
 static void every_row_builds(void **state)
 {
@@ -155,12 +22,70 @@ static void every_row_builds(void **state)
         sonde_nn_model *model = NULL;
 
         must(sonde_nn_model_create(&model, &engine_diag));
-        assert_int_not_equal(build_row(model, row), 0);
+        assert_int_not_equal(layer_row_build(model, row), 0);
         must(sonde_nn_model_status(model, &engine_diag));
         sonde_nn_model_destroy(model);
         assert_ptr_equal(sonde__op_find_layer(row->name), row); /* names are unique */
         assert_non_null(row->help);
     }
+}
+
+/* --- in 16 bits ------------------------------------------------------------------------- */
+
+/* The row between a linear layer, whose output is of 16 bits, and a loss. */
+static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    sonde_nn_value in[LAYER_ROW_INPUTS] = {0}, compared[2];
+    sonde_nn_session *session = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_nn_options options;
+    sonde_err err = SONDE_OK;
+
+    must(sonde_nn_model_create(&model, &engine_diag));
+    layer_row_inputs(model, row, in);
+    for (int i = 0; i < row->inputs; i++) {
+        static const char *const names[] = {"a", "b", "c", "d"};
+        const sonde__op_shape *x = layer_row_input(row, i);
+
+        if (x->dtype == SONDE_F32 && x->rank > 1) {
+            in[i] = sonde_nn_linear(
+                model, names[i], in[i],
+                SONDE_OPTIONS(sonde_nn_linear, .out = x->dim[x->rank - 1]));
+        }
+    }
+    compared[0] = compared[1] = layer_row_build_on(model, row, in);
+    must(sonde_nn_model_status(model, &engine_diag));
+    sonde_nn_loss(model, sonde_nn_layer(model, "mse_loss", "loss", compared, 2, NULL, 0));
+    sonde_nn_options_init(&options);
+    sonde_nn_options_set_dtype(&options, dtype);
+    sonde_nn_options_set_batch_size(&options, (int)layer_row_input(row, 0)->dim[0]);
+    err = sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag);
+    err = err != SONDE_OK ? err : sonde_nn_session_compile(session, &engine_diag);
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    return err;
+}
+
+static void every_row_that_trains_does_so_in_16_bits(void **state)
+{
+    size_t others = 0;
+
+    (void)state;
+    for (size_t i = 0; sonde__op_layers[i] != NULL; i++) {
+        const sonde__op_layer *row = sonde__op_layers[i];
+
+        if (train_row(row, SONDE_NN_FLOAT32) != SONDE_OK) {
+            others++; /* its output is no float, or its batch another dimension */
+            continue;
+        }
+        for (int d = SONDE_NN_BFLOAT16; d <= SONDE_NN_FLOAT16; d++) {
+            if (train_row(row, (sonde_nn_float)d) != SONDE_OK) {
+                fail_msg("%s: %s: %s", row->name, engine_diag.where, engine_diag.found);
+            }
+        }
+    }
+    assert_int_equal(others, 10); /* six comparisons, three orders, ctc_loss */
 }
 
 /* --- refusals --------------------------------------------------------------------------- */
@@ -429,6 +354,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_builds),
+        cmocka_unit_test(every_row_that_trains_does_so_in_16_bits),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(null_is_refused),
         cmocka_unit_test(jobs_have_them),

@@ -2,7 +2,8 @@
 """Writes tests/golden/layers.safetensors: layers of several ops, as PyTorch has them.
 
 Of each case: its inputs x0, x1 ..., its parameters, the output y, a target t, and the
-gradient of the sum of (y - t)^2 by every parameter, under grad.NAME.
+gradient of the sum of (y - t)^2 by every parameter, under grad.NAME. bfloat16.y and
+bfloat16.grad.NAME are what torch.autocast makes of the same case.
 """
 import pathlib
 
@@ -22,7 +23,13 @@ def put(case, layer, run, *inputs):
     ((y - t) ** 2).sum().backward()
     kept = {f"x{i}": x for i, x in enumerate(inputs)} | {"y": y, "t": t}
     for name, p in layer.named_parameters():
-        kept[name], kept["grad." + name] = p, p.grad
+        kept[name], kept["grad." + name] = p, p.grad.clone()
+    layer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = run(layer, *inputs)
+    ((half.float() - t) ** 2).sum().backward()
+    kept["bfloat16.y"] = half.float()
+    kept |= {"bfloat16.grad." + name: p.grad for name, p in layer.named_parameters()}
     tensors.update((f"{case}/{k}", v.detach().clone().contiguous()) for k, v in kept.items())
 
 

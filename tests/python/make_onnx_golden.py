@@ -3,7 +3,7 @@ exporters, and what PyTorch computes with them.
 
     python tests/python/make_onnx_golden.py [NAME...]      needs torch, onnx, onnxscript
 
-NAME.onnx is the network; NAME.safetensors has a batch x, the output y in eval mode, a target t,
+NAME.onnx is the network; NAME.safetensors has a batch x (and x1, a second input), the output y in eval mode, a target t,
 and, after one step of SGD with a rate of 0.1 on the mean squared error in train mode, every
 parameter as `after.<name>`.
 """
@@ -162,6 +162,38 @@ class Placed(nn.Module):
         return self.fc2(torch.scatter_add(y, 2, places, picked))
 
 
+class Moved(nn.Module):
+    """Places of several dimensions, blocks, repeats, logic, functions without parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        blocks = nn.functional.pixel_unshuffle(nn.functional.pixel_shuffle(x, 2), 2)
+        picked = blocks[:, [0, 2, 3], [1, 0, 1]]
+        put = x.clone()
+        put[:, [1, 2], [0, 1]] = picked[:, :2] * 2
+        chosen = torch.where((x > 0) & ~(put > 1) | (x < -1), torch.atan(put), torch.tan(x))
+        tiled = torch.floor(x * 3).repeat(1, 2, 1, 1)[:, 2:6]
+        together = (chosen + tiled * 0.1).flatten(1, 2)
+        classes = nn.functional.one_hot((x[:, 0, 0] > 0).long() + 1, 3).float()
+        return self.fc(together).mean(1) + classes.mean(1) + picked.mean((1, 2))[:, None]
+
+
+class Two(nn.Module):
+    """Two inputs: numbers, and tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.left = nn.Embedding(11, 4), nn.Linear(5, 4)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, numbers: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        words = self.embed(tokens).mean(1)
+        return self.head(torch.cat([torch.relu(self.left(numbers)), words], 1))
+
+
 # name: (module, shape of a sample, the exporters that keep PyTorch's parameters)
 BOTH = ("old", "new")
 CASES = {
@@ -183,18 +215,24 @@ CASES = {
     "volume": (volume, (2, 3, 6, 5), BOTH),
     "bordered": (Bordered, (1, 5, 6), BOTH),
     "placed": (Placed, (2, 5), BOTH),
+    "moved": (Moved, (4, 2, 8), ("new",)),
+    "two": (Two, (5,), BOTH),
 }
 
 
-def export(module: nn.Module, x: torch.Tensor, path: pathlib.Path, dynamo: bool) -> None:
+def export(module: nn.Module, x: tuple[torch.Tensor, ...], path: pathlib.Path,
+           dynamo: bool) -> None:
+    names = ["input"] if len(x) == 1 else ["numbers", "tokens"]
     if dynamo:
-        program = torch.onnx.export(module, (x,), dynamo=True, verbose=False,
+        batch = torch.export.Dim("batch")
+        program = torch.onnx.export(module, x, dynamo=True, verbose=False,
                                     optimize=not isinstance(module, Normed),
-                                    dynamic_shapes=({0: torch.export.Dim("batch")},))
+                                    dynamic_shapes=tuple({0: batch} for _ in x))
         model = program.model_proto
     else:
-        torch.onnx.export(module, (x,), path, dynamo=False, input_names=["input"],
-                          dynamic_axes={"input": {0: "batch"}}, do_constant_folding=False,
+        torch.onnx.export(module, x, path, dynamo=False, input_names=names,
+                          dynamic_axes={name: {0: "batch"} for name in names},
+                          do_constant_folding=False,
                           training=torch.onnx.TrainingMode.PRESERVE)
         model = onnx.load(path)
     for node in model.graph.node:  # names of files of this machine
@@ -218,19 +256,20 @@ def make(name: str) -> None:
         module = build()
         x = torch.randint(0, 11, (BATCH, *shape)) if name == "gpt" else \
             torch.randn(BATCH, *shape)
+        inputs = (x, torch.randint(0, 11, (BATCH, 6))) if name == "two" else (x,)
         for parameter in module.parameters() if name != "norms" else ():
             nn.init.uniform_(parameter, -0.4, 0.4)
         module.train()
-        export(module, x[:2], FOLDER / f"{name}_{kind}.onnx", kind == "new")
+        export(module, tuple(one[:2] for one in inputs), FOLDER / f"{name}_{kind}.onnx", kind == "new")
         module.eval()
-        y = module(x).detach()
+        y = module(*inputs).detach()
         target = torch.randn(y.shape)
         module.train()
         optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
-        nn.functional.mse_loss(module(x), target).backward()
+        nn.functional.mse_loss(module(*inputs), target).backward()
         optimizer.step()
         renamed = kind == "new" and name in ("encoder", "gpt")  # by the exporter
-        save_file({"x": x, "y": y, "t": target,
+        save_file({"x": x, "y": y, "t": target, **({"x1": inputs[1]} if inputs[1:] else {}),
                    **{f"after.{key}": value.detach().clone()
                       for key, value in module.named_parameters() if not renamed}},
                   FOLDER / f"{name}_{kind}.safetensors")

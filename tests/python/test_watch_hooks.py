@@ -387,6 +387,84 @@ def wrapped_optimizers():
         check(f"a wrapper of nothing: {error}", "Optimizer.__init__" in str(error))
 
 
+@program
+def a_nan_that_clipping_spreads():
+    """Clipping makes NaN of all gradients: NonFinite names the one in which it began. The
+    gradients of another optimiser, which are not clipped, are seen as ever."""
+    step = 0
+
+    def spoil(gradient):
+        return gradient.masked_fill(torch.eye(32, dtype=torch.bool), float("nan")) \
+            if step == 5 else gradient
+
+    for scaled in (False, True):
+        body, head = mlp(), nn.Linear(4, 2)
+        model = nn.ModuleDict({"body": body, "head": head})
+        body[2].weight.register_hook(spoil)
+        optimizers = [torch.optim.SGD(one.parameters(), 0.01) for one in (body, head)]
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, enabled=scaled)
+        clip = nn.utils.clip_grad.clip_grad_norm_
+        with sonde.watch(model, optimizers, on_finding=None) as watch:
+            for step in range(7):
+                for one in optimizers:
+                    one.zero_grad()
+                scaler.scale(head(body(torch.randn(8, 20))).square().mean()).backward()
+                scaler.unscale_(optimizers[0])
+                clip((p for p in body.parameters()), 1.0)
+                for one in optimizers:
+                    scaler.step(one)
+                scaler.update()
+        first = watch.findings[0]
+        check(f"it began in the third layer, scaled: {scaled}: {first}", watch.faults == 0 and
+              (first.rule, first.tensor, first.mode_step) ==
+              ("NonFinite", "gradient/body.2.weight", 5))
+    check("clip_grad_norm_ is PyTorch's again",
+          not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
+
+
+@program
+def inputs_of_integers():
+    """Tokens are an input, and a batch of them that comes again is found."""
+    run = folder("tokens")
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(50, 8), nn.Linear(9, 50)
+
+        def forward(self, parts):
+            tokens, places, scale = parts["tokens"], parts["places"], parts["scale"]
+            return self.out(torch.cat([self.embed(tokens).mean(1), scale + 0 * places], 1))
+
+    model = Words()
+    adam = torch.optim.Adam(model.parameters(), 1e-2)
+    with sonde.watch(model, adam, run=run, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            adam.zero_grad()
+            given = {"tokens": tokens, "places": torch.arange(16)[:, None],
+                     "scale": torch.randn(16, 1)}
+            nn.functional.cross_entropy(model(given), tokens[:, 0]).backward()
+            adam.step()
+    roles = {info.name: (info.role, info.dtype) for info in sonde.open(run).tensors()}
+    check(f"tokens and places beside numbers: {roles}", watch.faults == 0 and
+          roles["input_ids"] == roles["input_ids/1"] == ("input", "int64") and
+          roles["input"] == ("input", "float32"))
+
+    sgd = torch.optim.SGD(model.parameters(), 1e-2)
+    model.forward = lambda tokens: model.out(nn.functional.pad(model.embed(tokens).mean(1), (0, 1)))
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(tokens), tokens[:, 0]).backward()
+            sgd.step()
+    found = [(f.tensor, f.step) for f in watch.findings if f.rule == "DuplicateBatch"]
+    check(f"the same tokens again: {found}", found == [("input_ids", 20)])
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()

@@ -108,6 +108,34 @@ static void repeats_by_chance_are_not_found(void **state)
     }
 }
 
+/* All data at each step, in another order: their hashes differ, their sums by rounding, and
+ * now and then not at all. */
+static void data_in_another_order_are_let_be(void **state)
+{
+    stream s;
+    uint32_t input = 0;
+    float values[2][N];
+
+    (void)state;
+    stream_open(&s, "DuplicateBatch");
+    input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+    stream_begin(&s);
+    for (int i = 0; i < N; i++) {
+        values[0][i] = stream_normal(&s);
+        values[1][N - 1 - i] = i == 0 ? values[0][0] * 1e6F : values[0][i];
+    }
+    values[0][0] *= 1e6F;
+    for (int step = 0; step < 2 * STEPS; step++) {
+        stream_put(&s, input, values[step < STEPS ? step % 2 : 0]);
+        if (step < STEPS) {
+            put_hash(&s, input, 1000 + (uint64_t)step, 0);
+        }
+        stream_end(&s);
+    }
+    stream_expect_clean(&s);
+    stream_close(&s);
+}
+
 /* Looked at every fifth step, five batches in a fixed order are the same one each time.
  */
 static void steps_between_are_not_forgotten(void **state)
@@ -337,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_that_comes_again_is_found),
         cmocka_unit_test(repeats_by_chance_are_not_found),
+        cmocka_unit_test(data_in_another_order_are_let_be),
         cmocka_unit_test(steps_between_are_not_forgotten),
         cmocka_unit_test(a_batch_on_two_replicas_is_found),
         cmocka_unit_test(replicas_that_part_are_found),

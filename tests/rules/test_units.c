@@ -60,6 +60,23 @@ static void sparse_layers_are_fine(void **state)
     stream_close(&s);
 }
 
+/* Vital signs tell that most layers live; at the limit, units are counted. */
+static void half_of_a_layer_is_the_limit(void **state)
+{
+    (void)state;
+    for (int dead = 8; dead <= 12; dead++) {
+        stream s;
+
+        run_relu(&s, dead, 0.0, false);
+        if (dead > UNITS / 2) {
+            (void)stream_expect(&s, "relu_output_0", 7);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 static void saturated_units_are_found(void **state)
 {
     static const double scales[] = {1.0, 3000.0, 8.0};
@@ -204,6 +221,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dead_units_are_found_after_the_patience),
         cmocka_unit_test(sparse_layers_are_fine),
+        cmocka_unit_test(half_of_a_layer_is_the_limit),
         cmocka_unit_test(saturated_units_are_found),
         cmocka_unit_test(ranges_of_inputs_are_the_given_ones),
         cmocka_unit_test(inputs_are_known_by_the_op_of_their_module),

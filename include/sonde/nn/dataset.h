@@ -202,8 +202,8 @@ typedef struct sonde_nn_table_options {
 
 /*
  * A table in CSV (RFC 4180, UTF-8, a point in numbers; .tsv has tabs; either gzipped) whose
- * first line names the columns, or a folder with train.csv and test.csv. Samples are (F)
- * float32. A column of numbers is one of the F, brought to mean 0 and spread 1; a column
+ * first line names the columns, or in Parquet, or a folder with train.csv and test.csv.
+ * Samples are (F) float32. A column of numbers is one of the F, brought to mean 0 and spread 1; a column
  * with other texts is categories, a 0 or 1 for each, in order of their bytes. Means, spreads
  * and categories are those of the training rows. A missing number (an empty cell, NA, N/A,
  * NaN, nan, null, NULL, None, ?) is the mean; a missing category, or one that the training
@@ -211,8 +211,12 @@ typedef struct sonde_nn_table_options {
  * numbers are a field (N, 1). Columns without a name are left out. SONDE_EFORMAT: text
  * that is no CSV, a line of another length, a missing target (diag has line and column).
  * SONDE_ENOTFOUND: no such column; diag lists those that there are. SONDE_ERANGE: more than
- * 256 categories. SONDE_EUNSUPPORTED: Parquet. Cost: the text in memory, and 8 bytes a cell
- * while it is read.
+ * 256 categories. Cost: the file in memory, and 8 bytes a cell while it is read.
+ *
+ * In Apache Parquet (.parquet), booleans, numbers, decimals, dates and times are numbers, and
+ * strings categories; NaN and null are missing. SONDE_EUNSUPPORTED: encrypted; a codec but
+ * Snappy, gzip and Zstandard; a column asked for that is nested, of fixed binary values or of
+ * 96-bit timestamps.
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,

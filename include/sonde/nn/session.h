@@ -239,6 +239,7 @@ typedef struct sonde_nn_checkpoint_info {
     uint64_t random_seed;
     float learning_rate;
     int64_t epoch_calls; /* 0: not known */
+    sonde_nn_float dtype;
 } sonde_nn_checkpoint_info;
 /* SONDE_EFORMAT: the file is no checkpoint. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_checkpoint_describe(

@@ -1,9 +1,7 @@
 /*
- * dataset_table.c - tables in CSV as data sets.
+ * dataset_table.c - tables as data sets; table_csv.c and table_parquet.c read them.
  *
- * The text is read twice: first to learn which columns are numbers, then for the values.
- * A column is numbers if all its cells are, but for missing ones; else its texts are
- * categories. Means, spreads and categories come from the training rows alone:
+ * Means, spreads and categories come from the training rows alone:
  *
  *     numbers      (x - mean) / spread; a missing one is 0
  *     categories   a 1 in the place of its text, in order of their bytes; a text that the
@@ -13,11 +11,10 @@
 #include "base/given.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/names.h"
-#include "nn/data/csv.h"
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
 #include "nn/data/parts.h"
+#include "nn/data/table_state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,57 +22,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { PATH_SIZE = 4096, CATEGORIES_MAX = 256, COLUMNS_MAX = 65536 };
-
-typedef struct table_column {
-    char *name;
-    bool numbers;       /* else categories */
-    bool used;          /* it is an input */
-    sonde__names texts; /* of categories */
-    double *values;     /* (rows): a number, or the id of a text; NaN: missing */
-    /* from the training rows */
-    double mean, spread;
-    int64_t *places; /* (texts): of the category among the inputs; -1: none */
-    int64_t width;   /* inputs that it makes */
-} table_column;
-
-typedef struct data_table {
-    const sonde_nn_table_options *options;
-    const char *path;
-    char files[2][PATH_SIZE]; /* of the splits; the second is "" if the first has both */
-    char *texts[2];
-    size_t sizes[2], capacities[2];
-    int64_t counts[2], rows; /* in the files, and together */
-    table_column *columns;
-    size_t count, capacity, target; /* target SIZE_MAX: none */
-    int64_t *train, *wanted;        /* rows of the training, and of the split */
-    int64_t train_count, wanted_count;
-    sonde_diag *diag;
-} data_table;
+enum { CATEGORIES_MAX = 256 };
 
 /* --- files ---------------------------------------------------------------------------- */
 
 static const char *const endings[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"};
 
-static bool ends_with(const char *path, const char *ending)
-{
-    const size_t length = strlen(path), tail = strlen(ending);
-
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
-
 /* The table of a split in a folder. */
-static bool find_file(const char *folder, sonde_nn_split split, char path[PATH_SIZE])
+static bool find_file(const char *folder, sonde_nn_split split,
+                      char path[SONDE__TABLE_PATH])
 {
     static const char *const names[] = {"train", "test"};
     struct stat status;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
-        const int length =
-            snprintf(path, PATH_SIZE, "%s/%s%s", folder, names[split], endings[i]);
+        const int length = snprintf(path, SONDE__TABLE_PATH, "%s/%s%s", folder,
+                                    names[split], endings[i]);
 
-        if (length > 0 && length < PATH_SIZE && stat(path, &status) == 0 &&
+        if (length > 0 && length < SONDE__TABLE_PATH && stat(path, &status) == 0 &&
             S_ISREG(status.st_mode)) {
             return true;
         }
@@ -86,32 +52,29 @@ static bool find_file(const char *folder, sonde_nn_split split, char path[PATH_S
 
 bool sonde_nn_dataset_is_table(const char *path)
 {
-    char file[PATH_SIZE];
+    char file[SONDE__TABLE_PATH];
 
     for (size_t i = 0; path != NULL && i < SONDE_COUNT_OF(endings); i++) {
-        if (ends_with(path, endings[i])) {
+        if (sonde__data_table_ends_with(path, endings[i])) {
             return true;
         }
     }
     return path != NULL && find_file(path, SONDE_NN_TRAIN, file);
 }
 
-static sonde_err read_file(data_table *t, int which)
+static sonde_err read_file(sonde__data_table *t, int which)
 {
     enum { BLOCK = 64 * 1024 };
     sonde__data_input input;
     size_t got = 0;
     sonde_err err = SONDE_OK;
 
-    if (ends_with(t->files[which], ".parquet")) {
-        return sonde__fail(t->diag, SONDE_EUNSUPPORTED, t->files[which],
-                           "CSV: pandas.read_parquet(FILE).to_csv('table.csv', "
-                           "index=False)",
-                           "Parquet is not read");
-    }
     err = sonde__data_input_open(&input, t->files[which], t->diag);
     if (err != SONDE_OK) {
         return err;
+    }
+    if (t->format->raw) {
+        sonde__data_input_raw(&input);
     }
     do {
         if (!sonde__reserve(&t->texts[which], &t->capacities[which],
@@ -127,120 +90,9 @@ static sonde_err read_file(data_table *t, int which)
     return err;
 }
 
-static sonde_err open_csv(const data_table *t, int which, sonde__data_csv *csv)
-{
-    const bool tabs =
-        ends_with(t->files[which], ".tsv") || ends_with(t->files[which], ".tsv.gz");
-
-    return sonde__data_csv_open(csv, t->texts[which], t->sizes[which], t->files[which],
-                                tabs ? '\t' : '\0', t->diag);
-}
-
-/* --- the first reading ---------------------------------------------------------------- */
-
-static sonde_err add_column(data_table *t, const sonde__data_csv *csv)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        if (csv->size > 0 && strcmp(t->columns[i].name, csv->cell) == 0) {
-            return sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "different names",
-                                        t->diag, "a second column '%.80s'", csv->cell);
-        }
-    }
-    if (t->count == COLUMNS_MAX ||
-        !sonde__reserve(&t->columns, &t->capacity, t->count + 1, sizeof *t->columns)) {
-        return sonde__fail_nomem(t->diag, "a table");
-    }
-    t->columns[t->count] = (table_column){.numbers = true};
-    sonde__names_init(&t->columns[t->count].texts);
-    t->columns[t->count].name = sonde__strdup(csv->cell);
-    return t->columns[t->count++].name != NULL ? SONDE_OK
-                                               : sonde__fail_nomem(t->diag, "a table");
-}
-
-/* The header of the first file makes the columns; that of the second is the same. */
-static sonde_err read_header(data_table *t, int which, sonde__data_csv *csv)
-{
-    bool more = false, last = false;
-
-    for (size_t i = 0; !last; i++) {
-        sonde_err err = sonde__data_csv_next(csv, &more, t->diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (!more) {
-            return sonde__fail(t->diag, SONDE_EFORMAT, t->files[which],
-                               "a line with the names of the columns",
-                               "the table is empty");
-        }
-        last = csv->last;
-        if (which == 0) {
-            err = add_column(t, csv);
-        } else if (i >= t->count || strcmp(t->columns[i].name, csv->cell) != 0 ||
-                   (last && i + 1 != t->count)) {
-            err = sonde__data_csv_fail(csv, SONDE_ESHAPE, NULL,
-                                       "the columns of the training table", t->diag,
-                                       "column '%.80s'", csv->cell);
-        }
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
-}
-
-/* A cell of column i must be there, and the record must end with the last column. */
-static sonde_err check_cell(const data_table *t, const sonde__data_csv *csv, size_t i)
-{
-    if (csv->last == (i + 1 == t->count)) {
-        return SONDE_OK;
-    }
-    return sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "as many as the header has",
-                                t->diag, csv->last ? "only %zu cells" : "more than %zu",
-                                i + 1);
-}
-
-/* Finds which columns are numbers, and counts rows. */
-static sonde_err survey(data_table *t, int which)
-{
-    sonde__data_csv csv;
-    bool more = true;
-    size_t i = 0;
-    double number = 0.0;
-    sonde_err err = open_csv(t, which, &csv);
-
-    if (err == SONDE_OK) {
-        err = read_header(t, which, &csv);
-    }
-    while (err == SONDE_OK) {
-        err = sonde__data_csv_next(&csv, &more, t->diag);
-        if (err != SONDE_OK || !more) {
-            break;
-        }
-        err = check_cell(t, &csv, i);
-        t->columns[i].numbers =
-            t->columns[i].numbers &&
-            (sonde__data_csv_missing(&csv) || sonde__data_csv_number(&csv, &number));
-        t->counts[which] += csv.last ? 1 : 0;
-        i = csv.last ? 0 : i + 1;
-    }
-    sonde__data_csv_close(&csv);
-    return err;
-}
-
 /* --- columns -------------------------------------------------------------------------- */
 
-static size_t find_column(const data_table *t, const char *name)
-{
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->columns[i].name[0] != '\0' && strcmp(t->columns[i].name, name) == 0) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
-
-static sonde_err fail_column(const data_table *t, const char *name)
+static sonde_err fail_column(const sonde__data_table *t, const char *name)
 {
     char all[220] = "";
 
@@ -253,7 +105,7 @@ static sonde_err fail_column(const data_table *t, const char *name)
     return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path, all, "no column '%s'", name);
 }
 
-static sonde_err find_target(data_table *t)
+static sonde_err find_target(sonde__data_table *t)
 {
     static const char *const names[] = {"y", "Y", "target", "label", "class"};
     const char *asked = t->options->target;
@@ -263,18 +115,18 @@ static sonde_err find_target(data_table *t)
         return SONDE_OK;
     }
     if (asked != NULL) {
-        t->target = find_column(t, asked);
+        t->target = sonde__data_table_find_column(t, asked);
     }
     for (size_t i = 0;
          asked == NULL && t->target == SIZE_MAX && i < SONDE_COUNT_OF(names); i++) {
-        t->target = find_column(t, names[i]);
+        t->target = sonde__data_table_find_column(t, names[i]);
     }
     return t->target != SIZE_MAX ? SONDE_OK
                                  : fail_column(t, asked != NULL ? asked : "target");
 }
 
 /* The inputs: those asked for, or all columns with a name but the target. */
-static sonde_err choose_columns(data_table *t)
+static sonde_err choose_columns(sonde__data_table *t)
 {
     const sonde_nn_table_options *options = t->options;
     sonde_err err = find_target(t);
@@ -284,7 +136,7 @@ static sonde_err choose_columns(data_table *t)
             options->input_count == 0 && i != t->target && t->columns[i].name[0] != '\0';
     }
     for (size_t i = 0; i < options->input_count && err == SONDE_OK; i++) {
-        const size_t column = find_column(t, options->inputs[i]);
+        const size_t column = sonde__data_table_find_column(t, options->inputs[i]);
 
         if (column == SIZE_MAX) {
             err = fail_column(t, options->inputs[i]);
@@ -295,69 +147,34 @@ static sonde_err choose_columns(data_table *t)
     return err;
 }
 
-/* --- the second reading --------------------------------------------------------------- */
-
-static sonde_err take_cell(data_table *t, const sonde__data_csv *csv, size_t i,
-                           int64_t row)
+/* Room for the values of the columns that are read. A Parquet file of some bytes may claim
+ * any number of rows: what no memory holds is refused before it is touched. */
+static sonde_err make_room(sonde__data_table *t)
 {
-    table_column *column = &t->columns[i];
-    double value = (double)NAN;
+    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double cells = 0.0;
 
-    if (sonde__data_csv_missing(csv)) {
-        if (i == t->target) {
-            return sonde__data_csv_fail(csv, SONDE_EFORMAT, column->name, "a value",
-                                        t->diag, "the target is missing");
-        }
-    } else if (column->numbers) {
-        (void)sonde__data_csv_number(csv, &value);
-    } else {
-        const uint32_t id = sonde__names_intern(&column->texts, csv->cell);
-
-        if (id == SONDE__NO_NAME) {
-            return sonde__fail_nomem(t->diag, "a table");
-        }
-        value = (double)id;
+    t->rows = t->counts[0] + t->counts[1];
+    for (size_t i = 0; i < t->count; i++) {
+        cells += t->columns[i].used || i == t->target ? (double)t->rows : 0.0;
     }
-    if (i == t->target && t->options->numbers && !column->numbers) {
-        double number = 0.0;
-
-        if (!sonde__data_csv_number(csv, &number)) {
-            return sonde__data_csv_fail(csv, SONDE_EFORMAT, column->name,
-                                        "a finite number", t->diag, "'%.80s'", csv->cell);
+    if (memory > 0.0 && cells * sizeof(double) > memory) {
+        return sonde__fail(t->diag, SONDE_ENOMEM, t->path,
+                           "columns that fit in this machine's memory",
+                           "%" PRId64 " rows", t->rows);
+    }
+    for (size_t i = 0; i < t->count; i++) {
+        if (t->columns[i].used || i == t->target) {
+            t->columns[i].values = sonde__calloc((size_t)t->rows, sizeof(double));
+            if (t->columns[i].values == NULL) {
+                return sonde__fail_nomem(t->diag, "a table");
+            }
         }
     }
-    column->values[row] = value;
     return SONDE_OK;
 }
 
-static sonde_err read_values(data_table *t, int which)
-{
-    sonde__data_csv csv;
-    bool more = true;
-    size_t i = 0, header = t->count;
-    int64_t row = which == 1 ? t->counts[0] : 0;
-    sonde_err err = open_csv(t, which, &csv);
-
-    while (err == SONDE_OK) {
-        err = sonde__data_csv_next(&csv, &more, t->diag);
-        if (err != SONDE_OK || !more) {
-            break;
-        }
-        if (header > 0) {
-            header--;
-            continue;
-        }
-        if (t->columns[i].values != NULL) {
-            err = take_cell(t, &csv, i, row);
-        }
-        row += csv.last ? 1 : 0;
-        i = csv.last ? 0 : i + 1;
-    }
-    sonde__data_csv_close(&csv);
-    return err;
-}
-
-static sonde_err read_table(data_table *t)
+static sonde_err read_table(sonde__data_table *t)
 {
     const int files = t->files[1][0] != '\0' ? 2 : 1;
     sonde_err err = SONDE_OK;
@@ -365,22 +182,17 @@ static sonde_err read_table(data_table *t)
     for (int i = 0; i < files && err == SONDE_OK; i++) {
         err = read_file(t, i);
         if (err == SONDE_OK) {
-            err = survey(t, i);
+            err = t->format->survey(t, i);
         }
     }
     if (err == SONDE_OK) {
         err = choose_columns(t);
     }
-    t->rows = t->counts[0] + t->counts[1];
-    for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
-        if (t->columns[i].used || i == t->target) {
-            t->columns[i].values = sonde__calloc((size_t)t->rows, sizeof(double));
-            err = t->columns[i].values != NULL ? SONDE_OK
-                                               : sonde__fail_nomem(t->diag, "a table");
-        }
+    if (err == SONDE_OK) {
+        err = make_room(t);
     }
     for (int i = 0; i < files && err == SONDE_OK; i++) {
-        err = read_values(t, i);
+        err = t->format->values(t, i);
         sonde__free(t->texts[i]);
         t->texts[i] = NULL;
     }
@@ -408,7 +220,7 @@ static void take_rows(sonde_nn_dataset *part, int64_t **rows, int64_t *count)
     part->chosen = NULL;
 }
 
-static sonde_err draw_rows(data_table *t)
+static sonde_err draw_rows(sonde__data_table *t)
 {
     const sonde__data_draw draw = {t->options->split, t->options->test_share,
                                    t->options->seed};
@@ -435,7 +247,7 @@ static sonde_err draw_rows(data_table *t)
 }
 
 /* The rows of the training and of the split. */
-static sonde_err split_rows(data_table *t)
+static sonde_err split_rows(sonde__data_table *t)
 {
     const bool test = t->options->split == SONDE_NN_TEST;
     sonde_err err = SONDE_OK;
@@ -461,7 +273,7 @@ static sonde_err split_rows(data_table *t)
 
 /* --- what the training rows say ------------------------------------------------------- */
 
-static void measure_numbers(const data_table *t, table_column *column)
+static void measure_numbers(const sonde__data_table *t, sonde__data_table_column *column)
 {
     double sum = 0.0, squares = 0.0;
     int64_t n = 0;
@@ -495,8 +307,8 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Gives the texts of rows, or all texts with rows NULL, places in order of their bytes. */
-static sonde_err place_texts(data_table *t, table_column *column, const int64_t *rows,
-                             int64_t count)
+static sonde_err place_texts(sonde__data_table *t, sonde__data_table_column *column,
+                             const int64_t *rows, int64_t count)
 {
     const size_t texts = column->texts.count;
     category *list = sonde__calloc(texts, sizeof *list);
@@ -536,13 +348,13 @@ static sonde_err place_texts(data_table *t, table_column *column, const int64_t 
                      "column '%s' has %zu different texts", column->name, used);
 }
 
-static sonde_err measure(data_table *t, int64_t *width)
+static sonde_err measure(sonde__data_table *t, int64_t *width)
 {
     sonde_err err = SONDE_OK;
 
     *width = 0;
     for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
-        table_column *column = &t->columns[i];
+        sonde__data_table_column *column = &t->columns[i];
 
         if (!column->used) {
             continue;
@@ -564,8 +376,8 @@ static sonde_err measure(data_table *t, int64_t *width)
 /* --- the data set --------------------------------------------------------------------- */
 
 /* The inputs of a column, width of them, in one row. */
-static void put_inputs(const data_table *t, const table_column *column, int64_t row,
-                       float *out)
+static void put_inputs(const sonde__data_table *t, const sonde__data_table_column *column,
+                       int64_t row, float *out)
 {
     const double value = column->values[row];
 
@@ -582,7 +394,8 @@ static void put_inputs(const data_table *t, const table_column *column, int64_t 
     }
 }
 
-static sonde_err put_data(const data_table *t, sonde_nn_dataset *set, int64_t width)
+static sonde_err put_data(const sonde__data_table *t, sonde_nn_dataset *set,
+                          int64_t width)
 {
     const bool test = t->options->split == SONDE_NN_TEST;
     const int64_t *rows = test ? t->wanted : t->train;
@@ -615,10 +428,10 @@ static sonde_err put_data(const data_table *t, sonde_nn_dataset *set, int64_t wi
 }
 
 /* A target of numbers. */
-static sonde_err put_numbers(const data_table *t, sonde_nn_dataset *set,
+static sonde_err put_numbers(const sonde__data_table *t, sonde_nn_dataset *set,
                              const int64_t *rows)
 {
-    const table_column *column = &t->columns[t->target];
+    const sonde__data_table_column *column = &t->columns[t->target];
     const int64_t shape[2] = {set->traits.count, 1};
     float *out = sonde__calloc((size_t)shape[0], sizeof *out);
     sonde_view view;
@@ -636,9 +449,10 @@ static sonde_err put_numbers(const data_table *t, sonde_nn_dataset *set,
 }
 
 /* Texts are classes in order of their bytes, and name them; whole numbers are themselves. */
-static sonde_err put_classes(data_table *t, sonde_nn_dataset *set, const int64_t *rows)
+static sonde_err put_classes(sonde__data_table *t, sonde_nn_dataset *set,
+                             const int64_t *rows)
 {
-    table_column *column = &t->columns[t->target];
+    sonde__data_table_column *column = &t->columns[t->target];
     sonde_err err = column->numbers ? SONDE_OK : place_texts(t, column, NULL, 0);
 
     set->owned_labels =
@@ -677,7 +491,7 @@ static sonde_err put_classes(data_table *t, sonde_nn_dataset *set, const int64_t
     return err;
 }
 
-static void fini(data_table *t)
+static void fini(sonde__data_table *t)
 {
     for (size_t i = 0; i < t->count; i++) {
         sonde__free(t->columns[i].name);
@@ -692,7 +506,7 @@ static void fini(data_table *t)
     sonde__free(t->wanted);
 }
 
-static sonde_err fill(data_table *t, sonde_nn_dataset *set)
+static sonde_err fill(sonde__data_table *t, sonde_nn_dataset *set)
 {
     const bool test = t->options->split == SONDE_NN_TEST;
     int64_t width = 0;
@@ -722,20 +536,34 @@ static sonde_err fill(data_table *t, sonde_nn_dataset *set)
                                : put_classes(t, set, test ? t->wanted : t->train);
 }
 
-/* The files of a path. */
-static sonde_err find_files(data_table *t)
+/* The files of a path, and their format. */
+static sonde_err find_files(sonde__data_table *t)
 {
     struct stat status;
 
+    t->format = &sonde__data_table_csv;
     if (stat(t->path, &status) != 0 || !S_ISDIR(status.st_mode)) {
-        (void)snprintf(t->files[0], PATH_SIZE, "%s", t->path);
+        (void)snprintf(t->files[0], SONDE__TABLE_PATH, "%s", t->path);
+        t->format = sonde__data_table_ends_with(t->path, ".parquet")
+                        ? &sonde__data_table_parquet
+                        : &sonde__data_table_csv;
         return SONDE_OK;
     }
     if (!find_file(t->path, SONDE_NN_TRAIN, t->files[0]) ||
         !find_file(t->path, SONDE_NN_TEST, t->files[1])) {
-        return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path, "train.csv and test.csv",
+        return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path,
+                           "train.csv and test.csv, or .parquet",
                            "the folder has no table %s",
                            t->files[0][0] == '\0' ? "train.csv" : "test.csv");
+    }
+    if (sonde__data_table_ends_with(t->files[0], ".parquet") !=
+        sonde__data_table_ends_with(t->files[1], ".parquet")) {
+        return sonde__fail(t->diag, SONDE_EUNSUPPORTED, t->files[1],
+                           "the format of the training table",
+                           "one table is CSV, the other Parquet");
+    }
+    if (sonde__data_table_ends_with(t->files[0], ".parquet")) {
+        t->format = &sonde__data_table_parquet;
     }
     return SONDE_OK;
 }
@@ -747,7 +575,7 @@ sonde_err sonde_nn_dataset_open_table(const char *path,
     SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
     sonde_nn_table_options options;
     SONDE__TAKE(sonde_nn_table_options, &options, given, diag);
-    data_table *t = sonde__calloc(1, sizeof *t);
+    sonde__data_table *t = sonde__calloc(1, sizeof *t);
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
     sonde_err err = sonde__dataset_check_share(options.test_share, diag);
 

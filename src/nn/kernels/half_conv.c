@@ -600,6 +600,7 @@ static bool adds_up(const sonde__op_call *call)
 
 #define KERNEL(op, shaped, takes)                                                        \
     const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
+        &sonde__kernel_##shaped##_direct,                                                \
         &(const sonde__op_kernel){.name = "half",                                        \
                                   .accepts = takes,                                      \
                                   .scratch = shaped##_scratch,                           \
@@ -611,3 +612,4 @@ KERNEL(conv2d, conv2d, has_blocks)
 KERNEL(conv2d_relu, conv2d, has_blocks)
 KERNEL(conv2d_grad_input, grad_input, has_blocks)
 KERNEL(conv2d_grad_weight, grad_weight, adds_up)
+KERNEL(conv_transpose2d, grad_input, has_blocks)

@@ -2,6 +2,7 @@
  * half_gemm.c - see half_gemm.h: the choice of an instruction set, and parts.
  */
 #include "nn/kernels/half_gemm.h"
+#include "nn/kernels/half_tiles.h"
 #include "base/macros.h"
 #include "nn/kernels/gemm.h"
 
@@ -30,6 +31,17 @@ size_t sonde__kernel_half_gemm_scratch(int64_t m, int64_t k)
                (size_t)(depth * SONDE__KERNEL_HALF_M + depth * SONDE__KERNEL_HALF_N +
                         rows * SONDE__KERNEL_HALF_N) +
            sonde__kernel_gemm_scratch();
+}
+
+/* Blocks of BLOCK_N columns lie one after another, each with all of its k. */
+size_t sonde__kernel_half_gemm_packed(int64_t k, int64_t n)
+{
+    const int64_t depth = (k + 31) / 32 * 32;
+    const int64_t columns =
+        (n + SONDE__KERNEL_HALF_N - 1) / SONDE__KERNEL_HALF_N * SONDE__KERNEL_HALF_N;
+    const size_t halves = sizeof(float) * (size_t)depth * (size_t)columns;
+
+    return SONDE_MAX(halves, sonde__kernel_gemm_packed(k, n));
 }
 
 /* Units of a dimension that begin before the share of a part, as elements. */
@@ -83,9 +95,41 @@ void sonde__kernel_half_gemm_run_by(const sonde__kernel_half_gemm *product,
         product, product->dtype == SONDE_BF16 ? unit : SONDE__HALF_BY_FLOAT, scratch);
 }
 
+static void run_float(const sonde__kernel_half_gemm *p, void *scratch)
+{
+    sonde__kernel_gemm_run(&(sonde__kernel_gemm){.m = p->m,
+                                                 .n = p->n,
+                                                 .k = p->k,
+                                                 .a = {p->a.data, p->a.row, p->a.col},
+                                                 .b = {p->b.data, p->b.row, p->b.col},
+                                                 .c = p->c,
+                                                 .c_row = p->c_row,
+                                                 .accumulate = p->accumulate,
+                                                 .packed = p->packed,
+                                                 .packs = p->packs},
+                           scratch);
+}
+
 void sonde__kernel_half_gemm_run(const sonde__kernel_half_gemm *product, void *scratch)
 {
+    if (product->dtype != SONDE_BF16 && product->dtype != SONDE_F16) {
+        run_float(product, scratch);
+        return;
+    }
     sonde__kernel_half_gemm_run_by(product, sonde__cpu_isa(), sonde__cpu_half(), scratch);
+}
+
+const sonde__kernel_half_tile_kernels *sonde__kernel_half_tiles_of(void)
+{
+    const bool has = sonde__cpu_half() != SONDE__HALF_BY_FLOAT;
+
+#if defined(__x86_64__)
+    return has && sonde__cpu_isa() == SONDE__AVX512 ? &sonde__kernel_half_tile_avx512
+                                                    : NULL;
+#else
+    (void)has;
+    return NULL;
+#endif
 }
 
 void sonde__kernel_half_widen(sonde_dtype dtype, const void *data, int64_t n, float *out)

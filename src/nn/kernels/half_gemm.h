@@ -38,7 +38,9 @@ typedef struct sonde__kernel_half_matrix {
 
 /* C (m, n) = A (m, k) B (k, n) + bias. C overlaps neither A nor B. k may be 0. */
 typedef struct sonde__kernel_half_gemm {
-    sonde_dtype dtype; /* SONDE_BF16, SONDE_F16 */
+    /* SONDE_BF16, SONDE_F16; any other: all operands are float32, nothing is rounded, and
+     * it is sonde__kernel_gemm_run, which has neither bias nor relu. */
+    sonde_dtype dtype;
     int64_t m, n, k;
     sonde__kernel_half_matrix a, b;
     const float *bias;   /* NULL: none. Of columns; added to the whole sum */
@@ -48,10 +50,17 @@ typedef struct sonde__kernel_half_gemm {
     sonde_dtype c_dtype; /* that of the product, or SONDE_F32 */
     int64_t c_row;
     bool accumulate; /* C += A B, of a float32 C without bias and relu */
+    /* B as a call with `packs` left it, for several products with one B; NULL: b is read.
+     * Of the whole B: take_part may divide its rows only. */
+    void *packed;
+    bool packs; /* the call copies B into packed, and computes nothing */
 } sonde__kernel_half_gemm;
 
 /* Bytes of scratch for one call of run with a C of m rows, a multiple of 64. */
 SONDE_API size_t sonde__kernel_half_gemm_scratch(int64_t m, int64_t k);
+
+/* Bytes of `packed` for a B of (k, n), a multiple of 64. */
+SONDE_API size_t sonde__kernel_half_gemm_packed(int64_t k, int64_t n);
 
 /* Shrinks the product to a part's share of the rows or columns of C; it may be empty. */
 SONDE_API void sonde__kernel_half_gemm_take_part(sonde__kernel_half_gemm *product,

@@ -604,6 +604,28 @@ static void clear_sums(float *sums, int64_t rows)
     memset(sums, 0, (size_t)(rows * BLOCK_N) * sizeof *sums);
 }
 
+/* Where `packed` has the block of B at (t->k, t->col). */
+static float *packed_block(const block *t)
+{
+    const int64_t depth = (t->p->k + 31) / 32 * 32;
+
+    return (float *)t->p->packed + t->col * depth + t->k * BLOCK_N;
+}
+
+static void pack(const unit *by, block t)
+{
+    const product *const p = t.p;
+
+    for (t.col = 0; t.col < p->n; t.col += BLOCK_N) {
+        t.cols = SONDE_MIN(p->n - t.col, (int64_t)BLOCK_N);
+        for (t.k = 0; t.k < p->k; t.k += BLOCK_K) {
+            t.depth = SONDE_MIN(p->k - t.k, (int64_t)BLOCK_K);
+            t.b = packed_block(&t);
+            by->take_b(&t);
+        }
+    }
+}
+
 /* Up to BLOCK_SUMS rows of one block of columns. fresh: B has to be taken. */
 static void run_rows(const unit *by, block t, int64_t rows, bool fresh)
 {
@@ -613,7 +635,9 @@ static void run_rows(const unit *by, block t, int64_t rows, bool fresh)
 
     for (t.k = 0; t.k == 0 || t.k < p->k; t.k += BLOCK_K) {
         t.depth = SONDE_MIN(p->k - t.k, (int64_t)BLOCK_K);
-        if (t.depth > 0 && (fresh || p->k > BLOCK_K)) {
+        if (p->packed != NULL) {
+            t.b = packed_block(&t);
+        } else if (t.depth > 0 && (fresh || p->k > BLOCK_K)) {
             by->take_b(&t);
         }
         for (t.row = first; t.row < end; t.row += BLOCK_M) {
@@ -642,6 +666,10 @@ static void run(const product *p, sonde__half which, void *scratch)
 
     t.sums = memory + depth * (BLOCK_M + BLOCK_N);
     t.scratch = t.sums + most * BLOCK_N;
+    if (p->packs) {
+        pack(by, t);
+        return;
+    }
     for (t.col = 0; t.col < p->n; t.col += BLOCK_N) {
         t.cols = SONDE_MIN(p->n - t.col, (int64_t)BLOCK_N);
         for (t.row = 0; t.row < p->m; t.row += BLOCK_SUMS) {

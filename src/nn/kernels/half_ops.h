@@ -20,6 +20,11 @@ extern const sonde__op_kernel *const sonde__kernel_conv2d_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_relu_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_grad_input_half[];
 extern const sonde__op_kernel *const sonde__kernel_conv2d_grad_weight_half[];
+extern const sonde__op_kernel *const sonde__kernel_conv_transpose2d_half[];
+
+/* Before those of the same op: half_direct.c. */
+extern const sonde__op_kernel sonde__kernel_conv2d_direct,
+    sonde__kernel_grad_input_direct, sonde__kernel_grad_weight_direct;
 
 extern const sonde__op_kernel *const sonde__kernel_cast_half[];
 extern const sonde__op_kernel *const sonde__kernel_relu_half[];

@@ -436,16 +436,22 @@ static const struct {
 
 /* Those that there are only of constants. */
 const sonde__onnx_op sonde__onnx_fold_ops[] = {
-    {"Shape", NULL, NULL, {{0}}},      {"Size", NULL, NULL, {{0}}},
-    {"Constant", NULL, NULL, {{0}}},   {"ConstantOfShape", NULL, NULL, {{0}}},
-    {"Range", NULL, NULL, {{0}}},      {"Mod", NULL, NULL, {{0}}},
-    {"And", NULL, NULL, {{0}}},        {"Or", NULL, NULL, {{0}}},
-    {"Xor", NULL, NULL, {{0}}},        {"Not", NULL, NULL, {{0}}},
-    {"Floor", NULL, NULL, {{0}}},      {"Ceil", NULL, NULL, {{0}}},
-    {"Round", NULL, NULL, {{0}}},      {"Sign", NULL, NULL, {{0}}},
-    {"ReduceProd", NULL, NULL, {{0}}}, {"Trilu", NULL, NULL, {{0}}},
-    {NULL, NULL, NULL, {{0}}},
+    {"Shape", NULL, NULL, {{0}}},           {"Size", NULL, NULL, {{0}}},
+    {"Constant", NULL, NULL, {{0}}},        {"Range", NULL, NULL, {{0}}},
+    {"ConstantOfShape", NULL, NULL, {{0}}}, {"ReduceProd", NULL, NULL, {{0}}},
+    {"Trilu", NULL, NULL, {{0}}},           {NULL, NULL, NULL, {{0}}},
 };
+
+/* Whether several numbers are repeated over the batch: the network does that. */
+static bool widens_with_batch(const constant *const *in, size_t count)
+{
+    bool depends = false;
+
+    for (size_t i = 0; count == 2 && !in[1]->uniform && i < in[1]->count; i++) {
+        depends = depends || !sonde__onnx_fixed(in[1]->items[i]);
+    }
+    return depends && in[0]->count > 1;
+}
 
 int sonde__onnx_fold(sonde__onnx_node *node)
 {
@@ -479,6 +485,10 @@ int sonde__onnx_fold(sonde__onnx_node *node)
         if (in[i] == NULL && (i == 0 || sonde__onnx_has_input(node, i))) {
             return node->import->err == SONDE_OK ? 0 : -1;
         }
+    }
+    if (fold == sonde__onnx_fold_moved && strcmp(op, "Expand") == 0 &&
+        widens_with_batch(in, count)) {
+        return 0;
     }
     return sonde__onnx_give_constant(node, 0, fold(node, in, count)) ? 1 : -1;
 }

@@ -210,46 +210,55 @@ static constant *slice_uniform(const sonde__onnx_node *node, const constant *con
     return with_dims(node, c, c->rank, dim);
 }
 
-/* Rows begin, begin + step ..., `kept` of them, of the first dimension. */
-static constant *take_rows(const sonde__onnx_node *node, const constant *c, double begin,
-                           double step, size_t kept)
+/* Places begin, begin + step ..., `kept` of them, of a dimension. */
+static constant *take_places(const sonde__onnx_node *node, const constant *c, int axis,
+                             double begin, double step, size_t kept)
 {
-    const size_t rows = (size_t)c->dim[0].base, width = rows > 0 ? c->count / rows : 0;
     int64_t dim[SONDE_MAX_DIMS];
+    size_t outer = 1, inner = 1, extent = 0;
     constant *made = NULL;
 
     sonde__onnx_dims(c, dim);
-    dim[0] = (int64_t)SONDE_MIN(kept, rows);
+    extent = (size_t)dim[axis];
+    for (int i = 0; i < c->rank; i++) {
+        outer *= i < axis ? (size_t)dim[i] : 1;
+        inner *= i > axis ? (size_t)dim[i] : 1;
+    }
+    dim[axis] = (int64_t)SONDE_MIN(kept, extent);
     made = sonde__onnx_constant_make(node, c->type, c->rank, dim);
-    for (size_t i = 0; made != NULL && i < (size_t)dim[0]; i++) {
-        memcpy(made->items + i * width,
-               c->items + (size_t)(begin + step * (double)i) * width,
-               width * sizeof made->items[0]);
+    for (size_t i = 0; made != NULL && i < outer * (size_t)dim[axis]; i++) {
+        const size_t row = i / (size_t)dim[axis];
+        const double place = begin + step * (double)(i % (size_t)dim[axis]);
+
+        memcpy(made->items + i * inner, c->items + (row * extent + (size_t)place) * inner,
+               inner * sizeof made->items[0]);
     }
     return made;
 }
 
-/* Whether a slice is of the first dimension alone, with numbers that are fixed. */
-static bool slices_rows(const constant *const *in, size_t count)
+/* The dimension of which a slice is, if it is one alone, with numbers that are fixed; -1. */
+static int sliced_axis(const constant *const *in, size_t count)
 {
     const constant *axes = count > 3 ? in[3] : NULL;
+    double axis = 0.0;
 
     if (in[0]->rank < 1 || in[0]->uniform || in[1]->count != 1 || in[2]->count != 1 ||
-        !sonde__onnx_fixed(in[1]->items[0]) || !sonde__onnx_fixed(in[2]->items[0])) {
-        return false;
+        !sonde__onnx_fixed(in[1]->items[0]) || !sonde__onnx_fixed(in[2]->items[0]) ||
+        (axes != NULL && axes->count != 1)) {
+        return -1;
     }
-    return axes == NULL ||
-           (axes->count == 1 &&
-            (axes->items[0].base == 0.0 || axes->items[0].base == -(double)in[0]->rank));
+    axis = axes == NULL ? 0.0 : axes->items[0].base;
+    axis += axis < 0.0 ? (double)in[0]->rank : 0.0;
+    return axis >= 0.0 && axis < (double)in[0]->rank ? (int)axis : -1;
 }
 
-/* A slice along the first dimension. */
+/* A slice along one dimension. */
 constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *const *in,
                                  size_t count)
 {
     const constant *c = in[0];
-    const double length = c->rank > 0 ? c->dim[0].base : 0.0;
-    double begin = 0.0, end = 0.0, step = 1.0;
+    double length = 0.0, begin = 0.0, end = 0.0, step = 1.0;
+    int axis = 0;
 
     if (count < 3 || in[1] == NULL || in[2] == NULL) {
         return sonde__onnx_no_constant(node, "it lacks its starts or ends");
@@ -257,10 +266,11 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     if (c->uniform && count > 3) {
         return slice_uniform(node, in);
     }
-    if (!slices_rows(in, count)) {
-        return sonde__onnx_no_constant(
-            node, "a slice of a constant along another dimension than the first");
+    axis = sliced_axis(in, count);
+    if (axis < 0) {
+        return sonde__onnx_no_constant(node, "a slice along several dimensions");
     }
+    length = c->dim[axis].base;
     step = count > 4 && in[4] != NULL && in[4]->count == 1 ? in[4]->items[0].base : 1.0;
     begin = in[1]->items[0].base;
     end = in[2]->items[0].base;
@@ -271,7 +281,8 @@ constant *sonde__onnx_fold_slice(const sonde__onnx_node *node, const constant *c
     }
     begin = fmin(fmax(begin, 0.0), step > 0.0 ? length : length - 1.0);
     end = fmin(fmax(end, step > 0.0 ? 0.0 : -1.0), length);
-    return take_rows(node, c, begin, step, (size_t)fmax(ceil((end - begin) / step), 0.0));
+    return take_places(node, c, axis, begin, step,
+                       (size_t)fmax(ceil((end - begin) / step), 0.0));
 }
 
 /* Whether a constant of these dims can be kept whole. */

@@ -1,6 +1,5 @@
 /*
- * onnx_places.c - ONNX ops that take elements from other places, or put them there: Pad,
- * Resize, TopK, CumSum, GatherElements, ScatterElements.
+ * onnx_places.c - ONNX ops that move places of a dimension: Pad, Resize, TopK, CumSum.
  */
 #include "base/macros.h"
 #include "nn/onnx/onnx_ops.h"
@@ -10,18 +9,16 @@
 
 static const sonde__onnx_pair none = {0, 0};
 
-/* The value of input 0, and its rank and dims; false after an error. */
-static bool take_data(sonde__onnx_node *node, sonde__onnx_pair *x, int *rank,
-                      sonde__onnx_number dims[SONDE_MAX_DIMS])
+bool sonde__onnx_take_data(sonde__onnx_node *node, sonde__onnx_pair *x, int *rank,
+                           sonde__onnx_number dims[SONDE_MAX_DIMS])
 {
     *x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
     *rank = x->model != 0 ? sonde__onnx_shape(node, *x, dims) : 0;
     return x->model != 0;
 }
 
-/* An axis that does not depend on the batch. */
-static bool check_axis(sonde__onnx_node *node, int64_t *axis, int rank,
-                       const sonde__onnx_number *dims)
+bool sonde__onnx_check_axis(sonde__onnx_node *node, int64_t *axis, int rank,
+                            const sonde__onnx_number *dims)
 {
     if (*axis < -rank || *axis >= rank) {
         return sonde__onnx_refuse(node, SONDE_EINVAL, NULL,
@@ -43,15 +40,11 @@ static bool expect_zero(const sonde__onnx_node *node, const char *name)
                                             name, (long long)value);
 }
 
-/* The words that our ops take for a word of ONNX. */
-typedef struct word {
-    const char *onnx, *ours;
-} word;
+typedef sonde__onnx_word word;
 
-/* Ours for the attribute's; NULL after an error. */
-static const char *read_word(const sonde__onnx_node *node, const char *name,
-                             const char *fallback, const word *words, size_t count,
-                             const char *expected)
+const char *sonde__onnx_read_word(const sonde__onnx_node *node, const char *name,
+                                  const char *fallback, const sonde__onnx_word *words,
+                                  size_t count, const char *expected)
 {
     const SondeOnnx__AttributeProto *attribute = sonde__onnx_attribute(node, name);
 
@@ -118,7 +111,7 @@ static bool read_pads(sonde__onnx_node *node, int rank, const sonde__onnx_number
         if (before == 0 && after == 0) {
             continue;
         }
-        if (!check_axis(node, &axes[i], rank, dims)) {
+        if (!sonde__onnx_check_axis(node, &axes[i], rank, dims)) {
             return false;
         }
         begin[axes[i]] = before;
@@ -135,15 +128,16 @@ static bool build_pad(sonde__onnx_node *node, const sonde__onnx_op *op)
                                  {"wrap", "circular"}};
     const sonde__onnx_constant *value =
         sonde__onnx_has_input(node, 2) ? sonde__onnx_known(node, 2) : NULL;
-    const char *mode = read_word(node, "mode", "constant", modes, SONDE_COUNT_OF(modes),
-                                 "constant, reflect, edge or wrap");
+    const char *mode =
+        sonde__onnx_read_word(node, "mode", "constant", modes, SONDE_COUNT_OF(modes),
+                              "constant, reflect, edge or wrap");
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}};
     int64_t begin[SONDE_MAX_DIMS] = {0}, end[SONDE_MAX_DIMS] = {0};
     sonde__onnx_pair x = none;
     int rank = 0;
 
     (void)op;
-    if (mode == NULL || !take_data(node, &x, &rank, dims) ||
+    if (mode == NULL || !sonde__onnx_take_data(node, &x, &rank, dims) ||
         !read_pads(node, rank, dims, begin, end)) {
         return false;
     }
@@ -169,22 +163,48 @@ typedef struct resize {
     bool exact;                   /* every scale is want / have */
 } resize;
 
+static const sonde__onnx_number whole_size = {1.0, 0.0}; /* as a scale */
+
+/* What is asked of dimension i; `kept` if the node has axes and i is none of them. */
+static sonde__onnx_number asked_size(const sonde__onnx_constant *given,
+                                     const int64_t *axes, size_t count, int rank, int i,
+                                     sonde__onnx_number kept)
+{
+    if (count == 0) {
+        return given->items[i];
+    }
+    for (size_t k = 0; k < count; k++) {
+        if (axes[k] == i || axes[k] + rank == i) {
+            return given->items[k];
+        }
+    }
+    return kept;
+}
+
 /* scales or sizes of all dimensions; false after an error. */
 static bool read_sizes(sonde__onnx_node *node, resize *r)
 {
     const sonde__onnx_constant *scales = sonde__onnx_known(node, 2);
     const bool sized = sonde__onnx_has_input(node, 3);
     const sonde__onnx_constant *given = sized ? sonde__onnx_known(node, 3) : scales;
+    int64_t axes[SONDE_MAX_DIMS];
+    size_t count = 0;
 
-    if (given == NULL || given->rank != 1 || given->count != (size_t)r->rank ||
-        given->uniform) {
+    if (!sonde__onnx_ints(node, "axes", axes, SONDE_MAX_DIMS, &count)) {
+        return false;
+    }
+    if (given == NULL || given->rank != 1 ||
+        given->count != (count > 0 ? count : (size_t)r->rank) ||
+        (given->uniform && given->count > 1)) {
         return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
                                   "one for each dimension, known before the network runs",
                                   "%s", sized ? "sizes" : "scales");
     }
     r->exact = true;
     for (int i = 0; i < r->rank; i++) {
-        const sonde__onnx_number number = given->items[i], have = r->have[i];
+        const sonde__onnx_number have = r->have[i];
+        const sonde__onnx_number number =
+            asked_size(given, axes, count, r->rank, i, sized ? have : whole_size);
         const bool same = sized ? number.base == have.base && number.slope == have.slope
                                 : number.base == 1.0 && number.slope == 0.0;
 
@@ -255,9 +275,9 @@ static int aligned(sonde__onnx_node *node, const resize *r)
     static const word places[] = {{"align_corners", "corners"},
                                   {"half_pixel", "half"},
                                   {"pytorch_half_pixel", "half"}};
-    const char *found = read_word(node, "coordinate_transformation_mode", "half_pixel",
-                                  places, SONDE_COUNT_OF(places),
-                                  "half_pixel, pytorch_half_pixel or align_corners");
+    const char *found = sonde__onnx_read_word(
+        node, "coordinate_transformation_mode", "half_pixel", places,
+        SONDE_COUNT_OF(places), "half_pixel, pytorch_half_pixel or align_corners");
     bool alone = false; /* one place of several */
 
     for (int i = 2; i < r->rank; i++) {
@@ -278,8 +298,9 @@ static const char *read_mode(sonde__onnx_node *node, const resize *r, bool *corn
 {
     static const word modes[] = {
         {"nearest", "nearest"}, {"linear", "linear"}, {"cubic", "bicubic"}};
-    const char *mode = read_word(node, "mode", "nearest", modes, SONDE_COUNT_OF(modes),
-                                 "nearest, linear or cubic");
+    const char *mode =
+        sonde__onnx_read_word(node, "mode", "nearest", modes, SONDE_COUNT_OF(modes),
+                              "nearest, linear or cubic");
     int corner = 0;
 
     *corners = false;
@@ -305,14 +326,13 @@ static bool build_resize(sonde__onnx_node *node, const sonde__onnx_op *op)
     const char *mode = NULL;
     sonde_nn_setting settings[3] = {{.key = "size"}};
 
-    if (!take_data(node, &x, &r.rank, r.have) || !expect_zero(node, "antialias")) {
+    if (!sonde__onnx_take_data(node, &x, &r.rank, r.have) ||
+        !expect_zero(node, "antialias")) {
         return false;
     }
-    if (sonde__onnx_attribute(node, "axes") != NULL ||
-        !sonde__onnx_says(node, "keep_aspect_ratio_policy", "stretch", "stretch")) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
-                                  "sizes or scales of all dimensions",
-                                  "it has axes or keep_aspect_ratio_policy");
+    if (!sonde__onnx_says(node, "keep_aspect_ratio_policy", "stretch", "stretch")) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "stretch",
+                                  "another keep_aspect_ratio_policy");
     }
     if (r.rank < 3) {
         return sonde__onnx_refuse(node, SONDE_ESHAPE, "(N, C, ...)",
@@ -352,7 +372,8 @@ static bool build_top(sonde__onnx_node *node, const sonde__onnx_op *op)
     size_t count = 0;
     int rank = 0;
 
-    if (!take_data(node, &in[0], &rank, dims) || !check_axis(node, &axis, rank, dims) ||
+    if (!sonde__onnx_take_data(node, &in[0], &rank, dims) ||
+        !sonde__onnx_check_axis(node, &axis, rank, dims) ||
         !sonde__onnx_whole(node, 1, "K", &k, 1, &count)) {
         return false;
     }
@@ -381,9 +402,9 @@ static bool build_running_sum(sonde__onnx_node *node, const sonde__onnx_op *op)
     size_t count = 0;
     int rank = 0;
 
-    if (!take_data(node, &x, &rank, dims) ||
+    if (!sonde__onnx_take_data(node, &x, &rank, dims) ||
         !sonde__onnx_whole(node, 1, "axis", &axis, 1, &count) ||
-        !check_axis(node, &axis, rank, dims)) {
+        !sonde__onnx_check_axis(node, &axis, rank, dims)) {
         return false;
     }
     const sonde_nn_setting dim = SONDE__ONNX_SET("dim", axis);
@@ -400,61 +421,8 @@ static bool build_running_sum(sonde__onnx_node *node, const sonde__onnx_op *op)
     return sonde__onnx_give(node, 0, x);
 }
 
-/* --- elements ---------------------------------------------------------------------------- */
-
-bool sonde__onnx_check_places(sonde__onnx_node *node, size_t i, double size)
-{
-    const sonde__onnx_constant *known = sonde__onnx_known(node, i);
-
-    for (size_t k = 0; known != NULL && k < known->count; k++) {
-        if (!(known->items[k].base >= 0.0 && known->items[k].base < size)) {
-            return sonde__onnx_refuse(node, SONDE_ERANGE, "places of the dimension",
-                                      "place %.0f of %.0f", known->items[k].base, size);
-        }
-    }
-    return true;
-}
-
-/* GatherElements: data, indices. ScatterElements: data, indices, updates. */
-static bool build_elements(sonde__onnx_node *node, const sonde__onnx_op *op)
-{
-    static const word reductions[] = {{"none", "scatter"}, {"add", "scatter_add"}};
-    const bool puts = op->kind == NULL;
-    const char *kind = puts ? read_word(node, "reduction", "none", reductions,
-                                        SONDE_COUNT_OF(reductions), "none or add")
-                            : op->kind;
-    sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, own[SONDE_MAX_DIMS] = {{0}};
-    int64_t axis = sonde__onnx_int(node, "axis", 0);
-    sonde__onnx_pair in[3] = {none, none, none};
-    int rank = 0;
-
-    if (kind == NULL || !take_data(node, &in[0], &rank, dims) ||
-        !check_axis(node, &axis, rank, dims) ||
-        !sonde__onnx_check_places(node, 1, dims[axis].base)) {
-        return false;
-    }
-    in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION);
-    in[2] = puts ? sonde__onnx_take(node, 2, SONDE_ROLE_ACTIVATION) : none;
-    if (node->import->err != SONDE_OK) {
-        return false;
-    }
-    if (sonde__onnx_shape(node, in[1], own) != rank) {
-        return sonde__onnx_refuse(node, SONDE_ESHAPE, "as many dimensions as the data",
-                                  "indices of %d dimensions for data of %d",
-                                  sonde__onnx_shape(node, in[1], own), rank);
-    }
-    const sonde_nn_setting dim = SONDE__ONNX_SET("dim", axis);
-
-    return sonde__onnx_give(node, 0,
-                            sonde__onnx_emit(node, kind, in, puts ? 3 : 2, &dim, 1));
-}
-
 const sonde__onnx_op sonde__onnx_place_ops[] = {
-    {"Pad", build_pad, "pad", {{0}}},
-    {"Resize", build_resize, "interpolate", {{0}}},
-    {"TopK", build_top, "topk", {{0}}},
-    {"CumSum", build_running_sum, "cumsum", {{0}}},
-    {"GatherElements", build_elements, "gather", {{0}}},
-    {"ScatterElements", build_elements, NULL, {{0}}},
+    {"Pad", build_pad, "pad", {{0}}},   {"Resize", build_resize, "interpolate", {{0}}},
+    {"TopK", build_top, "topk", {{0}}}, {"CumSum", build_running_sum, "cumsum", {{0}}},
     {NULL, NULL, NULL, {{0}}},
 };

@@ -160,17 +160,20 @@ static bool build_cast(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     const sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
     const int64_t type = sonde__onnx_int(node, "to", 0);
-    const sonde_dtype have = x.model != 0 ? sonde__onnx_dtype(node, x) : SONDE_F32;
-    const bool real = !sonde__onnx_is_whole_type((int)type);
+    const bool whole = type == SONDE__ONNX_INT64 || type == SONDE__ONNX_INT32;
 
     (void)op;
-    if ((real && have == SONDE_F32) ||
-        ((type == SONDE__ONNX_INT64 || type == SONDE__ONNX_INT32) && have == SONDE_I64) ||
-        (type == SONDE__ONNX_BOOL && have == SONDE_BOOL)) {
-        return sonde__onnx_give(node, 0, x);
+    if (!whole && type != SONDE__ONNX_BOOL && type != SONDE__ONNX_FLOAT &&
+        type != SONDE__ONNX_DOUBLE && type != SONDE__ONNX_FLOAT16 &&
+        type != SONDE__ONNX_BFLOAT16) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "a float, int64 or bool",
+                                  "a conversion to %s", sonde__onnx_type_name((int)type));
     }
-    return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, NULL, "a conversion of %s to %s",
-                              sonde_dtype_name(have), sonde__onnx_type_name((int)type));
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_to(node, x,
+                                           whole                      ? SONDE_I64
+                                           : type == SONDE__ONNX_BOOL ? SONDE_BOOL
+                                                                      : SONDE_F32));
 }
 
 static bool build_cast_like(sonde__onnx_node *node, const sonde__onnx_op *op)
@@ -179,11 +182,65 @@ static bool build_cast_like(sonde__onnx_node *node, const sonde__onnx_op *op)
     const sonde__onnx_pair like = sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION);
 
     (void)op;
-    if (x.model != 0 && like.model != 0 &&
-        sonde__onnx_dtype(node, x) != sonde__onnx_dtype(node, like)) {
-        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, NULL, "a conversion");
+    return like.model != 0 &&
+           sonde__onnx_give(node, 0,
+                            sonde__onnx_to(node, x, sonde__onnx_dtype(node, like)));
+}
+
+/* And, Or, Xor and Not, of numbers that are 0 and 1. */
+static bool build_logic(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const bool one = strcmp(op->name, "Not") == 0;
+    sonde__onnx_pair in[2] = {none, none};
+
+    for (size_t i = 0; i < (one ? 1 : 2); i++) {
+        in[i] = sonde__onnx_to(node, sonde__onnx_take(node, i, SONDE_ROLE_ACTIVATION),
+                               SONDE_F32);
     }
-    return like.model != 0 && sonde__onnx_give(node, 0, x);
+    if (one) {
+        in[1] = sonde__onnx_fill(node, 0.0);
+    }
+    return sonde__onnx_give(
+        node, 0,
+        sonde__onnx_to(node, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0),
+                       SONDE_BOOL));
+}
+
+/* x - y floor(x / y), or as C's fmod. */
+static bool build_mod(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const bool c = sonde__onnx_int(node, "fmod", 0) != 0;
+    sonde__onnx_pair in[2] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                              sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION)};
+
+    (void)op;
+    if (!expect_float(node, in[0]) || !expect_float(node, in[1])) {
+        return false;
+    }
+    sonde__onnx_pair times[2] = {sonde__onnx_emit(node, "div", in, 2, NULL, 0), in[1]};
+
+    times[0] = sonde__onnx_emit_one(node, c ? "trunc" : "floor", times[0]);
+    in[1] = sonde__onnx_emit(node, "mul", times, 2, NULL, 0);
+    return sonde__onnx_give(node, 0, sonde__onnx_emit(node, "sub", in, 2, NULL, 0));
+}
+
+/* Without a shift a hard shrink, with one of lambd a soft one. */
+static bool build_shrink(sonde__onnx_node *node, const sonde__onnx_op *op)
+{
+    const sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    const double lambd = sonde__onnx_float(node, "lambd", 0.5);
+    const double bias = sonde__onnx_float(node, "bias", 0.0);
+    const sonde_nn_setting setting = SONDE__ONNX_SET("lambd", lambd);
+
+    (void)op;
+    if (bias != 0.0 && bias != lambd) {
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "0, or lambd", "a bias of %g",
+                                  bias);
+    }
+    return sonde__onnx_give(node, 0,
+                            sonde__onnx_emit(node,
+                                             bias == 0.0 ? "hardshrink" : "softshrink",
+                                             &x, 1, &setting, 1));
 }
 
 /* --- two inputs and more -------------------------------------------------------------------- */
@@ -246,6 +303,14 @@ static bool build_two(sonde__onnx_node *node, const sonde__onnx_op *op)
         in[i] = sonde__onnx_take_own(node, i, SONDE_ROLE_ACTIVATION,
                                      strcmp(op->name, "Mul") == 0 ? "weight" : "bias");
     }
+    if (in[0].model != 0 && in[1].model != 0 &&
+        sonde__onnx_dtype(node, in[0]) == SONDE_I64 &&
+        sonde__onnx_dtype(node, in[1]) == SONDE_I64) { /* exact up to 2^24 */
+        in[0] = sonde__onnx_to(node, in[0], SONDE_F32);
+        in[1] = sonde__onnx_to(node, in[1], SONDE_F32);
+        made = sonde__onnx_emit(node, op->kind, in, 2, NULL, 0);
+        return sonde__onnx_give(node, 0, sonde__onnx_to(node, made, SONDE_I64));
+    }
     return expect_float(node, in[0]) && expect_float(node, in[1]) &&
            sonde__onnx_give(node, 0, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0));
 }
@@ -274,9 +339,16 @@ static bool build_many(sonde__onnx_node *node, const sonde__onnx_op *op)
 static bool build_pow(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
     const sonde__onnx_pair x = sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION);
+    sonde__onnx_pair in[2] = {x, none};
     double exponent = 0.0;
     sonde_nn_setting setting;
 
+    if (sonde__onnx_known(node, 1) == NULL || sonde__onnx_known(node, 1)->count != 1) {
+        in[1] = sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION);
+        return expect_float(node, x) && expect_float(node, in[1]) &&
+               sonde__onnx_give(node, 0,
+                                sonde__onnx_emit(node, "float_power", in, 2, NULL, 0));
+    }
     if (!read_scalar(node, 1, "the exponent", 1.0, &exponent)) {
         return false;
     }
@@ -288,13 +360,19 @@ static bool build_pow(sonde__onnx_node *node, const sonde__onnx_op *op)
                             sonde__onnx_emit(node, op->kind, &x, 1, &setting, 1));
 }
 
+/* Of floats, or of whole numbers; bools are compared as 0 and 1. */
 static bool build_compare(sonde__onnx_node *node, const sonde__onnx_op *op)
 {
-    const sonde__onnx_pair in[2] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
-                                    sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION)};
+    sonde__onnx_pair in[2] = {sonde__onnx_take(node, 0, SONDE_ROLE_ACTIVATION),
+                              sonde__onnx_take(node, 1, SONDE_ROLE_ACTIVATION)};
+    const bool whole = in[0].model != 0 && in[1].model != 0 &&
+                       sonde__onnx_dtype(node, in[0]) == SONDE_I64 &&
+                       sonde__onnx_dtype(node, in[1]) == SONDE_I64;
 
-    return expect_float(node, in[0]) && expect_float(node, in[1]) &&
-           sonde__onnx_give(node, 0, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0));
+    for (int i = 0; i < 2; i++) {
+        in[i] = whole ? in[i] : sonde__onnx_to(node, in[i], SONDE_F32);
+    }
+    return sonde__onnx_give(node, 0, sonde__onnx_emit(node, op->kind, in, 2, NULL, 0));
 }
 
 static bool build_where(sonde__onnx_node *node, const sonde__onnx_op *op)
@@ -423,6 +501,20 @@ const sonde__onnx_op sonde__onnx_plain_ops[] = {
     {"Sin", build_one, "sin", {{0}}},
     {"Cos", build_one, "cos", {{0}}},
     {"Erf", build_one, "erf", {{0}}},
+    {"Tan", build_one, "tan", {{0}}},
+    {"Asin", build_one, "asin", {{0}}},
+    {"Acos", build_one, "acos", {{0}}},
+    {"Atan", build_one, "atan", {{0}}},
+    {"Sinh", build_one, "sinh", {{0}}},
+    {"Cosh", build_one, "cosh", {{0}}},
+    {"Asinh", build_one, "asinh", {{0}}},
+    {"Atanh", build_one, "atanh", {{0}}},
+    {"Sign", build_one, "sign", {{0}}},
+    {"Floor", build_one, "floor", {{0}}},
+    {"Ceil", build_one, "ceil", {{0}}},
+    {"Round", build_one, "round", {{0}}},
+    {"Mod", build_mod, NULL, {{0}}},
+    {"Shrink", build_shrink, NULL, {{0}}},
     {"Pow", build_pow, "pow", {{0}}},
     {"Add", build_two, "add", {{0}}},
     {"Sub", build_two, "sub", {{0}}},
@@ -437,6 +529,10 @@ const sonde__onnx_op sonde__onnx_plain_ops[] = {
     {"LessOrEqual", build_compare, "le", {{0}}},
     {"Greater", build_compare, "gt", {{0}}},
     {"GreaterOrEqual", build_compare, "ge", {{0}}},
+    {"And", build_logic, "mul", {{0}}},
+    {"Or", build_logic, "add", {{0}}},
+    {"Xor", build_logic, "ne", {{0}}},
+    {"Not", build_logic, "eq", {{0}}},
     {"Where", build_where, "where", {{0}}},
     {"ReduceMean", build_reduce, "mean", {{0}}},
     {"ReduceSum", build_reduce, "sum", {{0}}},
@@ -446,6 +542,7 @@ const sonde__onnx_op sonde__onnx_plain_ops[] = {
     {"ReduceL2", build_reduce, "sum", {{0}}},
     {"ReduceSumSquare", build_reduce, "sum", {{0}}},
     {"ReduceLogSum", build_reduce, "sum", {{0}}},
+    {"ReduceLogSumExp", build_reduce, "logsumexp", {{0}}},
     {"ArgMax", build_place, "argmax", {{0}}},
     {"ArgMin", build_place, "argmin", {{0}}},
     {NULL, NULL, NULL, {{0}}},

@@ -168,13 +168,11 @@ static bool check_node(sonde__onnx_node *node, const cell *c)
         return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "1, as PyTorch's",
                                   "linear_before_reset 0");
     }
-    if (sonde__onnx_says(node, "direction", "forward", "reverse") ||
-        sonde__onnx_int(node, "layout", 0) != 0 ||
+    if (sonde__onnx_int(node, "layout", 0) != 0 ||
         sonde__onnx_int(node, "input_forget", 0) != 0 ||
         sonde__onnx_attribute(node, "clip") != NULL) {
-        return sonde__onnx_refuse(
-            node, SONDE_EUNSUPPORTED, "forward or bidirectional",
-            "the direction reverse, layout 1, input_forget or clip");
+        return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "neither",
+                                  "layout 1, input_forget or clip");
     }
     if (sonde__onnx_has_input(node, 4) || sonde__onnx_has_input(node, 7)) {
         return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED, "neither",
@@ -190,12 +188,13 @@ static bool check_node(sonde__onnx_node *node, const cell *c)
 static sonde__onnx_pair last_states(sonde__onnx_node *node, sonde__onnx_pair states,
                                     int ways, int64_t steps, int64_t units)
 {
+    const bool reversed = sonde__onnx_says(node, "direction", "forward", "reverse");
     static const int64_t order[] = {1, 0, 2};
     const sonde_nn_setting axis = SONDE__ONNX_SET("dim", 0);
     sonde__onnx_pair made = none;
 
     for (int way = 0; way < ways; way++) {
-        const int64_t step = way == 0 ? steps - 1 : 0;
+        const int64_t step = way == 0 && !reversed ? steps - 1 : 0;
         sonde__onnx_pair in[2] = {made, cut(node, states, 1, step, step + 1)};
 
         in[1] = ways == 1 ? in[1] : cut(node, in[1], 2, way * units, (way + 1) * units);
@@ -237,6 +236,8 @@ static bool build_recurrent(sonde__onnx_node *node, const sonde__onnx_op *op)
                                                     : &cells[2];
     const int ways =
         sonde__onnx_says(node, "direction", "forward", "bidirectional") ? 2 : 1;
+    const bool reversed = sonde__onnx_says(node, "direction", "forward", "reverse");
+    const sonde_nn_setting time = SONDE__ONNX_SET("dims", 1);
     const bool bias = sonde__onnx_has_input(node, 3);
     const int layer = count_layers(node), each = bias ? 4 : 2;
     const int64_t units = sonde__onnx_int(node, "hidden_size", 0);
@@ -258,6 +259,7 @@ static bool build_recurrent(sonde__onnx_node *node, const sonde__onnx_op *op)
                                   (long long)units);
     }
     in[0] = sonde__onnx_permute(node, in[0], 3, order);
+    in[0] = reversed ? sonde__onnx_emit(node, "flip", in, 1, &time, 1) : in[0];
     for (int way = 0; way < ways; way++) {
         if (!take_direction(node, c, way, ways, (int64_t)dims[2].base, units, layer,
                             &in[1 + way * each])) {
@@ -266,6 +268,7 @@ static bool build_recurrent(sonde__onnx_node *node, const sonde__onnx_op *op)
     }
     states = sonde__onnx_emit(node, c->kind, in, 1 + (size_t)(ways * each), settings,
                               c == &cells[0] ? 4 : 3);
+    states = reversed ? sonde__onnx_emit(node, "flip", &states, 1, &time, 1) : states;
     return states.model != 0 && give_states(node, states, ways, units);
 }
 

@@ -348,6 +348,7 @@ static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
     sonde__onnx_number have[SONDE_MAX_DIMS] = {{0}};
     sonde__onnx_pair x = none;
     sonde_nn_setting size = {.key = "size"};
+    sonde_dtype dtype = SONDE_F32;
     int rank = 0, wanted = 0, batch = -1;
 
     if (!take_shaped(node, &x, &rank, have)) {
@@ -379,10 +380,13 @@ static bool build_expand(sonde__onnx_node *node, const sonde__onnx_op *op)
     if (wanted == 0) {
         return sonde__onnx_give(node, 0, x);
     }
+    dtype = sonde__onnx_dtype(node, x);
+    x = dtype == SONDE_F32 ? x : sonde__onnx_to(node, x, SONDE_F32);
     x = sonde__onnx_emit(node, op->kind, &x, 1, &size, 1);
     if (batch >= 0) {
         x = sonde__onnx_repeat(node, x, wanted, batch);
     }
+    x = dtype == SONDE_F32 ? x : sonde__onnx_to(node, x, dtype);
     return sonde__onnx_give(node, 0, x);
 }
 

@@ -608,6 +608,19 @@ static void open_target(const sonde__onnx_import *import, const sonde__onnx_numb
     }
 }
 
+sonde__onnx_pair sonde__onnx_to(sonde__onnx_node *node, sonde__onnx_pair x,
+                                sonde_dtype dtype)
+{
+    const sonde_nn_setting word = {.key = "dtype",
+                                   .word = dtype == SONDE_F32   ? "float32"
+                                           : dtype == SONDE_I64 ? "int64"
+                                                                : "bool"};
+
+    return x.model == 0 || sonde__onnx_dtype(node, x) == dtype
+               ? x
+               : sonde__onnx_emit(node, "to", &x, 1, &word, 1);
+}
+
 sonde__onnx_pair sonde__onnx_reshape(sonde__onnx_node *node, sonde__onnx_pair x, int rank,
                                      const sonde__onnx_number *dim)
 {

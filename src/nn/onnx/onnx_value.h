@@ -49,6 +49,9 @@ sonde__onnx_pair sonde__onnx_emit(sonde__onnx_node *node, const char *kind,
 /* One of one input, without settings. */
 sonde__onnx_pair sonde__onnx_emit_one(sonde__onnx_node *node, const char *kind,
                                       sonde__onnx_pair in);
+/* x in another dtype (float32, int64 or bool), or x itself. */
+sonde__onnx_pair sonde__onnx_to(sonde__onnx_node *node, sonde__onnx_pair x,
+                                sonde_dtype dtype);
 /* x in other dims, of which those that depend on the batch are inferred. */
 sonde__onnx_pair sonde__onnx_reshape(sonde__onnx_node *node, sonde__onnx_pair x, int rank,
                                      const sonde__onnx_number *dim);

@@ -207,19 +207,6 @@ sonde__kernel_half_matrix sonde__op_head_rows(const sonde__operand *operand,
 void sonde__op_head_product(const sonde__op_call *call, sonde__kernel_half_gemm product,
                             void *scratch)
 {
-    const sonde__kernel_gemm floats = {
-        .m = product.m,
-        .n = product.n,
-        .k = product.k,
-        .a = {product.a.data, product.a.row, product.a.col},
-        .b = {product.b.data, product.b.row, product.b.col},
-        .c = product.c,
-        .c_row = product.c_row};
-
-    if (call->attrs->half == 0) {
-        sonde__kernel_gemm_run(&floats, scratch);
-        return;
-    }
     product.dtype = call->attrs->half;
     sonde__kernel_half_gemm_run(&product, scratch);
 }

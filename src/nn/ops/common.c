@@ -378,9 +378,8 @@ void sonde__op_store_half(const sonde__operand *operand, int64_t i, double value
     sonde_element_set(operand->shape.dtype, (uint16_t *)operand->data + i, value);
 }
 
-double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i)
+double sonde__op_rounded(const sonde__op_call *call, double value)
 {
-    const double value = sonde__op_load(&call->in[operand], i);
     uint16_t rounded = 0;
 
     if (call->attrs == NULL || !sonde__op_is_half(call->attrs->half)) {
@@ -388,6 +387,11 @@ double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i
     }
     sonde_element_set(call->attrs->half, &rounded, value);
     return sonde_element_get(call->attrs->half, &rounded);
+}
+
+double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i)
+{
+    return sonde__op_rounded(call, sonde__op_load(&call->in[operand], i));
 }
 
 void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element)

@@ -118,7 +118,8 @@ static inline double sonde__op_load(const sonde__operand *operand, int64_t i)
                                              : (double)((const float *)operand->data)[i];
 }
 
-/* The same of an operand of a product, rounded to attrs.half. */
+/* A number that a product reads, rounded to attrs.half; and that of an operand. */
+double sonde__op_rounded(const sonde__op_call *call, double value);
 double sonde__op_load_rounded(const sonde__op_call *call, int operand, int64_t i);
 
 /* Does nothing for an output that is not computed (data NULL). */

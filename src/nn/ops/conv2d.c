@@ -16,8 +16,7 @@
  *
  * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
  * gradients have those of the forward op, and in dims the shape to give back; half and
- * wide, but not of ConvTranspose2d. Of
- * ConvTranspose2d dims[0] and dims[1] are output_padding.
+ * wide. Of ConvTranspose2d dims[0] and dims[1] are output_padding.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
@@ -328,7 +327,7 @@ static sonde_err conv_transpose2d_infer(sonde__op_call *call, sonde__op_attrs *a
 
     SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
     SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(C, O / groups, kh, kw)", diag));
-    SONDE__TRY(sonde__op_expect_dtype(w, x->dtype, "weight", diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, x, w, "weight", &y.dtype, diag));
     if (w->dim[0] != x->dim[1] || attrs->groups < 1 ||
         __builtin_mul_overflow(w->dim[1], attrs->groups, &y.dim[1])) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "as many as the input has",
@@ -341,6 +340,7 @@ static sonde_err conv_transpose2d_infer(sonde__op_call *call, sonde__op_attrs *a
     }
     SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
     SONDE__TRY(output_shape(&y, w, attrs, &back, diag));
+    back.dtype = x->dtype;
     SONDE__TRY(sonde__op_expect_shape(x, &back, "input", diag));
     call->out[0].shape = y;
     return SONDE_OK;
@@ -353,6 +353,7 @@ static void conv_transpose2d_run(const sonde__op_call *call, int part, int parts
 }
 
 SONDE__KERNELS(conv_transpose2d, sonde__kernel_conv2d_grad_input_fast)
+SONDE__HALF_KERNELS(conv_transpose2d)
 
 static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
 {
@@ -360,9 +361,10 @@ static void conv_transpose2d_gradient(const sonde__op_gradient_context *context)
                           dy = context->grad_out[0];
 
     if (context->wanted[0]) {
-        context->grad_in[0] =
-            sonde__op_emit(context->graph, &sonde__op_conv2d, context->attrs,
-                           (const sonde__op_value[]){dy, w}, 2);
+        const sonde__op_attrs attrs = sonde__op_product_attrs(context, x);
+
+        context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_conv2d, &attrs,
+                                             (const sonde__op_value[]){dy, w}, 2);
     }
     if (context->wanted[1]) {
         context->grad_in[1] =
@@ -379,4 +381,6 @@ const sonde__op_kind sonde__op_conv_transpose2d = {
     .infer = conv_transpose2d_infer,
     .gradient = conv_transpose2d_gradient,
     .kernels = conv_transpose2d_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = conv_transpose2d_half_kernels,
 };

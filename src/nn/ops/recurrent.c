@@ -17,9 +17,13 @@
  * Parts take samples; the sums over samples and steps of the weight gradients are one
  * product of matrices, divided by its rows.
  *
- * attrs: choice the cell, affine true if reversed, groups H.
+ * With half, x, h and the weights are rounded where they are multiplied, and h is of that
+ * dtype; gates and cells are float32.
+ *
+ * attrs: choice the cell, affine true if reversed, groups H; half, wide.
  */
-#include "nn/kernels/gemm.h"
+#include "base/macros.h"
+#include "nn/kernels/half_gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 
@@ -34,11 +38,14 @@ static sonde_err recurrent_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     static const char *const names[] = {"input", "weight_ih", "weight_hh", "bias_ih",
                                         "bias_hh"};
     const sonde__op_shape *x = &call->in[0].shape;
-    sonde__op_shape wanted = {.dtype = x->dtype, .rank = 2};
+    const sonde_dtype numbers = attrs->half != 0 ? SONDE_F32 : x->dtype;
+    sonde__op_shape wanted = {.dtype = numbers, .rank = 2};
+    sonde_dtype dtype = x->dtype;
     sonde__op_recurrent_sizes n;
 
     SONDE__TRY(sonde__op_recurrent_expect_cell(attrs, diag));
     SONDE__TRY(sonde__op_expect_rank(x, 3, "input", "(N, T, I)", diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, x, x, "input", &dtype, diag));
     n = sonde__op_recurrent_sizes_of(x, attrs);
     for (int i = 1; i < call->in_count && i < 5; i++) {
         wanted.rank = i < 3 ? 2 : 1;
@@ -48,6 +55,8 @@ static sonde_err recurrent_infer(sonde__op_call *call, sonde__op_attrs *attrs,
     }
     call->out[0].shape = call->out[2].shape = sonde__op_recurrent_sequence(x, n.units);
     call->out[1].shape = sonde__op_recurrent_sequence(x, n.width);
+    call->out[0].shape.dtype = dtype;
+    call->out[1].shape.dtype = call->out[2].shape.dtype = numbers;
     return sonde__op_expect_size(&call->out[1].shape, "gates", diag);
 }
 
@@ -65,13 +74,14 @@ static double bias_of(const sonde__op_call *call, int operand, int64_t row)
 }
 
 /* b + w[row] x, or b alone if x is before the first step (at -1). */
-static double row_product(const sonde__operand *w, int64_t row, const sonde__operand *x,
-                          int64_t at, int64_t count, double bias)
+static double row_product(const sonde__op_call *call, int w, int64_t row,
+                          const sonde__operand *x, int64_t at, int64_t count, double bias)
 {
     double sum = bias;
 
     for (int64_t k = 0; k < count && at >= 0; k++) {
-        sum += sonde__op_load(w, row * count + k) * sonde__op_load(x, at * count + k);
+        sum += sonde__op_load_rounded(call, w, row * count + k) *
+               sonde__op_rounded(call, sonde__op_load(x, at * count + k));
     }
     return sum;
 }
@@ -87,10 +97,9 @@ static void run_unit(const sonde__op_call *call, const sonde__op_recurrent_sizes
     double a[4] = {0}, r[4] = {0}, y[4] = {0}, cell = 0.0, out = 0.0;
 
     for (int64_t g = 0; g < count; g++) {
-        a[g] = row_product(&call->in[1], g * u + j, &call->in[0], at, n->inputs,
+        a[g] = row_product(call, 1, g * u + j, &call->in[0], at, n->inputs,
                            bias_of(call, 3, g * u + j));
-        r[g] = row_product(&call->in[2], g * u + j, h, before, u,
-                           bias_of(call, 4, g * u + j));
+        r[g] = row_product(call, 2, g * u + j, h, before, u, bias_of(call, 4, g * u + j));
     }
     if (call->attrs->choice == SONDE__LSTM) {
         for (int g = 0; g < 4; g++) {
@@ -148,14 +157,25 @@ static int64_t first_gates(const sonde__op_recurrent_sizes *n,
     return attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
 }
 
-/* Of a part: that of the product, and W_hh^T packed, of a GRU in two. */
+/* Of the products of a part. */
+static size_t product_bytes(const sonde__op_recurrent_sizes *n,
+                            const sonde__op_attrs *attrs)
+{
+    return sonde__op_recurrent_scratch(attrs, n->samples * n->steps,
+                                       SONDE_MAX(n->inputs, n->units));
+}
+
+/* Of a part: that of the product; two rows of states; and W_hh^T packed, of a GRU in
+ * two. */
 static size_t forward_bytes(const sonde__op_recurrent_sizes *n,
                             const sonde__op_attrs *attrs)
 {
     const int64_t first = first_gates(n, attrs);
 
-    return sonde__kernel_gemm_scratch() + sonde__kernel_gemm_packed(n->units, first) +
-           sonde__kernel_gemm_packed(n->units, n->gates - first);
+    return product_bytes(n, attrs) +
+           sonde__op_recurrent_rounded((size_t)(2 * n->units) * sizeof(float)) +
+           sonde__kernel_half_gemm_packed(n->units, first) +
+           sonde__kernel_half_gemm_packed(n->units, n->gates - first);
 }
 
 static size_t recurrent_scratch(const sonde__op_call *call, int parts)
@@ -171,9 +191,10 @@ typedef struct pass {
     const sonde__op_call *call;
     sonde__op_recurrent_sizes n;
     int64_t first, count; /* samples */
-    float *packed[2];     /* W_hh^T (H, G H): for the gates, and the rest */
+    char *packed[2];      /* W_hh^T (H, G H): for the gates, and the rest */
     char *scratch;
-    float *h, *gates, *cells;
+    float *rooms; /* for h of a step and of the one before, where h is of 16 bits */
+    float *gates, *cells;
 } pass;
 
 /* W_hh^T is the same at every step. */
@@ -181,20 +202,21 @@ static void pack_states(pass *p)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
     const int64_t first = first_gates(n, p->call->attrs);
-    const float *w_hh = p->call->in[2].data;
-    sonde__kernel_gemm product = {
-        .n = first, .k = n->units, .b = {w_hh, 1, n->units}, .packs = true};
+    const sonde__operand *w_hh = &p->call->in[2];
+    sonde__kernel_half_gemm product = {
+        .dtype = p->call->attrs->half,
+        .n = first,
+        .k = n->units,
+        .b = sonde__op_recurrent_matrix(w_hh, 0, 1, n->units),
+        .packed = p->packed[0],
+        .packs = true};
 
-    p->packed[0] = (float *)(void *)(p->scratch + sonde__kernel_gemm_scratch());
-    p->packed[1] =
-        p->packed[0] + sonde__kernel_gemm_packed(n->units, first) / sizeof(float);
-    product.packed = p->packed[0];
-    sonde__kernel_gemm_run(&product, p->scratch);
+    sonde__kernel_half_gemm_run(&product, p->scratch);
     if (first < n->gates) {
         product.n = n->gates - first;
-        product.b.data = w_hh + first * n->units;
+        product.b = sonde__op_recurrent_matrix(w_hh, first * n->units, 1, n->units);
         product.packed = p->packed[1];
-        sonde__kernel_gemm_run(&product, p->scratch);
+        sonde__kernel_half_gemm_run(&product, p->scratch);
     }
 }
 
@@ -202,23 +224,26 @@ static void pack_states(pass *p)
 static void fill_gates(const pass *p)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
-    const sonde__kernel_gemm product = {
+    float *const made = p->gates + p->first * n->steps * n->width;
+    const sonde__kernel_half_gemm product = {
+        .dtype = p->call->attrs->half,
         .m = p->count * n->steps,
         .n = n->gates,
         .k = n->inputs,
-        .a = {(const float *)p->call->in[0].data + p->first * n->steps * n->inputs,
-              n->inputs, 1},
-        .b = {p->call->in[1].data, 1, n->inputs},
-        .c = p->gates + p->first * n->steps * n->width,
+        .a = sonde__op_recurrent_matrix(&p->call->in[0], p->first * n->steps * n->inputs,
+                                        n->inputs, 1),
+        .b = sonde__op_recurrent_matrix(&p->call->in[1], 0, 1, n->inputs),
+        .c = made,
+        .c_dtype = SONDE_F32,
         .c_row = n->width};
     const float *b_ih = sonde__op_has_in(p->call, 3) ? p->call->in[3].data : NULL;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
     const int64_t both = p->call->attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
 
-    sonde__kernel_gemm_run(&product, p->scratch);
+    sonde__kernel_half_gemm_run(&product, p->scratch);
     for (int64_t row = 0; row < p->count * n->steps && b_ih != NULL && b_hh != NULL;
          row++) {
-        float *gates = product.c + row * n->width;
+        float *gates = made + row * n->width;
 
         for (int64_t k = 0; k < n->gates; k++) {
             gates[k] += b_ih[k] + (k < both ? b_hh[k] : 0.0F);
@@ -233,29 +258,34 @@ static void add_state(const pass *p, int64_t at, int64_t before)
     const int64_t row = n->steps * n->width, start = p->first * row + at * n->width;
     const bool apart = p->call->attrs->choice == SONDE__GRU;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
-    sonde__kernel_gemm product = {
+    float *const rest = p->gates + start + 3 * n->units;
+    sonde__kernel_half_gemm product = {
+        .dtype = p->call->attrs->half,
         .m = p->count,
         .n = first_gates(n, p->call->attrs),
         .k = before < 0 ? 0 : n->units,
-        .a = {p->h + (p->first * n->steps + (before < 0 ? 0 : before)) * n->units,
-              n->steps * n->units, 1},
+        .a = sonde__op_recurrent_matrix(
+            &p->call->out[0],
+            (p->first * n->steps + (before < 0 ? 0 : before)) * n->units,
+            n->steps * n->units, 1),
         .c = p->gates + start,
+        .c_dtype = SONDE_F32,
         .c_row = row,
         .accumulate = true,
         .packed = p->packed[0]};
 
-    sonde__kernel_gemm_run(&product, p->scratch);
+    sonde__kernel_half_gemm_run(&product, p->scratch);
     if (!apart) {
         return;
     }
     product.n = n->units;
     product.packed = p->packed[1];
-    product.c += 3 * n->units;
+    product.c = rest;
     product.accumulate = false;
-    sonde__kernel_gemm_run(&product, p->scratch);
+    sonde__kernel_half_gemm_run(&product, p->scratch);
     for (int64_t s = 0; s < p->count && b_hh != NULL; s++) {
         for (int64_t j = 0; j < n->units; j++) {
-            product.c[s * row + j] += b_hh[2 * n->units + j];
+            rest[s * row + j] += b_hh[2 * n->units + j];
         }
     }
 }
@@ -275,13 +305,12 @@ static void finish_gru(const sonde__kernel_row_functions *f, int64_t units, floa
     }
 }
 
-/* The functions of the gates, and h, of a sample. before < 0: the first step. */
-static void finish_step(const pass *p, int64_t at, int64_t before)
+static void finish_cell(const pass *p, int64_t at, int64_t before, const float *last,
+                        float *h)
 {
     const sonde__kernel_row_functions *f = sonde__kernel_rows();
     const int64_t units = p->n.units;
-    float *gates = p->gates + at * p->n.width, *h = p->h + at * units;
-    const float *last = before < 0 ? NULL : p->h + before * units;
+    float *gates = p->gates + at * p->n.width;
 
     switch (p->call->attrs->choice) {
     case SONDE__LSTM:
@@ -305,6 +334,22 @@ static void finish_step(const pass *p, int64_t at, int64_t before)
     memset(p->cells + at * units, 0, (size_t)units * sizeof *p->cells);
 }
 
+/* The functions of the gates, and h, of a sample. before < 0: the first step. */
+static void finish_step(const pass *p, int64_t at, int64_t before)
+{
+    const sonde__operand *const states = &p->call->out[0];
+    const int64_t units = p->n.units;
+    float *const h = sonde__op_recurrent_room(states, at * units, p->rooms);
+    const float *last = NULL;
+
+    if (before >= 0 && p->call->attrs->choice == SONDE__GRU) {
+        last =
+            sonde__op_recurrent_floats(states, before * units, units, p->rooms + units);
+    }
+    finish_cell(p, at, before, last, h);
+    sonde__op_recurrent_keep(states, at * units, units, h);
+}
+
 static void recurrent_products(const sonde__op_call *call, int part, int parts)
 {
     pass p = {.call = call,
@@ -314,7 +359,11 @@ static void recurrent_products(const sonde__op_call *call, int part, int parts)
     p.first = n->samples * part / parts;
     p.count = n->samples * (part + 1) / parts - p.first;
     p.scratch = (char *)call->scratch + forward_bytes(n, call->attrs) * (size_t)part;
-    p.h = call->out[0].data;
+    p.rooms = (float *)(void *)(p.scratch + product_bytes(n, call->attrs));
+    p.packed[0] = (char *)p.rooms +
+                  sonde__op_recurrent_rounded((size_t)(2 * n->units) * sizeof(float));
+    p.packed[1] = p.packed[0] +
+                  sonde__kernel_half_gemm_packed(n->units, first_gates(n, call->attrs));
     p.gates = call->out[1].data;
     p.cells = call->out[2].data;
     pack_states(&p);
@@ -344,6 +393,17 @@ static const sonde__op_kernel *const *recurrent_fast(void)
 
 SONDE__KERNELS_IN_PARTS_OF(recurrent, sonde__op_recurrent_parts, recurrent_fast)
 
+/* The same products, of 16 bits. */
+static const sonde__op_kernel *const sonde__kernel_recurrent_half[] = {
+    &(const sonde__op_kernel){.name = "half",
+                              .accepts = sonde__op_recurrent_is_f32,
+                              .scratch = recurrent_scratch,
+                              .parts = sonde__op_recurrent_parts,
+                              .run = recurrent_products},
+    NULL};
+
+SONDE__HALF_KERNELS(recurrent)
+
 /* --- gradient ------------------------------------------------------------------------- */
 
 /* Emits (N, T, K) as (N T, K). */
@@ -356,13 +416,16 @@ static sonde__op_value as_rows(const sonde__op_gradient_context *context,
     return sonde__op_emit(context->graph, &sonde__op_reshape, &attrs, &x, 1);
 }
 
+/* A product that is part of the gradient of `like`. */
 static sonde__op_value emit_pair(const sonde__op_gradient_context *context,
                                  const sonde__op_kind *kind, sonde__op_value a,
-                                 sonde__op_value b)
+                                 sonde__op_value b, sonde__op_value like)
 {
     const sonde__op_value in[] = {a, b};
+    const sonde__op_attrs attrs = {.half = context->attrs->half,
+                                   .wide = sonde__op_product_attrs(context, like).wide};
 
-    return sonde__op_emit(context->graph, kind, NULL, in, 2);
+    return sonde__op_emit(context->graph, kind, &attrs, in, 2);
 }
 
 static void recurrent_gradient(const sonde__op_gradient_context *context)
@@ -382,19 +445,19 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
     da = as_rows(context, first);
     dr = as_rows(context, first + 1);
     if (context->wanted[0]) {
-        const sonde__op_value dx =
-            emit_pair(context, &sonde__op_linear_grad_input, da, context->in[1]);
+        const sonde__op_value dx = emit_pair(context, &sonde__op_linear_grad_input, da,
+                                             context->in[1], context->in[0]);
 
         context->grad_in[0] =
             sonde__op_emit_shaped(context, &sonde__op_reshape, context->in[0], &dx, 1);
     }
     if (context->wanted[1]) {
         context->grad_in[1] = emit_pair(context, &sonde__op_linear_grad_weight, da,
-                                        as_rows(context, context->in[0]));
+                                        as_rows(context, context->in[0]), context->in[1]);
     }
     if (context->wanted[2]) {
         context->grad_in[2] = emit_pair(context, &sonde__op_linear_grad_weight, dr,
-                                        as_rows(context, first + 2));
+                                        as_rows(context, first + 2), context->in[2]);
     }
     for (int i = 3; i < 5; i++) {
         if (context->wanted[i]) {
@@ -413,4 +476,6 @@ const sonde__op_kind sonde__op_recurrent = {
     .infer = recurrent_infer,
     .gradient = recurrent_gradient,
     .kernels = recurrent_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = recurrent_half_kernels,
 };

@@ -5,6 +5,8 @@
 #define SONDE_NN_OPS_RECURRENT_H
 
 #include "base/fail.h"
+#include "nn/kernels/gemm.h"
+#include "nn/kernels/half_gemm.h"
 #include "nn/ops/common.h"
 
 extern const sonde__op_kind sonde__op_recurrent, sonde__op_recurrent_grad;
@@ -77,9 +79,66 @@ static inline int64_t sonde__op_recurrent_step(const sonde__op_attrs *attrs,
     return i < 0 ? -1 : attrs->affine ? steps - 1 - i : i;
 }
 
+/* Whether the products are of float32, or of attrs.half. */
 static inline bool sonde__op_recurrent_is_f32(const sonde__op_call *call)
 {
-    return call->in[0].shape.dtype == SONDE_F32;
+    return call->in[0].shape.dtype == SONDE_F32 || sonde__op_is_half(call->attrs->half);
+}
+
+/* Bytes for a product of m rows over k, of the dtype that attrs says. */
+static inline size_t sonde__op_recurrent_scratch(const sonde__op_attrs *attrs, int64_t m,
+                                                 int64_t k)
+{
+    return sonde__op_is_half(attrs->half) ? sonde__kernel_half_gemm_scratch(m, k)
+                                          : sonde__kernel_gemm_scratch();
+}
+
+/* Element i of an operand of float32 or 16 bits. */
+static inline void *sonde__op_recurrent_place(const sonde__operand *operand, int64_t i)
+{
+    return (char *)operand->data + (size_t)i * sonde_dtype_size(operand->shape.dtype);
+}
+
+/* An operand of a product from element `start` on. */
+static inline sonde__kernel_half_matrix
+sonde__op_recurrent_matrix(const sonde__operand *operand, int64_t start, int64_t row,
+                           int64_t col)
+{
+    return (sonde__kernel_half_matrix){sonde__op_recurrent_place(operand, start),
+                                       operand->shape.dtype, row, col};
+}
+
+/* `count` numbers from element i on, as float32: where they lie, or in `room`. */
+static inline const float *sonde__op_recurrent_floats(const sonde__operand *operand,
+                                                      int64_t i, int64_t count,
+                                                      float *room)
+{
+    const void *const place = sonde__op_recurrent_place(operand, i);
+
+    if (!sonde__op_is_half(operand->shape.dtype)) {
+        return place;
+    }
+    sonde__kernel_half_widen(operand->shape.dtype, place, count, room);
+    return room;
+}
+
+/* Where `count` numbers of an output from element i on are made: there, or in `room`, from
+ * which sonde__op_recurrent_keep stores them. */
+static inline float *sonde__op_recurrent_room(const sonde__operand *operand, int64_t i,
+                                              float *room)
+{
+    return sonde__op_is_half(operand->shape.dtype)
+               ? room
+               : (float *)sonde__op_recurrent_place(operand, i);
+}
+
+static inline void sonde__op_recurrent_keep(const sonde__operand *operand, int64_t i,
+                                            int64_t count, const float *room)
+{
+    if (sonde__op_is_half(operand->shape.dtype)) {
+        sonde__kernel_half_narrow(room, count, operand->shape.dtype,
+                                  sonde__op_recurrent_place(operand, i));
+    }
 }
 
 static inline size_t sonde__op_recurrent_rounded(size_t bytes)

@@ -1,7 +1,10 @@
 /*
  * recurrent_grad.c - the gradient of recurrent.c, whose head has the equations.
+ *
+ * With half, dr and the weights are rounded where they are multiplied; da and dr are of
+ * that dtype, unless wide; sums over the steps are float32.
  */
-#include "nn/kernels/gemm.h"
+#include "nn/kernels/half_gemm.h"
 #include "nn/kernels/rows.h"
 #include "nn/ops/recurrent.h"
 
@@ -15,14 +18,19 @@ static sonde_err recurrent_grad_infer(sonde__op_call *call, sonde__op_attrs *att
                                       sonde_diag *diag)
 {
     const sonde__op_shape *dy = &call->in[0].shape;
-    sonde__op_shape gates, w;
+    const sonde_dtype numbers = attrs->half != 0 ? SONDE_F32 : dy->dtype;
+    sonde__op_shape gates, cells, w;
+    sonde_dtype dtype = dy->dtype;
     sonde__op_recurrent_sizes n;
 
     SONDE__TRY(sonde__op_recurrent_expect_cell(attrs, diag));
     SONDE__TRY(sonde__op_expect_rank(dy, 3, "output gradient", "(N, T, H)", diag));
+    SONDE__TRY(sonde__op_expect_product(attrs, dy, dy, "output gradient", &dtype, diag));
     n = sonde__op_recurrent_sizes_of(dy, attrs);
     gates = sonde__op_recurrent_sequence(dy, n.width);
-    w = (sonde__op_shape){.dtype = dy->dtype, .rank = 2, .dim = {n.gates, n.units}};
+    cells = *dy;
+    gates.dtype = cells.dtype = numbers;
+    w = (sonde__op_shape){.dtype = numbers, .rank = 2, .dim = {n.gates, n.units}};
     if (dy->dim[2] != n.units) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL, "as many as units",
                            "%lld columns of %lld units", (long long)dy->dim[2],
@@ -30,9 +38,10 @@ static sonde_err recurrent_grad_infer(sonde__op_call *call, sonde__op_attrs *att
     }
     SONDE__TRY(sonde__op_expect_shape(&call->in[1].shape, dy, "output", diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &gates, "gates", diag));
-    SONDE__TRY(sonde__op_expect_shape(&call->in[3].shape, dy, "cells", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[3].shape, &cells, "cells", diag));
     SONDE__TRY(sonde__op_expect_shape(&call->in[4].shape, &w, "weight_hh", diag));
     call->out[0].shape = call->out[1].shape = sonde__op_recurrent_sequence(dy, n.gates);
+    call->out[0].shape.dtype = call->out[1].shape.dtype = dtype;
     call->out[2].shape = *dy;
     return sonde__op_expect_size(&call->out[0].shape, "gradient", diag);
 }
@@ -125,8 +134,8 @@ static void carry_back(const sonde__op_call *call, const sonde__op_recurrent_siz
         double sum = 0.0;
 
         for (int64_t k = 0; k < n->gates; k++) {
-            sum += sonde__op_load(&call->out[1], at + k) *
-                   sonde__op_load(&call->in[4], k * n->units + j);
+            sum += sonde__op_rounded(call, sonde__op_load(&call->out[1], at + k)) *
+                   sonde__op_load_rounded(call, 4, k * n->units + j);
         }
         carry->dh[sample * n->units + j] = sum;
     }
@@ -212,11 +221,30 @@ static void step_of_rnn(const grad_step *s, bool relu)
     }
 }
 
-static size_t grad_part_bytes(const sonde__op_recurrent_sizes *n)
+/* What a part uses: dh and what goes back directly, of all samples; rows that are of 16 bits
+ * as float32; W_hh packed; and what the product uses. */
+typedef struct memory {
+    float *state, *rooms; /* rooms: dy, last, da, dr */
+    char *packed, *product;
+} memory;
+
+static size_t lay_out(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
+                      memory *into, char *start)
 {
-    return sonde__kernel_gemm_scratch() + sonde__kernel_gemm_packed(n->gates, n->units) +
-           sonde__op_recurrent_rounded((size_t)(2 * n->samples * n->units) *
-                                       sizeof(float));
+    const size_t state =
+        sonde__op_recurrent_rounded((size_t)(2 * n->samples * n->units) * sizeof(float));
+    const size_t rooms = sonde__op_recurrent_rounded(
+        (size_t)(2 * n->units + 2 * n->gates) * sizeof(float));
+    const size_t packed = sonde__kernel_half_gemm_packed(n->gates, n->units);
+
+    if (into != NULL) {
+        into->state = (float *)(void *)start;
+        into->rooms = (float *)(void *)(start + state);
+        into->packed = start + state + rooms;
+        into->product = into->packed + packed;
+    }
+    return state + rooms + packed +
+           sonde__op_recurrent_scratch(call->attrs, n->samples, n->gates);
 }
 
 static size_t recurrent_grad_scratch(const sonde__op_call *call, int parts)
@@ -224,26 +252,32 @@ static size_t recurrent_grad_scratch(const sonde__op_call *call, int parts)
     const sonde__op_recurrent_sizes n =
         sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
 
-    return grad_part_bytes(&n) * (size_t)parts;
+    return lay_out(call, &n, NULL, NULL) * (size_t)parts;
 }
 
-/* One sample; state holds dh and what goes back directly, of all samples. */
+/* One sample. */
 static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
-                        int64_t sample, int64_t step, int64_t before, float *state)
+                        int64_t sample, int64_t step, int64_t before, const memory *m)
 {
     const int64_t at = sample * n->steps + step, past = sample * n->steps + before;
+    const int64_t u = n->units;
     const bool is_lstm = call->attrs->choice == SONDE__LSTM;
-    const float *source = call->in[is_lstm ? 3 : 1].data, *h = call->in[1].data;
-    float *previous = (float *)call->out[2].data + at * n->units;
-    const grad_step s = {.units = n->units,
-                         .y = (const float *)call->in[2].data + at * n->width,
-                         .cell = (const float *)call->in[3].data + at * n->units,
-                         .last = before < 0 ? NULL : source + past * n->units,
-                         .dy = (const float *)call->in[0].data + at * n->units,
-                         .dh = state + sample * n->units,
-                         .direct = state + (n->samples + sample) * n->units,
-                         .da = (float *)call->out[0].data + at * n->gates,
-                         .dr = (float *)call->out[1].data + at * n->gates};
+    const sonde__operand *const source = &call->in[is_lstm ? 3 : 1];
+    void *const previous = sonde__op_recurrent_place(&call->out[2], at * u);
+    const size_t size = (size_t)u * sonde_dtype_size(call->out[2].shape.dtype);
+    const grad_step s = {
+        .units = u,
+        .y = (const float *)call->in[2].data + at * n->width,
+        .cell = (const float *)call->in[3].data + at * u,
+        .last = before < 0
+                    ? NULL
+                    : sonde__op_recurrent_floats(source, past * u, u, m->rooms + u),
+        .dy = sonde__op_recurrent_floats(&call->in[0], at * u, u, m->rooms),
+        .dh = m->state + sample * u,
+        .direct = m->state + (n->samples + sample) * u,
+        .da = sonde__op_recurrent_room(&call->out[0], at * n->gates, m->rooms + 2 * u),
+        .dr = sonde__op_recurrent_room(&call->out[1], at * n->gates,
+                                       m->rooms + 2 * u + n->gates)};
 
     if (is_lstm) {
         sonde__kernel_rows()->lstm_grad(&(sonde__kernel_lstm_step){s.y, s.cell, s.last,
@@ -255,10 +289,12 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
     } else {
         step_of_rnn(&s, call->attrs->choice == SONDE__RNN_RELU);
     }
+    sonde__op_recurrent_keep(&call->out[0], at * n->gates, n->gates, s.da);
+    sonde__op_recurrent_keep(&call->out[1], at * n->gates, n->gates, s.dr);
     if (before < 0) {
-        memset(previous, 0, (size_t)n->units * sizeof *previous);
+        memset(previous, 0, size);
     } else {
-        memcpy(previous, h + past * n->units, (size_t)n->units * sizeof *previous);
+        memcpy(previous, sonde__op_recurrent_place(&call->in[1], past * u), size);
     }
 }
 
@@ -267,35 +303,35 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
     const sonde__op_recurrent_sizes n =
         sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
     const int64_t first = n.samples * part / parts, end = n.samples * (part + 1) / parts;
-    char *scratch = (char *)call->scratch + grad_part_bytes(&n) * (size_t)part;
-    float *packed = (float *)(void *)(scratch + sonde__kernel_gemm_scratch());
-    float *state = packed + sonde__kernel_gemm_packed(n.gates, n.units) / sizeof(float);
-    const sonde__kernel_gemm weights = {.n = n.units,
-                                        .k = n.gates,
-                                        .b = {call->in[4].data, n.units, 1},
-                                        .packed = packed,
-                                        .packs = true};
+    sonde__kernel_half_gemm product = {
+        .dtype = call->attrs->half,
+        .n = n.units,
+        .k = n.gates,
+        .b = sonde__op_recurrent_matrix(&call->in[4], 0, n.units, 1),
+        .c_dtype = SONDE_F32,
+        .c_row = n.units,
+        .packs = true};
+    memory m;
 
-    sonde__kernel_gemm_run(&weights, scratch);
-    memset(state, 0, (size_t)(2 * n.samples * n.units) * sizeof *state);
+    (void)lay_out(call, &n, &m,
+                  (char *)call->scratch + lay_out(call, &n, NULL, NULL) * (size_t)part);
+    product.packed = m.packed;
+    sonde__kernel_half_gemm_run(&product, m.product);
+    product.packs = false;
+    product.m = end - first;
+    product.c = m.state + first * n.units;
+    memset(m.state, 0, (size_t)(2 * n.samples * n.units) * sizeof *m.state);
     for (int64_t i = n.steps; i-- > 0;) {
         const int64_t step = sonde__op_recurrent_step(call->attrs, n.steps, i);
         const int64_t before = sonde__op_recurrent_step(call->attrs, n.steps, i - 1);
-        const sonde__kernel_gemm product = {
-            .m = end - first,
-            .n = n.units,
-            .k = n.gates,
-            .a = {(const float *)call->out[1].data + (first * n.steps + step) * n.gates,
-                  n.steps * n.gates, 1},
-            .c = state + first * n.units,
-            .c_row = n.units,
-            .packed = packed};
 
         for (int64_t s = first; s < end; s++) {
-            grad_sample(call, &n, s, step, before, state);
+            grad_sample(call, &n, s, step, before, &m);
         }
+        product.a = sonde__op_recurrent_matrix(
+            &call->out[1], (first * n.steps + step) * n.gates, n.steps * n.gates, 1);
         if (before >= 0) {
-            sonde__kernel_gemm_run(&product, scratch);
+            sonde__kernel_half_gemm_run(&product, m.product);
         }
     }
 }
@@ -316,6 +352,16 @@ static const sonde__op_kernel *const *recurrent_grad_kernels(void)
     return kernels;
 }
 
+static const sonde__op_kernel *const sonde__kernel_recurrent_grad_half[] = {
+    &(const sonde__op_kernel){.name = "half",
+                              .accepts = sonde__op_recurrent_is_f32,
+                              .scratch = recurrent_grad_scratch,
+                              .parts = sonde__op_recurrent_parts,
+                              .run = recurrent_grad_products},
+    NULL};
+
+SONDE__HALF_KERNELS(recurrent_grad)
+
 const sonde__op_kind sonde__op_recurrent_grad = {
     .name = "RecurrentGrad",
     .in_min = 5,
@@ -324,4 +370,6 @@ const sonde__op_kind sonde__op_recurrent_grad = {
     .out_names = {NULL, "GradState", "Previous"},
     .infer = recurrent_grad_infer,
     .kernels = recurrent_grad_kernels,
+    .halves = SONDE__HALVES_MADE,
+    .half_kernels = recurrent_grad_half_kernels,
 };

@@ -169,6 +169,13 @@ static taps taps_of(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
     }
 }
 
+int64_t sonde__op_remap_place(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
+{
+    const taps t = taps_of(attrs, extent, i);
+
+    return t.count == 1 ? t.place[0] : -1;
+}
+
 /* --- shapes --------------------------------------------------------------------------- */
 
 static sonde_err pad_extent(const sonde__op_attrs *attrs, int64_t extent, int64_t *wanted,

@@ -44,6 +44,7 @@ typedef struct imbalance {
     int64_t steps;                         /* with at least BATCH labels */
     double within;                         /* sum of their entropies */
     int64_t every[SONDE__CLASSES];         /* labels of these steps */
+    int32_t classes;                       /* above the largest label so far */
     int64_t seen, seen_guesses, patience;
     int64_t missed[SONDE__CLASSES]; /* checks in a row */
     double wrong_before;            /* share of all when the first streak began */
@@ -195,14 +196,14 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
-static double entropy(const int64_t *count)
+static double entropy(const int64_t *count, int32_t classes)
 {
     double all = 0.0, sum = 0.0;
 
-    for (int c = 0; c < SONDE__CLASSES; c++) {
+    for (int32_t c = 0; c < classes; c++) {
         all += (double)count[c];
     }
-    for (int c = 0; c < SONDE__CLASSES; c++) {
+    for (int32_t c = 0; c < classes; c++) {
         sum += count[c] > 0 ? (double)count[c] * log(all / (double)count[c]) : 0.0;
     }
     return all > 0.0 ? sum / all : 0.0;
@@ -212,12 +213,20 @@ static double entropy(const int64_t *count)
 static void judge_order(sonde_rule_run *run)
 {
     imbalance *state = sonde_rule_state(run);
-    int64_t now[SONDE__CLASSES] = {0};
+    int64_t now[SONDE__CLASSES];
     double within = 0.0, all = 0.0;
 
     if (state->smdebug || state->labels.count < BATCH) {
         return;
     }
+    for (size_t i = 0; i < state->labels.count; i++) {
+        const int32_t c = state->labels.value[i];
+
+        if (c >= state->classes && c < SONDE__CLASSES) {
+            state->classes = c + 1;
+        }
+    }
+    memset(now, 0, (size_t)state->classes * sizeof *now);
     for (size_t i = 0; i < state->labels.count; i++) {
         const int32_t c = state->labels.value[i];
 
@@ -227,12 +236,15 @@ static void judge_order(sonde_rule_run *run)
         }
     }
     state->steps++;
-    state->within += entropy(now);
+    state->within += entropy(now, state->classes);
     if (state->steps < ORDERED) {
         return;
     }
     within = state->within / (double)state->steps;
-    all = entropy(state->every);
+    if (within > SORTED * 1.001 * log((double)state->classes)) {
+        return; /* n classes have at most the entropy log n */
+    }
+    all = entropy(state->every, state->classes);
     if (all > 0.5 && within < SORTED * all &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "entropy",
                          within, SORTED * all)) {

@@ -34,6 +34,7 @@ typedef struct tensor_memory {
     sonde__builtin_units units;
     int64_t all_zero; /* steps in a row */
     bool by_unit;     /* raw values were seen */
+    bool parts;       /* steps have several micro-batches, or replicas */
 } tensor_memory;
 
 enum { REGEX = 0, OUTPUTS = 0, LOSSES = 1, LASTING = 10 };
@@ -92,13 +93,34 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
                : sonde__fail_nomem(diag, "DeadRelu");
 }
 
+/* Whether so few of the outputs are 0 that sonde__builtin_units_end restarts all streaks,
+ * whichever units they belong to. By vital signs, which spare a pass over the outputs. */
+static bool is_lively(const dead *state, const tensor_memory *memory,
+                      const sonde_observation *seen)
+{
+    const sonde_vitals *v = seen->vitals;
+
+    return v != NULL && !sonde_vitals_are_norms(v) && !memory->parts && v->min >= 0.0 &&
+           v->pos_inf + v->neg_inf == 0 && seen->view->rank >= 2 &&
+           memory->units.count == seen->view->shape[1] && v->count > 0 &&
+           (double)v->zero < 0.99 * (state->threshold_layer / 100.0) *
+                                 (1.0 - state->threshold_inactivity / 100.0) *
+                                 (double)v->count;
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     tensor_memory *memory = tensor->memory;
 
-    if (seen->view != NULL && tensor->need == OUTPUTS &&
-        !sonde__builtin_units_take(&memory->units, seen->view, DBL_TRUE_MIN, DBL_MAX)) {
+    if (seen->view == NULL || tensor->need != OUTPUTS) {
+        return;
+    }
+    memory->parts = memory->parts || seen->at.micro_batch > 0 || seen->at.replica > 0;
+    if (is_lively(sonde_rule_state(run), memory, seen)) {
+        sonde__builtin_units_pass(&memory->units, seen->view);
+    } else if (!sonde__builtin_units_take(&memory->units, seen->view, DBL_TRUE_MIN,
+                                          DBL_MAX)) {
         sonde_rule_fail(run, "out of memory");
     }
 }

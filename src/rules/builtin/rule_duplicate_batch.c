@@ -21,8 +21,9 @@
  * Some programs use each batch several times on purpose (several updates for a rollout of
  * a policy, data that are loaded slowly): a note, as long as a batch is not repeated more
  * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
- * their vital signs. Those are the same for all batches of one-hot rows: of an input that
- * has a hash at some steps they count only once they have differed.
+ * their vital signs. Those are the same for all batches of one-hot rows, and but for
+ * rounding for all data in another order: of an input that has a hash at some steps they
+ * count only once an extreme value or the number of zeros has differed.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -37,7 +38,7 @@ enum { PAST = 16, EARLY = 5, DISTINCT = 20, STREAK = 4 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool changed, hashed;
-    bool told_apart;           /* by vital signs: those of two batches differ */
+    bool told_apart;           /* by vital signs: two batches have other values */
     bool had_hash, had_vitals; /* at the step before */
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
@@ -102,6 +103,14 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
+/* Whether two inputs of as many elements do not have the same ones in another order. */
+static bool have_other_values(const sonde_vitals *a, const sonde_vitals *b)
+{
+    return a->count == b->count &&
+           (a->min < b->min || a->min > b->min || a->max < b->max || a->max > b->max ||
+            a->zero != b->zero || a->abs_min < b->abs_min || a->abs_min > b->abs_min);
+}
+
 /* Compares an input with that of the previous step. */
 static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
 {
@@ -119,10 +128,8 @@ static void compare(sonde_rule_run *run, sonde_rule_tensor *tensor)
     memory->same =
         memory->compared && (by_hash ? memory->hash == memory->hash_before
                                      : sonde__builtin_same_vitals(v, &memory->before));
-    memory->told_apart =
-        memory->told_apart ||
-        (v != NULL && memory->had_vitals && next && v->count == memory->before.count &&
-         !sonde__builtin_same_vitals(v, &memory->before));
+    memory->told_apart = memory->told_apart || (v != NULL && memory->had_vitals && next &&
+                                                have_other_values(v, &memory->before));
     if (has_hash || v != NULL) {
         memory->had_hash = has_hash;
         memory->had_vitals = v != NULL;

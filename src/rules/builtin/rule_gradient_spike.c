@@ -166,7 +166,8 @@ static double exceeded(const spike *state, const tensor_memory *memory, double n
     double limit = 0.0;
 
     if (recent->count < state->least || memory->largest <= 0.0 || norm < level ||
-        norm <= state->factor / 10.0 * memory->largest) {
+        norm <= state->factor / 10.0 * memory->largest ||
+        !sonde__builtin_recent_exceeds(recent, state->factor, norm)) {
         return 0.0;
     }
     limit = largest_usual(recent, state->factor);

@@ -33,6 +33,7 @@
 
 #define NEGLIGIBLE 1e-4
 #define TWICE 2.0
+#define LEAST 0.5 /* of the largest magnitude */
 
 enum { MANY = 32, ELEMENTS = 8, HISTORY = 32 }; /* smaller tensors are not judged */
 
@@ -88,19 +89,18 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const double jump = v->abs_max - memory->largest, square = v->abs_max * v->abs_max;
     const double change = v->sumsq - memory->sumsq;
     const bool long_known = memory->changes.count >= HISTORY && steps <= 1.0;
-    double median = 0.0, least = long_known ? 0.5 : 3.0;
+    double median = 0.0, least = 0.0;
     bool many = false;
 
-    /* What any of the limits below asks usually decides; the median takes longer. */
-    if (jump <= least * memory->largest || memory->largest <= 0.0 ||
-        memory->changes.count < state->least) {
-        return;
+    if (jump <= LEAST * memory->largest) {
+        return; /* as most do: the median takes longer */
     }
     median = steps * sonde__builtin_recent_median(&memory->changes);
     many = v->count >= MANY && median > 0.0;
-    least = many ? least : 15.0;
-    if (jump <= least * memory->largest || change <= (many ? 0.3 : 0.9) * square ||
-        change >= (many ? 3.0 : 1.1) * square) {
+    least = !many ? 15.0 : long_known ? LEAST : 3.0;
+    if (jump <= least * memory->largest || memory->largest <= 0.0 ||
+        change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||
+        memory->changes.count < state->least) {
         return;
     }
     if (jump > state->factor * median && jump > TWICE * steps * memory->most &&

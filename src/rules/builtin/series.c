@@ -31,6 +31,18 @@ double sonde__builtin_recent_median(const sonde__builtin_recent *recent)
     return sonde__builtin_recent_quantile(recent, 0.5);
 }
 
+bool sonde__builtin_recent_exceeds(const sonde__builtin_recent *recent, double factor,
+                                   double value)
+{
+    const int count = (int)kept(recent);
+    int below = 0;
+
+    for (int i = 0; i < count; i++) {
+        below += factor * recent->value[i] < value;
+    }
+    return below > count / 2;
+}
+
 void sonde__builtin_recent_take(sonde__builtin_recent *recent, double value)
 {
     recent->value[recent->count++ % SONDE__RECENT] = value;

@@ -24,6 +24,9 @@ void sonde__builtin_recent_take(sonde__builtin_recent *recent, double value);
 /* Of the values that are kept; 0 if there is none. part is below 1. */
 double sonde__builtin_recent_quantile(const sonde__builtin_recent *recent, double part);
 double sonde__builtin_recent_median(const sonde__builtin_recent *recent);
+/* Whether factor times the median is below value. Sorts nothing. */
+bool sonde__builtin_recent_exceeds(const sonde__builtin_recent *recent, double factor,
+                                   double value);
 
 /* --- rounds of training and evaluation ---------------------------------------------- */
 

@@ -38,56 +38,40 @@ void sonde__builtin_units_free(sonde__builtin_units *units)
     *units = (sonde__builtin_units){0};
 }
 
-/* How many of n values lie below low or above high. */
-static uint32_t count_outside(const double *values, size_t n, double low, double high)
+/* Elements of one unit of one sample. */
+static int64_t places(const sonde_view *view)
 {
-    uint64_t count = 0;
+    int64_t count = 1;
 
-    for (size_t i = 0; i < n; i++) {
-        count += (values[i] < low) | (values[i] > high);
+    for (int i = 2; i < view->rank; i++) {
+        count *= view->shape[i];
     }
-    return (uint32_t)count;
+    return count;
 }
 
-/* The same, each value one of another unit. */
-static void take_row(uint32_t *outside, const double *values, size_t n, double low,
-                     double high)
+void sonde__builtin_units_pass(sonde__builtin_units *units, const sonde_view *view)
 {
-    for (size_t i = 0; i < n; i++) {
-        outside[i] += (values[i] < low) | (values[i] > high);
-    }
+    units->samples += view->shape[0] * places(view);
+    units->seen = true;
 }
 
-/* Takes n values, of which the first belongs to *unit and is the last but *left - 1 of its
- * sample's; a sample has `inner` of each unit. */
-static void take_values(sonde__builtin_units *units, const double *values, size_t n,
-                        int64_t inner, int64_t *unit, int64_t *left, double low,
-                        double high)
+static uint32_t count_outside(const double *values, size_t count, double low, double high)
 {
-    for (size_t i = 0; i < n;) {
-        const int64_t room = inner == 1 ? units->count - *unit : *left;
-        const size_t run = SONDE_MIN(n - i, (size_t)room);
+    uint32_t outside = 0;
 
-        if (inner == 1) {
-            take_row(units->outside + *unit, values + i, run, low, high);
-            *unit += (int64_t)run;
-        } else {
-            units->outside[*unit] += count_outside(values + i, run, low, high);
-            *left -= (int64_t)run;
-            *unit += *left == 0;
-            *left = *left == 0 ? inner : *left;
-        }
-        *unit = *unit < units->count ? *unit : 0;
-        i += run;
+    for (size_t i = 0; i < count; i++) {
+        outside += (values[i] < low) | (values[i] > high);
     }
+    return outside;
 }
 
 bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
                                double low, double high)
 {
+    const int64_t inner = places(view);
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
-    int64_t inner = 1, left = 0, unit = 0;
+    int64_t left = inner, unit = 0;
 
     if (view->rank < 2 || sonde_view_count(view) == 0) {
         return true;
@@ -95,14 +79,18 @@ bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *vi
     if (!sonde__builtin_units_make(units, view->rank, view->shape)) {
         return false;
     }
-    for (int i = 2; i < view->rank; i++) {
-        inner *= view->shape[i];
-    }
-    left = inner;
     sonde__builtin_reader_init(&reader, view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
          n = sonde__builtin_reader_take(&reader, values)) {
-        take_values(units, values, n, inner, &unit, &left, low, high);
+        for (size_t i = 0, run = 0; i < n; i += run) {
+            run = SONDE_MIN((size_t)left, n - i);
+            units->outside[unit] += count_outside(values + i, run, low, high);
+            left -= (int64_t)run;
+            if (left == 0) {
+                left = inner;
+                unit = unit + 1 < units->count ? unit + 1 : 0;
+            }
+        }
     }
     units->samples += view->shape[0] * inner;
     units->seen = true;

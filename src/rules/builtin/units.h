@@ -30,6 +30,8 @@ void sonde__builtin_units_free(sonde__builtin_units *units);
  * out of memory. Cost: one pass. */
 bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
                                double low, double high);
+/* The same of a view of which no element is outside. Cost: none. */
+void sonde__builtin_units_pass(sonde__builtin_units *units, const sonde_view *view);
 /*
  * Ends the step. A unit counts if at least `percent` of its samples were outside. Returns
  * the percentage of units that counted at each of the last `patience` steps with this

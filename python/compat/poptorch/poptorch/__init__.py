@@ -10,14 +10,20 @@
 docs/poptorch.md lists what is different and what is left out.
 """
 
-from . import optim, profiling
+from . import autocasting, optim, profiling
+from .accessor import AsynchronousDataAccessor
+from .autocasting import autocast
+from .custom_args import ICustomArgParser, registerCustomArgParser
 from .enums import (AnchorMode, AutoStage, CommGroupType, ConnectionType, DataLoaderMode, Liveness,
-                    MeanReductionStrategy, OutputMode, ReductionType, SyncPattern)
+                    MeanReductionStrategy, MultiConvPartialsType, OutputMode, ReductionType,
+                    SharingStrategy, SyncPattern)
 from .executor import Error, PoplarExecutor, inferenceModel, trainingModel
-from .loader import AsynchronousDataAccessor, DataLoader
-from .ops import (CPU, UnusableError, cond, ctc_beam_search_decoder, custom_op, dynamic_slice,
-                  dynamic_update, for_loop, identity_loss, ipu_print_tensor, isRunningOnIpu, nop,
-                  recomputationCheckpoint, serializedMatMul, set_available_memory)
+from .loader import DataLoader
+from .ops import (CPU, RecoverableError, UnrecoverableError, UnusableError, cond,
+                  ctc_beam_search_decoder, custom_op, dynamic_slice, dynamic_update, for_loop,
+                  identity_loss, ipu_print_tensor, isRunningOnIpu, nop, recomputationCheckpoint,
+                  serializedMatMul, set_available_memory, set_overlap_for_input,
+                  set_overlap_for_output)
 from .options import ConfigFileError, Options
 from .placement import (BeginBlock, Block, BlockFunction, HalfFloatCastingBehavior,
                         MatMulSerializationMode, MultiConv, MultiConvPlanType, NameScope,
@@ -30,17 +36,21 @@ from .saving import load
 __version__ = "3.3.0"  # whose interface this is
 __all__ = ["AnchorMode", "AsynchronousDataAccessor", "AutoStage", "BeginBlock", "Block",
            "BlockFunction", "CPU", "CommGroupType", "ConfigFileError", "ConnectionType",
-           "DataLoader", "DataLoaderMode", "Error", "HalfFloatCastingBehavior", "Liveness",
-           "MatMulSerializationMode", "MeanReductionStrategy", "MultiConv", "MultiConvPlanType",
-           "NameScope", "Options", "OutputMode", "OverlapMode", "ParallelPhasedExecution",
-           "Phase", "PipelinedExecution", "PoplarExecutor", "ReductionType",
-           "SerialPhasedExecution", "ShardedExecution", "Stage", "SyncPattern",
-           "TensorLocationSettings", "UnusableError", "VariableRetrievalMode", "cond",
-           "ctc_beam_search_decoder", "custom_op", "dynamic_slice", "dynamic_update", "for_loop",
-           "identity_loss", "inferenceModel", "ipuHardwareIsAvailable", "ipuHardwareVersion",
-           "ipu_print_tensor", "isRunningOnIpu", "load", "nop", "optim", "profiling",
-           "recomputationCheckpoint", "removeBlocks", "serializedMatMul", "setLogLevel",
-           "set_available_memory", "trainingModel"]
+           "DataLoader", "DataLoaderMode", "Error", "HalfFloatCastingBehavior",
+           "ICustomArgParser", "Liveness", "MatMulSerializationMode",
+           "MeanReductionStrategy", "MultiConv", "MultiConvPartialsType",
+           "MultiConvPlanType", "NameScope", "Options", "OutputMode", "OverlapMode",
+           "ParallelPhasedExecution", "Phase", "PipelinedExecution", "PoplarExecutor",
+           "RecoverableError", "ReductionType", "SerialPhasedExecution",
+           "ShardedExecution", "SharingStrategy", "Stage", "SyncPattern",
+           "TensorLocationSettings", "UnrecoverableError", "UnusableError",
+           "VariableRetrievalMode", "autocast", "autocasting", "cond",
+           "ctc_beam_search_decoder", "custom_op", "dynamic_slice", "dynamic_update",
+           "for_loop", "identity_loss", "inferenceModel", "ipuHardwareIsAvailable",
+           "ipuHardwareVersion", "ipu_print_tensor", "isRunningOnIpu", "load", "nop",
+           "optim", "profiling", "recomputationCheckpoint", "registerCustomArgParser",
+           "removeBlocks", "serializedMatMul", "setLogLevel", "set_available_memory",
+           "set_overlap_for_input", "set_overlap_for_output", "trainingModel"]
 
 
 def ipuHardwareIsAvailable(num_ipus: int = 1) -> bool:

@@ -373,3 +373,8 @@ def ipu_print_tensor(b: Builder, x: Value, title: str, gradient: bool, threshold
 @op("poptorch::identity_loss")
 def identity_loss(b: Builder, x: Value) -> Value:
     return b.mark_loss(x)
+
+
+@op("poptorch::begin_block")
+def begin_block(b: Builder, name: str, ipu: int | None) -> None:
+    b.begin_block(name, ipu)

@@ -57,6 +57,9 @@ class Builder:
     def mark_loss(self, value: Value) -> Value:
         raise NotImplementedError
 
+    def begin_block(self, name: str, ipu: int | None) -> None:
+        raise NotImplementedError
+
     # --- shapes, of any dtype -------------------------------------------------------------
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:

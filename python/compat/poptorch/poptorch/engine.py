@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 from collections.abc import Sequence
@@ -10,12 +11,16 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from sonde import SondeError
+
 from . import optim, state
 from .builder import HALVES
 from .enums import OutputMode, ReductionType
 from .ops import Error
+from .placement import SEQUENTIAL
 from .tracing import Constant, Missing, Network
 
+_log = logging.getLogger("poptorch")
 _DTYPES = {"float32": torch.float32, "int64": torch.int64, "float64": torch.float64,
            "int32": torch.int32, "bool": torch.bool, "uint8": torch.uint8,
            "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -28,13 +33,17 @@ class Outdated(Exception):
 # --- the optimiser --------------------------------------------------------------------------------
 
 
-def settings_of(optimizer: torch.optim.Optimizer) -> tuple[str, list[dict[str, float]]]:
-    """An optimiser as the engine's: its name, and the numbers of each group. Missing: the engine
-    has no such one."""
+def settings_of(optimizer: torch.optim.Optimizer, automatic: bool
+                ) -> tuple[str, list[dict[str, float]]]:
+    """An optimiser as the engine's: its name, and the numbers of each group. automatic: of the
+    loss scaling. Missing: the engine has no such one."""
     kind = _KINDS.get(type(optimizer))
     if kind is None:
         raise Missing([(f"the optimiser {type(optimizer).__name__}", "")])
-    return kind, [_numbers_of(optimizer, kind, group) for group in optimizer.param_groups]
+    scaling = {"loss_scaling": optim.first_scaling(optimizer, automatic),
+               "automatic_loss_scaling": float(automatic)}
+    return kind, [{**_numbers_of(optimizer, kind, group), **scaling}
+                  for group in optimizer.param_groups]
 
 
 def _numbers_of(optimizer: torch.optim.Optimizer, kind: str,
@@ -102,18 +111,15 @@ class _Anchor:
     def __init__(self, engine: "Engine", name: str, mode: OutputMode, period: int,
                  passes: dict[str, str]):
         _, accumulation, replicas = engine.counts
-        many = accumulation * replicas > 1
         self.name, self.mode, self.period, self.engine = name, mode, period, engine
         updated = "UpdatedVar___" + name
         if updated in passes and (accumulation > 1 and mode is OutputMode.Final
                                   or accumulation == 1 and replicas > 1):
             self.name = updated
-        self.repeats = accumulation * replicas if passes.get(self.name) == "update" and \
+        # what an update makes has one value for all of its accumulation steps
+        self.repeats = accumulation if passes.get(self.name) == "update" and \
             engine.training else 1
-        # The engine's own modes will do, unless values have to be repeated or dealt out.
-        self.native = replicas == 1 and (not many or self.repeats == 1 or
-                                         mode is OutputMode.Final)
-        self.scale = engine.scaling if name.startswith(("Gradient___", "Accum___")) else 1.0
+        self.native = self.repeats == 1 or mode is OutputMode.Final
 
     def request(self, key: str) -> tuple[str, str, int, int]:
         if not self.native:
@@ -122,23 +128,21 @@ class _Anchor:
             self.period if self.mode is OutputMode.EveryN else 0
 
     def value(self, tensor: torch.Tensor) -> torch.Tensor:
-        if not self.native:
-            d, g, r = self.engine.counts
-            steps = d * g * r // self.repeats
-            shape = tensor.shape if steps == 1 else \
-                () if tensor.dim() == 1 and tensor.shape[0] == steps else \
-                (tensor.shape[0] // steps, *tensor.shape[1:])
-            series = tensor.reshape(steps, *shape)
-            tensor = kept(series.repeat_interleave(self.repeats, 0), self.mode, self.period, r)
-        return tensor if self.scale == 1.0 else tensor * self.scale
+        if self.native:
+            return tensor
+        d, g, r = self.engine.counts
+        shape = tensor.shape if d * r == 1 else \
+            () if tensor.dim() == 1 and tensor.shape[0] == d * r else \
+            (tensor.shape[0] // (d * r), *tensor.shape[1:])
+        series = tensor.reshape(d, 1, r, *shape).expand(d, g, r, *shape)
+        return kept(series.reshape(d * g * r, *shape), self.mode, self.period, r)
 
 
 # --- the session ----------------------------------------------------------------------------------
 
 
 class Engine:
-    """Runs calls of D updates of G micro-batches on R replicas; replicas are further
-    micro-batches of an update."""
+    """Runs calls of D updates of G micro-batches on R replicas."""
 
     def __init__(self, model: torch.nn.Module, network: Network, options: Any,
                  optimizer: torch.optim.Optimizer | None, output: tuple[OutputMode, int],
@@ -147,7 +151,6 @@ class Engine:
         self.counts = (options.device_iterations, options.Training.gradient_accumulation,
                        options.replication_factor)
         self.options, self.output = options, output
-        self.scaling = getattr(optimizer, "loss_scaling", 1.0)
         self.graph, found, memory = network.build(model)
         self.memory = [read if tensor.dtype in HALVES else tensor.detach()
                        for tensor, read in zip(found, memory)]
@@ -161,34 +164,27 @@ class Engine:
         self.nest = _nesting(network)
         self.halves = bool(self.rounded) or any(dtype in HALVES for dtype in network.dtypes)
         self.session: Any = None
+        self.said = False  # that blocks are no stages
         self.stepped = False  # the engine has a state of the optimiser
         self.open(optimizer, anchors)
 
     def open(self, optimizer: torch.optim.Optimizer | None,
              anchors: Sequence[tuple[str, OutputMode, int]]) -> None:
         """Compiles a session; the state of the one before carries over."""
-        d, g, r = self.counts
-        updates, micro = (d, g * r) if self.training else (d * r, 1)
         self.hold(optimizer)
-        settings = settings_of(optimizer) if optimizer is not None and self.training else None
+        settings = self.settings_of(optimizer) if optimizer is not None and self.training \
+            else None
         self.rates = [] if settings is None else \
             [numbers["learning_rate"] for numbers in settings[1]]
         self.settings = settings
         given = None if settings is None else self.given(settings)
-        mode, period = self.output if r == 1 else (OutputMode.All, 1)
-        seed = self.options.random_seed
-        options = (updates, micro, self.options.Training._value_reduction is ReductionType.Sum,
-                   int(mode), period if mode is OutputMode.EveryN else 0,
-                   (torch.initial_seed() if seed is None else seed) & (2 ** 63 - 1),
-                   torch.get_num_threads(), self.options.cache_folder)
         passes: dict[str, str] = {}
         if anchors:
-            plain_session = self.graph.session(self.training, options, given, ())
-            passes = {name: when for name, _, when in plain_session.tensors()}
+            passes = {name: when for name, _, when in self.new_session(given, ()).tensors()}
         self.anchors = {key: _Anchor(self, *key, passes) for key in anchors}
         requests = tuple(anchor.request(str(i))
                          for i, anchor in enumerate(self.anchors.values()))
-        session = self.graph.session(self.training, options, given, requests)
+        session = self.new_session(given, requests)
         before, self.session = self.session, session
         if before is not None:
             with _file() as path:
@@ -199,6 +195,32 @@ class Engine:
                 id(weight): name for name, weight in self.weights().items()}))
         self.kinds: list[tuple[tuple[int, ...], torch.dtype]] | None = None
         self.ran = False
+
+    def settings_of(self, optimizer: torch.optim.Optimizer) -> tuple[str, list[dict[str, float]]]:
+        return settings_of(optimizer, self.options.Training.automatic_loss_scaling)
+
+    def new_session(self, given: Any, requests: tuple[Any, ...]) -> Any:
+        """A compiled session. Blocks that cannot be stages of a pipeline run one after another."""
+        mode, period = self.output
+        seed = self.options.random_seed
+        options = (*self.counts, self.options.Training._value_reduction is ReductionType.Sum,
+                   int(mode), period if mode is OutputMode.EveryN else 0,
+                   (torch.initial_seed() if seed is None else seed) & (2 ** 63 - 1),
+                   torch.get_num_threads(), self.options.cache_folder)
+        exceptions = self.options.Precision.floating_point_exceptions
+        execution = self.options.execution_strategy.engine_kind if self.training and \
+            self.network.blocks > 1 else SEQUENTIAL
+        try:
+            return self.graph.session(self.training, (*options, execution, exceptions), given,
+                                      requests)
+        except SondeError as problem:
+            if execution == SEQUENTIAL:
+                raise
+            if not self.said:
+                _log.info("the %d blocks run one after another: %s", self.network.blocks, problem)
+            self.said = True
+        return self.graph.session(self.training, (*options, SEQUENTIAL, exceptions), given,
+                                  requests)
 
     def given(self, settings: tuple[str, list[dict[str, float]]]) -> tuple[Any, ...]:
         """An optimiser as a session takes it: groups after the first by the names of their
@@ -285,7 +307,7 @@ class Engine:
         self.session.run(inputs, outputs)
         self.ran = self.stepped = True
         self.write_back()
-        return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
+        return self.nest(outputs)
 
     def first(self, inputs: tuple[torch.Tensor, ...]) -> Any:
         """A call before the shapes of outputs are known."""
@@ -297,17 +319,7 @@ class Engine:
         outputs = [torch.empty(shape, dtype=dtype) for shape, dtype in self.kinds]
         for i, output in enumerate(outputs):
             self.session.fetch(i, output)
-        return self.nest(outputs if self.counts[2] == 1 else self.dealt(outputs))
-
-    def dealt(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """All values of a call, in the output mode of replicas."""
-        d, g, r = self.counts
-        mode, period = self.output
-        made = []
-        for number, output in zip(self.network.values, outputs):
-            shape = self.graph.shape(number)
-            made.append(kept(output.reshape(d * g * r, *shape), mode, period, r))
-        return made
+        return self.nest(outputs)
 
     def anchored(self, key: tuple[str, OutputMode, int]) -> torch.Tensor | None:
         """An anchor's value of the last call; None: nothing has run since it was added."""
@@ -321,7 +333,7 @@ class Engine:
 
     def set_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """A new rate; other numbers compile a session that takes over the state."""
-        settings = settings_of(optimizer)
+        settings = self.settings_of(optimizer)
         if self.settings is not None and _without_rates(settings) == \
                 _without_rates(self.settings) and self.members(optimizer) == self.held_members:
             self.hold(optimizer)

@@ -62,3 +62,15 @@ class Liveness(Enum):
 class AutoStage(Enum):
     SameAsIpu = 0
     AutoIncrement = 1
+
+
+class SharingStrategy(Enum):
+    SharedMemory = 0
+    FileSystem = 1
+    Fork = 2
+    ForkServer = 3
+
+
+class MultiConvPartialsType(Enum):
+    Float = 0
+    Half = 1

@@ -8,13 +8,11 @@ the module's own: the weights on the host are always those of the last call.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import datetime
 import inspect
 import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,10 +20,11 @@ from torch.utils import _pytree as pytree
 
 from sonde import SondeError
 
-from . import ops
-from .anchors import STATE, Collector, Observer, plain, shown, unknown
+from . import ops, optim
+from .anchors import Collector, Observer, plain, shown, unknown
+from .eager import Call, Shared, as_before, loss_of, running_as
 from .engine import Engine, Outdated
-from .enums import OutputMode, ReductionType
+from .enums import CommGroupType, OutputMode
 from .ops import Error
 from .options import Options
 from .processes import Group
@@ -61,6 +60,11 @@ class PoplarExecutor:
         self._optimizer = _without_closure(optimizer)
         if training and optimizer is None and any(True for _ in model.parameters()):
             self._optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        self._scaling = optim.LossScaling(optim.first_scaling(self._optimizer, True)) \
+            if training and options_.Training.automatic_loss_scaling else None
+        self._synthetic: dict[int, torch.Tensor] = {}
+        self._shares = options_.input_slices != options_.replication_factor
+        self._plain = not self._shares and not options_.synthetic_data
         there = options_.Distributed
         self._group = Group(there.processId, there.numProcesses) \
             if training and there.numProcesses > 1 else None
@@ -92,7 +96,7 @@ class PoplarExecutor:
         self._build(*arguments)
         bar.show(100)
         self._compile_seconds = bar.seconds()
-        self._spec = (tree, [_kind(leaf) for leaf in leaves])
+        self._spec = (tree, [_kind(leaf) for leaf in pytree.tree_leaves((args, kwargs))])
         self._attached = True
         self._check_anchors()
 
@@ -123,8 +127,9 @@ class PoplarExecutor:
             raise Missing([("several processes", "")])
         trained = {id(weight) for group in self._optimizer.param_groups
                    for weight in group["params"]} if self._optimizer is not None else set()
-        with _running_as(self._model, self._flags()):
-            network = trace(self._model, args, kwargs, self._training, trained, ignores)
+        with running_as(self._model, self._flags(), self._options.Precision):
+            network = trace(self._model, args, kwargs, self._training, trained,
+                            self._options.execution_strategy, ignores)
         return Engine(self._model, network, self._options, self._optimizer,
                       self._options._resolved(self._training), ())
 
@@ -135,20 +140,20 @@ class PoplarExecutor:
             trial = copy.deepcopy(self._model)
         except Exception as problem:
             _log.debug("the model is not copied: %s", problem)
-            with _as_before(self._model):
+            with as_before(self._model):
                 return self._rehearse_on(self._model, args, kwargs)
         return self._rehearse_on(trial, args, kwargs)
 
     def _rehearse_on(self, trial: torch.nn.Module, args: tuple[Any, ...],
                      kwargs: dict[str, Any]) -> list[str]:
-        with torch.random.fork_rng(devices=[]), _running_as(trial, self._flags()), \
+        with torch.random.fork_rng(devices=[]), running_as(trial, self._flags(), self._options.Precision), \
                 ops.running(quiet=True) as marked, Observer(trial, None) as observer, \
                 torch.set_grad_enabled(self._training):
             observer.begin(0, [leaf for leaf in pytree.tree_flatten((args, kwargs))[0]
                                if isinstance(leaf, torch.Tensor)])
             output = trial(*args, **kwargs)
             if self._training:
-                _loss_of(output, marked).backward()
+                loss_of(output, marked).backward()
         return self._listed(list(observer.names), trial)
 
     def _flags(self) -> list[bool]:
@@ -173,6 +178,8 @@ class PoplarExecutor:
             if self._counts[1] > 1:
                 names.append(f"Accum___{name}")
             names += [f"{key}___{name}" for key in self._state_keys()]
+        if self._scaling is not None:
+            names += [name for name, _ in self._scaling.tensors()]
         return self._shown_names(names)
 
     def _shown_names(self, names: list[str]) -> list[str]:
@@ -214,17 +221,36 @@ class PoplarExecutor:
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if self._spec is not None:
             self._check_arguments(tree, leaves, args)
-        d, g, r = self._counts
+        d, g, _ = self._counts
+        q = self._options.input_slices
         for leaf in leaves:
             if isinstance(leaf, torch.Tensor):
                 size = leaf.shape[0] if leaf.dim() else 1
-                if size % (d * g * r):
+                if size % (d * g * q):
                     raise AssertionError(
                         f"Invalid batch dimension: In the input {tuple(leaf.shape)}, the batch "
                         f"dimension ({size}) must be a multiple of Options.deviceIterations({d}) "
-                        f"* Options.replicationFactor({r}) * "
-                        f"Options.Training.gradientAccumulation({g}) = {d * g * r}")
-        return tree, leaves
+                        f"* Options.replicationFactor({q}) * "
+                        f"Options.Training.gradientAccumulation({g}) = {d * g * q}")
+        return tree, leaves if self._plain else [
+            self._prepared(i, leaf) if isinstance(leaf, torch.Tensor) and leaf.dim() else leaf
+            for i, leaf in enumerate(leaves)]
+
+    def _prepared(self, place: int, leaf: torch.Tensor) -> torch.Tensor:
+        """An argument as inputReplicaGrouping and enableSyntheticData have it."""
+        if self._shares:
+            d, g, _ = self._counts
+            size, kind = self._options.replica_grouping
+            parts = leaf.reshape(d * g, self._options.input_slices, -1, *leaf.shape[1:])
+            parts = parts.repeat_interleave(size, 1) if kind is CommGroupType.Consecutive \
+                else torch.cat([parts] * size, 1)
+            leaf = parts.flatten(0, 2)
+        if not self._options.synthetic_data:
+            return leaf
+        if place not in self._synthetic or self._synthetic[place].shape != leaf.shape:
+            self._synthetic[place] = torch.randn_like(leaf) if leaf.dtype.is_floating_point \
+                else torch.zeros_like(leaf)
+        return self._synthetic[place]
 
     def _check_arguments(self, tree: Any, leaves: list[Any], args: Any) -> None:
         assert self._spec is not None
@@ -265,13 +291,15 @@ class PoplarExecutor:
         """Runs D updates, or forward passes, on the arguments. Returns the outputs of the model,
         in its own nesting, of the micro-batches that the output mode names."""
         if self._engine is not None and not kwargs and self._attached and \
-                self._anchors == self._kept and self._spec is not None and \
+                self._anchors == self._kept and self._spec is not None and self._plain and \
                 len(args) == len(self._spec[1]):
             begin = time.perf_counter()
             try:
                 return self._engine.call(args)
-            except (SondeError, Outdated):
-                pass  # checked below, and made contiguous
+            except SondeError as problem:
+                self._raise_exception_of(problem)
+            except Outdated:
+                pass  # both are checked below, and arguments made contiguous
             finally:
                 self._span = begin, time.perf_counter()
         _check_period(*self._options._resolved(self._training), self._counts[0])
@@ -306,9 +334,17 @@ class PoplarExecutor:
         except Outdated:
             return self._compiled_again(tree, leaves)
         except SondeError as problem:
+            self._raise_exception_of(problem)
             if problem.code != "SONDE_ERANGE" or self._engine.network.ignores:
                 raise
         return self._with_ignored_labels(tree, leaves, inputs)
+
+    def _raise_exception_of(self, problem: SondeError) -> None:
+        """Error: the engine ended a call at a number that is not finite. Updates before it are
+        done."""
+        if self._options.Precision.floating_point_exceptions and \
+                problem.code == "SONDE_ERANGE" and "expected finite" in str(problem):
+            raise Error(f"floating-point exception: {problem}") from problem
 
     def _compiled_again(self, tree: Any, leaves: list[Any]) -> Any:
         """The call, after the program has changed what was compiled. The state continues."""
@@ -335,7 +371,7 @@ class PoplarExecutor:
         for long_name, own, own_period in self._anchors.values():
             key = self._anchor_key(long_name, own, own_period)
             wanted[key] = Collector(*key[1:], replicas)
-        run = _Call(self, tree, leaves, _Shared(wanted))
+        run = Call(self, tree, leaves, Shared(wanted))
         outputs = run.run(Collector(mode, period, replicas))
         self._anchored = {}
         for short, anchor in self._anchors.items():
@@ -537,180 +573,6 @@ class PoplarExecutor:
         return f"{'trainingModel' if self._training else 'inferenceModel'}({self._model!r})"
 
 
-class _Shared(dict[str, Any]):
-    """Collectors by name: the same tensor may be anchored in several modes."""
-
-    def __init__(self, wanted: dict[tuple[str, OutputMode, int], Collector]):
-        super().__init__()
-        for (name, _, _), collector in wanted.items():
-            self.setdefault(name, _Several()).parts.append(collector)
-
-
-class _Several:
-    def __init__(self) -> None:
-        self.parts: list[Collector] = []
-
-    def add(self, replica: int, value: torch.Tensor) -> None:
-        for part in self.parts:
-            part.add(replica, value)
-
-
-class _Call:
-    """One call: D x G x R micro-batches."""
-
-    def __init__(self, executor: PoplarExecutor, tree: Any, leaves: list[Any], wanted: Any):
-        self.executor, self.tree, self.leaves = executor, tree, leaves
-        self.model, self.optimizer = executor._model, executor._optimizer
-        self.observer = Observer(self.model, wanted)
-        self.parameters = dict(self.model.named_parameters())
-        self.scaling = getattr(self.optimizer, "loss_scaling", 1.0)
-        self.collectors: list[Collector | None] = []
-        self.nesting: Any = None
-
-    def run(self, like: Collector) -> Any:
-        executor = self.executor
-        with _running_as(self.model, [executor._modes.get(module, module.training)
-                                      for module in self.model.modules()]), \
-                ops.running() as marked, self.observer:
-            if executor._group is not None:
-                executor._group.equalise(self.model)
-            for d in range(executor._counts[0]):
-                if executor._training:
-                    self.update(d, like, marked)
-                else:
-                    with torch.no_grad():
-                        self.forward_all(d, like)
-        values = [value.result() if isinstance(value, Collector) else value
-                  for value in self.collectors]
-        return pytree.tree_unflatten(values, self.nesting)
-
-    def forward(self, k: int, replica: int, like: Collector) -> Any:
-        arguments = self.executor._micro(self.leaves, k)
-        self.observer.begin(replica, [leaf for leaf in arguments
-                                      if isinstance(leaf, torch.Tensor)])
-        args, kwargs = pytree.tree_unflatten(arguments, self.tree)
-        output = self.model(*args, **kwargs)
-        leaves, self.nesting = pytree.tree_flatten(output)
-        if not self.collectors:
-            self.collectors = [Collector(like.mode, like.period, like.replicas)
-                               if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        for collector, leaf in zip(self.collectors, leaves):
-            if isinstance(collector, Collector):
-                collector.add(replica, leaf)
-        return output
-
-    def forward_all(self, d: int, like: Collector) -> None:
-        replicas = self.executor._counts[2]
-        for r in range(replicas):
-            self.forward(d * replicas + r, r, like)
-            self.see_tensors(self.model.named_parameters())
-            self.see_tensors(self.model.named_buffers())
-
-    def update(self, d: int, like: Collector, marked: list[torch.Tensor]) -> None:
-        """The micro-batches of an update, and the update."""
-        _, accumulation, replicas = self.executor._counts
-        count = accumulation * replicas
-        sums: dict[str, torch.Tensor] = {}
-        for g in range(accumulation):
-            for r in range(replicas):
-                self.optimizer.zero_grad(set_to_none=True)
-                marked.clear()
-                output = self.forward((d * accumulation + g) * replicas + r, r, like)
-                loss = _loss_of(output, marked)
-                (loss if self.scaling == 1.0 else loss * self.scaling).backward()
-                self.gather(sums, count, accumulation)
-        self.set_gradients(sums, count)
-        limit = getattr(self.optimizer, "max_grad_norm", float("inf"))
-        if limit != float("inf"):
-            torch.nn.utils.clip_grad_norm_(self.parameters.values(), limit)
-        self.optimizer.step()
-        self.see_updated(accumulation, replicas)
-
-    def gather(self, sums: dict[str, torch.Tensor], count: int, accumulation: int) -> None:
-        """Observes a micro-batch's gradients and adds them up."""
-        for name, weight in self.parameters.items():
-            if weight.grad is None:
-                continue
-            self.observer.see("Gradient___" + name, weight.grad)
-            if count > 1:
-                sums[name] = weight.grad if name not in sums else sums[name] + weight.grad
-                self.observer.see("Accum___" + name, sums[name])
-        if accumulation > 1:
-            self.see_tensors(self.parameters.items())
-        self.see_tensors(self.model.named_buffers())
-
-    def set_gradients(self, sums: dict[str, torch.Tensor], count: int) -> None:
-        mean = self.executor._options.Training._value_reduction is ReductionType.Mean
-        divisor = self.scaling * (count if mean else 1)
-        for name, total in sums.items():
-            self.parameters[name].grad = total
-        if divisor != 1.0:
-            for weight in self.parameters.values():
-                if weight.grad is not None:
-                    weight.grad = weight.grad / divisor
-        if self.executor._group is not None:
-            self.executor._group.reduce(iter(self.parameters.values()), mean)
-
-    def see_tensors(self, tensors: Any) -> None:
-        for name, value in tensors:
-            self.observer.see(name, value)
-
-    def see_updated(self, accumulation: int, replicas: int) -> None:
-        """What the update changed, for each of its micro-batches."""
-        for _ in range(accumulation):
-            for r in range(replicas):
-                self.observer.replica = r
-                for name, weight in self.parameters.items():
-                    self.observer.see("UpdatedVar___" + name, weight)
-                    for key, value in self.optimizer.state.get(weight, {}).items():
-                        if key in STATE:
-                            self.observer.see(f"{STATE[key]}___{name}", torch.as_tensor(value))
-                if accumulation == 1:
-                    self.see_tensors(self.parameters.items())
-        if accumulation > 1:
-            self.replace_final()
-
-    def replace_final(self) -> None:
-        """A parameter's final value is the one after the last update."""
-        for name, weight in self.parameters.items():
-            several = self.observer.wanted.get(name) if self.observer.wanted else None
-            for part in several.parts if several is not None else ():
-                if part.mode is OutputMode.Final:
-                    part.kept = [weight.detach().clone() for _ in part.kept]
-
-
-@contextlib.contextmanager
-def _as_before(model: torch.nn.Module) -> Iterator[None]:
-    """Afterwards, parameters, gradients and buffers have the values that they had."""
-    weights = [(one, one.detach().clone(), one.grad) for one in model.parameters()]
-    buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    for weight, _, _ in weights:
-        weight.grad = None
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for one, value in [*((weight, value) for weight, value, _ in weights), *buffers]:
-                if not torch.equal(one, value):
-                    one.copy_(value)
-        for weight, _, gradient in weights:
-            weight.grad = gradient
-
-
-@contextlib.contextmanager
-def _running_as(model: torch.nn.Module, modes: list[bool]) -> Iterator[None]:
-    """With training flags of the modules as they were when the model was wrapped."""
-    modules = list(model.modules())
-    before = [module.training for module in modules]
-    try:
-        for module, mode in zip(modules, modes):
-            module.training = mode
-        yield
-    finally:
-        for module, mode in zip(modules, before):
-            module.training = mode
-
-
 def _without_closure(optimizer: Any) -> Any:
     """The optimiser, if its step does not call the model itself."""
     closure = inspect.signature(type(optimizer).step).parameters.get("closure") \
@@ -719,18 +581,6 @@ def _without_closure(optimizer: Any) -> Any:
         raise ValueError(f"optimizer: {type(optimizer).__name__} calls the model from its step "
                          "(expected an optimiser that does not)")
     return optimizer
-
-
-def _loss_of(output: Any, marked: list[torch.Tensor]) -> torch.Tensor:
-    """The loss of a micro-batch: what identity_loss marked last, or the last number of the
-    output that has a gradient."""
-    if marked:
-        return marked[-1]
-    found = [leaf for leaf in pytree.tree_flatten(output)[0]
-             if isinstance(leaf, torch.Tensor) and leaf.requires_grad and leaf.numel() == 1]
-    if not found:
-        raise Error("Couldn't find a loss in graph! (expected that forward returns it, a number)")
-    return found[-1]
 
 
 def _check_period(mode: OutputMode, period: int, iterations: int) -> None:

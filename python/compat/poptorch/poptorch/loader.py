@@ -11,9 +11,14 @@ import torch
 from .enums import DataLoaderMode
 from .options import Options
 from .processes import Part
+from .rebatching import rebatch
 from .tables import Table
 
 _log = logging.getLogger("poptorch")
+
+
+_ASYNC = ("buffer_size", "miss_sleep_time_in_ms", "load_indefinitely", "early_preload",
+          "sharing_strategy")
 
 
 class DataLoader(torch.utils.data.DataLoader):
@@ -36,11 +41,12 @@ class DataLoader(torch.utils.data.DataLoader):
             raise ValueError(f"options: {options!r} (expected poptorch.Options)")
         options._freeze()
         self.options, self.mode = options, mode
-        calls = options.device_iterations * options.replication_factor * \
+        calls = options.device_iterations * options.input_slices * \
             options.Training.gradient_accumulation
         self._combined = None if batch_size is None else batch_size * calls
         if mode is not DataLoaderMode.Sync:
             num_workers = max(num_workers, 1)
+        preload = self._read_async(async_options or {}, num_workers, kwargs)
         self._rebatched = self._rebatches(dataset, drop_last, rebatched_worker_size)
         self._whole = drop_last
         if batch_sampler is not None:
@@ -66,6 +72,18 @@ class DataLoader(torch.utils.data.DataLoader):
                          persistent_workers=num_workers > 0 if persistent_workers is None
                          else persistent_workers, **kwargs)
         self._table = Table(self)
+        self._early = self._fresh() if preload else None
+
+    def _read_async(self, given: dict[str, Any], workers: int, kwargs: dict[str, Any]) -> bool:
+        """Reads async_options, the arguments of AsynchronousDataAccessor: buffer_size batches are
+        loaded ahead. Returns whether loading begins at once."""
+        unknown = set(given) - set(_ASYNC)
+        if unknown or given and self.mode is DataLoaderMode.Sync:
+            raise ValueError(f"async_options: {', '.join(sorted(unknown or given))} (expected "
+                             f"{', '.join(_ASYNC)}, and mode Async or AsyncRebatched)")
+        if "buffer_size" in given:
+            kwargs.setdefault("prefetch_factor", max(-(-int(given["buffer_size"]) // workers), 1))
+        return bool(given.get("early_preload", False))
 
     def _rebatches(self, dataset: Any, drop_last: bool, size: int | None) -> int | None:
         """Samples that a process loads at a time, if they are joined; None: they are not."""
@@ -79,10 +97,15 @@ class DataLoader(torch.utils.data.DataLoader):
         return size or self._combined
 
     def __iter__(self) -> Any:
+        early, self._early = self._early, None
+        return early if early is not None else self._fresh()
+
+    def _fresh(self) -> Any:
+        """The batches of an epoch."""
         if self._table.ready(self.dataset):
             return self._table.batches(self)
         if self._rebatched:
-            return _rebatch(super().__iter__(), self._combined or 1, self._whole)
+            return rebatch(super().__iter__(), self._combined or 1, self._whole)
         return super().__iter__()
 
     @property
@@ -92,7 +115,7 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def terminate(self) -> None:
         """Ends the processes that load ahead."""
-        self._iterator, self._table.drawn = None, False
+        self._iterator, self._early, self._table.drawn = None, None, False
 
     def __enter__(self) -> "DataLoader":
         return self
@@ -113,62 +136,6 @@ def _part(options: Options, dataset: Any, whole: int | None, shuffle: bool) -> P
                 whole, options.random_seed if shuffle else None)
 
 
-def _like(sample: Any, values: list[Any]) -> Any:
-    """A tuple, named tuple or list of the same kind."""
-    return type(sample)(*values) if hasattr(sample, "_fields") else type(sample)(values)
-
-
-def _sizes(batch: Any, most: int) -> tuple[Any, Any]:
-    """The first samples of a batch, at most so many, and the others (None: there are none)."""
-    if torch.is_tensor(batch):
-        return batch[:most], batch[most:] if len(batch) > most else None
-    if isinstance(batch, dict):
-        parts = {key: _sizes(value, most) for key, value in batch.items()}
-        first = {key: part[0] for key, part in parts.items()}
-        rest = {key: part[1] for key, part in parts.items()}
-        return first, None if any(part is None for part in rest.values()) else rest
-    if isinstance(batch, (tuple, list)):
-        pairs = [_sizes(value, most) for value in batch]
-        others = [part[1] for part in pairs]
-        return _like(batch, [part[0] for part in pairs]), \
-            None if any(part is None for part in others) else _like(batch, others)
-    raise ValueError(f"samples: {type(batch).__name__} (expected tensors, or tuples, lists or "
-                     "dicts of tensors, to join batches of)")
-
-
-def _count(batch: Any) -> int:
-    """Samples of a batch."""
-    while not torch.is_tensor(batch):
-        batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
-    return len(batch)
-
-
-def _cat(batches: list[Any]) -> Any:
-    """Batches as one."""
-    first = batches[0]
-    if torch.is_tensor(first):
-        return torch.cat(batches)
-    if isinstance(first, dict):
-        return {key: _cat([batch[key] for batch in batches]) for key in first}
-    return _like(first, [_cat(list(parts)) for parts in zip(*batches)])
-
-
-def _rebatch(batches: Any, size: int, whole: bool) -> Iterator[Any]:
-    """Batches of that size out of batches of any; with whole, no smaller last one."""
-    held: list[Any] = []
-    count = 0
-    for batch in batches:
-        rest = batch
-        while rest is not None:
-            first, rest = _sizes(rest, size - count)
-            held, count = held + [first], count + _count(first)
-            if count == size:
-                yield _cat(held)
-                held, count = [], 0
-    if held and not whole:
-        yield _cat(held)
-
-
 class _Joined:
     """Batches of a sampler, several of them as one."""
 
@@ -186,34 +153,3 @@ class _Joined:
 
     def __len__(self) -> int:
         return len(self.sampler) // self.count
-
-
-class AsynchronousDataAccessor:
-    """The elements of a data set or loader. They are not loaded ahead: a loader's processes are
-    those that its num_workers says."""
-
-    def __init__(self, dataset: Any, buffer_size: int = 3, miss_sleep_time_in_ms: float = 0.1,
-                 load_indefinitely: bool = True, early_preload: bool = False,
-                 sharing_strategy: Any = None, rebatched_size: int | None = None):
-        if rebatched_size is not None:
-            raise ValueError(f"rebatched_size: {rebatched_size} (expected None: DataLoader makes "
-                             "batches of the right size)")
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[Any]:
-        if hasattr(self._dataset, "__iter__"):
-            return iter(self._dataset)
-        return (self._dataset[i] for i in range(len(self._dataset)))
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def terminate(self) -> None:
-        if hasattr(self._dataset, "terminate"):
-            self._dataset.terminate()
-
-    def __enter__(self) -> "AsynchronousDataAccessor":
-        return self
-
-    def __exit__(self, *rest: object) -> None:
-        self.terminate()

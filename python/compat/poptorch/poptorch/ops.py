@@ -14,28 +14,52 @@ from sonde import _sonde, watching
 class Error(Exception):
     """A model that cannot be run."""
 
+    @property
+    def message(self) -> str:
+        return str(self)
+
+    @property
+    def type(self) -> str:
+        return type(self).__name__
+
+    location = ""
+
+
+class RecoverableError(Error):
+    """Never raised: no device can be reset here."""
+
+    recovery_action = ""
+
+
+class UnrecoverableError(Error):
+    """Never raised: no device can fail here."""
+
 
 _FORMATS = ("auto", "fixed", "scientific", "none")
 _running = False  # a wrapped model is being called
 _quiet = False  # while a model is compiled
 _losses: list[torch.Tensor] = []  # of identity_loss, in this micro-batch
 _prints = 0
+_blocks = 0  # without an id, in this forward
 _exporting = False  # forward is called by torch.export
 _library = torch.library.Library("poptorch", "DEF")  # the ops of a graph that is exported
 _library.define("ipu_print_tensor(Tensor x, str title, bool gradient, int threshold, int edge_items,"
                 " int width, int digits, str style, str separator, str opening, str closing)"
                 " -> Tensor")
 _library.define("identity_loss(Tensor x) -> Tensor")
+_library.define("begin_block(str name, int? ipu) -> ()")
 _library.impl("ipu_print_tensor", lambda x, *layout: x.clone(), "CompositeExplicitAutograd")
 _library.impl("identity_loss", lambda x: x.clone(), "CompositeExplicitAutograd")
+_library.impl("begin_block", lambda *block: None, "CompositeExplicitAutograd")
 
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
     """While torch.export calls forward: what it prints and marks becomes part of the graph."""
-    global _exporting, _running
+    global _exporting, _running, _blocks
     before = _running
     _exporting = _running = True
+    _blocks = 0
     try:
         yield
     finally:
@@ -55,6 +79,16 @@ def running(quiet: bool = False) -> Iterator[list[torch.Tensor]]:
         yield _losses
     finally:
         _running, _quiet = before
+
+
+def begin_block(user_id: str | None, ipu_id: int | None) -> None:
+    """A block begins, in a graph that is exported."""
+    global _blocks
+    if not _exporting:
+        return
+    if user_id is None:
+        user_id, _blocks = str(_blocks), _blocks + 1
+    torch.ops.poptorch.begin_block(str(user_id), ipu_id)
 
 
 def isRunningOnIpu() -> bool:
@@ -127,6 +161,14 @@ def serializedMatMul(lhs: torch.Tensor, rhs: torch.Tensor, mode: Any = None, fac
 def set_available_memory(tensor: torch.Tensor, available_memory_proportion: float
                          ) -> torch.Tensor:
     return tensor
+
+
+def set_overlap_for_input(input_tensors: Any, mode: Any) -> Any:
+    return input_tensors
+
+
+def set_overlap_for_output(output_tensors: Any, mode: Any) -> Any:
+    return output_tensors
 
 
 def for_loop(count: int, body: Callable[..., Any], inputs: Any) -> list[torch.Tensor]:

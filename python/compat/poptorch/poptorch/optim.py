@@ -21,6 +21,39 @@ def _check(name: str, value: float, least: float, above: bool = False) -> float:
     return value
 
 
+AUTOMATIC = 65536.0  # the automatic loss scaling begins with it, as torch.amp.GradScaler
+
+
+def first_scaling(optimizer: Any, automatic: bool) -> float:
+    """The loss scaling of an optimiser; with automatic, what it begins with."""
+    given = float(getattr(optimizer, "loss_scaling", 1.0))
+    return AUTOMATIC if automatic and given == 1.0 else given
+
+
+class LossScaling:
+    """The automatic loss scaling of a model in eager mode."""
+
+    def __init__(self, first: float):
+        self.factor, self.good, self.skipped = first, 0, 0
+
+    def heed(self, weights: Iterable[torch.Tensor]) -> bool:
+        """Whether the gradients of an update are finite; changes the factor."""
+        if all(bool(torch.isfinite(weight.grad).all()) for weight in weights
+               if weight.grad is not None):
+            self.good += 1
+            if self.good == 2000:
+                self.factor, self.good = self.factor * 2.0, 0
+            return True
+        self.factor, self.good, self.skipped = self.factor * 0.5, 0, self.skipped + 1
+        return False
+
+    def tensors(self) -> list[tuple[str, torch.Tensor]]:
+        """What can be anchored of it."""
+        return [("lossScaling___default", torch.tensor(self.factor)),
+                ("growthTracker___default", torch.tensor(self.good)),
+                ("skippedSteps___default", torch.tensor(self.skipped))]
+
+
 class _Extra:
     """The arguments that PyTorch's optimisers lack."""
 

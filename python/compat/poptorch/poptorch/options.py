@@ -14,15 +14,17 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from . import enums
-from .enums import MeanReductionStrategy, OutputMode, ReductionType
+import torch
+
+from . import autocasting, enums
+from .enums import CommGroupType, MeanReductionStrategy, OutputMode, ReductionType
+from .placement import Execution, PipelinedExecution
 
 _log = logging.getLogger("poptorch")
 
 
 # Options without effect here that would change what a program computes.
-_CHANGES_NUMBERS = ("inputReplicaGrouping", "broadcastBuffers", "enableSyntheticData",
-                    "setAutomaticLossScaling", "enableFloatingPointExceptions")
+_CHANGES_NUMBERS = ("broadcastBuffers",)
 
 
 class ConfigFileError(Exception):
@@ -68,14 +70,14 @@ class _Group:
             raise AttributeError(f"there is no option '{name}' (expected one of "
                                  f"{', '.join(sorted(self._names()))})")
 
-        def accept(*values: Any, **more: Any) -> "_Group":
-            if name not in _Group._said:
-                _Group._said.add(name)
-                _log.log(logging.WARNING if name in _CHANGES_NUMBERS else logging.INFO,
-                         "option %s has no effect here", name)
-            return self._set(**{"_given_" + name: (values, more)})
+        return lambda *values, **more: self._accept(name, *values, **more)
 
-        return accept
+    def _accept(self, name: str, *values: Any, **more: Any) -> Any:
+        if name not in _Group._said:
+            _Group._said.add(name)
+            _log.log(logging.WARNING if name in _CHANGES_NUMBERS else logging.INFO,
+                     "option %s has no effect here", name)
+        return self._set(**{"_given_" + name: (values, more)})
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -101,11 +103,12 @@ class _Group:
 class Training(_Group):
     """Options of training: options.Training."""
 
-    _inert = ("setAutomaticLossScaling", "setConvolutionDithering")
+    _inert = ("setConvolutionDithering",)
 
     def __init__(self) -> None:
         super().__init__()
         self._value_gradient_accumulation = 1
+        self._value_automatic_loss_scaling = False
         self._value_reduction = ReductionType.Mean
         self._value_strategy = MeanReductionStrategy.Post
 
@@ -117,6 +120,16 @@ class Training(_Group):
         """Micro-batches of an update."""
         return self._set(_value_gradient_accumulation=_whole("gradientAccumulation",
                                                              gradient_accumulation))
+
+    @property
+    def automatic_loss_scaling(self) -> bool:
+        return self._value_automatic_loss_scaling
+
+    def setAutomaticLossScaling(self, enabled: bool = True) -> "Training":
+        """Finds the loss scaling while training, by the rule of torch.amp.GradScaler: it begins
+        with the optimiser's, or 65536, halves at an update whose gradients are not finite, which
+        is left out, and doubles after 2000 others. The tensor lossScaling___default."""
+        return self._set(_value_automatic_loss_scaling=_flag("setAutomaticLossScaling", enabled))
 
     def accumulationAndReplicationReductionType(self, reduction_type: ReductionType
                                                 ) -> "Training":
@@ -133,9 +146,49 @@ class Training(_Group):
 
 
 class Precision(_Group):
-    _inert = ("enableFloatingPointExceptions", "enableStochasticRounding", "setPartialsType",
-              "halfFloatCasting", "runningStatisticsAlwaysFloat", "autocast",
-              "autocastEnabled", "autocastPolicy")
+    """Options of precision: options.Precision."""
+
+    _inert = ("enableStochasticRounding", "halfFloatCasting", "runningStatisticsAlwaysFloat")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._value_floating_point_exceptions = False
+        self._value_autocast_enabled = True
+        self._value_autocast_policy = autocasting.default
+
+    @property
+    def floating_point_exceptions(self) -> bool:
+        return self._value_floating_point_exceptions
+
+    @property
+    def autocast_enabled(self) -> bool:
+        return self._value_autocast_enabled
+
+    @property
+    def autocast_policy(self) -> autocasting.Policy:
+        return self._value_autocast_policy
+
+    def enableFloatingPointExceptions(self, exceptions: bool) -> "Precision":
+        """A call ends with an error at the first op that makes a NaN or an infinity."""
+        return self._set(_value_floating_point_exceptions=_flag("enableFloatingPointExceptions",
+                                                                exceptions))
+
+    def autocastEnabled(self, autocast_enabled: bool) -> "Precision":
+        """Whether modules of which autocast() was called compute in float16; they do."""
+        return self._set(_value_autocast_enabled=_flag("autocastEnabled", autocast_enabled))
+
+    def autocastPolicy(self, autocast_policy: autocasting.Policy) -> "Precision":
+        """Which modules such a module holds that compute in float32 nevertheless."""
+        if not isinstance(autocast_policy, autocasting.Policy):
+            raise ValueError(f"autocastPolicy: {autocast_policy!r} (expected "
+                             "poptorch.autocasting.Policy)")
+        return self._set(_value_autocast_policy=autocast_policy)
+
+    def setPartialsType(self, dtype: torch.dtype) -> "Precision":
+        """Accepted without effect: sums are float32."""
+        if dtype not in (torch.float32, torch.float16):
+            raise ValueError(f"setPartialsType: {dtype} (expected torch.float32 or torch.float16)")
+        return self._accept("setPartialsType", dtype)
 
 
 class Distributed(_Group):
@@ -178,7 +231,13 @@ class TensorLocations(_Group):
 
 
 class Jit(_Group):
-    _inert = ("traceModel",)
+    _inert = ()
+
+    def traceModel(self, trace_model: bool) -> "Jit":
+        """Accepted without effect; True is an error, as modules are exported."""
+        if trace_model:
+            raise ValueError("traceModel: True (expected False)")
+        return self._accept("traceModel", trace_model)
 
 
 class Popart(_Group):
@@ -190,12 +249,11 @@ class Options(_Group):
 
     _inert = ("autoRoundNumIPUs", "useIpuModel", "useIpuId", "useOfflineIpuTarget",
               "syncPattern", "setAvailableMemoryProportion", "connectionType",
-              "setExecutionStrategy", "relaxOptimizerAttributesChecks", "logCycleCount",
+              "relaxOptimizerAttributesChecks", "logCycleCount",
               "enableStableNorm", "enableProfiling", "modelName",
               "logDir", "maxRepeatLogs", "sourceLocationExcludes", "appendToLocationExcludes",
               "updatableNamedBuffers", "disableModuleNamescope",
-              "broadcastBuffers", "inputReplicaGrouping", "enableSyntheticData",
-              "addCallback")
+              "broadcastBuffers", "addCallback")
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,6 +261,9 @@ class Options(_Group):
         self.TensorLocations, self.Jit, self._Popart = TensorLocations(), Jit(), Popart()
         self._value_device_iterations = 1
         self._value_replication_factor = 1
+        self._value_replica_grouping = (1, CommGroupType.Consecutive)
+        self._value_execution_strategy: Execution = PipelinedExecution()
+        self._value_synthetic_data = False
         self._value_output_mode = OutputMode.Default
         self._value_output_return_period = 1
         self._value_random_seed: int | None = None
@@ -220,6 +281,28 @@ class Options(_Group):
     @property
     def replication_factor(self) -> int:
         return self._value_replication_factor
+
+    @property
+    def replica_grouping(self) -> tuple[int, CommGroupType]:
+        """How many replicas get the same input, and which."""
+        return self._value_replica_grouping
+
+    @property
+    def input_slices(self) -> int:
+        """Replicas, or groups of them, that get inputs of their own."""
+        size, count = self._value_replica_grouping[0], self._value_replication_factor
+        if count % size:
+            raise ValueError(f"inputReplicaGrouping: groups of {size} of {count} replicas (expected "
+                             "a divisor of Options.replicationFactor)")
+        return count // size
+
+    @property
+    def execution_strategy(self) -> Execution:
+        return self._value_execution_strategy
+
+    @property
+    def synthetic_data(self) -> bool:
+        return self._value_synthetic_data
 
     @property
     def output_mode(self) -> OutputMode:
@@ -245,9 +328,35 @@ class Options(_Group):
                                                          device_iterations))
 
     def replicationFactor(self, replication_factor: int) -> "Options":
-        """Copies of the model, each with its own part of the batch; run one after another."""
+        """Copies of the model, each with its own part of the batch."""
         return self._set(_value_replication_factor=_whole("replicationFactor",
                                                           replication_factor))
+
+    def inputReplicaGrouping(self, input_group_size: int, input_group_type: CommGroupType
+                             ) -> "Options":
+        """Groups of so many replicas get the same input: Consecutive ones, or Orthogonal ones
+        (every Q-th of Q groups)."""
+        kind = _one_of("inputReplicaGrouping", input_group_type, CommGroupType)
+        size = _whole("inputReplicaGrouping", input_group_size)
+        if kind is CommGroupType.All:
+            raise ValueError("inputReplicaGrouping: CommGroupType.All (expected Consecutive, "
+                             "Orthogonal or NoGrouping)")
+        if kind is CommGroupType.NoGrouping:
+            size, kind = 1, CommGroupType.Consecutive
+        return self._set(_value_replica_grouping=(size, kind))
+
+    def setExecutionStrategy(self, strategy: Execution) -> "Options":
+        """How the blocks of a model follow each other."""
+        if not isinstance(strategy, Execution):
+            raise ValueError(f"setExecutionStrategy: {strategy!r} (expected "
+                             "poptorch.PipelinedExecution, ShardedExecution, "
+                             "SerialPhasedExecution or ParallelPhasedExecution)")
+        return self._set(_value_execution_strategy=strategy)
+
+    def enableSyntheticData(self, enabled: bool) -> "Options":
+        """Calls compute with numbers drawn from a normal distribution, and whole numbers of 0,
+        instead of their arguments."""
+        return self._set(_value_synthetic_data=_flag("enableSyntheticData", enabled))
 
     def randomSeed(self, random_seed: int) -> "Options":
         """Seeds torch when a model takes the options."""
@@ -258,9 +367,11 @@ class Options(_Group):
         folder = os.fspath(path)
         return self._set(_value_cache_folder=os.path.abspath(folder) if folder else None)
 
-    def showCompilationProgressBar(self, show: bool = True) -> "Options":
-        """A bar while a model is compiled, on a terminal and in a notebook."""
-        return self._set(_value_show_compilation_progress_bar=_flag(
+    def showCompilationProgressBar(self, show: bool | Callable[[int, int], Any] = True
+                                   ) -> "Options":
+        """A bar while a model is compiled, on a terminal and in a notebook; or a function that is
+        called with (progress, total)."""
+        return self._set(_value_show_compilation_progress_bar=show if callable(show) else _flag(
             "showCompilationProgressBar", show))
 
     def outputMode(self, output_mode: OutputMode, output_return_period: int | None = None

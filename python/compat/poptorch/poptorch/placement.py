@@ -1,25 +1,33 @@
-"""Where parts of a model run: names for devices, stages and phases, which have no meaning on one
-processor. They are accepted, and keep what they are given.
+"""Where parts of a model run: blocks and stages, which the engine trains as a pipeline; phases and
+what is said of devices, which are accepted and keep what they are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
 import torch
 
+from . import ops
 from .enums import AutoStage, Liveness
 
 
+# how a training session of the engine runs its blocks
+PIPELINED, SHARDED, SEQUENTIAL = 0, 1, 2
+
+
 class Block:
-    """A part of the model: one device runs all of them here."""
+    """A part of the model. Training on the engine, blocks are the stages of a pipeline."""
 
     def __init__(self, user_id: str | None = None, ipu_id: int | None = None):
         self.user_id, self.ipu_id = user_id, ipu_id
 
     def __enter__(self) -> "Block":
+        ops.begin_block(self.user_id, self.ipu_id)
         return self
 
     def __exit__(self, *rest: object) -> None:
@@ -27,24 +35,49 @@ class Block:
 
     @staticmethod
     def start(user_id: str | None = None, ipu_id: int | None = None) -> None:
-        pass
+        """What follows belongs to the block, until another begins."""
+        ops.begin_block(user_id, ipu_id)
 
     @staticmethod
     def useAutoId() -> None:
-        pass
+        """Nothing: blocks without an id are numbered anyway."""
 
 
 def BlockFunction(user_id: str | None = None, ipu_id: int | None = None) -> Callable[[Any], Any]:
+    """A function that is a block."""
     def decorate(function: Any) -> Any:
-        return function
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with Block(user_id, ipu_id):
+                return function(*args, **kwargs)
+        return run
     return decorate
 
 
 def BeginBlock(layer_to_call: Any, user_id: str | None = None, ipu_id: int | None = None) -> Any:
-    if getattr(layer_to_call, "_poptorch_block", False):
+    """A block begins when this module is called, and ends where the next begins."""
+    if not isinstance(layer_to_call, torch.nn.Module):
+        return BlockFunction(user_id, ipu_id)(layer_to_call)
+    if getattr(layer_to_call, "_poptorch_block", None) is not None:
         raise ValueError("module has already been assigned to a block.")
-    layer_to_call._poptorch_block = True
+    layer_to_call._poptorch_block = (user_id, ipu_id)
     return layer_to_call
+
+
+@contextlib.contextmanager
+def begun(model: torch.nn.Module) -> Iterator[None]:
+    """While a model is exported: modules of BeginBlock begin their blocks."""
+    handles = []
+    for module in model.modules():
+        block = getattr(module, "_poptorch_block", None)
+        if block is not None:
+            handles.append(module.register_forward_pre_hook(
+                lambda module, args, block=block: ops.begin_block(*block)))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def removeBlocks(module: torch.nn.Module) -> None:
@@ -91,34 +124,71 @@ class Phase:
         return self
 
 
-class _Execution:
-    """How stages follow each other: here, one after another."""
+class Execution:
+    """Which blocks are a stage, and how stages follow each other."""
+
+    engine_kind = SEQUENTIAL
 
     def __init__(self, *args: Any):
-        self.parts = [AutoStage.SameAsIpu] if not args else list(args)
+        self.parts = list(args)
+        self.automatic = AutoStage.SameAsIpu
         self._stages: dict[str, Stage] = {}
         for one in args:
-            if isinstance(one, Stage):
-                self._stages.update(dict.fromkeys(one.blocks, one))
+            if isinstance(one, AutoStage):
+                self.automatic = one
+            else:
+                for stage in one.stages if isinstance(one, Phase) else [one]:
+                    self._add(stage if isinstance(stage, Stage) else Stage(*_several(stage)))
+
+    def _add(self, stage: Stage) -> None:
+        for block in map(str, stage.blocks):
+            if block in self._stages:
+                raise AssertionError(f"the block {block} is in two stages")
+            self._stages[block] = stage
 
     def stage(self, block_id: str) -> Stage:
-        return self._stages.setdefault(str(block_id), Stage(str(block_id)))
+        if self._stages and str(block_id) not in self._stages:
+            raise AssertionError(self._unknown(block_id))
+        return self._stages.get(str(block_id)) or Stage(str(block_id))
 
     def phase(self, phase: int) -> Phase:
         found = self.parts[phase]
-        return found if isinstance(found, Phase) else Phase(*(
-            found if isinstance(found, (list, tuple)) else [found]))
+        return found if isinstance(found, Phase) else Phase(*_several(found))
+
+    def _unknown(self, block_id: str) -> str:
+        return f"Unknown Block '{block_id}' list of expected Blocks: {', '.join(self._stages)}"
+
+    def name_of_stage(self, user_id: str, ipu_id: int | None) -> str:
+        """The stage that a block belongs to."""
+        if self._stages:
+            if user_id not in self._stages:
+                raise ops.Error(self._unknown(user_id))
+            stage = self._stages[user_id]
+            return f"ipu{stage._ipu}" if stage._ipu >= 0 else str(stage.blocks[0])
+        if ipu_id is not None and self.automatic is AutoStage.SameAsIpu:
+            return f"ipu{ipu_id}"
+        return user_id
 
 
-class PipelinedExecution(_Execution):
-    pass
+def _several(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+class PipelinedExecution(Execution):
+    """Several micro-batches at once, each in another stage."""
+
+    engine_kind = PIPELINED
 
 
 class ShardedExecution(PipelinedExecution):
-    pass
+    """Each stage on a thread of its own, one at a time."""
+
+    engine_kind = SHARDED
 
 
-class _Phased(_Execution):
+class _Phased(Execution):
+    """Phases follow each other, which is what one processor does."""
+
     def useSeparateBackwardPhase(self, use: bool = True) -> "_Phased":
         return self
 

@@ -5,6 +5,8 @@ A file is Python's pickle, by torch.save: open files of people you trust.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import os
 import warnings
@@ -13,12 +15,13 @@ from typing import Any
 
 import torch
 
+import sonde
+
 from .executor import PoplarExecutor
 from .ops import Error
 from .options import Options
 
 _log = logging.getLogger("poptorch")
-_FORMAT = 1
 
 
 def path_of_model(path: str) -> str:
@@ -29,24 +32,52 @@ def path_of_model(path: str) -> str:
     return path
 
 
+def build() -> str:
+    """What wrote a file: files of another build are refused."""
+    digest = hashlib.sha256()
+    folder = os.path.dirname(__file__)
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".py"):
+            with open(os.path.join(folder, name), "rb") as file:
+                digest.update(file.read())
+    return f"Sonde {sonde.__version__} with PyTorch {torch.__version__}, " \
+           f"build {digest.hexdigest()[:12]}"
+
+
 def read(path: str) -> dict[str, Any]:
+    """What save wrote. Error: another program wrote the file, or another build."""
+    path = path_of_model(path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of how torch reads its own tree of outputs
-        content = torch.load(path_of_model(path), weights_only=False)
-    if not isinstance(content, dict) or content.get("poptorch") != _FORMAT:
-        raise Error(f"{path}: no model that this version saved")
-    return content
+        try:
+            outer = torch.load(path, weights_only=True)
+        except OSError:
+            raise
+        except Exception as problem:
+            raise Error(f"{path}: no model that this version saved (expected a file of "
+                        f"PoplarExecutor.save): {type(problem).__name__}") from problem
+        if not isinstance(outer, dict) or "poptorch" not in outer or "build" not in outer:
+            raise Error(f"{path}: no model that this version saved (expected a file of "
+                        "PoplarExecutor.save)")
+        if outer["build"] != build():
+            raise Error(f"{path}: saved by {outer['build']} (expected {build()}): wrap the module "
+                        "and compile it again")
+        return torch.load(io.BytesIO(outer["poptorch"].numpy().tobytes()), weights_only=False)
 
 
 def save(executor: PoplarExecutor, path: str, export_model: bool, save_rng_state: bool) -> None:
     path = path_of_model(path)
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    content = {"poptorch": _FORMAT, "training": executor._training,
+    content = {"training": executor._training,
                "options": executor._options.clone(), "compiled": executor._compiled_parts(),
                "rng": torch.get_rng_state() if save_rng_state else None}
     if export_model:
         content.update(model=executor._model, optimizer=executor._optimizer)
-    torch.save(content, path)
+    inner = io.BytesIO()
+    torch.save(content, inner)
+    # the build stands outside, where it is read before what only it can read
+    torch.save({"build": build(),
+                "poptorch": torch.frombuffer(inner.getbuffer(), dtype=torch.uint8)}, path)
 
 
 def load(filename: str, edit_opts_fn: Callable[[Options], Any] | None = None) -> PoplarExecutor:

@@ -26,6 +26,7 @@ from sonde import _sonde
 from . import (aten, aten_algebra, aten_layers, aten_losses, aten_places,  # noqa: F401
                aten_windows, ops)  # they register their functions
 from .builder import HALVES, Builder, Lacks, Value, expect, find, short, wide
+from .placement import Execution, begun
 
 _MOST = 64  # inputs, or outputs, of a session
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
@@ -47,6 +48,7 @@ class Network:
 
     def __init__(self, training: bool):
         self.training = training
+        self.blocks = 0  # stages of a pipeline
         self.ignores = False  # labels may be the negative ignore_index of a loss
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.tensors: list[str] = []  # names of parameters and buffers, in the order of tensor()
@@ -108,8 +110,10 @@ def aligned(tensor: torch.Tensor) -> torch.Tensor:
 class Translation(Builder):
     """Builds a graph, and writes down how."""
 
-    def __init__(self, model: torch.nn.Module, network: Network, trained: set[int]):
+    def __init__(self, model: torch.nn.Module, network: Network, trained: set[int],
+                 execution: Execution):
         self.network, self.training = network, network.training
+        self.execution, self.stages = execution, set[str]()
         self.graph = _sonde.Graph()
         self.source = sources(model)
         self.names = {id(tensor): name for name, tensor in reversed(self.source.items())}
@@ -171,6 +175,12 @@ class Translation(Builder):
     def mark_loss(self, value: Value) -> Value:
         self.loss = value
         return value
+
+    def begin_block(self, name: str, ipu: int | None) -> None:
+        stage = self.execution.name_of_stage(name, ipu)
+        self.call("block", stage)
+        self.stages.add(stage)
+        self.network.blocks = len(self.stages)
 
     def input(self, leaf: torch.Tensor, place: int) -> Value:
         if leaf.dtype not in _INPUTS:
@@ -505,19 +515,21 @@ def line_of(node: Any) -> str:
 
 
 def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any],
-          training: bool, trained: set[int], ignores: bool = False) -> Network:
+          training: bool, trained: set[int], execution: Execution, ignores: bool = False
+          ) -> Network:
     """The network of a micro-batch of arguments. trained: the ids of parameters that the
     optimiser updates. Missing: the engine lacks something."""
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
-        with warnings.catch_warnings(), ops.exporting(), slow_path(), silence():
+        with warnings.catch_warnings(), ops.exporting(), slow_path(), silence(), \
+                begun(model):
             warnings.simplefilter("ignore")
             program = torch.export.export(model, arguments, keywords, strict=False)
     except Exception as problem:
         raise Missing([(f"torch.export: {reason(problem)}", line_of_error(problem))]) from problem
     inline_autocast(program.graph_module)
     network = Network(training)
-    translation = Translation(model, network, trained)
+    translation = Translation(model, network, trained, execution)
     network.ignores = translation.ignores = ignores
     reader = _Reader(program, translation)
     reader.read(leaves)

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/tables: one table in CSV and as Parquet files of other writers.
+
+    python3 make_table_golden.py FOLDER       with pandas, pyarrow, fastparquet and polars
+"""
+import decimal
+import os
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+
+ROWS = 90
+
+
+def make_frame():
+    """Numbers, texts and booleans, with and without missing values."""
+    random = np.random.default_rng(0)
+    size = random.integers(-1000, 1000, ROWS)
+    frame = pd.DataFrame({
+        "size": size,
+        "area": random.integers(100, 300, ROWS).astype(np.float32) / 4,
+        "heat": np.array(["gas", "oil", "w\u00e4rme"])[random.integers(0, 3, ROWS)],
+        "balcony": random.integers(0, 2, ROWS).astype(bool),
+        "storeys": random.integers(1, 4, ROWS).astype(np.int32),
+        "price": size * 0.01,
+        "rooms": pd.array([None if i % 3 == 0 else i for i in range(ROWS)], dtype="Int64"),
+        "lift": pd.array([None if i % 4 == 0 else i % 3 == 0 for i in range(ROWS)],
+                         dtype="boolean"),
+        "all": np.full(ROWS, 7.0),
+    })
+    frame.loc[::7, "heat"] = None
+    frame.loc[::5, "area"] = np.nan
+    frame.loc[40:, "price"] = np.round(frame.loc[40:, "price"])
+    return frame
+
+
+def write_csv(frame, path):
+    """Booleans as 0 and 1, which they are in Parquet."""
+    frame = frame.copy()
+    frame["balcony"] = frame["balcony"].astype(int)
+    frame["lift"] = frame["lift"].astype("Int64")
+    frame.to_csv(path, index=False)
+
+
+def write_arrow(table):
+    split = {"size": "DELTA_BINARY_PACKED", "area": "BYTE_STREAM_SPLIT",
+             "heat": "DELTA_LENGTH_BYTE_ARRAY", "balcony": "RLE",
+             "storeys": "DELTA_BINARY_PACKED", "price": "BYTE_STREAM_SPLIT",
+             "rooms": "BYTE_STREAM_SPLIT", "lift": "RLE"}
+
+    pq.write_table(table, "arrow_snappy.parquet")
+    pq.write_table(table, "arrow_pages.parquet", compression="none", row_group_size=40,
+                   data_page_size=64, data_page_version="2.0", write_page_checksum=True)
+    pq.write_table(table, "arrow_gzip.parquet", compression="gzip", use_dictionary=False,
+                   row_group_size=37, data_page_version="2.0")
+    pq.write_table(table, "arrow_zstd.parquet", compression="zstd", use_dictionary=False)
+    pq.write_table(table, "arrow_delta.parquet", compression="none", use_dictionary=False,
+                   column_encoding=split)
+    split["heat"] = "DELTA_BYTE_ARRAY"
+    pq.write_table(table, "arrow_prefix.parquet", use_dictionary=False, column_encoding=split,
+                   data_page_version="2.0")
+
+
+def write_types():
+    """Types that are numbers or texts by a logical type."""
+    dec = [decimal.Decimal("1.25"), decimal.Decimal("-3.50"), None,
+           decimal.Decimal("12345678901.5")]
+    columns = {
+        "decimal": pa.array(dec, pa.decimal128(24, 2)),
+        "half": pa.array(np.array([.5, 1, 2, -3], np.float16)),
+        "unsigned": pa.array([0, 1, 2, 2**32 - 1], pa.uint32()),
+        "long": pa.array([0, 1, 2, 2**64 - 2048], pa.uint64()),
+        "byte": pa.array([-128, 1, 2, 127], pa.int8()),
+        "date": pa.array([0, 1, 2, 3], pa.date32()),
+        "time": pa.array([0, 1, 2, 3], pa.timestamp("us")),
+        "binary": pa.array([b"a", b"b", b"c", b"a"]),
+        "nothing": pa.nulls(4),
+        "word": pa.array(["p", "q", "p", None]).dictionary_encode(),
+        "y": [1., 2., 3., 4.],
+    }
+
+    pq.write_table(pa.table(columns), "types.parquet")
+
+
+def write_refused(table):
+    pq.write_table(table, "lz4.parquet", compression="lz4")
+    pq.write_table(pa.table({
+        "list": pa.array([[1, 2]] * 3), "record": pa.array([{"a": 1, "b": 2}] * 3),
+        "id": pa.array([b"0123456789abcdef"] * 3, pa.binary(16)),
+        "x": [1., 2., 3.], "inf": [1., float("inf"), 2.], "bytes": [b"a", b"\xff", b"c"],
+        "y": [1., None, 3.],
+    }), "mixed.parquet")
+    pq.write_table(pa.table({"t": pa.array([1] * 3, pa.timestamp("ns")), "y": [1., 2., 3.]}),
+                   "int96.parquet", use_deprecated_int96_timestamps=True)
+
+
+class Keys(pe.KmsClient):
+    """Keys that are not secret."""
+
+    def __init__(self, _config):
+        super().__init__()
+
+    def wrap_key(self, key_bytes, _name):
+        return key_bytes.hex()
+
+    def unwrap_key(self, wrapped_key, _name):
+        return bytes.fromhex(wrapped_key.decode())
+
+
+def write_encrypted(table):
+    factory = pe.CryptoFactory(Keys)
+
+    for name, plain in (("encrypted", False), ("encrypted_column", True)):
+        made = pe.EncryptionConfiguration(footer_key="f", column_keys={"k": ["size"]},
+                                          plaintext_footer=plain)
+        keys = factory.file_encryption_properties(pe.KmsConnectionConfig(), made)
+        with pq.ParquetWriter(name + ".parquet", table.schema,
+                              encryption_properties=keys) as out:
+            out.write_table(table)
+
+
+def main():
+    os.makedirs(sys.argv[1], exist_ok=True)
+    os.chdir(sys.argv[1])
+    warnings.simplefilter("ignore")
+    frame = make_frame()
+    table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    write_csv(frame, "table.csv")
+    write_arrow(table)
+    write_types()
+    write_refused(table)
+    write_encrypted(table.select(["size", "price"]))
+    frame.to_parquet("fast.parquet", engine="fastparquet")
+    frame.to_parquet("fast_groups.parquet", engine="fastparquet", compression="gzip",
+                     row_group_offsets=33)
+    pl.from_pandas(frame).write_parquet("polars.parquet")
+    pl.from_pandas(frame).write_parquet("polars_snappy.parquet", compression="snappy",
+                                        row_group_size=25)
+
+
+if __name__ == "__main__":
+    main()
