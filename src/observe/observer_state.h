@@ -19,6 +19,8 @@
 #include <sonde/observer.h>
 
 typedef struct sonde__observe_tap {
+    /* by mode: no step from `from` to next - 1 is due, and next is; none if from > next */
+    int64_t from[SONDE_MODE_COUNT], next[SONDE_MODE_COUNT];
     sonde_selector *what; /* NULL: its ids were given */
     uint32_t *ids;        /* as selected, ascending */
     uint32_t *tensors;    /* by index of ids: the tensor; for an alias, its own */
