@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A table from the command: its columns by name in training and evaluation, and options that do
-# not concern it.
+# A table from the command: its columns by name in training and evaluation, options that do not
+# concern it, and what is in a file.
 . "$(dirname "$0")/lib.sh"
 
 awk 'BEGIN { print "a,b,c,kind"; for (i = 0; i < 60; i++) print i % 7 "," i % 3 "," i % 2 "," (i % 2 ? "odd" : "even") }' >t.csv
@@ -23,3 +23,19 @@ run 2 "$sonde" eval -m t.yaml "${columns[@]}" --data-target nothing
 stderr_is "sonde: error: t.csv: no column 'nothing' (expected a, b, c, kind)"
 run 2 "$sonde" eval -m t.yaml "${columns[@]}" --test-share 0
 stderr_is "sonde: error: test_share: '0' (expected a number from 1e-06 to below 1)"
+
+# what is in a table, and in arrays
+run 0 "$sonde" data info t.csv
+[ "$(sed -n '1p;$p' "$out")" = "t.csv: 60 rows
+  kind                 2 texts                 " ] || fail "$(cat -A "$out")"
+grep -q '^  c  *numbers  *mean 0.5, std 0.5, 0 to 1$' "$out" || fail "$(cat "$out")"
+golden=$SONDE_TEST_DIR/golden/tables
+run 0 "$sonde" data info "$golden/int96.parquet"
+grep -q '^  t  *is of 96-bit timestamps: not read$' "$out" || fail "$(cat "$out")"
+run 0 "$sonde" data info "$golden/../optimizers.safetensors" --json
+head -1 "$out" | grep -q '"kind": "array"' || fail "$(head -1 "$out")"
+mkdir both && cp "$golden/polars.parquet" both/train.parquet && cp "$golden/fast.parquet" both/test.parquet
+run 0 "$sonde" data info both
+[ "$(grep -c ': 90 rows$' "$out")" -eq 2 ] || fail "$(cat "$out")"
+run 0 "$sonde" data info both --json
+[ "$(grep -c '"split": "test"' "$out")" -eq 9 ] || fail "$(cat "$out")"
