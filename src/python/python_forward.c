@@ -77,6 +77,11 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
     if (!sonde__python_is_due(self, seen->gradient_slot)) {
         return true;
     }
+    found =
+        sonde__python_put_off(self, seen->gradient_slot, gradient, SONDE__PYTHON_ALONE);
+    if (found != 0) {
+        return found > 0;
+    }
     found = sonde__python_view_of(self, gradient, &view, &held);
     if (found == 1) {
         sonde__python_show(self, seen->gradient_slot, &view);
@@ -210,6 +215,10 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         check(self, index, way, number, tensor);
         keep(&self->last_checked, tensor);
         return true;
+    }
+    found = sonde__python_put_off(self, seen->slot, tensor, SONDE__PYTHON_ALONE);
+    if (found != 0) {
+        return found > 0 || sonde__python_count_fault(self);
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
     if (found == 1) {

@@ -53,6 +53,19 @@ def norms_between_full_looks():
 
 
 @program
+def own_tensors():
+    """What a program shows itself is recorded at every step, whatever its role and `save`."""
+    for number, save in enumerate((None, 2)):
+        run = folder(f"own{number}")
+        with sonde.watch(run=run, rules=None, save=save) as watch:
+            for step in range(4):
+                watch.record("mine", torch.full((3,), float(step)))
+                watch.step_end()
+        means = sonde.open(run).series("mine", "mean", mode="train")["mean"].tolist()
+        check(f"save={save}: {means}", means == [0, 1, 2, 3])
+
+
+@program
 def gradients_of_players():
     """The gradients of each optimiser are those that it uses, though the backward passes of
     others leave some in its parameters too."""
