@@ -33,6 +33,7 @@ from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _sonde
+from .device import is_elsewhere
 from .loss_places import Places
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ class Hooks:
         self.optimizers = set(map(id, optimizers))
         self.declare(roots)
         self.check_optimizers(optimizers)
+        if any(is_elsewhere(value) for root in roots.values() for value in root.parameters()):
+            watch._use_device()
         self.install(roots, optimizers, scaler)
 
     # --- declaring ------------------------------------------------------------------------
@@ -258,6 +261,7 @@ class Hooks:
                 gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
                 if self.watch.every["updates"] >= 0 and not value.is_complex():
                     update = self.core.add_update(weight)
+                    self.watch._slots["update/" + whole] = update
             self.names[id(value)] = whole
             self.parameters.append(whole)
             self.core.add_parameter(_plain(module._parameters), key, weight, gradient, update, -1,

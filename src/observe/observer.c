@@ -122,6 +122,11 @@ static void close_step(sonde_observer *observer)
     observer->stepping = false;
 }
 
+void sonde__observer_drop_step(sonde_observer *observer)
+{
+    close_step(observer);
+}
+
 void sonde_observer_begin_call(sonde_observer *observer)
 {
     if (observer == NULL) {

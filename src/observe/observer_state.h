@@ -95,6 +95,9 @@ unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role r
  * says; the rest as often as rules need it, and not more often than it says. */
 void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
 
+/* Drops the step that is on: no sink sees its end (observer.c). */
+void sonde__observer_drop_step(sonde_observer *observer);
+
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);
 

@@ -10,6 +10,7 @@
  *     python_late.c       checks of these that wait for the loss
  *     python_loss.c       losses, in place of torch.autograd.backward
  *     python_hook.c       the objects that PyTorch calls
+ *     python_device.c     values on another device, which arrive later
  *     python_observe.c    what all of these do: lock, show a value, count a fault
  *
  * All functions need the interpreter's lock; those that return false or NULL have set an
@@ -48,6 +49,15 @@ typedef struct sonde__python_number {
 enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
 enum { SONDE__PYTHON_NAMED = 8 };
 
+/* The last tensor that a module showed, while a root's forward is on: where the next module
+ * shows the same memory, unchanged, its vital signs are known. */
+typedef struct sonde__python_signed {
+    PyObject *tensor; /* a reference; NULL: none */
+    long version;
+    sonde_view view;
+    sonde_vitals vitals;
+} sonde__python_signed;
+
 /* An optimiser at the step that is on; player 0 has the parameters that none holds. */
 typedef struct sonde__python_player {
     bool stepped;
@@ -71,6 +81,7 @@ typedef struct sonde__python_watch {
     PyObject *deliver; /* called with a finding; or NULL */
     PyObject *queued;  /* findings to deliver */
     PyObject *hooks;   /* torch_hooks.Hooks while hooks are installed; or NULL */
+    PyObject *device;  /* device.Device: steps are left and continued; or NULL */
 
     /* python_step.c */
     int given_mode;       /* of steps; -1: as the model says */
@@ -98,9 +109,10 @@ typedef struct sonde__python_watch {
     size_t table_capacity;  /* a power of 2, or 0 */
     PyObject *last_output;  /* while a root's forward is on, or NULL */
     PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
-    bool only_checks;       /* nothing of modules is due at this step */
-    bool shows_modules;     /* modules are being shown */
-    bool unreadable;        /* a module's tensor is on another device: none is checked */
+    sonde__python_signed last_signed;
+    bool only_checks;   /* nothing of modules is due at this step */
+    bool shows_modules; /* modules are being shown */
+    bool unreadable;    /* a module's tensor is on another device: none is checked */
 
     /* python_late.c */
     sonde__python_late *late;
@@ -178,9 +190,40 @@ void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
                               const sonde_view *view);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
+/* Shows a module's tensor; reads nothing if the last one was the same. */
+void sonde__python_show_signed(sonde__python_watch *self, uint32_t slot, PyObject *tensor,
+                               const sonde_view *view);
+void sonde__python_forget_signed(sonde__python_watch *self);
+/* How often a tensor was changed in place, as PyTorch counts; -1: it does not say. */
+long sonde__python_version(PyObject *tensor);
 /* Keeps a value of one element until sonde__python_show_kept; shows any other. */
 void sonde__python_keep(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 void sonde__python_show_kept(sonde__python_watch *self);
+
+/* --- another device ----------------------------------------------------------------- */
+
+/* What a value is: shown once, or an update's tensor before or after the step; of many
+ * that are computed together, or of one alone. */
+typedef enum sonde__python_part {
+    SONDE__PYTHON_ALONE,
+    SONDE__PYTHON_OF_MANY,
+    SONDE__PYTHON_CHANGING
+} sonde__python_part;
+
+PyObject *sonde__python_set_device(PyObject *watch, PyObject *device);
+/* Hands a value that is due to the device. 1: it has it, 0: the watch has no device, -1:
+ * an exception is set. */
+int sonde__python_put_off(sonde__python_watch *self, uint32_t slot, PyObject *tensor,
+                          sonde__python_part part);
+/* The values of many are complete; of a player (not 0): its gradients, which it may have
+ * cleared. */
+bool sonde__python_compute(sonde__python_watch *self, size_t player);
+/* Ends the step that is on, on the device. */
+bool sonde__python_leave(sonde__python_watch *self);
+/* Returns to the steps whose rows have arrived. */
+bool sonde__python_poll(sonde__python_watch *self);
+PyObject *sonde__python_return_to(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
 
 /* --- parameters --------------------------------------------------------------------- */
 
@@ -194,6 +237,8 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player);
 bool sonde__python_see_all_gradients(sonde__python_watch *self);
 /* After a backward pass: shows the gradients that are cleared before their step. */
 bool sonde__python_see_cleared(sonde__python_watch *self);
+/* Notes whether an optimiser's gradients were cleared before it stepped. */
+void sonde__python_set_cleared(sonde__python_watch *self, size_t player, bool cleared);
 /* Shows what an optimiser keeps of each parameter. */
 bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer);
 void sonde__python_forget_parameters(sonde__python_watch *self);
