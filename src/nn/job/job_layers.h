@@ -23,6 +23,7 @@ typedef struct sonde__job_builder {
     sonde_nn_value current;            /* output of the layer before */
     const sonde__job_layer_kind *kind; /* of the layer at hand */
     size_t given;                      /* inputs of the layer at hand */
+    size_t built;                      /* layers so far */
     bool one_sample;                   /* of sonde_nn_job_info */
     int class_axis;                    /* of the loss */
 } sonde__job_builder;
@@ -56,6 +57,10 @@ sonde_err sonde__job_read_axis(const sonde__job_builder *b, const sonde__yaml *e
 
 /* Builds the layers of the section `model`. */
 sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model);
+/* A group of layers, once or several times: what the kind `layers` builds. */
+sonde_err sonde__job_build_group(sonde__job_builder *b, const sonde__yaml *entry,
+                                 const char *name, const sonde_nn_value *in,
+                                 sonde_nn_value *out);
 /* A value that later entries find by name, and the input of the next layer. */
 sonde_err sonde__job_remember(sonde__job_builder *b, const char *name,
                               sonde_nn_value value);

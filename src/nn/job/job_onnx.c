@@ -61,9 +61,9 @@ static sonde_err check_model(const sonde_nn_model *model, const char *path,
                              const sonde_nn_onnx_info *info, bool own_loss,
                              sonde_diag *diag)
 {
-    if (sonde_nn_model_input_count(model) != 1) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "one", "a model of %zu inputs",
-                           sonde_nn_model_input_count(model));
+    if (sonde_nn_model_input_count(model) > SONDE_NN_FIELDS - 1) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "at most 5",
+                           "a model of %zu inputs", sonde_nn_model_input_count(model));
     }
     if (!own_loss && (strcmp(info->last_op, "Softmax") == 0 ||
                       strcmp(info->last_op, "Sigmoid") == 0)) {
