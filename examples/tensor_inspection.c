@@ -9,9 +9,9 @@
  *                       [--data FOLDER]
  *
  * Steps are batches of 32, as Keras counts them. With pipelining (the default) the
- * network has three layers in two stages, which run one after the other, and gradients
- * are summed over four batches before they are applied; without, it has two layers, and
- * sums gradients on request. The filter "none" selects everything. An execution is one
+ * network has three layers in two stages, each on a thread of its own, and gradients are
+ * summed over four batches before they are applied; without, it has two layers, and sums
+ * gradients on request. The filter "none" selects everything. An execution is one
  * call of the session: fewer steps per call need less memory and change nothing else.
  * Without --data, the program looks for MNIST where `sonde data fetch mnist` puts it.
  */

@@ -214,7 +214,8 @@ SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,
  * example. view gives dtype and shape; its data is not read, so use it only where
  * sonde_watch_wants has no bit but SONDE_HOW_VITALS and SONDE_HOW_NORMS (norms will do
  * for the latter alone). It is ignored elsewhere, unless the slot is checked at this step,
- * is not due, and has NaN or infinities. Not for the slot of an update.
+ * is not due, and has NaN or infinities. For the slot of an update they are those of the
+ * difference, and view gives its dtype.
  */
 SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
                                       const sonde_view *view, const sonde_vitals *vitals);
@@ -222,6 +223,15 @@ SONDE_API void sonde_watch_see_vitals(sonde_watch *watch, uint32_t slot,
 SONDE_API SONDE_CHECKED sonde_err sonde_watch_scalar(sonde_watch *watch, const char *name,
                                                      double value, sonde_diag *diag);
 SONDE_API void sonde_watch_end_step(sonde_watch *watch);
+/*
+ * For values that arrive some steps later, from another device: leave_step, in place of
+ * end_step, leaves the step that is on (sonde_watch_where) without judging it; when its
+ * values are there, return_to continues it, between two other steps: see, see_vitals
+ * and scalar show them, and end_step ends it. The steps after one that was left are left
+ * as well, and continued in order, each once; return_to leaves a step that is on.
+ */
+SONDE_API void sonde_watch_leave_step(sonde_watch *watch);
+SONDE_API void sonde_watch_return_to(sonde_watch *watch, const sonde_coordinate *at);
 
 /* Where the step that is on, or else the last one, is in the run. */
 SONDE_API sonde_coordinate sonde_watch_where(const sonde_watch *watch);

@@ -33,6 +33,7 @@ from torch.compiler import is_compiling
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import _sonde
+from .device import is_elsewhere
 from .loss_places import Places
 
 if TYPE_CHECKING:
@@ -62,10 +63,9 @@ _AGAIN = frozenset(getattr(torch.nn, name) for name in (
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The floating tensors of what a module returns, in order."""
+    """The tensors of what a module gets or returns, in order."""
     if isinstance(value, torch.Tensor):
-        if value.is_floating_point() or value.is_complex():
-            yield value
+        yield value
     elif isinstance(value, Mapping):
         for part in value.values():
             yield from _tensors_in(part)
@@ -212,6 +212,8 @@ class Hooks:
         self.optimizers = set(map(id, optimizers))
         self.declare(roots)
         self.check_optimizers(optimizers)
+        if any(is_elsewhere(value) for root in roots.values() for value in root.parameters()):
+            watch._use_device()
         self.install(roots, optimizers, scaler)
 
     # --- declaring ------------------------------------------------------------------------
@@ -259,6 +261,7 @@ class Hooks:
                 gradient = add("gradient/" + whole, "gradient", value, name, op, BACKWARD)
                 if self.watch.every["updates"] >= 0 and not value.is_complex():
                     update = self.core.add_update(weight)
+                    self.watch._slots["update/" + whole] = update
             self.names[id(value)] = whole
             self.parameters.append(whole)
             self.core.add_parameter(_plain(module._parameters), key, weight, gradient, update, -1,
@@ -386,6 +389,11 @@ class Hooks:
             return self.slot("input" if number == 0 else f"input/{number}", "input", tensor, "",
                              "", 0)  # no pass computes it: by that, rules know the program's input
         return self.slot(f"{name}_input_{number}", "activation", tensor, name, op, FORWARD)
+
+    def declare_integers(self, module: int, number: int, tensor: torch.Tensor) -> int:
+        """The slot of an input of the model that holds tokens, indices or classes."""
+        return self.slot("input_ids" if number == 0 else f"input_ids/{number}", "input", tensor,
+                         "", "", 0)
 
     def declare_output(self, module: int, number: int, tensor: torch.Tensor) -> int:
         name, op = self.modules[module]

@@ -129,7 +129,7 @@ class Watch:
         names, self._judges = split(rules, live=True)
         try:
             self._core = _sonde.Watch(self.path, config, names, self._judges, rank, world, resume,
-                                      _by_role(self.every), _unwrap, self._found, self._fault)
+                                      _by_role(self.every), self._read, self._found, self._fault)
         except BaseException:
             self._release_rules()
             raise
@@ -138,6 +138,8 @@ class Watch:
         self._raised: BaseException | None = None  # by the program's own on_finding
         self._refused = False  # the first step failed to begin
         self.faults = 0
+        self._device: Any = None  # device.Device, once tensors are on another device
+        self._slots: dict[str, int] = {}
         self._losses: dict[str, int] = {}
         self._extra: dict[str, int] = {}
         _open.append(self)
@@ -261,6 +263,8 @@ class Watch:
     def vitals(self, name: str) -> Vitals | None:
         """The vital signs of a tensor at the last step, from memory; None: not due."""
         row = None if self.closed else self._core.vitals(name)
+        if row is None and self._device is not None and not self.closed:
+            row = self._device.vitals(self._slots.get(name))
         return None if row is None else Vitals(*row)
 
     def pause(self) -> None:
@@ -285,6 +289,8 @@ class Watch:
         if self.closed:
             return
         self._core.judged()  # raises in a call from a rule
+        if self._device is not None and os.getpid() == self._process:
+            self._arrive()
         self.remove()
         self.closed = True
         _open.remove(self)
@@ -296,6 +302,30 @@ class Watch:
             self._release_rules()
             self._kept = [Finding(*row) for row in self._core.findings()]
             self._print_verdict()
+
+    def _use_device(self) -> None:
+        """From now on values are computed where they are, and arrive later."""
+        from .device import Device
+        self._device = Device(self._core)
+        self._core.set_device(self._device)
+
+    def _arrive(self) -> None:
+        """Waits for all steps of another device."""
+        try:
+            if self._core.state()[2] >= 0:
+                mode, *steps = self._core.where()
+                self._device.end(MODES[mode], *steps)
+            self._device.finish()
+        except Exception as problem:
+            self._fault(problem)
+
+    def _read(self, tensor: Any) -> Any:
+        """Called by C with a tensor that it cannot read."""
+        if self._hooks is not None and self._device is None:
+            from .device import is_elsewhere
+            if is_elsewhere(tensor):
+                self._use_device()
+        return _unwrap(tensor)
 
     def _release_rules(self) -> None:
         for judge in self._judges:
@@ -333,9 +363,10 @@ class Watch:
         """A new slot; when: 0 none, 1 forward, 2 backward, 3 update."""
         if role not in _ROLES:
             raise _sonde.BadValueError(f"role: '{role}' (expected {', '.join(_ROLES)})")
-        readable = _unwrap(tensor) if _needs_unwrapping(tensor) else tensor
-        return self._core.add(name, _ROLES[role], readable, module, op, when,
-                              note or _note(tensor))
+        readable = _like(tensor) if _needs_unwrapping(tensor) else tensor
+        self._slots[name] = self._core.add(name, _ROLES[role], readable, module, op, when,
+                                           note or _note(tensor))
+        return self._slots[name]
 
     def __enter__(self) -> "Watch":
         return self
@@ -380,6 +411,14 @@ def _note(tensor: Any) -> str:
             f"placed {', '.join(map(str, placements))}")
 
 
+def _like(tensor: Any) -> Any:
+    """A tensor in host memory of the dtype and shape of one that is elsewhere."""
+    if hasattr(tensor, "_local_tensor") or getattr(tensor, "is_sparse", False) or \
+            getattr(tensor, "is_meta", False) or not hasattr(tensor, "new_empty"):
+        return _unwrap(tensor)
+    return _unwrap(tensor.new_empty(tensor.shape, device="cpu"))
+
+
 def _unwrap(tensor: Any) -> Any:
     """A tensor in host memory for one that C cannot read directly; None: there is none."""
     local = getattr(tensor, "_local_tensor", None)  # the shard of a distributed tensor
@@ -391,10 +430,7 @@ def _unwrap(tensor: Any) -> Any:
     if getattr(tensor, "is_sparse", False):
         return tensor.detach().coalesce().values()
     if hasattr(tensor, "detach"):
-        plain = tensor.detach().cpu()
-        if plain is not tensor and not hasattr(type(plain), "__dlpack_c_exchange_api__"):
-            return plain.numpy()
-        return plain.resolve_conj().resolve_neg()
+        return tensor.detach().cpu().resolve_conj().resolve_neg()
     return None
 
 

@@ -99,6 +99,8 @@ int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* In a training of several processes: errors, warnings and findings of a rank after the first
  * have "rank 1: ", and each line is written at once. Called before anything is written. */
 void cli_set_rank(int rank);
+/* Errors and warnings are not printed. */
+void cli_mute(bool on);
 void cli_put_rank(FILE *stream);
 /* "train: unknown option '--epoch' (expected --epochs)". */
 int cli_fail_unknown(const cli_command *command, const char *text);

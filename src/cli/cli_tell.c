@@ -20,6 +20,12 @@
 /* --- errors ----------------------------------------------------------------------- */
 
 static int shown_rank;
+static bool muted;
+
+void cli_mute(bool on)
+{
+    muted = on;
+}
 
 void cli_set_rank(int rank)
 {
@@ -89,7 +95,9 @@ static void put_line(const char *kind, const char *fmt, va_list args)
         }
     }
     line[used++] = '\n';
-    (void)fwrite(line, 1, used, stderr);
+    if (!muted) {
+        (void)fwrite(line, 1, used, stderr);
+    }
 }
 
 const char *cli_one_line(const char *text, char *buf, size_t size)

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct data_values {
@@ -235,11 +236,134 @@ done:
     return err;
 }
 
+/* A number, or null. */
+static void put_number(sonde_json *line, const char *key, double value)
+{
+    cli_json_loss(line, key, value);
+}
+
+static void print_part_json(const char *source, const char *split,
+                            const sonde_nn_part *part)
+{
+    static const char *const kinds[] = {"numbers", "texts", "refused", "array"};
+    sonde_json *const line = cli_json();
+
+    sonde_json_object(line, NULL);
+    sonde_json_string(line, "source", source);
+    if (split != NULL) {
+        sonde_json_string(line, "split", split);
+    }
+    sonde_json_string(line, "name", part->name);
+    sonde_json_string(line, "kind", kinds[part->kind]);
+    sonde_json_list(line, "shape");
+    for (int i = 0; i < part->rank; i++) {
+        sonde_json_int(line, NULL, part->shape[i]);
+    }
+    sonde_json_end(line);
+    if (part->kind == SONDE_NN_PART_REFUSED) {
+        sonde_json_string(line, "refusal", part->refusal);
+    } else {
+        sonde_json_int(line, "missing", part->missing);
+    }
+    if (part->kind == SONDE_NN_PART_TEXTS) {
+        sonde_json_int(line, "different", part->different);
+    } else if (part->kind != SONDE_NN_PART_REFUSED) {
+        put_number(line, "mean", part->mean);
+        put_number(line, "std", part->std);
+        put_number(line, "min", part->minimum);
+        put_number(line, "max", part->maximum);
+    }
+    if (part->kind == SONDE_NN_PART_ARRAY) {
+        sonde_json_string(line, "dtype", sonde_dtype_name(part->dtype));
+    }
+    sonde_json_end(line);
+    cli_json_print("\n");
+}
+
+static void print_part(const sonde_nn_part *part)
+{
+    char line[CLI_CLASS], shape[96], kind[160] = "";
+    const char *name = cli_one_line(part->name, line, sizeof line);
+
+    if (part->kind == SONDE_NN_PART_REFUSED) {
+        (void)printf("  %-*s %s: not read\n", cli_field(name, 20), name, part->refusal);
+        return;
+    }
+    if (part->kind == SONDE_NN_PART_ARRAY) {
+        (void)snprintf(kind, sizeof kind, "%s %s", sonde_dtype_name(part->dtype),
+                       sonde_shape_text(part->rank, part->shape, shape, sizeof shape));
+    } else if (part->kind == SONDE_NN_PART_TEXTS) {
+        (void)snprintf(kind, sizeof kind, "%" PRId64 " texts", part->different);
+    } else {
+        (void)snprintf(kind, sizeof kind, "numbers");
+    }
+    (void)printf("  %-*s %-24s", cli_field(name, 20), name, kind);
+    if (part->kind != SONDE_NN_PART_TEXTS) {
+        (void)printf(" mean %.5g, std %.5g, %.5g to %.5g", part->mean, part->std,
+                     part->minimum, part->maximum);
+    }
+    if (part->missing > 0) {
+        (void)printf("%s%" PRId64 " missing",
+                     part->kind != SONDE_NN_PART_TEXTS ? ", " : " ", part->missing);
+    }
+    (void)printf("\n");
+}
+
+/* split: of a folder with a table of each; NULL: there is one file. */
+static sonde_err describe_file(const char *path, const char *split, bool json,
+                               sonde_diag *diag)
+{
+    const bool test = split != NULL && strcmp(split, "test") == 0;
+    sonde_nn_contents *contents = NULL;
+    const sonde_nn_part *part = NULL;
+    const sonde_err err = sonde_nn_contents_open(
+        path, test ? SONDE_NN_TEST : SONDE_NN_TRAIN, &contents, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    part = sonde_nn_contents_at(contents, 0);
+    if (!json && part != NULL && part->kind != SONDE_NN_PART_ARRAY) {
+        (void)printf("%s%s%s: %" PRId64 " rows\n", path, split != NULL ? ", " : "",
+                     split != NULL ? split : "", part->shape[0]);
+    } else if (!json) {
+        (void)printf("%s\n", path);
+    }
+    for (size_t i = 0; (part = sonde_nn_contents_at(contents, i)) != NULL; i++) {
+        if (json) {
+            print_part_json(path, split, part);
+        } else {
+            print_part(part);
+        }
+    }
+    sonde_nn_contents_destroy(contents);
+    return SONDE_OK;
+}
+
+static int run_file_info(const char *path, bool json)
+{
+    struct stat status;
+    sonde_diag diag = {0};
+    const bool split = sonde_nn_dataset_is_table(path) && stat(path, &status) == 0 &&
+                       S_ISDIR(status.st_mode);
+    sonde_err err = describe_file(path, split ? "train" : NULL, json, &diag);
+
+    if (err == SONDE_OK && split) {
+        err = describe_file(path, "test", json, &diag);
+    }
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
 static int run_info(const void *values, int argc, char **argv)
 {
     const data_values *asked = values;
     sonde_diag diag = {0};
-    sonde_err err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);
+    sonde_err err = SONDE_OK;
+
+    if (sonde_nn_dataset_is_table(argv[0]) || sonde_nn_dataset_is_arrays(argv[0])) {
+        return run_file_info(argv[0], asked->json);
+    }
+    err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);
 
     (void)argc;
     if (err != SONDE_OK) {
@@ -251,14 +375,19 @@ static int run_info(const void *values, int argc, char **argv)
 
 static const cli_option info_options[] = {
     OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "folder of the data set"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per split"),
+    OPTION("json", 0, CLI_FLAG, NULL, json,
+           "print one JSON object per split, column or array"),
 };
 
 const cli_command cli_data_info = {
     .name = "data info",
-    .arguments = "NAME",
+    .arguments = "NAME|FILE",
     .summary = "describe a data set: counts, shape, classes, mean",
-    .examples = "  sonde data info fashion-mnist",
+    .details =
+        "FILE is a table (.csv, .tsv, .parquet), arrays (.npz, .npy, .safetensors),\n"
+        "or a folder with either: names, kinds and statistics.",
+    .examples = "  sonde data info fashion-mnist\n"
+                "  sonde data info houses.parquet",
     .options = info_options,
     .option_count = CLI_COUNT_OF(info_options),
     .least = 1,

@@ -12,7 +12,8 @@
 #include <string.h>
 
 typedef struct eval_values {
-    const char *model, *data, *picture;
+    const char *model, *data, *picture, *target, *share, *split_seed;
+    cli_list inputs;
     int64_t batch, threads;
     bool json, quiet;
 } eval_values;
@@ -110,6 +111,31 @@ static sonde_err balance(evaluation *run, sonde_diag *diag)
     return err;
 }
 
+/* Which arrays or columns are read, and which samples are the test set. */
+static sonde_err set_columns(const evaluation *run, sonde_diag *diag)
+{
+    const eval_values *asked = run->asked;
+    const struct {
+        const char *name, *text;
+    } options[] = {{"data_target", asked->target},
+                   {"test_share", asked->share},
+                   {"split_seed", asked->split_seed}};
+    sonde_err err = SONDE_OK;
+
+    if (asked->inputs.count > 0) {
+        sonde_nn_job_get_info(run->job)->data_inputs.count = 0;
+    }
+    for (size_t i = 0; i < asked->inputs.count && err == SONDE_OK; i++) {
+        err = sonde_nn_job_set(run->job, "data_inputs", asked->inputs.text[i], diag);
+    }
+    for (size_t i = 0; i < CLI_COUNT_OF(options) && err == SONDE_OK; i++) {
+        if (options[i].text != NULL) {
+            err = sonde_nn_job_set(run->job, options[i].name, options[i].text, diag);
+        }
+    }
+    return err;
+}
+
 static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
 {
     const eval_values *asked = run->asked;
@@ -122,6 +148,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
         return err;
     }
     info = sonde_nn_job_get_info(run->job);
+    err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (asked->batch != CLI_NOT_GIVEN) {
         info->eval_batch_size = asked->batch;
     }
@@ -131,7 +161,7 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     if (asked->data != NULL) {
         info->data_path = asked->data;
     }
-    err = sonde_nn_job_set_environment(run->job, diag);
+    err = set_columns(run, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -245,6 +275,13 @@ static const cli_option eval_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
            "built-in model, job file or ONNX file of the weights (fashion_cnn)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "folder of the data set"),
+    OPTION("data-target", 0, CLI_TEXT, "NAME", target,
+           "array, or column of a table, that is the target"),
+    OPTION("data-inputs", 0, CLI_LIST, "ARRAY", inputs,
+           "array, or column of a table, that is an input; may be given again"),
+    OPTION("test-share", 0, CLI_TEXT, "X", share,
+           "share of the samples that are the test set, of data without one (0.1)"),
+    OPTION("split-seed", 0, CLI_TEXT, "N", split_seed, "seed of that draw (0)"),
     OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "largest batch"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
     OPTION("confusion", 'c', CLI_TEXT, "FILE", picture,

@@ -130,6 +130,17 @@ static int help(int argc, char **argv)
     return finish(CLI_OK);
 }
 
+/* Whether mpirun has started this process as another rank than the first, all with one
+ * command line. */
+static bool is_later_rank(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"),
+               *lines = getenv("OMPI_NUM_APP_CTX");
+
+    return rank != NULL && strcmp(rank, "0") != 0 && lines != NULL &&
+           strcmp(lines, "1") == 0;
+}
+
 int main(int argc, char **argv)
 {
     int words = 0;
@@ -139,6 +150,7 @@ int main(int argc, char **argv)
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like a full disk */
     cli_guard_output();
     cli_log_open();
+    cli_mute(is_later_rank()); /* rank 0 has the same arguments and the same mistakes */
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         if (cli_commands[i]->prepare != NULL) {
             cli_commands[i]->prepare();

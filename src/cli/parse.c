@@ -260,6 +260,7 @@ int cli_run(const cli_command *command, int argc, char **argv)
     }
     set_defaults(command, values);
     code = parse(command, argc, argv, values, &help);
+    cli_mute(false);
     if (code == CLI_OK && help) {
         cli_print_help(command, stdout);
     } else if (code == CLI_OK) {

@@ -497,6 +497,22 @@ void sonde_hook_step_done(sonde_hook *hook)
     sonde__hook_drop_held(hook);
 }
 
+void sonde__hook_leave_step(sonde_hook *hook)
+{
+    if (hook != NULL) {
+        hook->stepping = false;
+        sonde__hook_drop_held(hook);
+    }
+}
+
+void sonde__hook_return_to(sonde_hook *hook, const sonde_coordinate *at)
+{
+    if (hook != NULL) {
+        hook->at = *at;
+        hook->stepping = true;
+    }
+}
+
 /* --- scalars ---------------------------------------------------------------------- */
 
 static void put_scalar(sonde_hook *hook, uint32_t id, double value)

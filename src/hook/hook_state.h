@@ -109,6 +109,10 @@ sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
 /* Drops all held values at the end of a step. */
 void sonde__hook_drop_held(sonde_hook *hook);
 void sonde__hook_detach_all(sonde_hook *hook);
+/* The step that is on is left, and continued later: sonde_watch_leave_step. Both accept
+ * NULL. */
+void sonde__hook_leave_step(sonde_hook *hook);
+void sonde__hook_return_to(sonde_hook *hook, const sonde_coordinate *at);
 
 /* --- load.c, hook_smdebug.c ------------------------------------------------------- */
 

@@ -786,6 +786,7 @@ sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
     }
     hook->watched = true;
     hook->role_every = role_every;
+    hook->setup.others = role_every[SONDE_ROLE_OTHER] > 0;
     if (mode != SONDE_MODE_GLOBAL && sonde__observe_says_global(&hook->setup)) {
         sonde_log(SONDE_LOG_WARNING, "hook",
                   "the schedule of mode global holds where the mode is global; steps are "

@@ -563,6 +563,9 @@ static uint8_t tensor_vital(const sonde__observe_setup *setup,
 {
     unsigned vital = info->same_as == id ? sonde__observe_vital(info) : 0U;
 
+    if (setup->others && info->same_as == id && info->role == SONDE_ROLE_OTHER) {
+        vital = SONDE__VITAL_EVERY | SONDE__VITAL_LOOKS;
+    }
     if (!setup->looks) {
         vital &= ~((unsigned)SONDE__VITAL_LOOKS | (unsigned)SONDE__VITAL_RAW);
     } else if ((vital & SONDE__VITAL_LOOKS) != 0) {

@@ -84,6 +84,7 @@ typedef struct sonde__observe_setup {
     bool looks;      /* vitals_every is not given: the schedule of the default rules */
     bool configured; /* the user chose the values to save; no others are saved */
     bool no_vitals;
+    bool others; /* the program's own tensors have vital signs as those of weights */
     bool settled;
     uint64_t nan_sets[SONDE_MODE_COUNT]; /* collections with a when_nan in the mode */
 } sonde__observe_setup;

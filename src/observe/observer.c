@@ -48,6 +48,22 @@ const sonde_observer_gate *sonde_observer_get_gate(const sonde_observer *observe
     return &observer->gate;
 }
 
+/* The first step >= step of a mode at which the tap is due. */
+static int64_t next_of(sonde__observe_tap *tap, int mode, int64_t step)
+{
+    if (step < tap->from[mode] || step > tap->next[mode]) {
+        tap->next[mode] = sonde_schedule_next(&tap->when[mode], step);
+        tap->from[mode] = step;
+    }
+    return tap->next[mode];
+}
+
+/* As sonde_schedule_due. */
+static bool is_due(sonde__observe_tap *tap, int mode, int64_t step)
+{
+    return step != SONDE_SCHEDULE_NEVER && next_of(tap, mode, step) == step;
+}
+
 /* The first step >= step of a mode at which a tap is due; shared: only of the taps whose
  * global schedules hold at the steps of all modes. */
 static int64_t first_due(const sonde_observer *observer, int mode, int64_t step,
@@ -56,10 +72,10 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step,
     int64_t next = SONDE_SCHEDULE_NEVER;
 
     for (size_t i = 0; i < observer->tap_count && next > step; i++) {
-        const sonde__observe_tap *tap = &observer->taps[i];
+        sonde__observe_tap *tap = &observer->taps[i];
 
         if (tap->count > 0 && !(shared && tap->apart)) {
-            const int64_t due = sonde_schedule_next(&tap->when[mode], step);
+            const int64_t due = next_of(tap, mode, step);
 
             next = SONDE_MIN(next, due);
         }
@@ -104,6 +120,11 @@ static void close_step(sonde_observer *observer)
         observer->sink_due[i] = 0;
     }
     observer->stepping = false;
+}
+
+void sonde__observer_drop_step(sonde_observer *observer)
+{
+    close_step(observer);
 }
 
 void sonde_observer_begin_call(sonde_observer *observer)
@@ -153,9 +174,8 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
         sonde__observe_tap *tap = &observer->taps[i];
 
         tap->due = tap->count > 0 &&
-                   (sonde_schedule_due(&tap->when[place->mode], place->mode_step) ||
-                    (!tap->apart && sonde_schedule_due(&tap->when[SONDE_MODE_GLOBAL],
-                                                       place->global_step)));
+                   (is_due(tap, (int)place->mode, place->mode_step) ||
+                    (!tap->apart && is_due(tap, SONDE_MODE_GLOBAL, place->global_step)));
         if (!tap->due) {
             continue;
         }

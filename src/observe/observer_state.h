@@ -19,6 +19,8 @@
 #include <sonde/observer.h>
 
 typedef struct sonde__observe_tap {
+    /* by mode: no step from `from` to next - 1 is due, and next is; none if from > next */
+    int64_t from[SONDE_MODE_COUNT], next[SONDE_MODE_COUNT];
     sonde_selector *what; /* NULL: its ids were given */
     uint32_t *ids;        /* as selected, ascending */
     uint32_t *tensors;    /* by index of ids: the tensor; for an alias, its own */
@@ -92,6 +94,9 @@ unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role r
  * nothing, below 0 means never. Vital signs come at the first steps and as often as it
  * says; the rest as often as rules need it, and not more often than it says. */
 void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
+
+/* Drops the step that is on: no sink sees its end (observer.c). */
+void sonde__observer_drop_step(sonde_observer *observer);
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

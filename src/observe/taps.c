@@ -109,6 +109,8 @@ static sonde_err copy_schedules(sonde__observe_tap *tap, const sonde_tap *added,
         const sonde_schedule *when = &added->when[mode];
 
         tap->when[mode] = *when;
+        tap->from[mode] = 1;
+        tap->next[mode] = 0;
         if (when->step_count == 0) {
             continue;
         }

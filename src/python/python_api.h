@@ -43,6 +43,8 @@ void sonde__python_set_tensor_type(PyObject *type);
 bool sonde__python_is_tensor(PyObject *object);
 /* A tensor of a floating or complex dtype. */
 bool sonde__python_is_float(PyObject *object);
+/* A tensor of integers in readable memory. */
+bool sonde__python_is_integer(PyObject *object);
 
 /* --- findings ----------------------------------------------------------------------- */
 

@@ -77,6 +77,11 @@ static bool see_gradient(sonde__python_watch *self, size_t index, size_t number,
     if (!sonde__python_is_due(self, seen->gradient_slot)) {
         return true;
     }
+    found =
+        sonde__python_put_off(self, seen->gradient_slot, gradient, SONDE__PYTHON_ALONE);
+    if (found != 0) {
+        return found > 0;
+    }
     found = sonde__python_view_of(self, gradient, &view, &held);
     if (found == 1) {
         sonde__python_show(self, seen->gradient_slot, &view);
@@ -174,6 +179,11 @@ static void check(sonde__python_watch *self, size_t index, sonde__python_way way
     sonde__python_check_view(self, slot, &view);
 }
 
+static const char *const declares[SONDE__PYTHON_WAYS] = {
+    [SONDE__PYTHON_INPUT] = "declare_input",
+    [SONDE__PYTHON_OUTPUT] = "declare_output",
+    [SONDE__PYTHON_INTEGERS] = "declare_integers"};
+
 /* Declares a tensor at its first time, and shows it. */
 static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
                  size_t number, PyObject *tensor)
@@ -191,9 +201,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
 
         seen->known = true; /* not declared again if that fails */
         seen->slot = SONDE__PYTHON_NO_SLOT;
-        slot =
-            declare(self, way == SONDE__PYTHON_INPUT ? "declare_input" : "declare_output",
-                    index, number, tensor);
+        slot = declare(self, declares[way], index, number, tensor);
         if (PyErr_Occurred() != NULL) {
             return sonde__python_count_fault(self);
         }
@@ -201,9 +209,16 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
+        if (way == SONDE__PYTHON_INTEGERS) {
+            return true;
+        }
         check(self, index, way, number, tensor);
         keep(&self->last_checked, tensor);
         return true;
+    }
+    found = sonde__python_put_off(self, seen->slot, tensor, SONDE__PYTHON_ALONE);
+    if (found != 0) {
+        return found > 0 || sonde__python_count_fault(self);
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
     if (found == 1) {
@@ -218,6 +233,10 @@ static bool show_tensor(sonde__python_watch *self, size_t index, sonde__python_w
 {
     size_t number = 0;
 
+    if (way == SONDE__PYTHON_INPUT && index == 0 && sonde__python_is_integer(tensor)) {
+        return show(self, index, SONDE__PYTHON_INTEGERS,
+                    self->modules[index].next[SONDE__PYTHON_INTEGERS]++, tensor);
+    }
     if (!sonde__python_is_float(tensor) ||
         (way == SONDE__PYTHON_OUTPUT && tensor == self->last_output)) {
         return true;
@@ -263,6 +282,7 @@ bool sonde__python_see_inputs(sonde__python_watch *self, PyObject *inputs)
         return true;
     }
     self->modules[0].next[SONDE__PYTHON_INPUT] = 0;
+    self->modules[0].next[SONDE__PYTHON_INTEGERS] = 0;
     return show_all(self, 0, SONDE__PYTHON_INPUT, inputs);
 }
 

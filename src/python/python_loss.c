@@ -211,6 +211,25 @@ static PyObject *unscaled(const backward *self, PyObject *tensor)
     return loss;
 }
 
+/* Hands the loss to the device. root: as below. */
+static bool put_off_loss(const backward *self, sonde__python_watch *watch,
+                         PyObject *tensor, PyObject *root)
+{
+    PyObject *frame = NULL, *code = NULL;
+    uint32_t slot = SONDE__PYTHON_NO_SLOT;
+    long instruction = 0;
+    bool good = false;
+
+    if (find_caller(self, &frame, &code, &instruction)) {
+        good = find_loss(watch, code, instruction, frame, root, tensor, &slot) &&
+               (!sonde__python_is_due(watch, slot) ||
+                sonde__python_put_off(watch, slot, tensor, SONDE__PYTHON_ALONE) > 0);
+        Py_DECREF(frame);
+        Py_DECREF(code);
+    }
+    return good;
+}
+
 /* Shows the loss of the step that is on. root: what backward is called on: the tensor, or
  * the one that a GradScaler made of it. */
 static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject *tensor,
@@ -225,6 +244,9 @@ static bool show_loss(const backward *self, sonde__python_watch *watch, PyObject
 
     if (!sonde__python_are_due(watch, 1U << SONDE_ROLE_LOSS) || !is_scalar(tensor)) {
         return true;
+    }
+    if (watch->device != NULL) {
+        return is_named(watch, tensor) || put_off_loss(self, watch, tensor, root);
     }
     viewed = sonde__python_view_of(watch, tensor, &view, &held);
     if (viewed <= 0) {

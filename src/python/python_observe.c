@@ -215,6 +215,13 @@ void sonde__python_show_kept(python_watch *self)
     }
 }
 
+void sonde__python_set_cleared(sonde__python_watch *self, size_t player, bool cleared)
+{
+    self->cleared_count += cleared;
+    self->cleared_count -= self->players[player].cleared;
+    self->players[player].cleared = cleared;
+}
+
 /* --- findings and faults ------------------------------------------------------------ */
 
 bool sonde__python_deliver(python_watch *self)

@@ -135,12 +135,18 @@ void sonde__python_free_parameters(sonde__python_watch *self)
 
 /* --- seeing ------------------------------------------------------------------------- */
 
-/* Takes up one tensor at place n of the arrays. */
-static bool gather(sonde__python_watch *self, PyObject *tensor, uint32_t slot, size_t *n)
+/* Takes up one tensor at place n of the arrays, or hands it to its device. */
+static bool gather(sonde__python_watch *self, PyObject *tensor, uint32_t slot, int kind,
+                   size_t *n)
 {
-    const int found =
-        sonde__python_view_of(self, tensor, &self->views[*n], &self->held[*n]);
+    int found = 0;
 
+    if (self->device != NULL) {
+        return sonde__python_put_off(self, slot, tensor,
+                                     kind == UPDATE ? SONDE__PYTHON_CHANGING
+                                                    : SONDE__PYTHON_OF_MANY) > 0;
+    }
+    found = sonde__python_view_of(self, tensor, &self->views[*n], &self->held[*n]);
     if (found == 1) {
         self->seen[(*n)++] = slot;
     }
@@ -152,8 +158,8 @@ static bool gather_gradient(sonde__python_watch *self, PyObject *parameter, uint
 {
     static PyObject *name;
     PyObject *gradient = sonde__python_attribute(parameter, &name, "grad");
-    const bool good =
-        gradient != NULL && (gradient == Py_None || gather(self, gradient, slot, n));
+    const bool good = gradient != NULL &&
+                      (gradient == Py_None || gather(self, gradient, slot, GRADIENT, n));
 
     Py_XDECREF(gradient); /* `held` keeps it */
     return good;
@@ -179,19 +185,20 @@ static bool gather_parameter(sonde__python_watch *self,
             }
         }
         good = i == GRADIENT ? gather_gradient(self, value, slot, n)
-                             : gather(self, value, slot, n);
+                             : gather(self, value, slot, i, n);
     }
     return good;
 }
 
-/* Shows n gathered values. */
-static void show_gathered(sonde__python_watch *self, size_t n)
+/* Shows n gathered values; on a device, computes them. */
+static bool show_gathered(sonde__python_watch *self, size_t n)
 {
     if (n > 0) {
         Py_BEGIN_ALLOW_THREADS sonde_watch_see_all(self->watch, self->seen, self->views,
                                                    n);
         Py_END_ALLOW_THREADS
     }
+    return sonde__python_compute(self, 0);
 }
 
 static void release_gathered(sonde__python_watch *self, size_t n)
@@ -220,7 +227,7 @@ bool sonde__python_see_parameters(sonde__python_watch *self, unsigned kinds)
     for (size_t i = 0; good && i < self->parameter_count; i++) {
         good = gather_parameter(self, &self->parameters[i], kinds, &n);
     }
-    show_gathered(self, n);
+    good = show_gathered(self, n) && good;
     sonde__python_unlock(self);
     release_gathered(self, n);
     return good;
@@ -274,17 +281,23 @@ static bool are_zero(const sonde__python_watch *self, size_t n, bool known)
     return true;
 }
 
-static void set_cleared(sonde__python_watch *self, size_t player, bool cleared)
+/* Shows n gathered gradients, unless they were cleared before the step. */
+static bool show_gradients(sonde__python_watch *self, size_t player, size_t n)
 {
-    self->cleared_count += cleared;
-    self->cleared_count -= self->players[player].cleared;
-    self->players[player].cleared = cleared;
+    const bool cleared =
+        self->players != NULL && self->players[player].looked && are_zero(self, n, false);
+    const bool good = cleared || show_gathered(self, n);
+
+    if (self->players != NULL && self->went_back) {
+        sonde__python_set_cleared(self, player, cleared || are_zero(self, n, true));
+    }
+    return good;
 }
 
 bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
 {
     size_t n = 0;
-    bool good = true, cleared = false;
+    bool good = true;
 
     if (!sonde__python_is_live(self) || self->players == NULL) {
         return true;
@@ -295,15 +308,10 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
     }
     sonde__python_lock(self);
     good = gather_gradients(self, (Py_ssize_t)player, &n);
-    cleared =
-        self->players != NULL && self->players[player].looked && are_zero(self, n, false);
-    if (!cleared) {
-        show_gathered(self, n);
-    }
+    good = (self->device != NULL ? sonde__python_compute(self, player)
+                                 : show_gradients(self, player, n)) &&
+           good;
     if (self->players != NULL) {
-        if (self->went_back) {
-            set_cleared(self, player, cleared || are_zero(self, n, true));
-        }
         self->players[player].shown = self->players[0].shown = true;
     }
     sonde__python_unlock(self);
@@ -323,7 +331,7 @@ bool sonde__python_see_all_gradients(sonde__python_watch *self)
     sonde__python_show_kept(self);
     sonde__python_lock(self);
     good = gather_gradients(self, ALL_PLAYERS, &n);
-    show_gathered(self, n);
+    good = show_gathered(self, n) && good;
     sonde__python_unlock(self);
     release_gathered(self, n);
     return good;
@@ -349,7 +357,7 @@ bool sonde__python_see_cleared(sonde__python_watch *self)
                 gather_parameter(self, &self->parameters[i], SONDE__PYTHON_GRADIENTS, &n);
         }
     }
-    show_gathered(self, n);
+    good = show_gathered(self, n) && good;
     sonde__python_unlock(self);
     release_gathered(self, n);
     return good;
@@ -405,6 +413,10 @@ static bool see_item(sonde__python_watch *self, size_t index, PyObject *item,
     if (!sonde__python_is_due(self, state->slot)) {
         return true;
     }
+    found = sonde__python_put_off(self, state->slot, value, SONDE__PYTHON_OF_MANY);
+    if (found != 0) {
+        return found > 0;
+    }
     found = sonde__python_view_of(self, value, &view, &held);
     if (found == 1) {
         sonde__python_show(self, state->slot, &view);
@@ -436,5 +448,5 @@ bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer)
         Py_XDECREF(items);
     }
     Py_XDECREF(states);
-    return good;
+    return good && sonde__python_compute(self, 0);
 }

@@ -60,6 +60,13 @@ bool sonde__python_begin(sonde__python_watch *self, int mode)
         return false;
     }
     sonde__python_show_kept(self);
+    if (self->device != NULL &&
+        (!sonde__python_poll(self) || !sonde__python_deliver(self))) {
+        return false;
+    }
+    if (self->watch == NULL) {
+        return true; /* closed by on_finding */
+    }
     sonde__python_lock(self);
     err = begin_step(self, mode, &diag);
     sonde__python_unlock(self);
@@ -83,13 +90,18 @@ static void hide_modules(sonde__python_watch *self)
     Py_CLEAR(self->last_checked);
 }
 
-/* Ends the step for the rules and the recorder. */
-static void judge(sonde__python_watch *self)
+/* Ends the step for the rules and the recorder; on a device, leaves it. */
+static bool judge(sonde__python_watch *self)
 {
+    if (self->device != NULL) {
+        sonde__python_forget_named(self);
+        return sonde__python_leave(self) && sonde__python_poll(self);
+    }
     sonde__python_lock(self);
     sonde__python_forget_named(self);
     Py_BEGIN_ALLOW_THREADS sonde_watch_end_step(self->watch);
     Py_END_ALLOW_THREADS sonde__python_unlock(self);
+    return true;
 }
 
 /* What a step says of the optimisers ends with it. */
@@ -125,7 +137,7 @@ bool sonde__python_end(sonde__python_watch *self)
     self->mode = -1;
     self->judged = false;
     if (good && !judged) {
-        judge(self);
+        good = judge(self);
     }
     return good && sonde__python_deliver(self);
 }
@@ -251,8 +263,8 @@ static bool see_before_step(sonde__python_watch *self, size_t player, bool closu
     }
     if (!closure && self->optimizer_count == 1 && sonde__python_is_live(self) &&
         !sonde__python_are_due(self, AFTER)) {
-        judge(self);
         self->judged = true;
+        return judge(self);
     }
     return true;
 }

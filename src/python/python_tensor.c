@@ -2,8 +2,9 @@
  * python_tensor.c - the memory of a Python object as a view.
  *
  * A tensor type offers DLPack's exchange table in a class attribute; the tables of the
- * last types seen (torch.Tensor and torch.nn.Parameter, in practice) are remembered.
- * Other objects are read through the buffer protocol.
+ * last types seen (torch.Tensor and torch.nn.Parameter, in practice) are remembered. A
+ * tensor of PyTorch before 2.10 has none, and is asked for its address, dtype, shape and
+ * strides. Other objects are read through the buffer protocol.
  */
 #include "python/dlpack.h"
 #include "python/python_api.h"
@@ -52,6 +53,7 @@ static bool find_dtype(const dlpack_tensor *tensor, sonde_dtype *dtype)
 typedef struct known_type {
     PyTypeObject *type; /* a reference */
     const dlpack_table *table;
+    bool tells; /* no table, but it has data_ptr() */
 } known_type;
 
 enum { KNOWN = 4 };
@@ -70,18 +72,30 @@ static bool is_wrapper(PyTypeObject *type)
     return own;
 }
 
-/* The exchange table of a type; NULL: it has none of a version that we read. */
-static const dlpack_table *table_of(PyTypeObject *type)
+static bool has_attribute(PyTypeObject *type, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString((PyObject *)type, name);
+
+    PyErr_Clear();
+    Py_XDECREF(found);
+    return found != NULL;
+}
+
+/* How a type is read: its exchange table is NULL if it has none of a version that we
+ * read. */
+static known_type find_type(PyTypeObject *type)
 {
     const dlpack_header *header = NULL;
     PyObject *capsule = NULL;
+    bool wrapper = false;
 
     for (size_t i = 0; i < KNOWN; i++) {
         if (known[i].type == type) {
-            return known[i].table;
+            return known[i];
         }
     }
-    if (!is_wrapper(type)) {
+    wrapper = is_wrapper(type);
+    if (!wrapper) {
         capsule = PyObject_GetAttrString((PyObject *)type, "__dlpack_c_exchange_api__");
     }
     if (capsule != NULL) {
@@ -94,9 +108,12 @@ static const dlpack_table *table_of(PyTypeObject *type)
     }
     Py_XDECREF((PyObject *)known[KNOWN - 1].type);
     memmove(&known[1], &known[0], (KNOWN - 1) * sizeof known[0]);
-    known[0] = (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
-                            (const dlpack_table *)(const void *)header};
-    return known[0].table;
+    known[0] =
+        (known_type){(PyTypeObject *)Py_NewRef((PyObject *)type),
+                     (const dlpack_table *)(const void *)header,
+                     header == NULL && !wrapper && has_attribute(type, "data_ptr") &&
+                         has_attribute(type, "is_cpu")};
+    return known[0];
 }
 
 static bool view_dlpack(const dlpack_tensor *tensor, sonde_view *view)
@@ -119,6 +136,77 @@ static bool view_dlpack(const dlpack_tensor *tensor, sonde_view *view)
     }
     view->data = tensor->data != NULL ? (char *)tensor->data + tensor->byte_offset : NULL;
     return view->data != NULL || count == 0;
+}
+
+/* --- asking --------------------------------------------------------------------------- */
+
+/* Whether a tensor says that it is in this machine's memory. */
+static bool is_on_host(PyObject *object)
+{
+    PyObject *answer = PyObject_GetAttrString(object, "is_cpu");
+
+    Py_XDECREF(answer);
+    return answer == Py_True;
+}
+
+/* The dtype of an object whose text is "torch.float32", say. */
+static bool ask_dtype(PyObject *object, sonde_dtype *dtype)
+{
+    static PyObject *last; /* a reference: there are few dtypes, and they live for good */
+    static sonde_dtype last_dtype;
+    PyObject *found = PyObject_GetAttrString(object, "dtype");
+    PyObject *text = NULL, *bytes = NULL;
+    const char *name = NULL;
+    bool good = found != NULL && found == last;
+
+    if (!good && found != NULL) {
+        text = PyObject_Str(found);
+        bytes = text != NULL ? PyUnicode_AsUTF8String(text) : NULL;
+        name = bytes != NULL ? PyBytes_AsString(bytes) : NULL;
+        good = name != NULL && strncmp(name, "torch.", 6) == 0 &&
+               sonde_dtype_parse(name + 6, &last_dtype, NULL) == SONDE_OK;
+        Py_XDECREF(last);
+        last = good ? Py_NewRef(found) : NULL;
+    }
+    *dtype = last_dtype;
+    Py_XDECREF(bytes);
+    Py_XDECREF(text);
+    Py_XDECREF(found);
+    return good;
+}
+
+static bool read_numbers(PyObject *tuple, int64_t *numbers, int *count)
+{
+    const Py_ssize_t size =
+        tuple != NULL && PyTuple_Check(tuple) ? PyTuple_Size(tuple) : SONDE_MAX_DIMS + 1;
+
+    for (Py_ssize_t i = 0; size <= SONDE_MAX_DIMS && i < size; i++) {
+        numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+    }
+    Py_XDECREF(tuple);
+    *count = (int)size;
+    return size <= SONDE_MAX_DIMS && PyErr_Occurred() == NULL;
+}
+
+static bool view_told(PyObject *object, sonde_view *view)
+{
+    PyObject *address = NULL;
+    int strides = 0;
+    bool good =
+        is_on_host(object) && ask_dtype(object, &view->dtype) &&
+        read_numbers(PyObject_GetAttrString(object, "shape"), view->shape, &view->rank) &&
+        read_numbers(PyObject_CallMethod(object, "stride", NULL), view->stride,
+                     &strides) &&
+        strides == view->rank;
+
+    if (good) { /* a tensor without strided memory raises */
+        address = PyObject_CallMethod(object, "data_ptr", NULL);
+        view->data = address != NULL ? PyLong_AsVoidPtr(address) : NULL;
+        good = address != NULL && (view->data != NULL || sonde_view_count(view) == 0);
+        Py_XDECREF(address);
+    }
+    PyErr_Clear();
+    return good;
 }
 
 /* --- the buffer protocol ------------------------------------------------------------ */
@@ -176,13 +264,16 @@ static bool view_buffer(PyObject *object, sonde_view *view)
 
 bool sonde__python_view(PyObject *object, sonde_view *view)
 {
-    const dlpack_table *table = table_of(Py_TYPE(object));
+    const known_type type = find_type(Py_TYPE(object));
     dlpack_tensor tensor = {0};
 
-    if (table == NULL || table->borrow == NULL) {
+    if (type.tells) {
+        return view_told(object, view);
+    }
+    if (type.table == NULL || type.table->borrow == NULL) {
         return view_buffer(object, view);
     }
-    if (table->borrow(object, &tensor) != 0) {
+    if (type.table->borrow(object, &tensor) != 0) {
         PyErr_Clear();
         return false;
     }
@@ -203,6 +294,15 @@ void sonde__python_set_tensor_type(PyObject *type)
 bool sonde__python_is_tensor(PyObject *object)
 {
     return tensor_type != NULL && PyType_IsSubtype(Py_TYPE(object), tensor_type) != 0;
+}
+
+bool sonde__python_is_integer(PyObject *object)
+{
+    sonde_view view;
+
+    return sonde__python_is_tensor(object) && sonde__python_view(object, &view) &&
+           !sonde_dtype_is_float(view.dtype) && view.dtype != SONDE_C64 &&
+           view.dtype != SONDE_C128 && view.dtype != SONDE_BOOL;
 }
 
 bool sonde__python_is_float(PyObject *object)

@@ -205,6 +205,7 @@ static void watch_dealloc(PyObject *object)
     sonde__python_free_parameters(self);
     PyMem_Free(self->path);
     Py_XDECREF(self->unwrap);
+    Py_XDECREF(self->device);
     Py_XDECREF(self->fault);
     Py_XDECREF(self->queued);
     if (self->lock != NULL) {
@@ -400,15 +401,28 @@ static PyObject *watch_hook(PyObject *object, PyObject *arguments)
 
 /* --- values ------------------------------------------------------------------------- */
 
+/* As sonde__python_view_of. */
+static int show_value(python_watch *self, uint32_t slot, PyObject *tensor)
+{
+    PyObject *held = NULL;
+    sonde_view view;
+    const int found = sonde__python_view_of(self, tensor, &view, &held);
+
+    if (found == 1) {
+        sonde__python_show(self, slot, &view);
+        Py_DECREF(held);
+    }
+    return found;
+}
+
 PyDoc_STRVAR(see_doc, "see(slot, tensor)\n--\n\nShows a tensor.");
 
 static PyObject *watch_see(PyObject *object, PyObject *arguments)
 {
     python_watch *self = (python_watch *)object;
-    PyObject *tensor = NULL, *held = NULL;
+    PyObject *tensor = NULL;
     unsigned int slot = 0;
     int found = 0;
-    sonde_view view;
 
     if (!PyArg_ParseTuple(arguments, "IO", &slot, &tensor)) {
         return NULL;
@@ -418,10 +432,9 @@ static PyObject *watch_see(PyObject *object, PyObject *arguments)
         !sonde__python_is_due(self, slot)) {
         Py_RETURN_NONE;
     }
-    found = sonde__python_view_of(self, tensor, &view, &held);
-    if (found == 1) {
-        sonde__python_show(self, slot, &view);
-        Py_DECREF(held);
+    found = sonde__python_put_off(self, slot, tensor, SONDE__PYTHON_ALONE);
+    if (found == 0) {
+        found = show_value(self, slot, tensor);
     }
     if (sonde_catalogue_info(sonde_watch_catalogue(self->watch), slot)->role ==
         SONDE_ROLE_LOSS) {
@@ -479,6 +492,14 @@ static PyObject *watch_scalar(PyObject *object, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "sd", &name, &value) ||
         !sonde__python_need_live(self)) {
         return NULL;
+    }
+    if (self->device != NULL) {
+        PyObject *taken = PyObject_CallMethod(self->device, "scalar", "sd", name, value);
+
+        if (taken != Py_False) {
+            return taken;
+        }
+        Py_DECREF(taken);
     }
     sonde__python_lock(self);
     err = sonde_watch_scalar(self->watch, name, value, &diag);
@@ -602,6 +623,16 @@ static PyObject *watch_vitals(PyObject *object, PyObject *argument)
     return known ? sonde__python_vitals(&vitals) : Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(set_device_doc, "set_device(device)\n--\n\n"
+                             "Values go to a device.Device from the next step on.");
+PyDoc_STRVAR(return_to_doc,
+             "return_to(mode, global_step, mode_step, rows, scalars)\n--\n\n"
+             "Shows the values of a step that was left, and ends it. rows: (slot, dtype, "
+             "shape, (full, count ... sum) or None, value or None).");
+PyDoc_STRVAR(note_cleared_doc,
+             "note_cleared(optimizer, cleared)\n--\n\n"
+             "Whether the gradients of an optimiser were cleared before its step.");
+
 PyDoc_STRVAR(findings_doc, "findings()\n--\n\nAll findings so far, as tuples.");
 
 static PyObject *watch_findings(PyObject *object, PyObject *unused)
@@ -670,6 +701,9 @@ static PyMethodDef methods[] = {
     {"pause", watch_pause, METH_O, pause_doc},
     {"state", watch_state, METH_NOARGS, state_doc},
     {"where", watch_where, METH_NOARGS, where_doc},
+    {"set_device", sonde__python_set_device, METH_O, set_device_doc},
+    {"return_to", sonde__python_return_to, METH_VARARGS, return_to_doc},
+    {"note_cleared", sonde__python_note_cleared, METH_VARARGS, note_cleared_doc},
     {"vitals", watch_vitals, METH_O, vitals_doc},
     {"findings", watch_findings, METH_NOARGS, findings_doc},
     {"judged", watch_judged, METH_NOARGS, judged_doc},

@@ -10,6 +10,7 @@
  *     python_late.c       checks of these that wait for the loss
  *     python_loss.c       losses, in place of torch.autograd.backward
  *     python_hook.c       the objects that PyTorch calls
+ *     python_device.c     values on another device, which arrive later
  *     python_observe.c    what all of these do: lock, show a value, count a fault
  *
  * All functions need the interpreter's lock; those that return false or NULL have set an
@@ -71,6 +72,7 @@ typedef struct sonde__python_watch {
     PyObject *deliver; /* called with a finding; or NULL */
     PyObject *queued;  /* findings to deliver */
     PyObject *hooks;   /* torch_hooks.Hooks while hooks are installed; or NULL */
+    PyObject *device;  /* device.Device: steps are left and continued; or NULL */
 
     /* python_step.c */
     int given_mode;       /* of steps; -1: as the model says */
@@ -182,6 +184,31 @@ void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_vi
 void sonde__python_keep(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 void sonde__python_show_kept(sonde__python_watch *self);
 
+/* --- another device ----------------------------------------------------------------- */
+
+/* What a value is: shown once, or an update's tensor before or after the step; of many
+ * that are computed together, or of one alone. */
+typedef enum sonde__python_part {
+    SONDE__PYTHON_ALONE,
+    SONDE__PYTHON_OF_MANY,
+    SONDE__PYTHON_CHANGING
+} sonde__python_part;
+
+PyObject *sonde__python_set_device(PyObject *watch, PyObject *device);
+/* Hands a value that is due to the device. 1: it has it, 0: the watch has no device, -1:
+ * an exception is set. */
+int sonde__python_put_off(sonde__python_watch *self, uint32_t slot, PyObject *tensor,
+                          sonde__python_part part);
+/* The values of many are complete; of a player (not 0): its gradients, which it may have
+ * cleared. */
+bool sonde__python_compute(sonde__python_watch *self, size_t player);
+/* Ends the step that is on, on the device. */
+bool sonde__python_leave(sonde__python_watch *self);
+/* Returns to the steps whose rows have arrived. */
+bool sonde__python_poll(sonde__python_watch *self);
+PyObject *sonde__python_return_to(PyObject *watch, PyObject *arguments);
+PyObject *sonde__python_note_cleared(PyObject *watch, PyObject *arguments);
+
 /* --- parameters --------------------------------------------------------------------- */
 
 PyObject *sonde__python_add_parameter(PyObject *watch, PyObject *arguments);
@@ -194,6 +221,8 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player);
 bool sonde__python_see_all_gradients(sonde__python_watch *self);
 /* After a backward pass: shows the gradients that are cleared before their step. */
 bool sonde__python_see_cleared(sonde__python_watch *self);
+/* Notes whether an optimiser's gradients were cleared before it stepped. */
+void sonde__python_set_cleared(sonde__python_watch *self, size_t player, bool cleared);
 /* Shows what an optimiser keeps of each parameter. */
 bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer);
 void sonde__python_forget_parameters(sonde__python_watch *self);
@@ -204,6 +233,7 @@ void sonde__python_free_parameters(sonde__python_watch *self);
 typedef enum sonde__python_way {
     SONDE__PYTHON_INPUT,
     SONDE__PYTHON_OUTPUT,
+    SONDE__PYTHON_INTEGERS, /* inputs of the program that are tokens, indices, classes */
     SONDE__PYTHON_WAYS
 } sonde__python_way;
 

@@ -194,7 +194,12 @@ static void show(sonde__rule_slot *slot, const sonde_vitals *signs)
                                                                                   : NULL;
 
         if ((now != NULL) != (*vitals != NULL)) {
-            watch->run->shown += now != NULL ? 1 : (size_t)-1;
+            const size_t more = now != NULL ? 1 : (size_t)-1;
+
+            watch->run->shown += more;
+            watch->run->losses +=
+                watch->run->rule->needs[watch->need].roles == 1U << SONDE_ROLE_LOSS ? more
+                                                                                    : 0;
         }
         watch->run->seen[watch->need] |= now != NULL;
         *vitals = now;

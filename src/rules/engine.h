@@ -62,6 +62,7 @@ struct sonde_rule_run {
     sonde_rule_tensor *tensors;
     size_t count;
     size_t shown;   /* tensors that have vital signs now */
+    size_t losses;  /* of these, losses alone by their need */
     uint64_t steps; /* steps with evidence */
     bool any;       /* other evidence at this step */
     bool failed;
@@ -251,6 +252,11 @@ bool sonde__rules_is_declared_free(const sonde_rules *rules, uint32_t id);
 void sonde__rules_take_losses(sonde_rules *rules);
 /* suspicions.c: decides the suspicions that can be decided; ended: all of them. */
 void sonde__rules_decide(sonde_rules *rules, bool ended);
+/* Whether losses are all that the rule has at this step. */
+static inline bool sonde__rule_only_losses(const sonde_rule_run *run)
+{
+    return !run->any && run->shown == run->losses;
+}
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

@@ -14,7 +14,7 @@
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
-#include "watch/watch_update.h"
+#include "watch/watch_state.h"
 
 #include <sonde/log.h>
 #include "observe/observer_state.h"
@@ -26,42 +26,8 @@
 
 #define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
 
-typedef struct slot {
-    bool added;
-    int64_t step; /* global, of the last value that was due */
-    int count;    /* values at that step */
-    bool known;   /* vitals are of that step */
-    sonde_vitals vitals;
-    sonde__watch_update *update; /* NULL: not an update */
-} slot;
-
-typedef struct watch {
-    sonde_watch face; /* first */
-    sonde_hook *hook;
-    sonde_rules *rules;
-    int64_t rules_every, rules_raw_every, every[SONDE_ROLE_COUNT];
-    sonde_catalogue *catalogue;
-    sonde_observer *observer;
-    const sonde_observer_gate *gate;
-    slot *slots; /* by id */
-    size_t capacity;
-    uint8_t *zeros;
-    uint8_t *checks; /* by id: 1 if it is checked at a step where it is not due */
-    size_t zero_capacity, check_capacity;
-    bool checking[SONDE_MODE_COUNT];   /* the mode has steps at which it matters */
-    unsigned checked_roles;            /* bit r: slots of role r are checked */
-    bool attached, ruled, bound, open; /* completed parts of the first step */
-    sonde_call_shape shape;
-    bool complained; /* of an invalid value */
-    bool calls;      /* the program's own taps expect begin_call */
-    bool stepping, due;
-    int64_t next_global, next_step[SONDE_MODE_COUNT];
-    sonde_coordinate at;
-    unsigned roles; /* bit r: there are slots of role r */
-    /* The next step of a mode, plus 1, at which the rules' own schedule for a role is due;
-     * 0: not known. */
-    int64_t next_look[SONDE_ROLE_COUNT][SONDE_MODE_COUNT];
-} watch;
+typedef sonde__watch_slot slot;
+typedef sonde__watch watch;
 
 static watch *self(sonde_watch *face)
 {
@@ -198,8 +164,7 @@ static bool reserve_bytes(uint8_t **bytes, size_t *capacity, size_t count)
     return true;
 }
 
-/* Sets where see looks up what is checked at this step. */
-static void set_checks(watch *on)
+void sonde__watch_set_checks(watch *on)
 {
     on->face.checks = on->stepping && on->checking[on->at.mode] ? on->checks : on->zeros;
 }
@@ -214,7 +179,7 @@ static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
     if (!on->bound) {
         on->face.wants = on->zeros;
     }
-    set_checks(on);
+    sonde__watch_set_checks(on);
     return SONDE_OK;
 }
 
@@ -233,7 +198,7 @@ static void choose_checks(watch *on, uint32_t first)
             on->checked_roles |= 1U << role;
         }
     }
-    set_checks(on);
+    sonde__watch_set_checks(on);
 }
 
 /* Adds a new tensor to the observer, for the current step too. */
@@ -489,7 +454,7 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
     }
     on->stepping = true;
     on->due = sonde_observer_begin_step(on->observer, on->gate, &on->at);
-    set_checks(on);
+    sonde__watch_set_checks(on);
     return SONDE_OK;
 }
 
@@ -508,7 +473,7 @@ void sonde_watch_end_step(sonde_watch *face)
     }
     on->stepping = false;
     on->due = false;
-    set_checks(on);
+    sonde__watch_set_checks(on);
 }
 
 /* --- what is due ------------------------------------------------------------------ */
@@ -709,8 +674,7 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
     const char *fault = NULL;
     bool due = false;
 
-    if (face == NULL || vitals == NULL || !is_slot(on, id) ||
-        on->slots[id].update != NULL) {
+    if (face == NULL || vitals == NULL || !is_slot(on, id)) {
         return;
     }
     due = (face->wants[id] & SIGNS) != 0 && (face->wants[id] & ~SIGNS) == 0;

@@ -66,6 +66,21 @@ check 'good/checkpoint\.safetensors: it was made with optimiser sgd \(expected a
 head -c 1000 good/checkpoint.safetensors >short.safetensors
 check 'short\.safetensors: .*' train --data data --out out --resume short.safetensors
 
+check 'good/checkpoint\.safetensors: made with another than dtype bfloat16 \(expected dtype float32\)' \
+    train fashion_cnn --data data --out out --resume good/checkpoint.safetensors --dtype bfloat16
+
+# options that the data has no use for
+check '--data: inputs or a target by name of data without names \(expected arrays or a table\)' \
+    train --data data --out out --data-target y
+printf 'x,y\n1,0\n2,1\n3,0\n4,1\n' >table.csv
+cat >table.yaml <<'END'
+model: {input: [1], layers: [linear: {name: fc, out: 2}], loss: cross_entropy}
+END
+check '--data: byte pairs \(tokens, vocabulary, tokenizer\) of data that is no text \(expected text for a model of tokens\)' \
+    train table.yaml --data table.csv --out out --tokens bpe
+check '--test-share: .0. \(expected a number from 1e-06 to below 1\)' \
+    train table.yaml --data table.csv --out out --test-share 0
+
 # images
 check 'job\.yaml: begins with .* \(expected a PNG or JPEG image\)' \
     predict -w good/model.safetensors job.yaml

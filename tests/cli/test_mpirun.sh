@@ -95,6 +95,13 @@ grep -q '^sonde: rank 1: stop requested: ' "$err" || fail "$(cat "$err")"
 grep -q '^sonde: warning: stopped after ' "$err" || fail "$(cat "$err")"
 sed '/^-----/,$d' "$err" | grep -v '^\(sonde: \|rank 1: \|step [0-9]\)' >"$out" && fail "$(cat "$err")"
 
+# A mistake on the command line is printed once, unless each rank has a line of its own.
+run 2 mpi -n 2 "$sonde" train fashion_cnn --nonsense
+[ "$(grep -c '^sonde: error: train: unknown option' "$err")" -eq 1 ] || fail "$(cat "$err")"
+mpi -n 1 "$sonde" train --data data --epochs 1 --out out : -n 1 "$sonde" train --nonsense >"$out" 2>"$err" &&
+    fail "$(cat "$out")"
+grep -q '^sonde: error: train: unknown option' "$err" || fail "$(cat "$err")"
+
 # A mistake ends all ranks.
 run 2 mpi -n 2 "$sonde" train fashion_cnn --data data --epochs 1 --batch-size 0
 ! grep -q 'Saved' "$out" || fail "$(cat "$out")"

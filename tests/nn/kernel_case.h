@@ -185,6 +185,7 @@ static inline void case_run(kernel_case *c, const sonde__op_kernel *kernel, int 
 
         call->out_vitals[0] = call->out_vitals[2] = NULL;
         call->out_vitals[1] = c->again;
+        call->norms_out = 0;
         kernel->again(call);
         memcpy(call->out_vitals, kept, sizeof kept);
     }

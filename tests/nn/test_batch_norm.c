@@ -131,6 +131,7 @@ typedef struct how {
     int threads, accumulation;
     bool observed, resumed;
     double momentum;
+    sonde_nn_float dtype;
 } how;
 
 static void open_session(engine_net *net, const how *h, engine_sink *sink,
@@ -144,6 +145,7 @@ static void open_session(engine_net *net, const how *h, engine_sink *sink,
     options.device_iterations = 2;
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;
+    options.dtype = h->dtype;
     must(sonde_nn_training_session(net->model, &options, &sgd, session, &engine_diag));
     if (h->observed) {
         must(sonde_nn_session_tap(*session, "*", &always, SONDE_HOW_RAW, &sink->sink,
@@ -190,22 +192,56 @@ static float *train(how h, size_t *count)
 
 static void bits_do_not_depend_on_how_it_runs(void **state)
 {
-    static const how same[] = {{2, 2, false, false, 0.1},
-                               {1, 2, true, false, 0.1},
-                               {2, 2, true, false, 0.1},
-                               {1, 2, false, true, 0.1}};
+    static const how same[] = {{2, 2, false, false, 0.1, SONDE_NN_FLOAT32},
+                               {1, 2, true, false, 0.1, SONDE_NN_FLOAT32},
+                               {2, 2, true, false, 0.1, SONDE_NN_FLOAT32},
+                               {1, 2, false, true, 0.1, SONDE_NN_FLOAT32}};
     size_t count = 0, again = 0;
-    float *want = train((how){1, 2, false, false, 0.1}, &count);
 
     (void)state;
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        float *have = train(same[i], &again);
+    for (int dtype = SONDE_NN_FLOAT32; dtype <= SONDE_NN_BFLOAT16; dtype++) {
+        const how first = {1, 2, false, false, 0.1, (sonde_nn_float)dtype};
+        float *want = train(first, &count);
 
-        assert_int_equal(again, count);
-        assert_same_bits(have, want, count);
-        free(have);
+        for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+            how other = same[i];
+            float *have = NULL;
+
+            other.dtype = first.dtype;
+            have = train(other, &again);
+            assert_int_equal(again, count);
+            assert_same_bits(have, want, count);
+            free(have);
+        }
+        free(want);
     }
-    free(want);
+}
+
+/* The norm and the ReLU after it are one op, and both values can be seen. */
+static void a_norm_and_its_relu_are_shown(void **state)
+{
+    const how h = {1, 1, true, false, 0.1, SONDE_NN_FLOAT32};
+    const engine_seen *norm = NULL, *relu = NULL;
+    sonde_nn_session *session = NULL;
+    engine_net net;
+    engine_sink sink;
+
+    (void)state;
+    build(&net, 0.1);
+    engine_sink_init(&sink, true);
+    open_session(&net, &h, &sink, &session);
+    engine_train(&net, session, 3);
+    norm = engine_find(&sink, "bn1_output_0", 0, 0);
+    relu = engine_find(&sink, "relu_output_0", 0, 0);
+    assert_int_equal(norm->count, relu->count);
+    for (int64_t i = 0; i < norm->count; i++) {
+        const float y = ((const float *)norm->data)[i];
+
+        assert_true(((const float *)relu->data)[i] == (y < 0.0F ? 0.0F : y));
+    }
+    sonde_nn_session_destroy(session);
+    engine_sink_fini(&sink);
+    engine_net_fini(&net);
 }
 
 /* The statistics of the convolution's output, from the value that was shown. */
@@ -232,7 +268,7 @@ static void moments(const engine_seen *seen, int channel, double *mean, double *
 /* After each micro-batch; with momentum None the mean over all of them. */
 static void expect_statistics(double momentum)
 {
-    const how h = {1, 2, true, false, momentum};
+    const how h = {1, 2, true, false, momentum, SONDE_NN_FLOAT32};
     engine_net net;
     engine_sink sink;
     sonde_nn_session *session = NULL;
@@ -273,7 +309,7 @@ static void running_statistics_are_pytorchs(void **state)
 
 static void inference_takes_the_running_statistics(void **state)
 {
-    const how h = {1, 1, false, false, 0.1};
+    const how h = {1, 1, false, false, 0.1, SONDE_NN_FLOAT32};
     engine_net net;
     engine_sink sink;
     engine_batch batch;
@@ -417,6 +453,7 @@ int main(void)
         cmocka_unit_test(buffers_are_tensors_of_the_model),
         cmocka_unit_test(a_file_without_them_is_refused),
         cmocka_unit_test(bits_do_not_depend_on_how_it_runs),
+        cmocka_unit_test(a_norm_and_its_relu_are_shown),
         cmocka_unit_test(running_statistics_are_pytorchs),
         cmocka_unit_test(inference_takes_the_running_statistics),
         cmocka_unit_test(a_second_look_counts_once),

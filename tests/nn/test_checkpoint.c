@@ -192,6 +192,94 @@ static void inference_loads_what_training_saved(void **state)
     engine_net_fini(&fresh);
 }
 
+/* --- from session to session -------------------------------------------------------- */
+
+static sonde_nn_session *session_on(const engine_net *net,
+                                    const sonde_nn_optimizer *optimizer, int iterations,
+                                    int accumulation)
+{
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+
+    sonde_nn_options_init(&options);
+    options.device_iterations = iterations;
+    options.gradient_accumulation = accumulation;
+    must(sonde_nn_training_session(net->model, &options, optimizer, &session,
+                                   &engine_diag));
+    return session;
+}
+
+/* Three steps in one session are one in the first and two in the next. */
+static void state_is_carried_without_a_file(void **state)
+{
+    sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.1F, 0.9F),
+                                       sonde_nn_optimizer_adam(0.01F)};
+
+    (void)state;
+    optimizers[1].automatic_loss_scaling = true;
+    for (size_t i = 0; i < SONDE_COUNT_OF(optimizers); i++) {
+        engine_net whole, parts;
+        sonde_nn_session *a = session_of(&whole, engine_mlp, &optimizers[i], 1);
+        sonde_nn_session *b = session_of(&parts, engine_mlp, &optimizers[i], 1),
+                         *c = NULL;
+        float *want = NULL, *have = NULL;
+
+        for (uint64_t k = 0; k < 4; k++) {
+            engine_train(&whole, a, k);
+        }
+        engine_train(&parts, b, 0);
+        engine_train(&parts, b, 1);
+        c = session_on(&parts, &optimizers[i], 2, 1);
+        must(sonde_nn_session_carry(c, b, &engine_diag));
+        sonde_nn_session_destroy(b);
+        assert_int_equal(sonde_nn_session_step(c), 4);
+        engine_train(&parts, c, 2);
+        engine_train(&parts, c, 3);
+        want = engine_weights(whole.model);
+        have = engine_weights(parts.model);
+        assert_same_bits(have, want, engine_weight_count(whole.model));
+        free(want);
+        free(have);
+        sonde_nn_session_destroy(a);
+        sonde_nn_session_destroy(c);
+        engine_net_fini(&whole);
+        engine_net_fini(&parts);
+    }
+}
+
+static void what_cannot_be_carried_is_refused(void **state)
+{
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
+    const sonde_nn_optimizer plain = sonde_nn_optimizer_sgd(0.1F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);
+    engine_net net, fresh;
+    sonde_nn_session *a = session_of(&net, engine_mlp, &adam, 1);
+    sonde_nn_session *b = session_of(&fresh, engine_mlp, &adam, 1);
+    sonde_nn_session *c = session_on(&net, &sgd, 1, 3), *inference = NULL;
+    sonde_nn_session *d = session_on(&net, &plain, 1, 1);
+
+    (void)state;
+    must(sonde_nn_inference_session(net.model, NULL, &inference, &engine_diag));
+    expect_err(SONDE_ESTATE, sonde_nn_session_carry(b, a, &engine_diag));
+    engine_train(&net, a, 0);
+    expect_err(SONDE_EINVAL, sonde_nn_session_carry(a, a, &engine_diag));
+    expect_line("session: one session (expected two sessions of one model)");
+    expect_err(SONDE_EINVAL, sonde_nn_session_carry(b, a, &engine_diag));
+    expect_line("session: two models (expected two sessions of one model)");
+    expect_err(SONDE_EINVAL, sonde_nn_session_carry(c, a, &engine_diag));
+    expect_line("session: optimiser sgd (expected adam)");
+    expect_err(SONDE_EINVAL, sonde_nn_session_carry(inference, a, &engine_diag));
+    expect_err(SONDE_EINVAL, sonde_nn_session_carry(d, c, &engine_diag));
+    assert_string_equal(engine_diag.where, "session");
+    sonde_nn_session_destroy(a);
+    sonde_nn_session_destroy(b);
+    sonde_nn_session_destroy(c);
+    sonde_nn_session_destroy(d);
+    sonde_nn_session_destroy(inference);
+    engine_net_fini(&net);
+    engine_net_fini(&fresh);
+}
+
 /* --- weights alone ------------------------------------------------------------------ */
 
 static void a_model_saves_and_loads_its_weights(void **state)
@@ -346,6 +434,8 @@ int main(void)
         cmocka_unit_test(a_resumed_run_equals_an_uninterrupted_one),
         cmocka_unit_test(a_checkpoint_holds_parameters_and_state_under_their_names),
         cmocka_unit_test(inference_loads_what_training_saved),
+        cmocka_unit_test(state_is_carried_without_a_file),
+        cmocka_unit_test(what_cannot_be_carried_is_refused),
         cmocka_unit_test(a_model_saves_and_loads_its_weights),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };

@@ -297,6 +297,49 @@ static void snappy_copies_what_it_makes(void **state)
     assert_false(sonde__data_snappy_unpack(before, sizeof before, out, 10));
 }
 
+/* --- contents ------------------------------------------------------------------------- */
+
+static void contents_have_kinds_and_statistics(void **state)
+{
+    sonde_nn_contents *contents = NULL;
+    const sonde_nn_part *part = NULL;
+
+    (void)state;
+    must(sonde_nn_contents_open(golden("polars.parquet"), SONDE_NN_TRAIN, &contents,
+                                &engine_diag));
+    part = sonde_nn_contents_at(contents, 2);
+    assert_string_equal(part->name, "heat");
+    assert_true(part->kind == SONDE_NN_PART_TEXTS);
+    assert_true(part->different == 3 && part->missing == 13 && part->shape[0] == 90);
+    part = sonde_nn_contents_at(contents, 3);
+    assert_true(part->kind == SONDE_NN_PART_NUMBERS && part->missing == 0);
+    assert_true(part->minimum == 0.0 && part->maximum == 1.0);
+    assert_null(sonde_nn_contents_at(contents, 9));
+    sonde_nn_contents_destroy(contents);
+    must(sonde_nn_contents_open(golden("int96.parquet"), SONDE_NN_TEST, &contents,
+                                &engine_diag));
+    part = sonde_nn_contents_at(contents, 0);
+    assert_true(part->kind == SONDE_NN_PART_REFUSED);
+    assert_string_equal(part->refusal, "is of 96-bit timestamps");
+    part = sonde_nn_contents_at(contents, 1);
+    assert_true(part->mean == 2.0 && part->shape[0] == 3);
+    sonde_nn_contents_destroy(contents);
+    expect_err(SONDE_EFORMAT,
+               sonde_nn_contents_open(golden("mixed.parquet"), SONDE_NN_TRAIN, &contents,
+                                      &engine_diag));
+}
+
+static sonde_err list_golden(void *user)
+{
+    sonde_nn_contents *contents = NULL;
+    const sonde_err err = sonde_nn_contents_open(user, SONDE_NN_TRAIN, &contents, NULL);
+
+    if (err == SONDE_OK) {
+        sonde_nn_contents_destroy(contents);
+    }
+    return err;
+}
+
 static sonde_err open_golden(void *user)
 {
     static const char *const inputs[] = {"size", "heat"};
@@ -314,6 +357,7 @@ static void every_allocation_may_fail(void **state)
     (void)state;
     assert_true(data_fail_allocations(open_golden, golden("arrow_snappy.parquet")) > 20);
     assert_true(data_fail_allocations(open_golden, golden("arrow_delta.parquet")) > 20);
+    assert_true(data_fail_allocations(list_golden, golden("table.csv")) > 20);
 }
 
 int main(void)
@@ -325,6 +369,7 @@ int main(void)
         cmocka_unit_test(both_tables_have_one_form),
         cmocka_unit_test(damaged_files_do_no_harm),
         cmocka_unit_test(snappy_copies_what_it_makes),
+        cmocka_unit_test(contents_have_kinds_and_statistics),
         cmocka_unit_test(every_allocation_may_fail),
     };
 

@@ -82,6 +82,10 @@ static void wrong_texts_are_refused(void **state)
     expect_line("epochs: 'many' (expected a whole number from 0 to 1000000)");
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "validation", "1", &engine_diag));
     expect_line("validation: '1' (expected a number from 0 to below 1)");
+    expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "test_share", "0", &engine_diag));
+    expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "growth_factor", "0", &engine_diag));
+    expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "backoff_factor", "0", &engine_diag));
+    expect_line("backoff_factor: '0' (expected a number from 1e-06 to below 1)");
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "std", "0", &engine_diag));
     expect_line("std: '0' (expected a number from 1e-30)");
     expect_err(SONDE_EINVAL, sonde_nn_job_set(job, "mean", "nan", &engine_diag));

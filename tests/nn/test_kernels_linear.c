@@ -189,7 +189,22 @@ typedef struct sgd_fused_case {
     const matrices *m;
     const float *live;
     sonde__isa isa;
+    sonde_vitals *norms; /* NULL, or where those of w and dw go */
 } sgd_fused_case;
+
+/* Sums within 2e-5 of those in double, the rest equal. */
+static void assert_norms(const sonde_vitals *got, float *data, size_t count)
+{
+    const sonde_vitals expected = vitals_of(data, count);
+
+    assert_true(sonde_vitals_are_norms(got));
+    assert_int_equal(got->count, count);
+    assert_true(got->nan == expected.nan && got->pos_inf == expected.pos_inf &&
+                got->neg_inf == expected.neg_inf);
+    assert_true(got->abs_max == expected.abs_max);
+    assert_true(fabs(got->sum - expected.sum) <= 2e-5 * expected.l1);
+    assert_true(fabs(got->sumsq - expected.sumsq) <= 2e-5 * expected.sumsq);
+}
 
 static void check_sgd_fused(const sonde__op_kernel *fused, const sgd_fused_case *f,
                             int parts, bool keep_dw, bool vitals)
@@ -233,9 +248,17 @@ static void check_sgd_fused(const sonde__op_kernel *fused, const sgd_fused_case 
     for (int i = 0; i < 3; i++) {
         c.call.out_vitals[i] = vitals ? &signs[i] : NULL;
     }
+    for (int i = 0; f->norms != NULL && i < 2; i++) {
+        c.call.out_vitals[i] = &f->norms[i];
+        c.call.norms_out |= 1U << (unsigned)i;
+    }
     c.call.bad = bad;
     c.again = &again;
     case_run(&c, fused, parts);
+    if (f->norms != NULL) {
+        assert_norms(&f->norms[0], w, count);
+        assert_norms(&f->norms[1], dw, count);
+    }
     assert_int_equal(case_is_bad(bad, parts), case_has_bad(dw, count));
     assert_same_vitals(&again, dw, count);
     assert_same_bits(fused_w, w, count);
@@ -266,7 +289,7 @@ static void test_grad_weight_sgd_is_its_members(void **state)
 
             for (int k = 0; fused[k] != NULL; k++) {
                 const sgd_fused_case f = {&m, sgd_rules[(i + (size_t)k) % 5],
-                                          (sonde__isa)isa};
+                                          (sonde__isa)isa, NULL};
 
                 check_sgd_fused(fused[k], &f, 1, k == 0, true);
                 check_sgd_fused(fused[k], &f, 1, k != 0, true);
@@ -298,10 +321,45 @@ static void test_bad_gradients_are_told(void **state)
             m.x[0] = where == 3 ? 3e38F : m.x[0]; /* overflows */
             m.dy[0] = where == 3 ? 3e38F : m.dy[0];
             for (int k = 0; fused[k] != NULL; k++) {
-                const sgd_fused_case f = {&m, sgd_rules[(i + (size_t)k) % 5], isa};
+                const sgd_fused_case f = {&m, sgd_rules[(i + (size_t)k) % 5], isa, NULL};
 
                 check_sgd_fused(fused[k], &f, 1, k == 0, where % 2 == 0);
                 check_sgd_fused(fused[k], &f, 3, k != 0, where % 2 != 0);
+            }
+            matrices_free(m);
+        }
+    }
+}
+
+/* Norms and the update together: the same weights, and norms that do not depend on how the
+ * call is divided. */
+static void test_norms_of_updates(void **state)
+{
+    static const int64_t some[][3] = {{32, 784, 60},  {16, 100, 10}, {50, 33, 47},
+                                      {2060, 70, 75}, {3, 1, 1},     {16, 1600, 40},
+                                      {300, 500, 26}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(some); i++) {
+        for (int where = 0; where < 4; where++) {
+            const matrices m = matrices_of(some[i]);
+            const sonde__isa isa = sonde__cpu_isa();
+            const sonde__op_kernel *const *fused =
+                sonde__kernel_fast_kernels_of(isa, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD);
+
+            m.dy[0] = where == 1 ? NAN : where == 2 ? 1e-30F : m.dy[0];
+            m.x[m.n * m.k - 1] = where == 3 ? -INFINITY : m.x[m.n * m.k - 1];
+            for (int k = 0; fused[k] != NULL; k++) {
+                for (size_t rule = 0; rule < SONDE_COUNT_OF(sgd_rules); rule++) {
+                    sonde_vitals norms[4][2];
+
+                    for (int parts = 1; parts < 4; parts++) {
+                        const sgd_fused_case f = {&m, sgd_rules[rule], isa, norms[parts]};
+
+                        check_sgd_fused(fused[k], &f, parts, false, false);
+                        assert_memory_equal(norms[parts], norms[1], sizeof norms[1]);
+                    }
+                }
             }
             matrices_free(m);
         }
@@ -334,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_linear_relu_is_its_members),
         cmocka_unit_test(test_grad_weight_sgd_is_its_members),
         cmocka_unit_test(test_bad_gradients_are_told),
+        cmocka_unit_test(test_norms_of_updates),
         cmocka_unit_test(test_parts),
     };
 

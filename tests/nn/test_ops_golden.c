@@ -313,14 +313,18 @@ static void widen(sonde__operand *operand)
     operand->shape.dtype = SONDE_F64;
 }
 
+/* A step count stays float32. */
+static int widened_inputs(const op_run *run)
+{
+    const bool counts = run->kind == &sonde__op_adam || run->kind == &sonde__op_adagrad ||
+                        run->kind == &sonde__op_lamb;
+
+    return counts ? run->in_count - 1 : run->in_count;
+}
+
 static void check_in_double(golden *g)
 {
-    const bool counts = g->run.kind == &sonde__op_adam ||
-                        g->run.kind == &sonde__op_adagrad ||
-                        g->run.kind == &sonde__op_lamb;
-    const int counted = counts ? g->run.in_count - 1 : g->run.in_count;
-
-    for (int i = 0; i < counted; i++) { /* a step count stays float32 */
+    for (int i = 0; i < widened_inputs(&g->run); i++) {
         widen(&g->run.in[i]);
     }
     assert_int_equal(infer_run(&g->run, NULL), SONDE_OK);
@@ -372,6 +376,106 @@ static void check_all_kernels(golden *g)
     }
 }
 
+/* --- against float64 ------------------------------------------------------------------ */
+
+/* How many times the last place of the largest number of an output a float32 kernel may be
+ * off: 4, for every op of the table. */
+static const struct {
+    const char *op;
+    double times; /* as many, for a reason */
+} allowances
+    [] =
+        {
+            {"Recurrent", 25.0}, /* each step takes the errors of those before it further */
+            {"RecurrentGrad", 3.0},
+            {"BatchNorm", 4.0}, /* numbers near 50: their mean is taken away */
+            {"BatchNormRelu", 4.0},
+            {"GroupNorm", 2.0}, /* a mean near 0 of larger numbers */
+            {"Conv2d", 2.0}, /* sums of some hundred products that are larger than they */
+            {"Conv2dGradInput", 2.0},
+            {"ConvTranspose2d", 2.0},
+            {"Linear", 2.0},
+            {"LinearRelu", 2.0},
+            {"MatMul", 2.0},
+            {"Attention", 2.0},
+            {"AttentionGrad", 2.0},
+            {"SelfAttention", 2.0},
+            {"SelfAttentionGrad", 2.0},
+};
+
+static double ulps_of(const char *op)
+{
+    double ulps = 4.0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(allowances); i++) {
+        ulps *= strcmp(allowances[i].op, op) == 0 ? allowances[i].times : 1.0;
+    }
+    return ulps;
+}
+
+/* The last binary place of a float32 number as large as the largest that is finite. */
+static double last_place(const double *x, int64_t count)
+{
+    double largest = 0.0;
+    int exponent = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        largest = isfinite(x[i]) && fabs(x[i]) > largest ? fabs(x[i]) : largest;
+    }
+    (void)frexp(largest, &exponent);
+    return ldexp(1.0, exponent - 24);
+}
+
+static void expect_ulps(const golden *g, const char *kernel, int i, const float *found,
+                        const double *exact)
+{
+    const int64_t count = sonde__op_shape_count(&g->run.out[i]);
+    const double most = ulps_of(g->run.kind->name) * last_place(exact, count);
+
+    for (int64_t k = 0; k < count; k++) {
+        if (!same((double)(float)exact[k], (double)found[k], most)) {
+            fail_msg("%s, %s: output %d, element %lld is %.9g, in float64 %.17g", g->name,
+                     kernel, i, (long long)k, (double)found[k], exact[k]);
+        }
+    }
+}
+
+static void check_near_double(golden *g)
+{
+    const run_options plainly = {.any = SONDE__PLAIN, .parts = 1};
+    void *exact[SONDE__MAX_OPERANDS] = {NULL};
+    op_run wide;
+
+    assert_int_equal(infer_run(&g->run, NULL), SONDE_OK);
+    wide = g->run;
+    for (int i = 0; i < widened_inputs(&wide); i++) {
+        wide.in[i].data = poisoned_block(plain_bytes(&wide.in[i].shape));
+        memcpy(wide.in[i].data, g->run.in[i].data, plain_bytes(&wide.in[i].shape));
+        widen(&wide.in[i]);
+    }
+    assert_int_equal(infer_run(&wide, NULL), SONDE_OK);
+    run_kernel(&wide, reference_of(wide.kind), &plainly, exact);
+    for (const sonde__op_kernel *const *k = g->run.kind->kernels(); *k != NULL; k++) {
+        void *found[SONDE__MAX_OPERANDS] = {NULL};
+
+        if (!kernel_accepts(&g->run, *k)) {
+            continue;
+        }
+        run_kernel(&g->run, *k, &plainly, found);
+        for (int i = 0; i < wide.kind->out_count; i++) {
+            if (g->run.out[i].dtype == SONDE_F32 && wide.out[i].dtype == SONDE_F64 &&
+                found[i] != NULL && exact[i] != NULL) {
+                expect_ulps(g, (*k)->name, i, found[i], exact[i]);
+            }
+        }
+        free_outputs(g, found);
+    }
+    free_outputs(g, exact);
+    for (int i = 0; i < widened_inputs(&wide); i++) {
+        free(wide.in[i].data);
+    }
+}
+
 /* --- tests -------------------------------------------------------------------------- */
 
 static void for_each_case(void (*check)(golden *))
@@ -408,6 +512,12 @@ static void all_kernels_give_pytorch_values(void **state)
 {
     (void)state;
     for_each_case(check_all_kernels);
+}
+
+static void all_kernels_are_within_4_ulps_of_float64(void **state)
+{
+    (void)state;
+    for_each_case(check_near_double);
 }
 
 static bool has_case[512], has_nonfinite_case[512], reads_floats[512];
@@ -479,6 +589,7 @@ static int run_all(void)
         cmocka_unit_test(references_give_pytorch_values),
         cmocka_unit_test(references_give_them_in_float64),
         cmocka_unit_test(all_kernels_give_pytorch_values),
+        cmocka_unit_test(all_kernels_are_within_4_ulps_of_float64),
         cmocka_unit_test(every_kind_has_cases_some_not_finite),
     };
 

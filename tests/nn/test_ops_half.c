@@ -321,6 +321,51 @@ static void recurrent_layers_are_their_references(void **state)
     }
 }
 
+/* Images whose rows are not whole vectors, and numbers far from zero: batch statistics,
+ * running ones, the ReLU beside them, and the gradient. */
+static void batch_norms_are_their_references(void **state)
+{
+    static const int64_t dim[] = {6, 5, 7, 5}, channels[] = {5};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        const sonde_dtype half = i % 2 == 0 ? SONDE_BF16 : SONDE_F16;
+        op_run run = {.kind = kind_named(i / 2 % 2 == 0 ? "BatchNorm" : "BatchNormRelu"),
+                      .in_count = 6};
+
+        run.attrs.eps = 1e-3F;
+        run.attrs.affine = run.attrs.track = true;
+        run.attrs.training = i < 4;
+        run.in[0] = draw(half, 4, dim, 1);
+        for (int k = 1; k < 5; k++) {
+            run.in[k] = draw(SONDE_F32, 1, channels, (uint64_t)k + 1);
+        }
+        for (int c = 0; c < 5; c++) {
+            float *const var = (float *)run.in[4].data + c;
+
+            *var = *var * *var + 0.1F;
+        }
+        run.in[5] = (sonde__operand){.shape = {SONDE_I64, 0, {0}},
+                                     .data = sonde__calloc(1, sizeof(int64_t))};
+        check(&run);
+        run.kind = kind_named("BatchNormGrad");
+        run.in_count = 5;
+        run.in[0] = draw(half, 4, dim, 1);
+        run.in[1] = draw(half, 4, dim, 2);
+        for (int k = 2; k < 5; k++) {
+            run.in[k] = draw(SONDE_F32, 1, channels, (uint64_t)k);
+        }
+        for (int c = 0; c < 5; c++) {
+            ((float *)run.in[3].data)[c] = 0.4F;
+        }
+        check_within(&run, 1e-4);
+        run = (op_run){.kind = kind_named("ChannelAdd"), .in_count = 2};
+        run.in[0] = draw(half, 4, dim, 1);
+        run.in[1] = draw(SONDE_F32, 1, channels, 2);
+        check(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +373,7 @@ int main(void)
         cmocka_unit_test(linear_layers_are_their_references),
         cmocka_unit_test(products_of_matrices_are_their_references),
         cmocka_unit_test(recurrent_layers_are_their_references),
+        cmocka_unit_test(batch_norms_are_their_references),
         cmocka_unit_test(element_wise_ops_are_their_references),
     };
 

@@ -303,6 +303,8 @@ static void values_out_of_range_are_named(void **state)
     o.dampening = NAN;
     o.nesterov = false;
     expect_bad(o, "dampening");
+    o.dampening = -0.1F;
+    expect_bad(o, "dampening");
     o = sonde_nn_optimizer_adam(0.1F);
     o.weight_decay = -1.0F;
     expect_bad(o, "weight_decay");

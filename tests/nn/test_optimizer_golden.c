@@ -104,7 +104,9 @@ static void all_are_pytorchs_after_a_hundred_steps(void **state)
         {"clip_norm", sonde_nn_optimizer_sgd(0.05F, 0.0F)},
         {"clip_value", sonde_nn_optimizer_adam(0.01F)},
         {"clip_both", sonde_nn_optimizer_sgd(0.05F, 0.9F)},
+        {"sgd_dampening", sonde_nn_optimizer_sgd(0.05F, 0.8F)},
     };
+    unsigned kinds = 0;
 
     (void)state;
     rows[0].with.weight_decay = 0.01F;
@@ -133,9 +135,16 @@ static void all_are_pytorchs_after_a_hundred_steps(void **state)
     rows[13].with.clip_value = 0.5F;
     rows[14].with.clip_norm = 0.7F;
     rows[14].with.clip_value = 0.3F;
+    rows[15].with.dampening = 0.3F;
+    rows[15].with.velocity_scaling = 8.0F; /* changes how the velocity is stored alone */
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        kinds |= 1U << (unsigned)rows[i].with.kind;
         expect_steps(rows[i].name, &rows[i].with, false);
         expect_steps(rows[i].name, &rows[i].with, true);
+    }
+    for (int k = 0; strcmp(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)k), "?") != 0;
+         k++) { /* a new kind needs a row */
+        assert_true((kinds >> (unsigned)k & 1U) != 0);
     }
 }
 

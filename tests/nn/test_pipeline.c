@@ -42,6 +42,7 @@ typedef struct how {
     bool blocks, when_bad;
     sonde_nn_execution execution;
     int accumulation, threads;
+    int replicas; /* 0: 1 */
     unsigned observed;
 } how;
 
@@ -82,6 +83,7 @@ static void open_job(job *j, const how *h)
     options.device_iterations = 2;
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;
+    options.replication_factor = h->replicas > 0 ? h->replicas : 1;
     must(sonde_nn_training_session(j->net.model, &options, &adam, &j->session,
                                    &engine_diag));
     if (h->observed != 0) {
@@ -111,8 +113,10 @@ static void train(const how *h, job *j)
         engine_train(&j->net, j->session, (uint64_t)i);
     }
     must(sonde_nn_session_describe(j->session, &info, &engine_diag));
-    if (h->blocks) {
+    if (h->blocks && h->replicas <= 1) {
         assert_int_equal(info.threads, h->threads >= 3 ? 3 : 1);
+    } else if (h->blocks && h->threads >= 3 * h->replicas) {
+        assert_int_equal(info.threads, 3 * h->replicas);
     }
 }
 
@@ -173,18 +177,51 @@ static void stages_compute_what_one_thread_does(void **state)
     }
 }
 
-static void stages_are_observed_in_one_order(void **state)
+/* Each replica has a pipeline of its own, if there are threads for all stages. */
+static void replicas_have_stages(void **state)
+{
+    static const sonde_nn_execution executions[] = {SONDE_NN_PIPELINED, SONDE_NN_SHARDED};
+    static const int threads[] = {1, 2, 6};
+
+    (void)state;
+    for (size_t e = 0; e < SONDE_COUNT_OF(executions); e++) {
+        const int accumulation = executions[e] == SONDE_NN_SHARDED ? 1 : 4;
+        const how plain = {.accumulation = accumulation, .threads = 1, .replicas = 2};
+        job want;
+
+        train(&plain, &want);
+        for (size_t t = 0; t < SONDE_COUNT_OF(threads); t++) {
+            how h = {.blocks = true,
+                     .execution = executions[e],
+                     .accumulation = accumulation,
+                     .threads = threads[t],
+                     .replicas = 2};
+            job have;
+
+            train(&h, &have);
+            expect_same_results(&want, &have);
+            close_job(&have);
+            h.observed = SONDE_HOW_RAW | SONDE_HOW_VITALS;
+            train(&h, &have);
+            expect_same_results(&want, &have);
+            close_job(&have);
+        }
+        close_job(&want);
+    }
+}
+
+static void expect_one_order(int replicas)
 {
     how h = {.blocks = true,
              .accumulation = 4,
              .threads = 1,
+             .replicas = replicas,
              .observed = SONDE_HOW_RAW | SONDE_HOW_VITALS};
     job one, many;
     bool stages[3] = {false, false, false};
 
-    (void)state;
     train(&h, &one);
-    h.threads = 4;
+    h.threads = 4 * replicas;
     train(&h, &many);
     assert_int_equal(one.sink.count, many.sink.count);
     for (size_t i = 0; i < one.sink.count; i++) {
@@ -193,6 +230,7 @@ static void stages_are_observed_in_one_order(void **state)
         assert_string_equal(a->name, b->name);
         assert_int_equal(a->at.mode_step, b->at.mode_step);
         assert_int_equal(a->at.micro_batch, b->at.micro_batch);
+        assert_int_equal(a->at.replica, b->at.replica);
         assert_memory_equal(a->data, b->data,
                             (size_t)a->count * sonde_dtype_size(a->info.dtype));
         assert_memory_equal(&a->vitals, &b->vitals, sizeof a->vitals);
@@ -203,6 +241,13 @@ static void stages_are_observed_in_one_order(void **state)
     assert_true(stages[0] && stages[1] && stages[2]);
     close_job(&one);
     close_job(&many);
+}
+
+static void stages_are_observed_in_one_order(void **state)
+{
+    (void)state;
+    expect_one_order(1);
+    expect_one_order(2);
 }
 
 /* One thread observes the rest of the step too. */
@@ -234,6 +279,37 @@ static void a_bad_loss_in_a_pipeline_is_looked_into(void **state)
         assert_in_range(seen, 1, threads == 1 ? 2 : 1);
         close_job(&j);
     }
+}
+
+/* Micro-batch 2 of the second replica; the first one's is looked at beside it. */
+static void a_bad_loss_of_a_replica_in_a_pipeline_is_looked_into(void **state)
+{
+    const how h = {
+        .blocks = true, .accumulation = 4, .threads = 6, .replicas = 2, .when_bad = true};
+    engine_batch batch;
+    bool seen[2] = {false, false};
+    job j;
+
+    (void)state;
+    open_job(&j, &h);
+    engine_train(&j.net, j.session, 0);
+    engine_sink_clear(&j.sink);
+    engine_batch_init(&batch, &j.net, 6 * 4 * 2 * 2, 1);
+    batch.samples[40 * 6 * (2 * 2 + 1) + 3] = NAN;
+    must(sonde_nn_session_run(j.session, batch.views, 2, &engine_diag));
+    engine_batch_fini(&batch);
+    for (size_t i = 0; i < j.sink.count; i++) {
+        const engine_seen *s = &j.sink.seen[i];
+
+        if (strcmp(s->name, "fc1_output_0") == 0 && s->at.mode_step == 2) {
+            assert_int_equal(s->at.micro_batch, 2);
+            assert_int_equal(s->vitals.nan > 0, s->at.replica == 1);
+            assert_false(seen[s->at.replica]);
+            seen[s->at.replica] = true;
+        }
+    }
+    assert_true(seen[0] && seen[1]);
+    close_job(&j);
 }
 
 /* --- refusals ----------------------------------------------------------------------- */
@@ -293,9 +369,8 @@ static void what_cannot_be_a_pipeline_is_refused(void **state)
     options.replication_factor = 2;
     taken(net.model, &options);
     options.execution = SONDE_NN_PIPELINED;
-    options.gradient_accumulation = 3;
-    refused(net.model, &options, SONDE_EUNSUPPORTED,
-            "replication_factor: 2 (expected 1 with blocks, or execution sequential)");
+    refused(net.model, &options, SONDE_EINVAL,
+            "gradient_accumulation: 2 (expected at least 3, the stages of a pipeline)");
     options.replication_factor = 1;
     options.execution = (sonde_nn_execution)9;
     refused(net.model, &options, SONDE_EINVAL,
@@ -325,8 +400,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_compute_what_one_thread_does),
+        cmocka_unit_test(replicas_have_stages),
         cmocka_unit_test(stages_are_observed_in_one_order),
         cmocka_unit_test(a_bad_loss_in_a_pipeline_is_looked_into),
+        cmocka_unit_test(a_bad_loss_of_a_replica_in_a_pipeline_is_looked_into),
         cmocka_unit_test(what_cannot_be_a_pipeline_is_refused),
     };
 

@@ -28,6 +28,8 @@ def batch_norm(name, x, training, affine=True, track=True, momentum=0.1, eps=1e-
     running = [("mean", mean), ("var", var), ("count", count)] if track else []
     case(name, "BatchNorm", [("x", x)] + weights + running,
          [("y", y), ("now", now), ("spread", spread)], **attrs)
+    case(name + ".relu", "BatchNormRelu", [("x", x)] + weights + running,
+         [("y", y), ("now", now), ("spread", spread), ("relu", torch.relu(y))], **attrs)
     if not own:
         return
     dy = randn(*y.shape)

@@ -53,6 +53,19 @@ def norms_between_full_looks():
 
 
 @program
+def own_tensors():
+    """What a program shows itself is recorded at every step, whatever its role and `save`."""
+    for number, save in enumerate((None, 2)):
+        run = folder(f"own{number}")
+        with sonde.watch(run=run, rules=None, save=save) as watch:
+            for step in range(4):
+                watch.record("mine", torch.full((3,), float(step)))
+                watch.step_end()
+        means = sonde.open(run).series("mine", "mean", mode="train")["mean"].tolist()
+        check(f"save={save}: {means}", means == [0, 1, 2, 3])
+
+
+@program
 def gradients_of_players():
     """The gradients of each optimiser are those that it uses, though the backward passes of
     others leave some in its parameters too."""
@@ -345,6 +358,49 @@ def a_nan_that_clipping_spreads():
               ("NonFinite", "gradient/body.2.weight", 5))
     check("clip_grad_norm_ is PyTorch's again",
           not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
+
+
+@program
+def inputs_of_integers():
+    """Tokens are an input, and a batch of them that comes again is found."""
+    run = folder("tokens")
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.out = nn.Embedding(50, 8), nn.Linear(9, 50)
+
+        def forward(self, parts):
+            tokens, places, scale = parts["tokens"], parts["places"], parts["scale"]
+            return self.out(torch.cat([self.embed(tokens).mean(1), scale + 0 * places], 1))
+
+    model = Words()
+    adam = torch.optim.Adam(model.parameters(), 1e-2)
+    with sonde.watch(model, adam, run=run, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            adam.zero_grad()
+            given = {"tokens": tokens, "places": torch.arange(16)[:, None],
+                     "scale": torch.randn(16, 1)}
+            nn.functional.cross_entropy(model(given), tokens[:, 0]).backward()
+            adam.step()
+    roles = {info.name: (info.role, info.dtype) for info in sonde.open(run).tensors()}
+    check(f"tokens and places beside numbers: {roles}", watch.faults == 0 and
+          roles["input_ids"] == roles["input_ids/1"] == ("input", "int64") and
+          roles["input"] == ("input", "float32"))
+
+    sgd = torch.optim.SGD(model.parameters(), 1e-2)
+    model.forward = lambda tokens: model.out(nn.functional.pad(model.embed(tokens).mean(1), (0, 1)))
+    with sonde.watch(model, sgd, on_finding=None) as watch:
+        for step in range(30):
+            if step < 20:
+                tokens = torch.randint(0, 50, (16, 12))
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(tokens), tokens[:, 0]).backward()
+            sgd.step()
+    found = [(f.tensor, f.step) for f in watch.findings if f.rule == "DuplicateBatch"]
+    check(f"the same tokens again: {found}", found == [("input_ids", 20)])
 
 
 if __name__ == "__main__":

@@ -127,6 +127,44 @@ static void an_element_that_jumps_is_found(void **state)
     }
 }
 
+/* An element that jumps while the losses go on falling is a note; it is an error once they
+ * have risen. */
+static void a_jump_waits_for_the_losses(void **state)
+{
+    (void)state;
+    for (int harm = 0; harm < 2; harm++) {
+        const sonde_finding *jump = NULL;
+        stream s;
+        uint32_t id = 0, loss = 0;
+        float w[N];
+
+        stream_open(&s, "UpdateSpike");
+        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+        loss = stream_declare(&s, "loss", SONDE_ROLE_LOSS, 0, 0);
+        stream_begin(&s);
+        for (int i = 0; i < N; i++) {
+            w[i] = 0.1F * stream_normal(&s);
+        }
+        for (int step = 0; step < AT + 60; step++) {
+            const float falls = 2.0F * expf(-0.02F * (float)step);
+
+            for (int i = 0; i < N; i++) {
+                w[i] += 0.001F * stream_normal(&s);
+            }
+            w[9] = step == AT ? 1.5F : w[9];
+            stream_put(&s, id, w);
+            stream_put_all(&s, loss, harm == 1 && step > AT ? 9.0F : falls);
+            stream_end(&s);
+        }
+        jump = stream_found(&s, "fc.weight");
+        assert_non_null(jump);
+        assert_int_equal(jump->severity,
+                         harm == 1 ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE);
+        assert_int_equal(jump->step, AT);
+        stream_close(&s);
+    }
+}
+
 /* After an error that may explain it a jump is a note, and names that error. */
 static void a_jump_with_a_cause_is_a_note(void **state)
 {
@@ -299,6 +337,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_found),
         cmocka_unit_test(an_element_that_jumps_is_found),
         cmocka_unit_test(a_jump_with_a_cause_is_a_note),
+        cmocka_unit_test(a_jump_waits_for_the_losses),
         cmocka_unit_test(steps_between_count),
         cmocka_unit_test(a_small_jump_needs_history),
         cmocka_unit_test(another_adam_is_a_note),

@@ -236,6 +236,62 @@ static void vital_signs_may_be_given(void **state)
     close_watch(watch, rules);
 }
 
+/* Shows a step whose gradient is NaN at step 3, and ends it. */
+static void show_step(sonde_watch *watch, int64_t step)
+{
+    sonde_view view = view_of_slot(GRADIENT);
+    sonde_vitals vitals;
+
+    values[0] = step == 3 ? (float)(0.0 / (double)values[1]) : 1.0F; /* values are 0 */
+    sonde_vitals_of(&view, &vitals);
+    values[0] = 0.0F;
+    view.data = NULL;
+    sonde_watch_see_vitals(watch, GRADIENT, &view, &vitals);
+    sonde_watch_end_step(watch);
+}
+
+/* Steps that are left, and continued two steps later, are judged under their own numbers,
+ * and the steps in between are due as ever. */
+static void steps_may_be_late(void **state)
+{
+    enum { LAG = 2, STEPS = 9 };
+    sonde_rules *rules = rules_of("NonFinite");
+    sonde_watch *watch = watch_of(SONDE_OPTIONS(sonde_watch, .rules = rules));
+    sonde_coordinate left[STEPS];
+    const sonde_finding *found = NULL;
+    size_t count = 0;
+
+    (void)state;
+    sonde_watch_leave_step(NULL);
+    sonde_watch_return_to(NULL, NULL);
+    sonde_watch_return_to(watch, &(sonde_coordinate){0}); /* no step has begun */
+    for (int64_t step = 0; step < STEPS; step++) {
+        begin(watch, SONDE_MODE_TRAIN);
+        assert_true(sonde_watch_wants(watch, GRADIENT) != 0);
+        left[step] = sonde_watch_where(watch);
+        assert_int_equal(left[step].global_step, step);
+        sonde_watch_leave_step(watch);
+        sonde_watch_leave_step(watch);
+        assert_int_equal(sonde_watch_wants(watch, GRADIENT), 0);
+        (void)sonde_rules_findings(rules, &count);
+        assert_int_equal(count, step > 3 + LAG);
+        if (step >= LAG) {
+            sonde_watch_return_to(watch, &left[step - LAG]);
+            show_step(watch, step - LAG);
+        }
+    }
+    for (int64_t step = STEPS - LAG; step < STEPS; step++) {
+        sonde_watch_return_to(watch, &left[step]);
+        show_step(watch, step);
+    }
+    found = sonde_rules_findings(rules, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(found->tensor, "gradient/fc1.weight");
+    assert_int_equal(found->step, 3);
+    assert_int_equal(sonde_rules_steps(rules), STEPS);
+    close_watch(watch, rules);
+}
+
 /* Two replicas whose weights part at step 3; a second name of the weight, and one that
  * comes late, are judged as well. */
 static void replicas_that_part_are_found(void **state)
@@ -406,6 +462,7 @@ int main(void)
         cmocka_unit_test(one_number_holds_for_all_tensors),
         cmocka_unit_test(a_role_without_slots_can_be_asked),
         cmocka_unit_test(vital_signs_may_be_given),
+        cmocka_unit_test(steps_may_be_late),
         cmocka_unit_test(replicas_that_part_are_found),
         cmocka_unit_test(needs_declare_their_roles),
     };

@@ -164,6 +164,10 @@ def judge(task):
         facts = json.load(file)
     if live or not facts["planted"]:  # a run that could not be planted ended before it was watched
         return {**facts, "findings": facts["live"].get(mode, [])}
+    if not os.path.exists(os.path.join(path[:-5], mode)) and facts.get("problem"):
+        found = {"rule": facts["rules"][0], "severity": "error", "tensor": facts["where"][0],
+                 "mode_step": 0, "message": facts["problem"]}
+        return {**facts, "findings": [found]}  # sonde.watch refused what was planted
     import session
     if "sonde" not in sys.modules:
         session.prepare(build)

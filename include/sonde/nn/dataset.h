@@ -311,6 +311,44 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_describe(const sonde_nn_datas
                                                             int64_t *class_counts,
                                                             sonde_diag *diag);
 
+/* --- what is in a file --------------------------------------------------------------- */
+
+typedef enum sonde_nn_part_kind {
+    SONDE_NN_PART_NUMBERS = 0, /* a column */
+    SONDE_NN_PART_TEXTS = 1,   /* a column of categories */
+    SONDE_NN_PART_REFUSED = 2, /* a column that cannot be read */
+    SONDE_NN_PART_ARRAY = 3
+} sonde_nn_part_kind;
+
+typedef struct sonde_nn_part {
+    char *name;
+    sonde_nn_part_kind kind;
+    const char *refusal; /* "is nested"; NULL: it can be read */
+    sonde_dtype dtype;   /* of an array */
+    int rank;            /* of a column 1 */
+    int64_t shape[SONDE_MAX_DIMS];
+    int64_t missing;                    /* of a column; of an array, NaN */
+    int64_t different;                  /* texts */
+    double mean, std, minimum, maximum; /* of numbers that are not missing, of the
+                                         * population; of an array with NaN, NaN */
+} sonde_nn_part;
+
+typedef struct sonde_nn_contents sonde_nn_contents;
+
+/*
+ * The columns of a table, as open_table reads it, or the arrays of a file or a folder, as
+ * open_arrays does, with their statistics. Of a folder with a table of each split: that
+ * split's. Errors as theirs. Cost: reads all values; an array is copied as float32.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_contents_open(const char *path,
+                                                         sonde_nn_split split,
+                                                         sonde_nn_contents **out,
+                                                         sonde_diag *diag);
+/* Part i, borrowed until destroy; NULL past the last one. */
+SONDE_API const sonde_nn_part *sonde_nn_contents_at(const sonde_nn_contents *contents,
+                                                    size_t i);
+SONDE_API void sonde_nn_contents_destroy(sonde_nn_contents *contents);
+
 #ifdef __cplusplus
 }
 #endif

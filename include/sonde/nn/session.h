@@ -221,6 +221,20 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *sessio
                                                         const char *path,
                                                         sonde_diag *diag);
 
+/*
+ * Detaches and attaches: gives a session the optimiser's state, the loss scale and the step of
+ * another session for training of the same model, which is compiled and may be destroyed
+ * after it. The parameters are the model's own, so training continues as if it were one
+ * session, bit for bit; options (batch, accumulation, replicas, threads, taps) may differ.
+ * Compiles the session first unless compiled. A session that is destroyed loses its
+ * optimiser's state unless it was saved or carried. SONDE_EINVAL: another model, kind of
+ * optimiser or set of states, or inference; nothing has changed. SONDE_ESTATE: last is not
+ * compiled. Cost: a copy of the state.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_carry(sonde_nn_session *session,
+                                                         const sonde_nn_session *last,
+                                                         sonde_diag *diag);
+
 /* Gives every rank the parameters, buffers, optimiser's state and step of rank 0; all ranks.
  * Compiles first unless compiled. SONDE_EINVAL: networks, options or optimisers of the ranks
  * differ. Does nothing without ranks. */
@@ -239,6 +253,7 @@ typedef struct sonde_nn_checkpoint_info {
     uint64_t random_seed;
     float learning_rate;
     int64_t epoch_calls; /* 0: not known */
+    sonde_nn_float dtype;
 } sonde_nn_checkpoint_info;
 /* SONDE_EFORMAT: the file is no checkpoint. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_checkpoint_describe(

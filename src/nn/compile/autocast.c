@@ -7,6 +7,7 @@
  *             them and its output as it stores it. One that the session returns, or trains
  *             by, is float32.
  *   KEPT      works on 16 bits where all of its inputs are of that dtype
+ *   LED       works on 16 bits where its first input is; the others are float32
  *   others    get float32: Float32___X is X as float32
  *
  * A layer's dtype comes before the session's. Gradients follow: the gradient of a value
@@ -73,9 +74,9 @@ static sonde__op_value widened(autocast_work *work, sonde__op_value value)
     return *known;
 }
 
-static void widen_inputs(autocast_work *work, sonde__graph_node_op *op)
+static void widen_inputs(autocast_work *work, sonde__graph_node_op *op, int first)
 {
-    for (int i = 0; i < op->in_count; i++) {
+    for (int i = first; i < op->in_count; i++) {
         const sonde_dtype dtype = sonde__op_value_shape(work->graph, op->in[i])->dtype;
 
         if (op->in[i] != 0 && sonde__op_is_half(dtype)) {
@@ -95,12 +96,14 @@ static void cast_op(autocast_work *work, sonde__graph_node_op op)
                        all_inputs(graph, &op, SONDE_F32, half);
     const bool keeps = halves == SONDE__HALVES_KEPT && !returned && half != 0 &&
                        all_inputs(graph, &op, half, half);
+    const bool leads = halves == SONDE__HALVES_LED && !returned && half != 0 &&
+                       sonde__op_value_shape(graph, op.in[0])->dtype == half;
 
     graph->module = op.module;
     graph->pass = op.pass;
     graph->stage = op.stage;
     if (!makes && !keeps && op.kind != &sonde__op_cast) {
-        widen_inputs(work, &op);
+        widen_inputs(work, &op, leads ? 1 : 0);
     }
     op.given.half = op.attrs.half = makes ? half : 0;
     op.given.wide = op.attrs.wide = makes && returned;

@@ -286,7 +286,9 @@ sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t 
                              sonde_diag *diag);
 /* Where a plan runs. */
 typedef struct sonde__plan_device {
-    const sonde__plan *first; /* the first replica's plan; NULL: this is it */
+    /* The plan that has what is shared: the first replica's, of a slot > 0 its replica's
+     * first; NULL: this is it. */
+    const sonde__plan *first;
     int replica;
     int slot; /* > 0: of another micro-batch in a pipeline; it shares all but the arena */
     int replicas;

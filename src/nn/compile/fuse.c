@@ -8,6 +8,7 @@
  * order.
  */
 #include "nn/compile/compile.h"
+#include "base/macros.h"
 
 /* Whether some kernel other than the scalar reference takes the op. */
 static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
@@ -91,21 +92,27 @@ static void fuse_conv_relu_pool(sonde__op_graph *graph, sonde__graph_node_op *po
     }
 }
 
-/* conv2d or linear, and relu. */
+/* conv2d, linear or batch_norm, and relu, which becomes the last output. */
 static void fuse_relu(sonde__op_graph *graph, sonde__graph_node_op *relu)
 {
-    sonde__graph_node_op *conv = op_making(graph, relu->in[0], &sonde__op_conv2d);
-    sonde__graph_node_op *linear = op_making(graph, relu->in[0], &sonde__op_linear);
-    sonde__graph_node_op *before = conv != NULL ? conv : linear;
-    sonde__graph_node_op fused;
+    static const sonde__op_kind *const pairs[][2] = {
+        {&sonde__op_conv2d, &sonde__op_conv2d_relu},
+        {&sonde__op_linear, &sonde__op_linear_relu},
+        {&sonde__op_batch_norm, &sonde__op_batch_norm_relu},
+    };
+    sonde__graph_node_op *before = NULL, fused;
+    size_t i = 0;
 
-    if (before == NULL || before->stage != relu->stage) {
+    for (; i < SONDE_COUNT_OF(pairs) && before == NULL; i++) {
+        before = op_making(graph, relu->in[0], pairs[i][0]);
+    }
+    if (before == NULL || before->stage != relu->stage || before->out[0] != relu->in[0]) {
         return;
     }
     fused = *before;
-    fused.kind = conv != NULL ? &sonde__op_conv2d_relu : &sonde__op_linear_relu;
-    fused.out_count = 2;
-    fused.out[1] = relu->out[0];
+    fused.kind = pairs[i - 1][1];
+    fused.out_count = fused.kind->out_count;
+    fused.out[fused.out_count - 1] = relu->out[0];
     if (has_fast_kernel(graph, &fused)) {
         *before = fused;
         relu->kind = NULL;

@@ -115,7 +115,9 @@ void sonde__plan_take_buffers(const sonde__plan *plan, const sonde_nn_model *mod
     }
 }
 
-static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
+/* first: where a slot finds what it shares with its replica's first one. */
+static void point_leaves(const sonde__plan_program *program, const sonde__plan *first,
+                         sonde__plan *plan)
 {
     for (size_t i = 0; i < plan->buffer_count; i++) {
         sonde__plan_buffer *buffer = &plan->buffers[i];
@@ -126,6 +128,8 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
             buffer->data = plan->states[buffer->index].data;
         } else if (buffer->place == SONDE__IN_BUFFER && plan->replica == 0) {
             buffer->data = program->model->buffers[buffer->index].data;
+        } else if (buffer->place == SONDE__IN_BUFFER && plan->slot > 0) {
+            buffer->data = first->buffers[i].data;
         } else if (buffer->place == SONDE__IN_HYPER) {
             buffer->data = &plan->hyper[buffer->index];
         }
@@ -315,13 +319,13 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
     if (err != SONDE_OK) {
         return err;
     }
-    if (plan->replica > 0 && !make_buffers(plan)) {
+    if (plan->replica > 0 && plan->slot == 0 && !make_buffers(plan)) {
         return sonde__fail_nomem(diag, "the buffers of a replica");
     }
     if (!make_live(program, device->first, plan)) {
         return sonde__fail_nomem(diag, "the optimiser's numbers");
     }
-    point_leaves(program, plan);
+    point_leaves(program, device->first, plan);
     err = make_calls(plan, diag);
     find_scaler(plan);
     if (err != SONDE_OK || observer == NULL) {

@@ -129,7 +129,16 @@ static sonde_err find_target(sonde__data_table *t)
 static sonde_err choose_columns(sonde__data_table *t)
 {
     const sonde_nn_table_options *options = t->options;
-    sonde_err err = find_target(t);
+    sonde_err err = SONDE_OK;
+
+    if (t->all) {
+        t->target = SIZE_MAX;
+        for (size_t i = 0; i < t->count; i++) {
+            t->columns[i].used = t->columns[i].refusal == NULL;
+        }
+        return SONDE_OK;
+    }
+    err = find_target(t);
 
     for (size_t i = 0; i < t->count; i++) {
         t->columns[i].used =
@@ -568,6 +577,40 @@ static sonde_err find_files(sonde__data_table *t)
     return SONDE_OK;
 }
 
+void sonde__data_table_destroy(sonde__data_table *t)
+{
+    if (t != NULL) {
+        fini(t);
+    }
+    sonde__free(t);
+}
+
+sonde_err sonde__data_table_read(const char *path, sonde__data_table **out,
+                                 sonde_diag *diag)
+{
+    static const sonde_nn_table_options options = {.size = sizeof options};
+    sonde__data_table *t = sonde__calloc(1, sizeof *t);
+    sonde_err err = SONDE_OK;
+
+    if (t == NULL) {
+        return sonde__fail_nomem(diag, "a table");
+    }
+    t->options = &options;
+    t->path = path;
+    t->diag = diag;
+    t->all = true;
+    err = find_files(t);
+    if (err == SONDE_OK) {
+        err = read_table(t);
+    }
+    if (err != SONDE_OK) {
+        sonde__data_table_destroy(t);
+        return err;
+    }
+    *out = t;
+    return SONDE_OK;
+}
+
 sonde_err sonde_nn_dataset_open_table(const char *path,
                                       const sonde_nn_table_options *given,
                                       sonde_nn_dataset **out, sonde_diag *diag)
@@ -597,16 +640,12 @@ sonde_err sonde_nn_dataset_open_table(const char *path,
     if (err != SONDE_OK) {
         goto error;
     }
-    fini(t);
-    sonde__free(t);
+    sonde__data_table_destroy(t);
     *out = set;
     return SONDE_OK;
 
 error:
-    if (t != NULL) {
-        fini(t);
-    }
-    sonde__free(t);
+    sonde__data_table_destroy(t);
     sonde_nn_dataset_destroy(set);
     return err;
 }

@@ -42,6 +42,7 @@ static sonde_err add_column(sonde__data_table *t, const sonde__data_parquet *fil
     err = sonde__data_table_add_column(t, name);
     if (err == SONDE_OK) {
         t->columns[i].numbers = !file->columns[i].text;
+        t->columns[i].refusal = file->columns[i].refusal;
     }
     return err;
 }

@@ -16,10 +16,11 @@ enum { SONDE__TABLE_PATH = 4096, SONDE__TABLE_COLUMNS_MAX = 65536 };
 
 typedef struct sonde__data_table_column {
     char *name;
-    bool numbers;       /* else categories */
-    bool used;          /* it is an input */
-    sonde__names texts; /* of categories */
-    double *values;     /* (rows): a number, or the id of a text; NaN: missing */
+    bool numbers;        /* else categories */
+    bool used;           /* it is an input */
+    const char *refusal; /* why it cannot be read; NULL: it can */
+    sonde__names texts;  /* of categories */
+    double *values;      /* (rows): a number, or the id of a text; NaN: missing */
     /* from the training rows */
     double mean, spread;
     int64_t *places; /* (texts): of the category among the inputs; -1: none */
@@ -47,8 +48,14 @@ struct sonde__data_table {
     size_t count, capacity, target; /* target SIZE_MAX: none */
     int64_t *train, *wanted;        /* rows of the training, and of the split */
     int64_t train_count, wanted_count;
+    bool all; /* every column is read, and none is the target */
     sonde_diag *diag;
 };
+
+/* All columns of a table that can be read. */
+sonde_err sonde__data_table_read(const char *path, sonde__data_table **out,
+                                 sonde_diag *diag);
+void sonde__data_table_destroy(sonde__data_table *table); /* NULL is fine */
 
 extern const sonde__data_table_format sonde__data_table_csv, sonde__data_table_parquet;
 

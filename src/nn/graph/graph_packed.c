@@ -362,7 +362,8 @@ static bool is_builders(const sonde__op_kind *kind)
 {
     const sonde__op_kind *const compilers[] = {
         &sonde__op_reorder,     &sonde__op_conv2d_relu_pool, &sonde__op_conv2d_relu,
-        &sonde__op_linear_relu, &sonde__op_replica_sum,      &sonde__op_rank_sum};
+        &sonde__op_linear_relu, &sonde__op_batch_norm_relu,  &sonde__op_replica_sum,
+        &sonde__op_rank_sum};
     bool ours = strstr(kind->name, "Grad") == NULL;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(compilers); i++) {

@@ -7,6 +7,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/log.h>
+
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -255,6 +257,39 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
            sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
 }
 
+/* Options that the kind of data has no use for are mistakes. */
+static sonde_err check_options(const sonde_nn_job_info *info, sonde_diag *diag)
+{
+    const bool drawn = is_drawn(info->data_path);
+    const bool text = info->input_dtype == SONDE_I64 && !drawn;
+
+    if (!text && (info->tokens != 0 || info->vocabulary != 0 ||
+                  (info->tokenizer != NULL && info->tokenizer[0] != '\0'))) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "text for a model of tokens",
+                           "byte pairs (tokens, vocabulary, tokenizer) of data that is "
+                           "no text");
+    }
+    if (!drawn && (info->data_inputs.count > 0 || info->data_target[0] != '\0')) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "arrays or a table",
+                           "inputs or a target by name of data without names");
+    }
+    return SONDE_OK;
+}
+
+/* mean and std that differ from the default ones, of data without pixels. */
+static void warn_of_scale(const sonde_nn_job_info *info, const sonde_nn_dataset *set)
+{
+    const float usual = 0.5F;
+
+    if (sonde_nn_dataset_get_traits(set)->ready &&
+        (info->mean != usual || info->std != usual)) {
+        sonde_log(SONDE_LOG_WARNING, "data",
+                  "%s: mean %g and std %g are of pixels: not used",
+                  sonde_nn_dataset_get_traits(set)->source, (double)info->mean,
+                  (double)info->std);
+    }
+}
+
 sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
                                  sonde_nn_dataset **out, sonde_diag *diag)
 {
@@ -267,6 +302,10 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     if ((unsigned)split > SONDE_NN_TEST) {
         return sonde__fail(diag, SONDE_EINVAL, "data", "a sonde_nn_split", "split %d",
                            (int)split);
+    }
+    err = check_options(info, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
         err = open_arrays(info, split, &set, diag);
@@ -289,6 +328,9 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     err = check_samples(info, set, diag);
     if (err != SONDE_OK) {
         goto error;
+    }
+    if (split == SONDE_NN_TRAIN) {
+        warn_of_scale(info, set);
     }
     *out = set;
     return SONDE_OK;

@@ -97,6 +97,28 @@ static int norm_parts(const sonde__op_call *call, int max)
                        n.channels, max);
 }
 
+/* y = x < 0 ? 0 : x; NaN stays. */
+static void cut(const float *x, int64_t count, float *y)
+{
+    for (int64_t i = 0; i < count; i += LANES) {
+        v16_store(y + i, v16_relu(v16_load(x + i)));
+    }
+}
+
+/* A block of a channel, and its ReLU if call has that output. */
+static void finish_block(const sonde__op_call *call, const layout *n, int64_t offset,
+                         const float *means, const float *rstds, float weight, float bias)
+{
+    float *const relu = call->out_count > 3 ? lanes_out(call, 3) : NULL;
+    float *const y = lanes_out(call, 0) != NULL ? lanes_out(call, 0) : relu;
+
+    normalise(lanes_in(call, 0) + offset, n->inner, means, rstds, weight, bias,
+              y + offset);
+    if (relu != NULL) {
+        cut(y + offset, n->inner * LANES, relu + offset);
+    }
+}
+
 static void norm_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_attrs *attrs = call->attrs;
@@ -104,7 +126,6 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
     const bool given = attrs->track && !attrs->training;
     const int running = attrs->affine ? 3 : 1;
     const float *const x = lanes_in(call, 0);
-    float *const y = lanes_out(call, 0);
     int64_t first, last;
 
     lanes_split(n.channels, part, parts, &first, &last);
@@ -128,9 +149,7 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
         fill(means, mean);
         fill(rstds, (float)(1.0 / sqrt((double)var + (double)attrs->eps)));
         for (int64_t block = 0; block < n.blocks; block++) {
-            const int64_t offset = offset_of(&n, block, c);
-
-            normalise(x + offset, n.inner, means, rstds, weight, bias, y + offset);
+            finish_block(call, &n, offset_of(&n, block, c), means, rstds, weight, bias);
         }
     }
 }
@@ -207,6 +226,12 @@ const sonde__kernel_batch_norm_kernels ISA(sonde__kernel_batch_norm) = {
                 .out = {SONDE__LANES},
                 .parts = norm_parts,
                 .run = norm_run},
+    .relu = {.name = "lanes",
+             .accepts = norm_accepts,
+             .in = {SONDE__LANES},
+             .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN, SONDE__LANES},
+             .parts = norm_parts,
+             .run = norm_run},
     .grad = {.name = "lanes",
              .accepts = norm_accepts,
              .in = {SONDE__LANES, SONDE__LANES},

@@ -65,7 +65,7 @@ typedef struct sonde__kernel_group_norm_kernels {
 } sonde__kernel_group_norm_kernels;
 
 typedef struct sonde__kernel_batch_norm_kernels {
-    sonde__op_kernel forward, grad;
+    sonde__op_kernel forward, relu, grad;
 } sonde__kernel_batch_norm_kernels;
 
 typedef struct sonde__kernel_softmax_kernels {
@@ -112,6 +112,7 @@ const sonde__op_kernel *const *sonde__kernel_pool_relu_conv_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_batch_norm_fast(void);
+const sonde__op_kernel *const *sonde__kernel_batch_norm_relu_fast(void);
 const sonde__op_kernel *const *sonde__kernel_batch_norm_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_group_norm_fast(void);
 const sonde__op_kernel *const *sonde__kernel_group_norm_grad_fast(void);

@@ -116,6 +116,40 @@ CHUNKED(relu)
 CHUNKED(relu_grad)
 CHUNKED(add)
 
+/* --- a number for each channel ------------------------------------------------------ */
+
+/* x (N, C, ...) of 16 bits + b (C), float32; parts take rows, which are (n, c). */
+static void channel_add_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__operand *const x = &call->in[0], *const y = &call->out[0];
+    const float *const bias = call->in[1].data;
+    const int64_t channels = x->shape.dim[1], rows = x->shape.dim[0] * channels;
+    int64_t inner = 1;
+    float wide[CHUNK];
+
+    for (int d = 2; d < x->shape.rank; d++) {
+        inner *= x->shape.dim[d];
+    }
+    for (int64_t row = rows * part / parts; row < rows * (part + 1) / parts; row++) {
+        for (int64_t i = 0; i < inner; i += CHUNK) {
+            const int64_t n = SONDE_MIN(inner - i, (int64_t)CHUNK);
+
+            sonde__kernel_half_widen(x->shape.dtype, element_at(x, row * inner + i), n,
+                                     wide);
+            for (int64_t k = 0; k < n; k++) {
+                wide[k] += bias[row % channels];
+            }
+            sonde__kernel_half_narrow(wide, n, y->shape.dtype,
+                                      output_at(y, row * inner + i));
+        }
+    }
+}
+
+const sonde__op_kernel *const sonde__kernel_channel_add_half[] = {
+    &(const sonde__op_kernel){
+        .name = "half", .parts = stream_parts, .run = channel_add_run},
+    NULL};
+
 /* --- sums over channels ------------------------------------------------------------- */
 
 /* Of rows of adjacent channels: columns first ... end - 1, in double, row by row. */

@@ -39,6 +39,15 @@ enum {
     MAX_TILE_ROWS = NARROW_ROWS
 };
 
+#if VF_WIDTH == 16
+/* Norms of C and of the weights that it updates, of one group of rows. */
+typedef struct tile_norms {
+    sonde__nacc g, w;
+} tile_norms;
+#else
+typedef struct tile_norms tile_norms; /* there are too few registers */
+#endif
+
 /* What the tiles of one multiplication have in common. Strides are in floats. */
 typedef struct tile {
     ptrdiff_t a_stride; /* forward, backward: of a row of w; weight: of a block of dy */
@@ -56,6 +65,7 @@ typedef struct tile {
     ptrdiff_t ahead_stride; /* of 32 floats, this far apart, are fetched every 16 terms */
     const sgd_rule *rule;   /* weight: C updates these arrays, is itself not stored; */
     const sgd_arrays *update; /* NULL: it is */
+    tile_norms *norms;        /* weight: C and the new weights are added here; or NULL */
 } tile;
 
 /* a, b, c: the first number of the tile's A, B and C; row: that of C, for the bias. */
@@ -292,30 +302,74 @@ VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_RO
     return vf_any(seen);
 }
 
+#if VF_WIDTH == 16
+/* Adds the vectors of C to the norms. Columns beyond its last are 0. */
+VEC_INLINE void weight_norms(const int rows, const int vecs, const tile *t,
+                             vf acc[MAX_TILE_ROWS][2])
+{
+    sonde__nacc sums = t->norms->g;
+
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            sonde__nacc_add(&sums, v, (__m512)acc[r][v]);
+        }
+    }
+    t->norms->g = sums;
+}
+#endif
+
+/* Row r of C is consumed by SGD with momentum. Returns the new weights. */
+VEC_INLINE void weight_update_row(const int vecs, const tile *t, const sgd_rule *rule,
+                                  const sgd_arrays *arrays, ptrdiff_t i, const vf acc[2],
+                                  vf w[2])
+{
+    VEC_UNROLL
+    for (int v = 0; v < vecs; v++) {
+        const ptrdiff_t k = i + v * VF_WIDTH;
+        const int cols = t->cols - v * VF_WIDTH;
+        vf speed = weight_load(arrays->v + k, cols);
+
+        w[v] = sgd_apply(SGD_MOMENTUM, rule, weight_load(arrays->w + k, cols), acc[v],
+                         &speed);
+        weight_store(arrays->w_out + k, w[v], cols);
+        weight_store(arrays->v_out + k, speed, cols);
+    }
+}
+
 /* C is consumed by SGD with momentum while it is in registers. */
 VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t,
                               ptrdiff_t offset, vf acc[MAX_TILE_ROWS][2])
 {
     const sgd_arrays arrays = *t->update;
     const sgd_rule rule = *t->rule;
+    vf w[2];
 
     if (arrays.bad != NULL && weight_is_bad(rows, vecs, acc)) {
         *arrays.bad = 1;
     }
+#if VF_WIDTH == 16
+    if (t->norms != NULL) {
+        sonde__nacc sums = t->norms->w;
+
+        weight_norms(rows, vecs, t, acc);
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r],
+                              w);
+            VEC_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                sonde__nacc_add(&sums, v, (__m512)w[v]);
+            }
+        }
+        t->norms->w = sums;
+        return;
+    }
+#endif
     VEC_UNROLL
     for (int r = 0; r < rows; r++) {
-        VEC_UNROLL
-        for (int v = 0; v < vecs; v++) {
-            const ptrdiff_t i = offset + r * t->c_stride + v * VF_WIDTH;
-            const int cols = t->cols - v * VF_WIDTH;
-            vf speed = weight_load(arrays.v + i, cols);
-
-            weight_store(arrays.w_out + i,
-                         sgd_apply(SGD_MOMENTUM, &rule, weight_load(arrays.w + i, cols),
-                                   acc[r][v], &speed),
-                         cols);
-            weight_store(arrays.v_out + i, speed, cols);
-        }
+        weight_update_row(vecs, t, &rule, &arrays, offset + r * t->c_stride, acc[r], w);
     }
 }
 

@@ -23,19 +23,23 @@
  * with f the momentum, or 1 / num_batches_tracked for momentum None: the mean over all
  * micro-batches. No gradient flows through the outputs mean and var.
  *
+ * BatchNormRelu, which the fuse pass puts in the place of BatchNorm and ReLU, stores the
+ * ReLU as it makes y, and y only where it is needed. Of x, y and their gradients in
+ * bfloat16 or float16 everything else is float32.
+ *
  * in: x, then weight and bias if attrs.affine, then running_mean, running_var and
  * num_batches_tracked (int64) if attrs.track.
  * attrs: eps, number[0] the momentum (NaN: None), affine, track, training.
  */
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 #include "nn/ops/common.h"
 #include "nn/ops/layer_row.h"
 
 #include <math.h>
 
-extern const sonde__op_kind sonde__op_batch_norm, sonde__op_batch_norm_grad,
-    sonde__op_batch_norm_track;
+extern const sonde__op_kind sonde__op_batch_norm_grad, sonde__op_batch_norm_track;
 extern const sonde__op_layer sonde__layer_batch_norm;
 
 /* --- shapes --------------------------------------------------------------------------- */
@@ -62,7 +66,10 @@ static sonde_err expect_channels(const sonde__op_shape *x, sonde__op_shape *chan
     if (x->rank < 2) {
         return sonde__op_expect_rank(x, 2, "input", "(N, C, ...)", diag);
     }
-    *channels = (sonde__op_shape){.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
+    *channels =
+        (sonde__op_shape){.dtype = sonde__op_is_half(x->dtype) ? SONDE_F32 : x->dtype,
+                          .rank = 1,
+                          .dim = {x->dim[1]}};
     return SONDE_OK;
 }
 
@@ -153,6 +160,7 @@ static void batch_norm_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(batch_norm, sonde__kernel_batch_norm_fast)
+SONDE__HALF_KERNELS(batch_norm)
 
 static void batch_norm_gradient(const sonde__op_gradient_context *context)
 {
@@ -200,7 +208,54 @@ const sonde__op_kind sonde__op_batch_norm = {
     .gradient = batch_norm_gradient,
     .track = batch_norm_track,
     .kernels = batch_norm_kernels,
+    .halves = SONDE__HALVES_LED,
+    .half_kernels = batch_norm_half_kernels,
     .optional_out = 6,
+};
+
+/* --- and ReLU ------------------------------------------------------------------------- */
+
+static sonde_err batch_norm_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                       sonde_diag *diag)
+{
+    SONDE__TRY(batch_norm_infer(call, attrs, diag));
+    call->out[3].shape = call->out[0].shape;
+    return SONDE_OK;
+}
+
+/* The place of the ReLU serves y too where y is not wanted. */
+static void batch_norm_relu_run(const sonde__op_call *call, int part, int parts)
+{
+    const int64_t count = sonde__op_shape_count(&call->in[0].shape);
+    sonde__op_call norm = *call;
+
+    norm.out_count = 3;
+    norm.out[0].data = call->out[call->out[0].data != NULL ? 0 : 3].data;
+    if (norm.out[0].data == NULL) {
+        return;
+    }
+    batch_norm_run(&norm, part, parts);
+    for (int64_t i = 0; i < count; i++) {
+        const double y = sonde__op_load(&norm.out[0], i);
+
+        sonde__op_store(&call->out[3], i, y < 0.0 ? 0.0 : y);
+    }
+}
+
+SONDE__KERNELS(batch_norm_relu, sonde__kernel_batch_norm_relu_fast)
+SONDE__HALF_KERNELS(batch_norm_relu)
+
+const sonde__op_kind sonde__op_batch_norm_relu = {
+    .name = "BatchNormRelu",
+    .in_min = 1,
+    .in_max = 6,
+    .out_count = 4,
+    .out_names = {NULL, "Mean", "Variance", "Relu"},
+    .infer = batch_norm_relu_infer,
+    .kernels = batch_norm_relu_kernels,
+    .halves = SONDE__HALVES_LED,
+    .half_kernels = batch_norm_relu_half_kernels,
+    .optional_out = 7,
 };
 
 /* --- running statistics --------------------------------------------------------------- */
@@ -329,6 +384,7 @@ static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(batch_norm_grad, sonde__kernel_batch_norm_grad_fast)
+SONDE__HALF_KERNELS(batch_norm_grad)
 
 const sonde__op_kind sonde__op_batch_norm_grad = {
     .name = "BatchNormGrad",
@@ -338,6 +394,8 @@ const sonde__op_kind sonde__op_batch_norm_grad = {
     .out_names = {NULL, "GradWeight", "GradBias"},
     .infer = batch_norm_grad_infer,
     .kernels = batch_norm_grad_kernels,
+    .halves = SONDE__HALVES_TAKEN,
+    .half_kernels = batch_norm_grad_half_kernels,
 };
 
 /* --- layers --------------------------------------------------------------------------- */

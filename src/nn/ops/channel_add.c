@@ -7,11 +7,13 @@
  * The gradients are dy, and ChannelSum of dy.
  */
 #include "nn/ops/common.h"
+#include "nn/kernels/half_ops.h"
 
 static sonde_err channel_add_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
     const sonde__op_shape *x = &call->in[0].shape;
+    const sonde_dtype numbers = sonde__op_is_half(x->dtype) ? SONDE_F32 : x->dtype;
 
     (void)attrs;
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
@@ -19,7 +21,7 @@ static sonde_err channel_add_infer(sonde__op_call *call, sonde__op_attrs *attrs,
         return sonde__op_expect_rank(x, 2, "input", "(N, C, ...)", diag);
     }
     SONDE__TRY(sonde__op_expect_shape(
-        &call->in[1].shape, &(sonde__op_shape){x->dtype, 1, {x->dim[1]}}, "bias", diag));
+        &call->in[1].shape, &(sonde__op_shape){numbers, 1, {x->dim[1]}}, "bias", diag));
     call->out[0].shape = *x;
     return SONDE_OK;
 }
@@ -98,6 +100,7 @@ static const sonde__op_kernel *const *channel_add_fast(void)
 }
 
 SONDE__KERNELS(channel_add, channel_add_fast)
+SONDE__HALF_KERNELS(channel_add)
 
 static void channel_add_gradient(const sonde__op_gradient_context *context)
 {
@@ -118,4 +121,6 @@ const sonde__op_kind sonde__op_channel_add = {
     .infer = channel_add_infer,
     .gradient = channel_add_gradient,
     .kernels = channel_add_kernels,
+    .halves = SONDE__HALVES_LED,
+    .half_kernels = channel_add_half_kernels,
 };

@@ -241,6 +241,7 @@ typedef enum sonde__op_halves {
     SONDE__HALVES_REFUSED = 0, /* its inputs are float32 */
     SONDE__HALVES_TAKEN = 1,   /* in gradients; of a forward op its inputs are float32 */
     SONDE__HALVES_KEPT = 2,    /* its outputs have the dtype of its inputs */
+    SONDE__HALVES_LED = 4,     /* those of the first input, which alone is a half */
     SONDE__HALVES_MADE = 3     /* a product: attrs.half rounds its inputs and outputs */
 } sonde__op_halves;
 
@@ -294,6 +295,7 @@ extern const sonde__op_kind sonde__op_sigmoid; /* x → y */
 extern const sonde__op_kind sonde__op_tanh;    /* x → y */
 extern const sonde__op_kind
     sonde__op_group_norm; /* x, gamma?, beta? → y, mean, rstd (N,g) */
+extern const sonde__op_kind sonde__op_batch_norm;  /* see batch_norm.c */
 extern const sonde__op_kind sonde__op_reshape;     /* x → y */
 extern const sonde__op_kind sonde__op_transpose;   /* x → y */
 extern const sonde__op_kind sonde__op_softmax;     /* x → y, along axis */
@@ -364,6 +366,8 @@ extern const sonde__op_kind
     sonde__op_conv2d_relu_pool; /* x, w, b? → conv?, relu?, y, index */
 extern const sonde__op_kind sonde__op_conv2d_relu; /* x, w, b? → conv?, y */
 extern const sonde__op_kind sonde__op_linear_relu; /* x, w, b? → linear?, y */
+extern const sonde__op_kind
+    sonde__op_batch_norm_relu; /* as BatchNorm → norm?, mean?, var?, y */
 extern const sonde__op_kind
     sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
                                                               dconv?, dw, db?; dims: of w */

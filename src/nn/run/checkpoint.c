@@ -65,6 +65,9 @@ static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
     return SONDE_OK;
 }
 
+/* In the order of sonde_nn_float. */
+static const char *const dtypes[] = {"float32", "bfloat16", "float16"};
+
 static const char *optimizer_name(const sonde_nn_session *session)
 {
     return session != NULL && session->training
@@ -88,8 +91,9 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                  {"sonde.learning_rate", rate},
                                  {NULL, NULL},
                                  {NULL, NULL},
+                                 {NULL, NULL},
                                  {NULL, NULL}};
-    size_t metadata_count = SONDE_COUNT_OF(metadata) - 3;
+    size_t metadata_count = SONDE_COUNT_OF(metadata) - 4;
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = sonde__graph_expect(path, "path", diag);
@@ -123,6 +127,10 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
         (void)snprintf(ranks, sizeof ranks, "%d", sonde_nn_ranks_count(session->ranks));
         metadata[metadata_count++] = (sonde_metadata){"sonde.ranks", ranks};
     }
+    if (options->dtype != SONDE_NN_FLOAT32) {
+        metadata[metadata_count++] =
+            (sonde_metadata){"sonde.dtype", dtypes[options->dtype]};
+    }
     err = sonde_safetensors_write(path, named, count, metadata, metadata_count, diag);
     sonde__free(named);
     return err;
@@ -151,6 +159,19 @@ static bool read_count(const sonde_safetensors *file, const char *key, int64_t *
     errno = 0;
     *count = strtoll(text, &end, 10);
     return *end == '\0' && errno == 0;
+}
+
+/* float32 is not written. */
+static sonde_nn_float read_dtype(const sonde_safetensors *file)
+{
+    const char *text = sonde_safetensors_metadata(file, "sonde.dtype");
+
+    for (int i = 0; text != NULL && i < (int)SONDE_COUNT_OF(dtypes); i++) {
+        if (strcmp(text, dtypes[i]) == 0) {
+            return (sonde_nn_float)i;
+        }
+    }
+    return SONDE_NN_FLOAT32;
 }
 
 static sonde_err read_info(const sonde_safetensors *file, const char *path,
@@ -189,6 +210,7 @@ static sonde_err read_info(const sonde_safetensors *file, const char *path,
     if (!read_count(file, "sonde.ranks", &read.ranks)) {
         read.ranks = 1;
     }
+    read.dtype = read_dtype(file);
     *info = read;
     return SONDE_OK;
 }

@@ -280,14 +280,14 @@ static sonde_err make_own_plan(const sonde_nn_session *session, const uint32_t *
                             diag);
 }
 
-/* Plans: of replicas, or of micro-batches that are in a pipeline at a time. */
-static int count_copies(const sonde_nn_session *session, const sonde__plan_device *device)
+/* Plans of a replica: one for each micro-batch that is in its pipeline at a time. */
+static int count_slots(const sonde_nn_session *session, const sonde__plan_device *device)
 {
     const bool pipelined = session->stages > 0 &&
                            session->options.execution == SONDE_NN_PIPELINED &&
-                           device->threads >= session->stages;
+                           device->threads >= session->stages * device->replicas;
 
-    return pipelined ? session->stages : device->replicas;
+    return pipelined ? session->stages : 1;
 }
 
 /* The stages of a session for training; more than one thread may run them. */
@@ -299,11 +299,6 @@ static sonde_err check_stages(const sonde_nn_session *session, sonde_diag *diag)
     if (session->stages == 0) {
         return SONDE_OK;
     }
-    if (options->replication_factor > 1) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, "replication_factor",
-                           "1 with blocks, or execution sequential", "%d",
-                           options->replication_factor);
-    }
     if (options->execution == SONDE_NN_PIPELINED &&
         options->gradient_accumulation < session->stages) {
         (void)snprintf(expected, sizeof expected, "at least %d, the stages of a pipeline",
@@ -314,53 +309,64 @@ static sonde_err check_stages(const sonde_nn_session *session, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* A thread for each stage, if there are as many. */
+/* A thread for each stage of each replica, if there are as many. */
 static bool make_stages(sonde_nn_session *session, const sonde__plan_device *device)
 {
-    if (session->stages == 0 || device->threads < session->stages) {
+    const int count = session->stages * device->replicas;
+
+    if (count == 0 || device->threads < count) {
         return true;
     }
-    session->stage =
-        sonde__malloc_aligned(64, (size_t)session->stages * sizeof *session->stage);
-    for (int s = 0; session->stage != NULL && s < session->stages; s++) {
-        sonde__session_turns_init(&session->stage[s].forward, session->stages);
-        sonde__session_turns_init(&session->stage[s].backward, session->stages);
+    session->stage = sonde__malloc_aligned(64, (size_t)count * sizeof *session->stage);
+    for (int i = 0; session->stage != NULL && i < count; i++) {
+        sonde__session_turns_init(&session->stage[i].forward, count);
+        sonde__session_turns_init(&session->stage[i].backward, count);
+        session->stage[i].bad_loss = false;
     }
     return session->stage != NULL;
+}
+
+/* Copy i: slot i % slots of replica i / slots. */
+static sonde_err make_copy(sonde_nn_session *session, const uint32_t *id_of,
+                           sonde__plan_device *device, int i, sonde_diag *diag)
+{
+    sonde__session_replica *copy = &session->replicas[i];
+
+    memset(&copy->own, 0, sizeof copy->own);
+    copy->run =
+        (execution){.plan = i == 0 ? &session->plan : &copy->own,
+                    .turns = device->replicas > 1 ? &session->replicas[0].turns : NULL};
+    session->replica_count = i + 1;
+    device->replica = i / session->slots;
+    device->slot = i % session->slots;
+    device->first = device->slot > 0 ? sonde__session_run(session, device->replica)->plan
+                                     : &session->plan;
+    return i == 0 ? SONDE_OK : make_own_plan(session, id_of, device, &copy->own, diag);
 }
 
 static sonde_err make_replicas(sonde_nn_session *session, const uint32_t *id_of,
                                sonde__plan_device *device, sonde_diag *diag)
 {
-    const int copies = count_copies(session, device);
-    const size_t count = (size_t)copies;
-    sonde__plan **plans = sonde__calloc(count, sizeof(sonde__plan *));
+    const int replicas = device->replicas, slots = count_slots(session, device);
+    const size_t copies = (size_t)replicas * (size_t)slots;
+    sonde__plan **plans = sonde__calloc((size_t)replicas, sizeof(sonde__plan *));
     sonde_err err = SONDE_OK;
 
-    session->replicas = sonde__malloc_aligned(64, count * sizeof *session->replicas);
+    session->slots = slots;
+    session->replicas = sonde__malloc_aligned(64, copies * sizeof *session->replicas);
     if (session->replicas == NULL || plans == NULL) {
         sonde__free(plans);
         return sonde__fail_nomem(diag, "the replicas");
     }
-    device->first = &session->plan;
-    for (int r = 0; err == SONDE_OK && r < copies; r++) {
-        sonde__session_replica *replica = &session->replicas[r];
-
-        memset(&replica->own, 0, sizeof replica->own);
-        plans[r] = r == 0 ? &session->plan : &replica->own;
-        replica->run = (execution){
-            .plan = plans[r],
-            .turns = device->replicas > 1 ? &session->replicas[0].turns : NULL};
-        session->replica_count = r + 1;
-        device->replica = session->stages > 0 ? 0 : r;
-        device->slot = session->stages > 0 ? r : 0;
-        if (r > 0) {
-            err = make_own_plan(session, id_of, device, &replica->own, diag);
-        }
+    for (int i = 0; err == SONDE_OK && i < replicas * slots; i++) {
+        err = make_copy(session, id_of, device, i, diag);
+    }
+    for (int r = 0; err == SONDE_OK && r < replicas; r++) {
+        plans[r] = sonde__session_run(session, r)->plan;
     }
     session->updating = (execution){.plan = &session->plan};
-    if (err == SONDE_OK && device->replicas > 1) {
-        err = sonde__plan_join_replicas(plans, device->replicas, diag);
+    if (err == SONDE_OK && replicas > 1) {
+        err = sonde__plan_join_replicas(plans, replicas, diag);
     }
     sonde__free(plans);
     return err;
@@ -376,7 +382,7 @@ static sonde_err make_team(sonde_nn_session *session, const sonde__plan_device *
         return sonde__fail_nomem(diag, "the stages");
     }
     session->lanes = session->stage != NULL
-                         ? session->stages
+                         ? session->stages * device->replicas
                          : SONDE_MIN(device->replicas, device->threads);
     session->width = session->stages > 0 ? 1 : session->plan.threads;
     threads = session->lanes * session->width;
@@ -438,8 +444,9 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
     }
     if (session->stages > 0) { /* one for each, though some may share a processor */
         const int most = SONDE_MAX(session->options.threads, threads);
+        const int needed = session->stages * device.replicas;
 
-        device.threads = most < session->stages ? 1 : session->stages;
+        device.threads = most >= needed ? needed : SONDE_MIN(threads, device.replicas);
     }
     device.lookup = lookup->find != NULL ? lookup : NULL;
     err = make_first_plan(session, id_of, &device, diag);

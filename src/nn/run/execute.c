@@ -28,7 +28,7 @@ static int count_replicas(const device_call *call)
 
 static execution *replica(const device_call *call, int r)
 {
-    return &call->session->replicas[r].run;
+    return sonde__session_run(call->session, r);
 }
 
 static int lane_of(const device_call *call, int member)
@@ -210,13 +210,13 @@ static void point_inputs(const execution *run)
 /* Every replica begins a step with the buffers of replica 0. */
 static void place_replicas(const device_call *call, const sonde_coordinate *at)
 {
-    for (int r = 0; r < call->session->replica_count; r++) {
-        execution *run = replica(call, r);
+    for (int i = 0; i < call->session->replica_count; i++) {
+        execution *run = &call->session->replicas[i].run;
 
         run->at = *at;
         run->at.replica = run->plan->replica;
-        run->ticket =
-            sonde__session_turn_now(&call->session->replicas[0].turns) + (unsigned)r;
+        run->ticket = sonde__session_turn_now(&call->session->replicas[0].turns) +
+                      (unsigned)run->at.replica;
         sonde__plan_take_buffers(run->plan, call->session->model);
     }
     call->session->updating.at = *at;
@@ -226,8 +226,8 @@ static void place_replicas(const device_call *call, const sonde_coordinate *at)
 
 static void set_watched(const device_call *call)
 {
-    for (int r = 0; r < call->session->replica_count; r++) {
-        sonde__session_set_watched(replica(call, r));
+    for (int i = 0; i < call->session->replica_count; i++) {
+        sonde__session_set_watched(&call->session->replicas[i].run);
     }
 }
 
@@ -241,6 +241,20 @@ static void clear_accumulators(const sonde__plan *plan)
     }
 }
 
+static void begin_stages(device_call *call)
+{
+    const sonde_nn_session *session = call->session;
+    const int count = count_replicas(call);
+
+    call->stage_base = sonde__session_turn_now(&session->stage[0].forward);
+    for (int r = 0; r < count; r++) {
+        clear_accumulators(replica(call, r)->plan);
+    }
+    for (int i = 0; i < count * session->stages; i++) {
+        session->stage[i].bad_loss = false;
+    }
+}
+
 static void begin_step(device_call *call)
 {
     sonde_nn_session *session = call->session;
@@ -249,10 +263,9 @@ static void begin_step(device_call *call)
                            .mode_step = session->step,
                            .global_step = session->step};
 
-    call->bad = call->again = call->bad_loss = call->skips = false;
+    call->bad = call->again = call->skips = false;
     if (session->stage != NULL) {
-        call->stage_base = sonde__session_turn_now(&session->stage[0].forward);
-        clear_accumulators(&session->plan);
+        begin_stages(call);
     }
     if (session->hook != NULL) {
         sonde_hook_next_step(session->hook, session->step, &at);
@@ -419,10 +432,20 @@ static void run_micro_batch(device_call *call, int g, int member)
 
 /* --- stages ------------------------------------------------------------------------- */
 
-/* A micro-batch's run: those in the pipeline at a time are in different ones. */
-static execution *slot_of(const device_call *call, int g)
+/* A stage of a replica, and what its thread works with. */
+typedef struct stage_place {
+    int replica, stage;
+    sonde__session_stage *stages; /* of the replica */
+} stage_place;
+
+/* A micro-batch's run: those in the pipeline at a time are in different ones. If something
+ * is observed, there is one at a time, always in the first, which knows the turns. */
+static execution *slot_of(const device_call *call, int r, int g)
 {
-    return replica(call, g % call->session->replica_count);
+    const sonde_nn_session *session = call->session;
+    const int slot = call->due ? 0 : g % session->slots;
+
+    return &session->replicas[r * session->slots + slot].run;
 }
 
 static void run_segment(execution *run, int segment)
@@ -432,52 +455,52 @@ static void run_segment(execution *run, int segment)
     run_list(run, segments[segment], segments[segment + 1], 0);
 }
 
-static void enter_micro_batch(const device_call *call, execution *run, int g)
+static void place_micro_batch(execution *run, int g)
 {
     run->at.micro_batch = g;
     set_draw(run);
     point_inputs(run);
-    if (call->due) {
-        sonde__session_show(run, run->plan->first_start, run->plan->start_count);
-    }
 }
 
-static void run_forward(device_call *call, int stage, int g)
+static void run_forward(const device_call *call, const stage_place *place, int g)
 {
-    sonde__session_stage *stages = call->session->stage;
-    execution *run = slot_of(call, g);
+    sonde__session_stage *own = &place->stages[place->stage];
+    execution *run = slot_of(call, place->replica, g);
 
-    if (stage == 0) {
-        enter_micro_batch(call, run, g);
+    if (place->stage == 0) {
+        place_micro_batch(run, g);
+        if (call->due) {
+            sonde__session_show(run, run->plan->first_start, run->plan->start_count);
+        }
     } else {
-        sonde__session_count_await(&stages[stage - 1].forward,
+        sonde__session_count_await(&place->stages[place->stage - 1].forward,
                                    call->stage_base + (unsigned)g + 1);
     }
-    run_segment(run, stage);
-    if (stage + 1 == call->session->stages && count_to_loss(call->session) > 0 &&
+    run_segment(run, place->stage);
+    if (place->stage + 1 == call->session->stages && count_to_loss(call->session) > 0 &&
         is_bad_loss(run)) {
-        call->bad_loss = true;
+        own->bad_loss = true;
     }
-    sonde__session_turn_pass(&stages[stage].forward);
+    sonde__session_turn_pass(&own->forward);
 }
 
-static void run_backward(const device_call *call, int stage, int g)
+static void run_backward(const device_call *call, const stage_place *place, int g)
 {
-    sonde__session_stage *stages = call->session->stage;
-    execution *run = slot_of(call, g);
+    const int stages = call->session->stages;
+    execution *run = slot_of(call, place->replica, g);
 
-    if (stage + 1 < call->session->stages) {
-        sonde__session_count_await(&stages[stage + 1].backward,
+    if (place->stage + 1 < stages) {
+        sonde__session_count_await(&place->stages[place->stage + 1].backward,
                                    call->stage_base + (unsigned)g + 1);
     }
-    run_segment(run, 2 * call->session->stages - 1 - stage);
-    if (stage == 0 && call->due) {
+    run_segment(run, 2 * stages - 1 - place->stage);
+    if (place->stage == 0 && call->due) {
         sonde__session_show(run, run->plan->first_end, run->plan->end_count);
     }
-    if (stage == 0) {
+    if (place->stage == 0) {
         sonde__session_outputs_put(run);
     }
-    sonde__session_turn_pass(&stages[stage].backward);
+    sonde__session_turn_pass(&place->stages[place->stage].backward);
 }
 
 /*
@@ -486,52 +509,72 @@ static void run_backward(const device_call *call, int stage, int g)
  * their order, so sums have the order they have without stages. If something is observed,
  * there is one micro-batch at a time, and values come in the order they have without.
  */
-static void run_stage(device_call *call, int stage)
+static void run_stage(const device_call *call, const stage_place *place)
 {
     const sonde_nn_options *options = &call->session->options;
     const int most = call->due || options->execution == SONDE_NN_SHARDED
                          ? 1
-                         : call->session->stages - stage;
+                         : call->session->stages - place->stage;
     int forward = 0, backward = 0;
 
     while (backward < options->gradient_accumulation) {
         if (forward < options->gradient_accumulation && forward - backward < most) {
-            run_forward(call, stage, forward++);
+            run_forward(call, place, forward++);
         } else {
-            run_backward(call, stage, backward++);
+            run_backward(call, place, backward++);
         }
     }
 }
 
+static bool has_bad_loss(const device_call *call)
+{
+    const sonde_nn_session *session = call->session;
+    bool bad = false;
+
+    for (int i = 0; i < count_replicas(call) * session->stages; i++) {
+        bad = bad || session->stage[i].bad_loss;
+    }
+    return bad;
+}
+
 /* Losses that are not finite, once all micro-batches are through: their forward passes
- * run once more, observed. */
+ * run once more, observed. One thread does it. */
 static void look_into_losses(device_call *call)
 {
-    execution *run = replica(call, 0);
     const size_t end = count_to_loss(call->session);
+    const int count = count_replicas(call);
     const device_call before = *call;
 
+    call->lanes = 1;
     for (int g = 0; g < call->session->options.gradient_accumulation; g++) {
-        run->at.micro_batch = g;
-        set_draw(run);
-        point_inputs(run);
         call->due = false;
-        run_alone(run, 0, end);
+        for (int r = 0; r < count; r++) {
+            place_micro_batch(replica(call, r), g);
+            run_alone(replica(call, r), 0, end);
+        }
         if (decide_to_look(call)) {
-            run_list(run, 0, end, 0);
+            run_replicas(call, 0, end, 0);
             sonde_observer_look_on(call->session->observer);
             call->again = true;
         }
     }
+    call->lanes = before.lanes;
     call->due = before.due || call->again;
     set_watched(call);
 }
 
 static void run_stages(device_call *call, int member)
 {
-    run_stage(call, member);
+    sonde_nn_session *session = call->session;
+    const int r = member / session->stages;
+    const stage_place place = {.replica = r,
+                               .stage = member % session->stages,
+                               .stages =
+                                   session->stage + (size_t)r * (size_t)session->stages};
+
+    run_stage(call, &place);
     meet_all(call);
-    if (member == 0 && call->bad_loss) {
+    if (member == 0 && has_bad_loss(call)) {
         look_into_losses(call);
     }
 }
@@ -655,13 +698,13 @@ static void assign(device_call *call, bool together)
     call->width = together ? session->width : 1;
     session->updating.call = call;
     session->updating.team = call->all;
-    for (int r = 0; r < session->replica_count; r++) {
-        execution *run = replica(call, r);
+    for (int i = 0; i < session->replica_count; i++) {
+        execution *run = &session->replicas[i].run;
 
         run->call = call;
         run->team = call->width == 1 ? NULL
                     : count == 1     ? call->all
-                                     : &session->replicas[r].meeting;
+                                     : &session->replicas[i].meeting;
     }
 }
 

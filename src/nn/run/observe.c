@@ -201,7 +201,7 @@ void sonde__session_outputs_put(execution *run)
         const float *value =
             sonde__session_buffer_data(run, &plan->buffers[loss->buffer]);
 
-        session->replicas[run->at.replica].run.loss_sum += (double)*value;
+        sonde__session_run(session, run->at.replica)->loss_sum += (double)*value;
     }
 }
 
@@ -210,7 +210,7 @@ void sonde__session_outputs_end_call(sonde_nn_session *session)
     const sonde_nn_options *options = &session->options;
 
     for (int r = 0; r < options->replication_factor; r++) {
-        session->loss_sum += session->replicas[r].run.loss_sum;
+        session->loss_sum += sonde__session_run(session, r)->loss_sum;
     }
     session->loss_count = session->training ? (int64_t)options->device_iterations *
                                                   options->gradient_accumulation *

@@ -42,7 +42,6 @@ typedef struct device_call {
     bool due;            /* something is observed at this step */
     bool again;          /* the forward pass is computed once more */
     bool bad;            /* a value that is not finite was reported */
-    bool bad_loss;       /* of a micro-batch in a pipeline */
     bool traps, trapped; /* every op is checked; one has made a NaN or an infinity */
     bool skips;          /* the updates are left out: a gradient is not finite */
     bool alone;          /* a rank has ended: the step has no updates and is not done */
@@ -60,9 +59,10 @@ typedef struct execution {
     double loss_sum;            /* of the call's micro-batches */
 } execution;
 
-/* Counts of micro-batches that a stage has done. */
+/* Counts of micro-batches that a stage of a replica has done. */
 typedef struct sonde__session_stage {
     sonde__session_word forward, backward;
+    bool bad_loss; /* of a micro-batch of the step; in the last stage */
 } sonde__session_stage;
 
 typedef struct sonde__session_replica {
@@ -125,15 +125,17 @@ struct sonde_nn_session {
     sonde_printer **printers;
     size_t printer_count;
     sonde__plan plan;
-    sonde__session_replica *replicas;   /* copies of the plan */
-    int replica_count;                  /* of them that are made; of a pipeline, slots */
-    int stages;                         /* of a pipeline; 0: there is none */
-    struct sonde__session_stage *stage; /* of that many; NULL: one thread runs them */
-    execution updating;                 /* the part of the updates */
-    pthread_mutex_t output_lock;        /* with several replicas: of output_observer */
-    int lanes, width;                   /* of the team */
-    sonde__session_team *team;          /* NULL: one thread */
-    sonde__session_pace pace;           /* whether the team is faster at present */
+    sonde__session_replica *replicas; /* copies of the plan: (replicas, slots) */
+    int replica_count;                /* of them that are made */
+    int slots;                        /* micro-batches of a replica in a pipeline; 1 */
+    int stages;                       /* of a pipeline; 0: there is none */
+    struct sonde__session_stage
+        *stage;                    /* (replicas, stages); NULL: no threads of theirs */
+    execution updating;            /* the part of the updates */
+    pthread_mutex_t output_lock;   /* with several replicas: of output_observer */
+    int lanes, width;              /* of the team */
+    sonde__session_team *team;     /* NULL: one thread */
+    sonde__session_pace pace;      /* whether the team is faster at present */
     sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
     const char **input_names;      /* borrowed from the model */
     size_t input_count;
@@ -203,6 +205,11 @@ bool sonde__session_sum_ranks(const sonde_nn_session *session);
 /* All steps of one call; fewer if session->trap is found, or a rank has ended. */
 void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs);
 
+/* A replica's run: of a pipeline, that of its first slot. */
+static inline execution *sonde__session_run(const sonde_nn_session *session, int replica)
+{
+    return &session->replicas[replica * session->slots].run;
+}
 /* Where a PLAIN buffer's value lies at the micro-batch: in the plan, or in the caller's
  * input. */
 void *sonde__session_buffer_data(const execution *run, const sonde__plan_buffer *buffer);

@@ -333,7 +333,14 @@ static sonde_err refuse_setting(const sonde_nn_trainer *trainer, const char *nam
                        "made with another %s than %lld", name, (long long)wanted);
 }
 
-/* The steps of other settings are other samples. */
+static const char *float_name(sonde_nn_float dtype)
+{
+    return dtype == SONDE_NN_BFLOAT16  ? "dtype bfloat16"
+           : dtype == SONDE_NN_FLOAT16 ? "dtype float16"
+                                       : "dtype float32";
+}
+
+/* The steps of other settings are other samples, or other roundings. */
 static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_checkpoint_info *saved = &trainer->resumed;
@@ -356,6 +363,11 @@ static sonde_err check_settings(const sonde_nn_trainer *trainer, sonde_diag *dia
             return refuse_setting(trainer, settings[i].name, settings[i].saved,
                                   settings[i].wanted, diag);
         }
+    }
+    if (saved->dtype != trainer->session_options.dtype) {
+        return sonde__fail(diag, SONDE_EINVAL, trainer->resume, float_name(saved->dtype),
+                           "made with another than %s",
+                           float_name(trainer->session_options.dtype));
     }
     if (saved->learning_rate != rate && !trainer->scheduled) {
         sonde__train_warn(trainer,

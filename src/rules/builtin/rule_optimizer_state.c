@@ -28,8 +28,9 @@
  *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
  *               have the wrong scale. Judged on parameters of at most
  *               SMALL elements, whose raw values are read. A note, since such a step is
- *               that of plain SGD, which may be intended; a warning if in addition no
- *               parameter changes by more than SLIGHT of its size.
+ *               that of plain SGD, which may be intended; if in addition no parameter changes
+ *               by more than SLIGHT of its size, it waits for training, and is a warning
+ *               unless training goes well.
  *
  * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
@@ -51,7 +52,13 @@ static const sonde__rule_terms all_exceed = {.well = SONDE_SEVERITY_NOTE,
                                              .still = SONDE_SEVERITY_WARNING,
                                              .untold = SONDE_SEVERITY_NOTE,
                                              .alone = SONDE_SEVERITY_NOTE};
-enum { SMALL = 512, FEW = 4, AFTER = 20 };
+/* Updates that are tiny, because epsilon is large. */
+static const sonde__rule_terms tiny_updates = {.well = SONDE_SEVERITY_NOTE,
+                                               .ill = SONDE_SEVERITY_WARNING,
+                                               .still = SONDE_SEVERITY_WARNING,
+                                               .untold = SONDE_SEVERITY_NOTE,
+                                               .alone = SONDE_SEVERITY_WARNING};
+enum { SMALL = 512, FEW = 4, AFTER = 10 };
 #define LARGEST 1e4
 #define ALIKE 0.15
 #define APART 2.0
@@ -356,6 +363,18 @@ static void take_scale(scale *all, size_t i, const tensor_memory *memory,
     all->count++;
 }
 
+/* True the first time. */
+static bool report_epsilon(sonde_rule_run *run, const scale *all)
+{
+    const double apart = all->most_root / all->least_root;
+
+    return all->most_change < SLIGHT
+               ? sonde__rule_suspect(run, all->largest, &tiny_updates,
+                                     "root_second_moment", all->most_root, apart)
+               : sonde_rule_found(run, all->largest, SONDE_SEVERITY_NOTE,
+                                  "root_second_moment", all->most_root, apart);
+}
+
 static void judge_epsilon(sonde_rule_run *run, const scale *all)
 {
     optimizer_state *state = sonde_rule_state(run);
@@ -368,11 +387,7 @@ static void judge_epsilon(sonde_rule_run *run, const scale *all)
         all->most_root > APART * all->least_root &&
         log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
     state->drowned = drowned ? state->drowned + 1 : 0;
-    if (state->drowned >= state->patience &&
-        sonde_rule_found(
-            run, all->largest,
-            all->most_change < SLIGHT ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
-            "root_second_moment", all->most_root, all->most_root / all->least_root)) {
+    if (state->drowned >= state->patience && report_epsilon(run, all)) {
         sonde_rule_say(run, "Lower the optimiser's epsilon; check the scale of the loss.",
                        "Parameters change in proportion to their first moments, though "
                        "the roots of the second moments go from %.2g to %.2g: the "
@@ -440,7 +455,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
         "`patience` steps while the moments do; or |m| is far above sqrt v (of most parameters, a note unless training goes badly); or "
         "the moments change as with swapped betas; or parameters change in "
         "proportion to m, whatever their v: epsilon is far above sqrt v. That is "
-        "a note where any of them changes by more than 0.0003 of its size.",
+        "a note where any of them changes by more than 0.0003 of its size, or training goes well.",
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

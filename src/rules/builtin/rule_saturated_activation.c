@@ -25,6 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/units.h"
+#include "rules/engine.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
@@ -208,6 +209,9 @@ static void step(sonde_rule_run *run)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
+    if (sonde__rule_only_losses(run)) {
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;

@@ -492,6 +492,10 @@ static void step(sonde_rule_run *run)
         state->linked = count;
     }
     state->twins_known = false;
+    if (state->looked >= state->steps && sonde__rule_only_losses(run) &&
+        run->rules->waiting_count == 0) {
+        return; /* no suspicion is followed */
+    }
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     const bool most = stuck > 0 && 2 * stuck >= trained;
 

@@ -22,12 +22,15 @@
  * no harm that can be distinguished from training: a bias whose gradient is 0 but for
  * rounding, as that of the keys of attention, wanders by less.
  *
- * Evidence: norms of parameters.
+ * It waits for training: a note where the losses after it are as before.
+ *
+ * Evidence: norms of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/engine.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/suspicion.h"
 
 #include <math.h>
 
@@ -56,7 +59,25 @@ static const sonde_rule_param params[] = {
     SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP}};
+    {"parameters", SONDE_HOW_NORMS, false, SONDE__PARAMETERS, SONDE__EACH_STEP},
+    {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
+
+enum { PARAMETERS, LOSSES };
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_is_loss(info, id)
+               ? LOSSES
+               : sonde__builtin_wants_parameter(run, info, id);
+}
+
+/* An element that a program sets, or that a sparse gradient reaches, does no harm. */
+static const sonde__rule_terms jump_terms = {.event = true,
+                                             .well = SONDE_SEVERITY_NOTE,
+                                             .ill = SONDE_SEVERITY_ERROR,
+                                             .still = SONDE_SEVERITY_ERROR,
+                                             .untold = SONDE_SEVERITY_ERROR,
+                                             .alone = SONDE_SEVERITY_ERROR};
 
 /* Steps that are too large, and what follows from them, move single elements as well. */
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
@@ -68,10 +89,11 @@ static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const spike *state = sonde_rule_state(run);
     const sonde_finding *cause = sonde__rules_cause(run, others);
     const bool explained = cause != NULL;
+    const double limit = memory->largest + state->factor * median;
 
-    if (sonde_rule_found(run, i, explained ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR,
-                         "abs_max", v->abs_max,
-                         memory->largest + state->factor * median)) {
+    if (explained
+            ? sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "abs_max", v->abs_max, limit)
+            : sonde__rule_suspect(run, i, &jump_terms, "abs_max", v->abs_max, limit)) {
         sonde__rules_follows(run, cause);
         sonde_rule_say(
             run, explained ? "Mend the earlier findings first." : NULL,
@@ -119,7 +141,8 @@ static void step(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
-        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0) {
+        if (tensors[i].need == PARAMETERS && v != NULL && v->count > 0 &&
+            sonde__builtin_bad(v) == 0) {
             /* one that has jumped is the largest itself */
             state->largest =
                 fmax(state->largest, ((const tensor_memory *)tensors[i].memory)->largest);
@@ -130,7 +153,8 @@ static void step(sonde_rule_run *run)
         tensor_memory *memory = tensors[i].memory;
         double steps = 0.0;
 
-        if (v == NULL || v->count < ELEMENTS || sonde__builtin_bad(v) > 0) {
+        if (tensors[i].need != PARAMETERS || v == NULL || v->count < ELEMENTS ||
+            sonde__builtin_bad(v) > 0) {
             continue;
         }
         steps = (double)sonde__builtin_steps_since(run, &memory->last);
@@ -154,11 +178,12 @@ const sonde_rule sonde__builtin_update_spike = {
         "more than `factor` times its usual change, and more than twice its largest change "
         "so far, while no other element changes much. In the first 32 observed steps, and "
         "between steps that are not neighbours, it has to grow to more than four times its "
-        "size.",
+        "size. It waits for training: an error, or a note where the losses after it are "
+        "as before.",
     .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = sonde__builtin_wants_parameter,
+    .wants = wants,
     .step = step,
 };

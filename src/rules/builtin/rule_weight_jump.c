@@ -21,6 +21,7 @@
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
+#include "rules/engine.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -220,6 +221,9 @@ static void step(sonde_rule_run *run)
     double ratios[MOST_WEIGHTS], most = 0.0;
 
     take_loss(run);
+    if (sonde__rule_only_losses(run)) {
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;
         const double now = memory->now;

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from .aten import cat, expand, part, select, stack, total, transpose
-from .builder import Builder, Function, Lacks, Value, expect, op, pair, plain_dtype, short
+from .aten import cat, chunk, expand, part, select, stack, total, transpose
+from .builder import Builder, Function, Lacks, Value, axis, expect, op, pair, plain_dtype, short
 
 
 # --- layers ---------------------------------------------------------------------------------------
@@ -132,9 +132,28 @@ def conv1d(b: Builder, x: Value, weight: Value, bias: Value | None = None, strid
 @op("max_pool2d")
 def max_pool2d(b: Builder, x: Value, kernel: Any, stride: Any = (), padding: Any = 0,
                dilation: Any = 1, ceil_mode: bool = False) -> Value:
-    expect(len(x.shape) == 4 and not ceil_mode, "ceil_mode, or an input without a batch")
+    expect(len(x.shape) == 4, "an input without a batch")
+    if ceil_mode:
+        x = room_for_last(b, x, pair(kernel), pair(stride or kernel), pair(padding), pair(dilation))
     return b.do("max_pool2d", x, kernel_size=pair(kernel), stride=pair(stride or kernel),
                 padding=pair(padding), dilation=pair(dilation))
+
+
+def room_for_last(b: Builder, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any
+                  ) -> Value:
+    """The input of a max pool with a border of -inf for the last windows of ceil_mode, which begin
+    inside and reach beyond."""
+    for i, dim in enumerate((2, 3)):
+        span, size = dilation[i] * (kernel[i] - 1) + 1, x.shape[dim] + 2 * padding[i]
+        count = -(-(size - span) // stride[i]) + 1
+        if (count - 1) * stride[i] >= x.shape[dim] + padding[i]:
+            count -= 1
+        more = (count - 1) * stride[i] + span - size
+        if more > 0:
+            border = list(x.shape)
+            border[dim] = more
+            x = b.do("cat", x, b.full(border, -math.inf), dim=dim)
+    return x
 
 
 @op("avg_pool2d")
@@ -366,3 +385,52 @@ for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         return recurrent(b, _kind, x, weights, *rest)
 
     op(_name + ".input")(_recurrent)
+
+
+# --- cells and weights ----------------------------------------------------------------------------
+
+
+def gates(b: Builder, x: Value, h: Value, weights: Sequence[Any], count: int
+          ) -> tuple[list[Value], list[Value]]:
+    """What the gates of a recurrent cell take of the input, and of the state."""
+    into = [linear(b, part, weights[i], weights[2 + i] if len(weights) > 2 else None)
+            for i, part in enumerate((x, h))]
+    expect(len(x.shape) == 2, "a cell without a batch")
+    return chunk(b, into[0], count, 1), chunk(b, into[1], count, 1)
+
+
+@op("lstm_cell")
+def lstm_cell(b: Builder, x: Value, state: Sequence[Value], *weights: Any) -> list[Value]:
+    inputs, states = gates(b, x, state[0], weights, 4)
+    i, f, g, o = [b.do("add", one, two) for one, two in zip(inputs, states)]
+    kept = b.do("mul", b.do("sigmoid", f), state[1])
+    c = b.do("add", kept, b.do("mul", b.do("sigmoid", i), b.do("tanh", g)))
+    return [b.do("mul", b.do("sigmoid", o), b.do("tanh", c)), c]
+
+
+@op("gru_cell")
+def gru_cell(b: Builder, x: Value, h: Value, *weights: Any) -> Value:
+    inputs, states = gates(b, x, h, weights, 3)
+    reset = b.do("sigmoid", b.do("add", inputs[0], states[0]))
+    update = b.do("sigmoid", b.do("add", inputs[1], states[1]))
+    new = b.do("tanh", b.do("add", inputs[2], b.do("mul", reset, states[2])))
+    return b.do("add", new, b.do("mul", update, b.do("sub", h, new)))
+
+
+@op("rnn_tanh_cell")
+def rnn_tanh_cell(b: Builder, x: Value, h: Value, *weights: Any) -> Value:
+    inputs, states = gates(b, x, h, weights, 1)
+    return b.do("tanh", b.do("add", inputs[0], states[0]))
+
+
+@op("rnn_relu_cell")
+def rnn_relu_cell(b: Builder, x: Value, h: Value, *weights: Any) -> Value:
+    inputs, states = gates(b, x, h, weights, 1)
+    return b.do("relu", b.do("add", inputs[0], states[0]))
+
+
+@op("_weight_norm")
+def weight_norm(b: Builder, v: Value, g: Value, dim: int = 0) -> Value:
+    dims = tuple(i for i in range(len(v.shape)) if i != axis(dim, len(v.shape)))
+    total = b.do("sum", b.do("square", v), dim=dims, keepdim=1)
+    return b.do("mul", v, b.do("div", g, b.do("sqrt", total)))

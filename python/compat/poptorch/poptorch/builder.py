@@ -7,7 +7,7 @@ that the engine cannot do it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +15,15 @@ import torch
 
 class Lacks(Exception):
     """The engine cannot do an op."""
+
+
+class Missing(Exception):
+    """What of a module the engine lacks: (what, line of the user's code)."""
+
+    def __init__(self, parts: Iterable[tuple[str, str]]):
+        self.parts = list(dict.fromkeys(parts))
+        super().__init__("; ".join(f"{what} ({line})" if line else what
+                                   for what, line in self.parts))
 
 
 class Value(NamedTuple):

@@ -25,22 +25,14 @@ from sonde import _sonde
 
 from . import (aten, aten_algebra, aten_layers, aten_losses, aten_places,  # noqa: F401
                aten_windows, ops)  # they register their functions
-from .builder import HALVES, Builder, Lacks, Value, expect, find, short, wide
+from .builder import HALVES, Builder, Lacks, Missing, Value, expect, find, short, wide
 from .placement import Execution, begun
+from .unseen import unseen
 
 _MOST = 64  # inputs, or outputs, of a session
 _ALIGNMENT = 64  # of the memory of tensors that the engine reads in place
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(__file__) + os.sep
-
-
-class Missing(Exception):
-    """What of a module the engine lacks: (what, line of the user's code)."""
-
-    def __init__(self, parts: Iterable[tuple[str, str]]):
-        self.parts = list(dict.fromkeys(parts))
-        super().__init__("; ".join(f"{what} ({line})" if line else what
-                                   for what, line in self.parts))
 
 
 class Network:
@@ -290,6 +282,9 @@ class _Reader:
         if not node.users and not has_effect(node.target):
             return
         name = getattr(node.target, "__name__", str(node.target))
+        if is_same(node.target) and isinstance(self.values[node.args[0]], Folded):
+            self.values[node] = self.values[node.args[0]]
+            return
         folded = self.folded(node)
         if folded is not None:
             self.values[node] = folded
@@ -342,8 +337,8 @@ class _Reader:
             node.target._schema.is_mutable
         if in_place:
             self.expect_own(node.args[0])
-        given = [None if self.is_first_state(node, i) else self.argument(one)
-                 for i, one in enumerate(node.args)]
+        given = [None if self.is_first_state(node, i) else self.argument(self.without_empty(
+            node, one)) for i, one in enumerate(node.args)]
         made = translate(translation, *given, **keys)
         expected = node.meta.get("val")
         if isinstance(made, Value) and isinstance(expected, torch.Tensor):
@@ -353,6 +348,13 @@ class _Reader:
         if in_place:
             self.values[node.args[0]] = made
         return made
+
+    def without_empty(self, node: Any, given: Any) -> Any:
+        """The tensors that torch.cat joins, without constants that have no elements."""
+        if node.target is not torch.ops.aten.cat.default or not isinstance(given, (list, tuple)):
+            return given
+        return [one for one in given if not (isinstance(self.values[one], Folded) and
+                                             self.values[one].tensor.shape == (0,))]
 
     def is_first_state(self, node: Any, i: int) -> bool:
         """Whether argument i is the state that a recurrent network begins with, zeros."""
@@ -472,6 +474,13 @@ def has_effect(target: Any) -> bool:
     return schema is not None and (schema.is_mutable or schema.name.startswith("poptorch::"))
 
 
+def is_same(target: Any) -> bool:
+    """Whether an op returns its argument, but for its gradient."""
+    schema = getattr(target, "_schema", None)
+    return schema is not None and schema.name in ("aten::detach_", "aten::detach",
+                                                  "aten::lift_fresh_copy")
+
+
 def is_view(target: Any) -> bool:
     """Whether an op's result shares memory with its argument."""
     schema = getattr(target, "_schema", None)
@@ -522,12 +531,16 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     leaves = pytree.tree_flatten((arguments, keywords))[0]
     try:
         with warnings.catch_warnings(), ops.exporting(), slow_path(), silence(), \
-                begun(model):
+                begun(model), unseen(model, training):
             warnings.simplefilter("ignore")
             program = torch.export.export(model, arguments, keywords, strict=False)
+    except Missing:
+        raise
+    except Lacks as problem:
+        raise Missing([(str(problem), line_of_error(problem))]) from problem
     except Exception as problem:
         raise Missing([(f"torch.export: {reason(problem)}", line_of_error(problem))]) from problem
-    inline_autocast(program.graph_module)
+    inline_regions(program.graph_module)
     network = Network(training)
     translation = Translation(model, network, trained, execution)
     network.ignores = translation.ignores = ignores
@@ -543,25 +556,40 @@ def trace(model: torch.nn.Module, arguments: tuple[Any, ...], keywords: dict[str
     return network
 
 
-def inline_autocast(module: torch.fx.GraphModule) -> None:
-    """Puts the nodes of regions under torch.autocast, which torch.export makes modules of, in
-    their place. They know the dtypes of their results."""
+def inline_regions(module: torch.fx.GraphModule) -> None:
+    """Puts the nodes of regions under torch.autocast and torch.no_grad, which torch.export makes
+    modules of, in their place. They know the dtypes of their results; what leaves a region without
+    gradients is detached."""
     graph = module.graph
     for node in list(graph.nodes):
-        if getattr(node.target, "__name__", "") != "wrap_with_autocast":
+        kind = getattr(node.target, "__name__", "")
+        if kind not in ("wrap_with_autocast", "wrap_with_set_grad_enabled"):
             continue
-        body = node.args[4]
+        at = 4 if kind == "wrap_with_autocast" else 1  # the body; its arguments follow
+        ends = kind == "wrap_with_set_grad_enabled" and not node.args[0]
+        body = node.args[at]
         region = getattr(module, body.target)
-        inline_autocast(region)
+        inline_regions(region)
         inputs = [one for one in region.graph.nodes if one.op == "placeholder"]
         with graph.inserting_before(node):
-            made = graph.graph_copy(region.graph, dict(zip(inputs, node.args[5:])))
+            made = graph.graph_copy(region.graph, dict(zip(inputs, node.args[at + 1:])))
+            if ends:
+                made = [detached(graph, one) for one in made]
         for user in list(node.users):
             user.replace_all_uses_with(made[user.args[1]])
             graph.erase_node(user)
         graph.erase_node(node)
         if not body.users:
             graph.erase_node(body)
+
+
+def detached(graph: torch.fx.Graph, node: Any) -> Any:
+    """A node of a region's results without its gradient."""
+    if not isinstance(node, torch.fx.Node):
+        return node
+    end = graph.call_function(torch.ops.aten.detach.default, (node,))
+    end.meta.update(node.meta)
+    return end
 
 
 @contextlib.contextmanager
@@ -582,13 +610,20 @@ def silence() -> Iterator[None]:
 
 @contextlib.contextmanager
 def slow_path() -> Iterator[None]:
-    """Transformers as the ops that training has, in inference too."""
+    """Transformers as the ops that training has, in inference too; masks are as they are given, and
+    not looked at to see whether they are causal."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
+    place = torch.nn.modules.transformer
+    look = getattr(place, "_detect_is_causal_mask", None)
+    if look is not None:
+        place._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
     try:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+        if look is not None:
+            place._detect_is_causal_mask = look
 
 
 def reason(problem: BaseException) -> str:
