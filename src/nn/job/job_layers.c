@@ -130,7 +130,7 @@ static bool has_own_dtype(const sonde__job_layer_kind *kind)
 /* Whether a layer has no key `dtype` for its products. */
 static bool has_no_dtype(const sonde__job_layer_kind *kind)
 {
-    return has_own_dtype(kind) || kind->build == sonde__job_build_group;
+    return has_own_dtype(kind) || kind->build == NULL;
 }
 
 static sonde_err check_layer_keys(const sonde__job_builder *b, const sonde__yaml *body,
@@ -244,6 +244,9 @@ static sonde_err begin_dtype(const sonde__job_builder *b, const sonde__yaml *bod
                                   "float32, bfloat16 or float16", "dtype is '%s'", text);
 }
 
+static sonde_err build_group(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, sonde_nn_value in, sonde_nn_value *out);
+
 static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
@@ -276,7 +279,8 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
         return err;
     }
     b->kind = &kind;
-    err = kind.build(b, body, name, in, &out);
+    err = kind.build != NULL ? kind.build(b, body, name, in, &out)
+                             : build_group(b, body, name, in[0], &out);
     b->kind = NULL;
     sonde_nn_end_dtype(b->model);
     if (err != SONDE_OK) {
@@ -339,9 +343,8 @@ static sonde_err build_list(sonde__job_builder *b, const sonde__yaml *section,
     return SONDE_OK;
 }
 
-sonde_err sonde__job_build_group(sonde__job_builder *b, const sonde__yaml *entry,
-                                 const char *name, const sonde_nn_value *in,
-                                 sonde_nn_value *out)
+static sonde_err build_group(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, sonde_nn_value in, sonde_nn_value *out)
 {
     const sonde__yaml *section = sonde__yaml_get(entry, "layers");
     const size_t outside = b->count;
@@ -356,7 +359,7 @@ sonde_err sonde__job_build_group(sonde__job_builder *b, const sonde__yaml *entry
         err = sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL, "name: NAME",
                                "layers in a group without a name");
     }
-    *out = in[0];
+    *out = in;
     for (int64_t i = 0; err == SONDE_OK && i < (times > 0 ? times : 1); i++) {
         sonde_nn_scope_push(b->model, name);
         if (times > 0) {

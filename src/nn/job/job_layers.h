@@ -35,7 +35,7 @@ struct sonde__job_layer_kind {
     const char *keys[9]; /* besides name and from */
     int inputs;
     /* in has `inputs` values. Reads what is left of the entry; returns an error of
-     * reading; errors of building stick in the model. */
+     * reading; errors of building stick in the model. NULL: a group of layers. */
     sonde_err (*build)(sonde__job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
     const sonde__op_layer *row; /* or NULL */
@@ -57,10 +57,6 @@ sonde_err sonde__job_read_axis(const sonde__job_builder *b, const sonde__yaml *e
 
 /* Builds the layers of the section `model`. */
 sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model);
-/* A group of layers, once or several times: what the kind `layers` builds. */
-sonde_err sonde__job_build_group(sonde__job_builder *b, const sonde__yaml *entry,
-                                 const char *name, const sonde_nn_value *in,
-                                 sonde_nn_value *out);
 /* A value that later entries find by name, and the input of the next layer. */
 sonde_err sonde__job_remember(sonde__job_builder *b, const char *name,
                               sonde_nn_value value);

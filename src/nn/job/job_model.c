@@ -275,33 +275,6 @@ static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
     return err;
 }
 
-sonde_err sonde__job_describe_inputs(const sonde_nn_job *job, const sonde_nn_model *model,
-                                     size_t count, sonde_nn_job_info *info,
-                                     sonde_diag *diag)
-{
-    info->input_count = count;
-    for (size_t i = 0; i < count; i++) {
-        const sonde__op_value value = model->graph.inputs[i];
-        const sonde__op_shape *shape = sonde__graph_shape(model, value);
-        const char *name = job->input_names[i];
-        sonde_nn_field *field = &info->inputs[i];
-
-        *field = (sonde_nn_field){.name = name != NULL ? name
-                                          : count == 1 ? "input"
-                                                       : model->graph.values[value].name,
-                                  .dtype = shape->dtype,
-                                  .rank = shape->rank - 1};
-        if (count > 1 && field->rank > SONDE_NN_SAMPLE_DIMS) {
-            return sonde__fail(
-                diag, SONDE_EUNSUPPORTED, job->name, "at most 3 besides the batch",
-                "the input '%s' has %d dimensions", field->name, field->rank);
-        }
-        memcpy(field->shape, shape->dim + 1, sizeof field->shape);
-    }
-    info->input_dtype = info->inputs[0].dtype;
-    return SONDE_OK;
-}
-
 /* The network of an ONNX file; *loss: the one that fits it. */
 static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
                            sonde_nn_job_info *info, const char **loss)
