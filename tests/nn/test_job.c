@@ -121,9 +121,8 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
 
     (void)state;
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_builtin("fashion_cmm", &job, &engine_diag));
-    expect_line(
-        "fashion_cmm: no built-in model (expected fashion_cnn, gpt, lstm, mnist_mlp or "
-        "mnist_mlp_small)");
+    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, autoencoder, "
+                "gpt, lstm, mnist_mlp, mnist_mlp_small or resnet18)");
     must(sonde_nn_job_builtin("fashion-cnn", &job, &engine_diag)); /* - for _ */
     sonde_nn_job_destroy(job);
     sonde_nn_job_destroy(NULL);
@@ -429,10 +428,9 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
             "binary_cross_entropy_with_logits, soft_margin_loss, kl_div, "
             "poisson_nll_loss, hinge_embedding_loss)");
-    refused(
-        "model: fashion_cmm\n", SONDE_ENOTFOUND,
-        "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, lstm, mnist_mlp or "
-        "mnist_mlp_small)");
+    refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
+            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, autoencoder, "
+            "gpt, lstm, mnist_mlp, mnist_mlp_small or resnet18)");
 }
 
 static void values_that_cannot_be_are_refused(void **state)
