@@ -3,6 +3,8 @@ that call the parts of a model.
 
 Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
 """
+import contextlib
+import io
 import os
 import sys
 import weakref
@@ -433,6 +435,25 @@ def a_nan_that_clipping_spreads():
               ("NonFinite", "gradient/body.2.weight", 5))
     check("clip_grad_norm_ is PyTorch's again",
           not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
+
+
+@program
+def what_follows_is_counted():
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), sonde.watch(model, sgd) as watch:
+        for step in range(4):
+            x = torch.randn(8, 20)
+            x[0, 0] = float("nan") if step == 2 else 0
+            sgd.zero_grad()
+            model(x).square().mean().backward()
+            sgd.step()
+    verdict = printed.getvalue().splitlines()[-1]
+    loud = [f for f in watch.findings if f.severity != "note"]
+    follow = sum(f.because_of is not None for f in loud)
+    check(f"{follow} of {len(loud)} follow: {verdict}", 0 < follow < len(loud) and
+          f"sonde: {len(loud)} errors ({follow} follow from others): NonFinite in input" in verdict)
 
 
 @program
