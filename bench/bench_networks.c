@@ -3,7 +3,7 @@
  *
  *     bench_networks [--job examples/resnet18.yaml] [--input 3,32,32] [--batch 64]
  *                    [--threads 1] [--seconds 10] [--flops 2.13e11]
- *                    [--against bfloat16]
+ *                    [--against bfloat16|float16|vitals]
  *
  * The network of a job file, with samples of the shape that --input says, trained on
  * random batches. Rows, after the job and the threads:
@@ -19,6 +19,10 @@
  *
  *     bfloat16            the fast decile of its step
  *     float32_over_bfloat16   how many times as long a step takes in float32
+ *
+ * --against vitals trains the same network with the vital signs of every tensor taken at
+ * every step, in turns, and adds `vitals_of_all_every_step`: what that adds to the step, as
+ * a share of it.
  *
  * bench/run puts the step beside PyTorch's (peer_torch.py), which runs between two runs
  * of this one.
@@ -47,7 +51,8 @@ typedef struct bench {
     int64_t batch;
     int threads;
     double seconds, flops;
-    const char *against; /* the other dtype, or NULL */
+    const char *against; /* the other dtype, "vitals", or NULL */
+    bench_sink *sink;    /* of vital signs of all at every step, or NULL */
     sonde_nn_float dtype;
     sonde_nn_job *job;
     sonde_nn_model *model;
@@ -126,6 +131,29 @@ static void open_network(bench *run)
     bench_check(sonde_nn_job_build(run->job, &run->model, &diag), &diag);
 }
 
+static void count_put(sonde_sink *sink, const sonde_observation *observation)
+{
+    (void)observation;
+    ((bench_sink *)sink)->puts++;
+}
+
+static sonde_err add_tap(void *user, const sonde_catalogue *catalogue,
+                         sonde_observer *observer, sonde_diag *diag)
+{
+    sonde_selector *what = NULL;
+    sonde_tap tap = {.how = SONDE_HOW_VITALS, .where = &((bench_sink *)user)->sink};
+    sonde_err err = sonde_selector_create("@all", &what, diag);
+
+    (void)catalogue;
+    if (err == SONDE_OK) {
+        tap.what = what;
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+        err = sonde_observer_add(observer, &tap, NULL, diag);
+    }
+    sonde_selector_destroy(what);
+    return err;
+}
+
 /* Returns the milliseconds of a compile. */
 static double open_session(bench *run)
 {
@@ -138,6 +166,10 @@ static double open_session(bench *run)
     bench_check(sonde_nn_training_session(run->model, &info->options, &info->optimizer,
                                           &run->session, &diag),
                 &diag);
+    if (run->sink != NULL) {
+        bench_check(sonde_nn_session_attach(run->session, add_tap, run->sink, &diag),
+                    &diag);
+    }
     start = now_of(CLOCK_PROCESS_CPUTIME_ID);
     bench_check(sonde_nn_session_compile(run->session, &diag), &diag);
     return 1e3 * (now_of(CLOCK_PROCESS_CPUTIME_ID) - start);
@@ -260,7 +292,8 @@ static bool parse(bench *run, int argc, char **argv)
         } else if (strcmp(argv[i], "--against") == 0) {
             run->against = argv[i + 1];
             if (strcmp(run->against, "bfloat16") != 0 &&
-                strcmp(run->against, "float16") != 0) {
+                strcmp(run->against, "float16") != 0 &&
+                strcmp(run->against, "vitals") != 0) {
                 return false;
             }
         } else if (strcmp(argv[i], "--flops") == 0) {
@@ -272,13 +305,19 @@ static bool parse(bench *run, int argc, char **argv)
     return argc % 2 == 1 && run->batch > 0 && run->threads >= 0 && run->seconds > 0.0;
 }
 
-/* The same network and batches in the other dtype. */
+/* The same network and batches in the other dtype, or observed. */
 static void open_other(const bench *run, bench *other)
 {
+    static bench_sink sink = {.sink = {.put = count_put}};
+
     *other = *run;
     other->session = NULL;
-    other->dtype =
-        strcmp(run->against, "float16") == 0 ? SONDE_NN_FLOAT16 : SONDE_NN_BFLOAT16;
+    if (strcmp(run->against, "vitals") == 0) {
+        other->sink = &sink;
+    } else {
+        other->dtype =
+            strcmp(run->against, "float16") == 0 ? SONDE_NN_FLOAT16 : SONDE_NN_BFLOAT16;
+    }
     open_network(other);
     (void)open_session(other);
 }
@@ -305,7 +344,7 @@ int main(int argc, char **argv)
     if (!parse(&run, argc, argv)) {
         (void)fprintf(stderr, "usage: bench_networks [--job FILE] [--input D,D,...] "
                               "[--batch N] [--threads N] [--seconds S] [--flops F] "
-                              "[--against bfloat16|float16]\n");
+                              "[--against bfloat16|float16|vitals]\n");
         return 2;
     }
     open_network(&run);
@@ -325,7 +364,11 @@ int main(int argc, char **argv)
     if (run.flops > 0.0) {
         row(&run, "rate", run.flops / fast * 1e-6, "GF/s", "");
     }
-    if (run.against != NULL) {
+    if (other.sink != NULL) {
+        row(&run, "vitals_of_all_every_step",
+            bench_quantile(other.steps, other.step_count, 0.1) / fast - 1.0, "ratio",
+            "<=0.04");
+    } else if (run.against != NULL) {
         const double halved = bench_quantile(other.steps, other.step_count, 0.1);
         char name[64];
 

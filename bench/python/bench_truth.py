@@ -104,8 +104,14 @@ def module_of(tensor):
     return name.rsplit(".", 1)[0] if name.rsplit(".", 1)[-1] in ("weight", "bias", "*") else name
 
 
+# Faults of what a program feeds its model, which a watch calls input, input/1, input_ids ...
+OF_INPUTS = ("nan-in-input", "same-batch-again", "not-normalised")
+
+
 def is_right(result, finding):
     patterns = result["where"]
+    if result["kind"] in OF_INPUTS and finding["tensor"].split("/")[0] in ("input", "input_ids"):
+        return True
     if any(fnmatch.fnmatch(finding["tensor"] or "-", where) for where in patterns):
         return True
     return finding["tensor"] != "" and module_of(finding["tensor"]) in map(module_of, patterns)

@@ -346,10 +346,13 @@ class Watch:
             worst = [f for f in self._kept if f.severity in counts and
                      (f.severity == "error" or not counts["error"])]
             first = next((f for f in worst if not f.because_of), worst[0])
+            following = sum(f.severity in counts and bool(f.because_of) for f in self._kept)
+            follow = f" ({following} follow{'s' * (following == 1)} from others)" * (following > 0)
             where = f" in {first.tensor}" if first.tensor else ""
             more = f"; sonde rules {self.path}" if self.path else ""
-            print(f"sonde: {self._worker}{', '.join(said)}: {first.rule}{where} at step {first.step}: "
-                  f"{first.message.rstrip('.') if more else first.message}{more}", file=sys.stderr)
+            print(f"sonde: {self._worker}{', '.join(said)}{follow}: {first.rule}{where} at step "
+                  f"{first.step}: {first.message.rstrip('.') if more else first.message}{more}",
+                  file=sys.stderr)
         elif rules == 0:
             print(f"sonde: {self._worker}not judged: no rule had the data it needs",
                   file=sys.stderr)

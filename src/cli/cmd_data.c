@@ -298,7 +298,8 @@ static void print_part(const sonde_nn_part *part)
         (void)snprintf(kind, sizeof kind, "numbers");
     }
     (void)printf("  %-*s %-24s", cli_field(name, 20), name, kind);
-    if (part->kind != SONDE_NN_PART_TEXTS) {
+    if (part->kind == SONDE_NN_PART_ARRAY ||
+        (part->kind == SONDE_NN_PART_NUMBERS && part->missing < part->shape[0])) {
         (void)printf(" mean %.5g, std %.5g, %.5g to %.5g", part->mean, part->std,
                      part->minimum, part->maximum);
     }

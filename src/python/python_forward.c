@@ -111,15 +111,18 @@ static bool hook_gradient(sonde__python_watch *self, size_t index, size_t number
                           PyObject *tensor)
 {
     static PyObject *function_name, *place_name, *register_name;
-    PyObject *function = sonde__python_attribute(tensor, &function_name, "grad_fn");
     sonde__python_shown *seen = find_tensor(self, index, SONDE__PYTHON_OUTPUT, number);
-    PyObject *place = NULL, *add = NULL, *handle = NULL;
+    PyObject *function = NULL, *place = NULL, *add = NULL, *handle = NULL;
     bool good = false;
 
-    if (function == NULL || function == Py_None || seen == NULL ||
+    if (seen == NULL ||
         (seen->gradient_known && !sonde__python_is_due(self, seen->gradient_slot))) {
+        return seen != NULL;
+    }
+    function = sonde__python_attribute(tensor, &function_name, "grad_fn");
+    if (function == NULL || function == Py_None) {
         Py_XDECREF(function);
-        return function != NULL && seen != NULL;
+        return function != NULL;
     }
     if (seen->hook == NULL) {
         seen->hook = sonde__python_new_hook(self, on_gradient, &seen->called);
@@ -209,6 +212,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
+        sonde__python_forget_signed(self); /* it may be freed before the pass ends */
         if (way == SONDE__PYTHON_INTEGERS) {
             return true;
         }
@@ -222,7 +226,11 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
     }
     found = sonde__python_view_of(self, tensor, &view, &held);
     if (found == 1) {
-        sonde__python_show(self, seen->slot, &view);
+        if (held == tensor) {
+            sonde__python_show_signed(self, seen->slot, tensor, &view);
+        } else {
+            sonde__python_show(self, seen->slot, &view);
+        }
         Py_DECREF(held);
     }
     return found >= 0 || sonde__python_count_fault(self);

@@ -75,18 +75,6 @@ static bool reserve(sonde__python_watch *self)
     return late != NULL;
 }
 
-/* The version of a tensor; -1: it has none. */
-static long version_of(PyObject *tensor)
-{
-    static PyObject *name;
-    PyObject *version = sonde__python_attribute(tensor, &name, "_version");
-    const long number = version != NULL ? PyLong_AsLong(version) : -1;
-
-    Py_XDECREF(version);
-    PyErr_Clear();
-    return number;
-}
-
 /* The object of a weak reference, a new reference, or NULL. */
 static PyObject *alive(PyObject *ref)
 {
@@ -111,7 +99,7 @@ static bool enter(sonde__python_watch *self, size_t module, sonde__python_way wa
 {
     sonde__python_late entry = {.module = module, .way = way, .number = number};
 
-    entry.version = reserve(self) ? version_of(tensor) : -1;
+    entry.version = reserve(self) ? sonde__python_version(tensor) : -1;
     entry.ref = entry.version >= 0 ? PyWeakref_NewRef(tensor, NULL) : NULL;
     if (entry.ref != NULL && way == SONDE__PYTHON_OUTPUT && !kept &&
         keeps_dtype(self, dtype)) {
@@ -185,7 +173,8 @@ static sonde__python_when settled(sonde__python_watch *self,
     sonde__python_when when = SONDE__PYTHON_NOW;
 
     if (tensor != NULL) {
-        when = version_of(tensor) == entry->version ? SONDE__PYTHON_KEPT : when;
+        when =
+            sonde__python_version(tensor) == entry->version ? SONDE__PYTHON_KEPT : when;
     } else if (before == SONDE__PYTHON_AGAIN) {
         when = input != NULL ? before : when;
     } else {

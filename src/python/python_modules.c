@@ -190,6 +190,7 @@ void sonde__python_free_modules(sonde__python_watch *self)
     sonde__python_free_late(self);
     Py_CLEAR(self->last_output);
     Py_CLEAR(self->last_checked);
+    sonde__python_forget_signed(self);
     PyMem_Free(self->module_table);
     PyMem_Free(self->modules);
     self->module_table = NULL;

@@ -394,10 +394,9 @@ static kept *find_state(sonde__python_watch *self, size_t index, PyObject *key,
     return PyErr_Occurred() == NULL ? state : NULL;
 }
 
-static bool see_item(sonde__python_watch *self, size_t index, PyObject *item,
-                     PyObject *optimizer)
+static bool see_item(sonde__python_watch *self, size_t index, PyObject *key,
+                     PyObject *value, PyObject *optimizer)
 {
-    PyObject *key = PyTuple_GetItem(item, 0), *value = PyTuple_GetItem(item, 1);
     PyObject *held = NULL;
     const kept *state = NULL;
     sonde_view view;
@@ -425,9 +424,45 @@ static bool see_item(sonde__python_watch *self, size_t index, PyObject *item,
     return found >= 0;
 }
 
+/* What an optimiser keeps of a parameter: states[parameter], a new reference, or NULL. Its
+ * states lie mostly in the order of parameters: *next is where the one after the last that
+ * was found is. Asking for a key calls Python, for the hash of a tensor. */
+static PyObject *state_of(PyObject *states, PyObject *parameter, Py_ssize_t *next)
+{
+    Py_ssize_t place = *next;
+    PyObject *key = NULL, *state = NULL;
+
+    if (PyDict_Next(states, &place, &key, &state) && key == parameter) {
+        *next = place;
+    } else {
+        state = PyDict_GetItemWithError(states, parameter);
+    }
+    return state != NULL ? Py_NewRef(state) : NULL;
+}
+
+/* Shows the tensors of a parameter's state. Meanwhile a dictionary may change: what is
+ * shown is held. */
+static bool see_items(sonde__python_watch *self, size_t index, PyObject *state,
+                      PyObject *optimizer)
+{
+    PyObject *key = NULL, *value = NULL;
+    Py_ssize_t place = 0;
+    bool good = true;
+
+    while (good && PyDict_Next(state, &place, &key, &value)) {
+        Py_INCREF(key);
+        Py_INCREF(value);
+        good = see_item(self, index, key, value, optimizer);
+        Py_DECREF(key);
+        Py_DECREF(value);
+    }
+    return good;
+}
+
 bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer)
 {
     PyObject *states = PyObject_GetAttrString(optimizer, "state");
+    Py_ssize_t next = 0;
     bool good = states != NULL;
 
     for (size_t i = 0; good && PyDict_Check(states) && i < self->parameter_count; i++) {
@@ -436,16 +471,12 @@ bool sonde__python_see_state(sonde__python_watch *self, PyObject *optimizer)
         PyObject *state =
             value != NULL && value != Py_None &&
                     self->parameters[i].slots[BUFFER] == SONDE__PYTHON_NO_SLOT
-                ? PyDict_GetItemWithError(states, value)
+                ? state_of(states, value, &next)
                 : NULL;
-        PyObject *items =
-            state != NULL && PyDict_Check(state) ? PyDict_Items(state) : NULL;
 
-        good = PyErr_Occurred() == NULL;
-        for (Py_ssize_t k = 0; good && items != NULL && k < PyList_Size(items); k++) {
-            good = see_item(self, i, PyList_GetItem(items, k), optimizer);
-        }
-        Py_XDECREF(items);
+        good = PyErr_Occurred() == NULL && (state == NULL || !PyDict_Check(state) ||
+                                            see_items(self, i, state, optimizer));
+        Py_XDECREF(state);
     }
     Py_XDECREF(states);
     return good && sonde__python_compute(self, 0);

@@ -88,6 +88,7 @@ static void hide_modules(sonde__python_watch *self)
     self->inside = 0;
     Py_CLEAR(self->last_output);
     Py_CLEAR(self->last_checked);
+    sonde__python_forget_signed(self);
 }
 
 /* Ends the step for the rules and the recorder; on a device, leaves it. */

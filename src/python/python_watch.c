@@ -456,7 +456,7 @@ static PyObject *watch_see_gradients(PyObject *object, PyObject *unused)
 
 PyDoc_STRVAR(
     see_unclipped_doc,
-    "see_unclipped(player)\n--\n\n"
+    "see_unclipped(player, /)\n--\n\n"
     "Shows the gradients of an optimiser before they are clipped, and not after.");
 
 static PyObject *watch_see_unclipped(PyObject *object, PyObject *number)

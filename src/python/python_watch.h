@@ -49,6 +49,15 @@ typedef struct sonde__python_number {
 enum { SONDE__PYTHON_WAITING = 4 }; /* numbers that wait, at most */
 enum { SONDE__PYTHON_NAMED = 8 };
 
+/* The last tensor that a module showed, while a root's forward is on: where the next module
+ * shows the same memory, unchanged, its vital signs are known. */
+typedef struct sonde__python_signed {
+    PyObject *tensor; /* a reference; NULL: none */
+    long version;
+    sonde_view view;
+    sonde_vitals vitals;
+} sonde__python_signed;
+
 /* An optimiser at the step that is on; player 0 has the parameters that none holds. */
 typedef struct sonde__python_player {
     bool stepped;
@@ -100,9 +109,10 @@ typedef struct sonde__python_watch {
     size_t table_capacity;  /* a power of 2, or 0 */
     PyObject *last_output;  /* while a root's forward is on, or NULL */
     PyObject *last_checked; /* likewise: it was checked, or follows from one that was */
-    bool only_checks;       /* nothing of modules is due at this step */
-    bool shows_modules;     /* modules are being shown */
-    bool unreadable;        /* a module's tensor is on another device: none is checked */
+    sonde__python_signed last_signed;
+    bool only_checks;   /* nothing of modules is due at this step */
+    bool shows_modules; /* modules are being shown */
+    bool unreadable;    /* a module's tensor is on another device: none is checked */
 
     /* python_late.c */
     sonde__python_late *late;
@@ -180,6 +190,12 @@ void sonde__python_check_view(sonde__python_watch *self, uint32_t slot,
                               const sonde_view *view);
 /* Shows one value. */
 void sonde__python_show(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
+/* Shows a module's tensor; reads nothing if the last one was the same. */
+void sonde__python_show_signed(sonde__python_watch *self, uint32_t slot, PyObject *tensor,
+                               const sonde_view *view);
+void sonde__python_forget_signed(sonde__python_watch *self);
+/* How often a tensor was changed in place, as PyTorch counts; -1: it does not say. */
+long sonde__python_version(PyObject *tensor);
 /* Keeps a value of one element until sonde__python_show_kept; shows any other. */
 void sonde__python_keep(sonde__python_watch *self, uint32_t slot, const sonde_view *view);
 void sonde__python_show_kept(sonde__python_watch *self);

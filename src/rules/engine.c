@@ -616,7 +616,7 @@ static void end_empty_step(sonde_rules *rules, sonde_mode mode)
  * caches. Fetched all at once, they cost little more than one miss after another. */
 static void fetch(const sonde_rules *rules)
 {
-    enum { LINE = 64 };
+    enum { LINE = 64, CODE = 8 }; /* CODE: lines of a rule's code */
 
     for (size_t i = 0; i < rules->count; i++) {
         __builtin_prefetch(rules->runs[i]);
@@ -628,6 +628,9 @@ static void fetch(const sonde_rules *rules)
         if (has_evidence(run)) {
             __builtin_prefetch(run->rule);
             __builtin_prefetch(run->state);
+            for (size_t k = 0; k < CODE; k++) {
+                __builtin_prefetch((void *)((uintptr_t)run->rule->step + k * LINE));
+            }
             if (run->count > 0) {
                 __builtin_prefetch(run->tensors);
                 __builtin_prefetch((const char *)run->tensors + LINE);

@@ -614,6 +614,7 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
     const unsigned wanted = on->face.wants[id];
     const char *fault = sonde__tensor_view_fault(view, true);
     const sonde_vitals *vitals = NULL;
+    bool taken = false;
 
     if (fault != NULL) {
         refuse(on, id, fault);
@@ -621,7 +622,9 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
     }
     renew(on, seen);
     if (seen->update != NULL) {
-        if (!sonde__watch_update_show(seen->update, view)) {
+        if (!sonde__watch_update_show(
+                seen->update, view,
+                (wanted & SONDE_HOW_VITALS) != 0 ? &seen->vitals : NULL, &taken)) {
             return;
         }
         view = sonde__watch_update_value(seen->update);
@@ -630,7 +633,9 @@ static void see(watch *on, uint32_t id, const sonde_view *view, int micro_batch,
         micro_batch = seen->count++;
     }
     if ((wanted & SIGNS) != 0) {
-        take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &seen->vitals);
+        if (!taken) {
+            take_signs(view, (wanted & SONDE_HOW_VITALS) == 0, &seen->vitals);
+        }
         seen->known = true;
         vitals = &seen->vitals;
     }

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "tensor/convert.h"
+#include "tensor/vitals.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -122,8 +123,25 @@ static bool same_shape(const sonde_view *a, const sonde_view *b)
            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof a->shape[0]) == 0;
 }
 
-bool sonde__watch_update_show(sonde__watch_update *shown, const sonde_view *view)
+/* The same of float32, block by block, with the vital signs of the difference. */
+static void subtract_seen(float *value, const float *after, int64_t count,
+                          sonde_vitals *vitals)
 {
+    enum { BLOCKS = 2 * SONDE__VITALS_BLOCK };
+
+    sonde_vitals_init(vitals);
+    for (int64_t i = 0; i < count; i += BLOCKS) {
+        const int64_t n = SONDE_MIN(count - i, (int64_t)BLOCKS);
+
+        subtract(SONDE_F32, value + i, after + i, n);
+        sonde__vitals_add_f32(vitals, value + i, (size_t)n);
+    }
+}
+
+bool sonde__watch_update_show(sonde__watch_update *shown, const sonde_view *view,
+                              sonde_vitals *vitals, bool *taken)
+{
+    *taken = false;
     if (!same_shape(&shown->value, view)) {
         return false;
     }
@@ -134,6 +152,11 @@ bool sonde__watch_update_show(sonde__watch_update *shown, const sonde_view *view
     shown->kept = false;
     if (view->dtype != shown->value.dtype || !sonde_view_is_contiguous(view)) {
         return subtract_rows(shown, view);
+    }
+    if (vitals != NULL && view->dtype == SONDE_F32) {
+        subtract_seen(shown->value.data, view->data, sonde_view_count(view), vitals);
+        *taken = true;
+        return true;
     }
     subtract(view->dtype, shown->value.data, view->data, sonde_view_count(view));
     return true;

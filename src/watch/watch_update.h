@@ -6,6 +6,7 @@
 #define SONDE_WATCH_WATCH_UPDATE_H
 
 #include <sonde/catalogue.h>
+#include <sonde/stats.h>
 #include <sonde/tensor.h>
 
 #include <stdbool.h>
@@ -19,8 +20,10 @@ void sonde__watch_update_destroy(sonde__watch_update *update);
 void sonde__watch_update_restart(sonde__watch_update *update);
 /* Keeps the first value of a parameter in a step and turns it into the update at the
  * second. Returns true once the update exists. Ignores a value of another shape than
- * declared. */
-bool sonde__watch_update_show(sonde__watch_update *update, const sonde_view *view);
+ * declared. vitals: may receive those of the update, taken while it is in cache; *taken is
+ * set if so. NULL: they are not wanted. */
+bool sonde__watch_update_show(sonde__watch_update *update, const sonde_view *view,
+                              sonde_vitals *vitals, bool *taken);
 /* The update, contiguous. Borrowed until the next value is shown. */
 const sonde_view *sonde__watch_update_value(const sonde__watch_update *update);
 

@@ -24,6 +24,11 @@ stderr_is "sonde: error: t.csv: no column 'nothing' (expected a, b, c, kind)"
 run 2 "$sonde" eval -m t.yaml "${columns[@]}" --test-share 0
 stderr_is "sonde: error: test_share: '0' (expected a number from 1e-06 to below 1)"
 
+# no data at all: samples that are drawn
+run 0 "$sonde" train fashion_cnn --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
+run 0 "$sonde" train lstm --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
+run 0 "$sonde" train gpt --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
+
 # what is in a table, and in arrays
 run 0 "$sonde" data info t.csv
 [ "$(sed -n '1p;$p' "$out")" = "t.csv: 60 rows

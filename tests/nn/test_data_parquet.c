@@ -161,6 +161,8 @@ static void expect_refused(const char *path, const char *input, const char *targ
 static void what_is_not_read_is_refused_with_its_reason(void **state)
 {
     (void)state;
+    expect_refused(golden("empty.parquet"), "size", "price", SONDE_ERANGE,
+                   ": 0 rows for two splits (expected at least 2)");
     expect_refused(
         golden("lz4.parquet"), "size", "price", SONDE_EUNSUPPORTED,
         ": column 'size', row group 0: packed by codec 7 (LZ4) (expected none, "

@@ -433,9 +433,52 @@ static void infinities_have_no_mean(void **state)
     sonde_nn_dataset_destroy(set);
 }
 
+static void drawn_samples_have_the_forms_asked_for(void **state)
+{
+    sonde_nn_draw_options options = {
+        .size = sizeof options,
+        .count = 500,
+        .input_count = 2,
+        .inputs = {{"a", SONDE_F32, 2, {4, 5, 0}}, {"b", SONDE_I64, 1, {3, 0, 0}}},
+        .ids = 7,
+        .classes = 3,
+        .seed = 2};
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+    sonde_nn_sample sample;
+    double sum = 0.0;
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_draw(&options, &set, &diag), SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->rank, 2);
+    for (int64_t i = 0; i < 500; i++) {
+        assert_int_equal(sonde_nn_dataset_get(set, i, NULL, &sample, &diag), SONDE_OK);
+        assert_in_range(sample.label, 0, 2);
+        assert_in_range(((const int64_t *)sample.fields[0])[2], 0, 6);
+        for (int k = 0; k < 20; k++) {
+            sum += (double)((const float *)sample.data)[k];
+        }
+    }
+    assert_true(fabs(sum / 1e4) < 0.05); /* five times the error of a mean of 10,000 */
+    sonde_nn_dataset_destroy(set);
+    options.numbers = true;
+    options.target = (sonde_nn_field){"y", SONDE_F32, 1, {2, 0, 0}};
+    assert_int_equal(sonde_nn_dataset_draw(&options, &set, &diag), SONDE_OK);
+    assert_true(sonde_nn_dataset_get_traits(set)->has_target);
+    sonde_nn_dataset_destroy(set);
+    options.count = 0;
+    assert_int_equal(sonde_nn_dataset_draw(&options, &set, &diag), SONDE_ERANGE);
+    options.count = 1;
+    options.inputs[0].rank = 4;
+    assert_int_equal(sonde_nn_dataset_draw(&options, &set, &diag), SONDE_ESHAPE);
+    options.input_count = 0;
+    assert_int_equal(sonde_nn_dataset_draw(&options, &set, &diag), SONDE_EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_samples_have_the_forms_asked_for),
         cmocka_unit_test(known_sets_have_class_names),
         cmocka_unit_test(a_pair_of_idx_files_is_a_set),
         cmocka_unit_test(what_is_wrong_with_a_pair_is_found),

@@ -90,6 +90,7 @@ def write_types():
 
 def write_refused(table):
     pq.write_table(table, "lz4.parquet", compression="lz4")
+    pq.write_table(table.slice(0, 0), "empty.parquet")
     pq.write_table(pa.table({
         "list": pa.array([[1, 2]] * 3), "record": pa.array([{"a": 1, "b": 2}] * 3),
         "id": pa.array([b"0123456789abcdef"] * 3, pa.binary(16)),

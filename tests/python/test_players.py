@@ -165,4 +165,5 @@ def one_loss_stays_one():
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
     main()

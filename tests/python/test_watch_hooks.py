@@ -3,6 +3,8 @@ that call the parts of a model.
 
 Needs the release build's package (SONDE_BUILD). Without it or without PyTorch: skipped (77).
 """
+import contextlib
+import io
 import os
 import sys
 import weakref
@@ -50,6 +52,81 @@ def norms_between_full_looks():
     check(f"norms: {row}", row.count == 640 and row.nan == 0 and row.l2 > 0 and
           row.abs_max > 0 and all(map(numpy.isnan, (
               row.zero, row.min, row.max, row.abs_min, row.m2, row.l1, row.std))))
+
+
+class Handed(nn.Module):
+    """Modules that hand their tensors on: as they are, as a view, changed in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.flat, self.first, self.relu = nn.Flatten(), nn.Linear(64, 128), nn.ReLU()
+        self.second, self.tanh, self.last = nn.Linear(128, 128), nn.Tanh(), nn.Linear(128, 4)
+
+    def forward(self, x):
+        self.shown = {"input": x.numpy().copy(), "flat_output_0": x.numpy().copy()}
+        y = self.relu(self.note("relu_input_0", self.first(self.flat(x))))
+        y = self.second(self.note("relu_output_0", y))
+        self.note("second_output_0", y)
+        y.mul_(3)
+        self.note("tanh_input_0", y)
+        y = self.tanh(y)
+        self.note("tanh_output_0", y)
+        return self.last(y.t().t())
+
+    def note(self, name, tensor):
+        self.shown[name] = tensor.detach().numpy().copy()
+        return tensor
+
+
+@program
+def what_is_handed_on():
+    """A tensor that several modules show has the vital signs of what it holds each time, also
+    where PyTorch reuses its memory for the next one."""
+    torch.manual_seed(1)
+    model = Handed()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    run = folder("handed")
+    with sonde.watch(model, sgd, run=run, every=1, on_finding=None) as watch:
+        for step in range(4):
+            sgd.zero_grad(set_to_none=True)
+            with torch.set_grad_enabled(True):
+                nn.functional.cross_entropy(model(torch.randn(64, 8, 8)),
+                                            torch.arange(64) % 4).backward()
+            for name, value in model.shown.items():
+                row, exact = watch.vitals(name), value.astype(numpy.float64)
+                check(f"step {step}: {name}: {row}", row is not None and
+                      row.count == exact.size and row.max == exact.max() and
+                      row.min == exact.min() and row.zero == (exact == 0).sum() and
+                      numpy.isclose(row.l2, numpy.sqrt((exact ** 2).sum()), rtol=1e-12))
+            before = {name: p.detach().clone() for name, p in model.named_parameters()}
+            sgd.step()
+            for name, p in model.named_parameters():
+                row = watch.vitals("update/" + name)
+                moved = (p.detach() - before[name]).double()
+                check(f"step {step}: update of {name}: {row}", row is not None and
+                      row.count == moved.numel() and row.max == moved.max() and
+                      row.min == moved.min() and
+                      numpy.isclose(row.l2, moved.norm().item(), rtol=1e-12))
+
+
+@program
+def states_in_another_order():
+    """An optimiser's state is that of its parameter, whatever the order in which it came."""
+    torch.manual_seed(1)
+    model = mlp()
+    parameters = dict(model.named_parameters())
+    frozen = parameters["0.weight"].requires_grad_(False)
+    order = [frozen] + [p for p in reversed(list(model.parameters())) if p is not frozen]
+    sgd = torch.optim.SGD(order, 0.05, momentum=0.9)
+    with sonde.watch(model, sgd, every=1, on_finding=None) as watch:
+        for x, y in batches((8, 20), 3):
+            sgd.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            sgd.step()
+        for name, p in parameters.items():
+            row = None if p is frozen else watch.vitals(name + ".momentum_buffer")
+            check(f"{name}: {row}", p is frozen or row is not None and
+                  row.abs_max == sgd.state[p]["momentum_buffer"].abs().max().double())
 
 
 @program
@@ -360,6 +437,25 @@ def a_nan_that_clipping_spreads():
               ("NonFinite", "gradient/body.2.weight", 5))
     check("clip_grad_norm_ is PyTorch's again",
           not hasattr(nn.utils.clip_grad._clip_grads_with_norm_, "_sonde"))
+
+
+@program
+def what_follows_is_counted():
+    model = mlp()
+    sgd = torch.optim.SGD(model.parameters(), 0.1)
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), sonde.watch(model, sgd) as watch:
+        for step in range(4):
+            x = torch.randn(8, 20)
+            x[0, 0] = float("nan") if step == 2 else 0
+            sgd.zero_grad()
+            model(x).square().mean().backward()
+            sgd.step()
+    verdict = printed.getvalue().splitlines()[-1]
+    loud = [f for f in watch.findings if f.severity != "note"]
+    follow = sum(f.because_of is not None for f in loud)
+    check(f"{follow} of {len(loud)} follow: {verdict}", 0 < follow < len(loud) and
+          f"sonde: {len(loud)} errors ({follow} follow from others): NonFinite in input" in verdict)
 
 
 @program

@@ -221,8 +221,29 @@ typedef struct sonde_nn_table_options {
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
                             sonde_nn_dataset **out, sonde_diag *diag);
-/* Whether path is a table by its ending, or a folder with train.csv. */
+/* Whether path is a table by its ending, or a folder with train.csv or the like. */
 SONDE_API bool sonde_nn_dataset_is_table(const char *path);
+
+/* Zero fields are defaults, but for count and inputs. Strings are borrowed for the call. */
+typedef struct sonde_nn_draw_options {
+    size_t size;                            /* sizeof(sonde_nn_draw_options) */
+    int64_t count;                          /* samples; 1 to 2^24 */
+    size_t input_count;                     /* at least 1 */
+    sonde_nn_field inputs[SONDE_NN_FIELDS]; /* the first is the data */
+    int64_t ids;                            /* of int64 inputs: 0 ... ids - 1; 0: 1 */
+    int64_t classes;       /* labels are 0 ... classes - 1; 0: there are none */
+    sonde_nn_field target; /* shape of labels, rank 0 for one a sample, or of numbers */
+    bool numbers;          /* the target is numbers */
+    uint64_t seed;
+} sonde_nn_draw_options;
+
+/*
+ * Synthetic data, to time a network: standard normal numbers, ids and labels that are all
+ * equally likely, by the seed. SONDE_ERANGE, SONDE_ESHAPE, SONDE_EINVAL: options out of
+ * range. Cost: all samples are in memory.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_draw(
+    const sonde_nn_draw_options *options, sonde_nn_dataset **out, sonde_diag *diag);
 
 /*
  * A set by name: "fashion-mnist", "mnist", or "fashion-synth" (drawn by sonde_nn_synth).

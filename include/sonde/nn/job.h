@@ -106,6 +106,7 @@ typedef struct sonde_nn_job_info {
     sonde_nn_job_texts data_inputs; /* arrays that are the inputs; none: as the model's */
     float test_share;               /* of data without a test set; 0: a tenth */
     int64_t split_seed;             /* draws that test set */
+    int64_t synthetic;              /* samples to draw instead of the data; 0: none are */
     bool no_standardise;   /* columns of a table are not brought to mean 0 and spread 1 */
     int tokens;            /* of text: 0 bytes, 1 byte pairs */
     int64_t vocabulary;    /* of byte pairs that are learnt; 0: 512 */

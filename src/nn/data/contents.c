@@ -54,7 +54,7 @@ static void measure(const double *values, int64_t rows, sonde_nn_part *part)
     }
     part->std = sqrt(squares / (double)present);
     if (present == 0) {
-        part->minimum = part->maximum = (double)NAN;
+        part->mean = part->std = part->minimum = part->maximum = (double)NAN;
     }
 }
 

@@ -429,7 +429,8 @@ static sonde_err check_groups(const reading *r, size_t end)
         if (rows > (uint64_t)file->rows) {
             break;
         }
-        for (size_t k = 0; k < file->leaves; k++) {
+        /* without rows there are no pages, and their places may be 0 */
+        for (size_t k = 0; k < file->leaves && file->group_rows[i] > 0; k++) {
             const sonde__data_parquet_chunk *chunk = &file->chunks[i * file->leaves + k];
 
             if (!chunk->encrypted && !chunk->outside &&

@@ -485,6 +485,9 @@ static sonde_err read_group(column_reading *r)
     const int64_t rows = file->group_rows[r->group];
     sonde_err err = SONDE_OK;
 
+    if (rows == 0) {
+        return SONDE_OK;
+    }
     r->chunk = &file->chunks[r->group * file->leaves + r->column->leaf];
     r->in = (sonde__data_thrift){.next = file->bytes + r->chunk->start,
                                  .end = file->bytes + r->chunk->start + r->chunk->size};

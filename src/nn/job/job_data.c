@@ -161,6 +161,34 @@ static sonde_err open_table(const sonde_nn_job_info *info, sonde_nn_split split,
     return sonde_nn_dataset_open_table(info->data_path, &options, out, diag);
 }
 
+/* Samples of the model's shapes, drawn at random. */
+static sonde_err draw_data(const sonde_nn_job_info *info, sonde_nn_split split,
+                           sonde_nn_dataset **out, sonde_diag *diag)
+{
+    enum { TEST_PART = 10 };
+    const bool test = split == SONDE_NN_TEST;
+    const int64_t part = (info->synthetic + TEST_PART - 1) / TEST_PART;
+    sonde_nn_draw_options options = {.size = sizeof options,
+                                     .count = test ? part : info->synthetic,
+                                     .input_count = info->input_count,
+                                     .target = {.rank = info->target_rank},
+                                     .numbers = info->target == SONDE_NN_TARGET_VALUES,
+                                     .seed = info->seed + (test ? 1 : 0)};
+
+    memcpy(options.inputs, info->inputs, sizeof options.inputs);
+    memcpy(options.target.shape, info->target_shape, sizeof options.target.shape);
+    if (info->target != SONDE_NN_TARGET_INPUT && !options.numbers) {
+        options.classes = SONDE_MAX(info->classes, (int64_t)2);
+    }
+    if (info->target ==
+        SONDE_NN_TARGET_TOKENS) { /* of other ids the count is not known */
+        options.ids = info->classes;
+    } else {
+        options.target.rank = options.numbers ? options.target.rank : 0;
+    }
+    return sonde_nn_dataset_draw(&options, out, diag);
+}
+
 /* Text for a model of tokens: a file, a folder, or drawn. */
 static sonde_err open_text(const sonde_nn_job *job, sonde_nn_split split,
                            sonde_nn_dataset **out, sonde_diag *diag)
@@ -251,8 +279,9 @@ bool sonde_nn_job_has_test(const sonde_nn_job *job)
     }
     const sonde_nn_job_info *info = &job->info;
 
-    return info->input_dtype == SONDE_I64 || is_drawn(info->data_path) ||
-           name_of(info)[0] != '\0' || info->data_path[0] == '\0' ||
+    return info->synthetic > 0 || info->input_dtype == SONDE_I64 ||
+           is_drawn(info->data_path) || name_of(info)[0] != '\0' ||
+           info->data_path[0] == '\0' ||
            sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TEST) ||
            sonde_nn_dataset_is_cifar10(info->data_path, SONDE_NN_TEST);
 }
@@ -281,7 +310,7 @@ static void warn_of_scale(const sonde_nn_job_info *info, const sonde_nn_dataset 
 {
     const float usual = 0.5F;
 
-    if (sonde_nn_dataset_get_traits(set)->ready &&
+    if (info->synthetic == 0 && sonde_nn_dataset_get_traits(set)->ready &&
         (info->mean != usual || info->std != usual)) {
         sonde_log(SONDE_LOG_WARNING, "data",
                   "%s: mean %g and std %g are of pixels: not used",
@@ -303,11 +332,13 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
         return sonde__fail(diag, SONDE_EINVAL, "data", "a sonde_nn_split", "split %d",
                            (int)split);
     }
-    err = check_options(info, diag);
+    err = info->synthetic > 0 ? SONDE_OK : check_options(info, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
+    if (info->synthetic > 0) {
+        err = draw_data(info, split, &set, diag);
+    } else if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
         err = open_arrays(info, split, &set, diag);
     } else if (path != NULL && sonde_nn_dataset_is_table(path)) {
         err = open_table(info, split, &set, diag);

@@ -52,6 +52,8 @@ static const sonde_nn_option rows[] = {
      .help = "share of the samples to draw as the test set, of data without one"},
     {"data", "split_seed", "split_seed", COUNT(0, INT64_MAX, "0"), FIELD(split_seed),
      .help = "seed of that draw"},
+    {"data", "synthetic", "synthetic_data", COUNT(0, 1 << 24, "0"), FIELD(synthetic),
+     .help = "train on N samples drawn at random, for timing; 0: on the data"},
     {"data", "no_standardise", "no_standardise", FLAG, FIELD(no_standardise),
      .help = "keep the numbers of a table, else brought to mean 0 and spread 1"},
     {"data", "tokens", "tokens", CHOICE("bytes|bpe", "bytes"), FIELD(tokens),

@@ -165,8 +165,8 @@ static size_t product_bytes(const sonde__op_recurrent_sizes *n,
                                        SONDE_MAX(n->inputs, n->units));
 }
 
-/* Of a part: that of the product; two rows of states; and W_hh^T packed, of a GRU in
- * two. */
+/* Of a part: that of the product; two rows of states; W_hh^T packed, of a GRU in two; and
+ * W_ih^T. */
 static size_t forward_bytes(const sonde__op_recurrent_sizes *n,
                             const sonde__op_attrs *attrs)
 {
@@ -175,7 +175,8 @@ static size_t forward_bytes(const sonde__op_recurrent_sizes *n,
     return product_bytes(n, attrs) +
            sonde__op_recurrent_rounded((size_t)(2 * n->units) * sizeof(float)) +
            sonde__kernel_half_gemm_packed(n->units, first) +
-           sonde__kernel_half_gemm_packed(n->units, n->gates - first);
+           sonde__kernel_half_gemm_packed(n->units, n->gates - first) +
+           sonde__kernel_half_gemm_packed(n->inputs, n->gates);
 }
 
 static size_t recurrent_scratch(const sonde__op_call *call, int parts)
@@ -192,13 +193,14 @@ typedef struct pass {
     sonde__op_recurrent_sizes n;
     int64_t first, count; /* samples */
     char *packed[2];      /* W_hh^T (H, G H): for the gates, and the rest */
+    char *inputs;         /* W_ih^T (I, G H), likewise */
     char *scratch;
     float *rooms; /* for h of a step and of the one before, where h is of 16 bits */
     float *gates, *cells;
 } pass;
 
-/* W_hh^T is the same at every step. */
-static void pack_states(pass *p)
+/* The weights are the same at every step. */
+static void pack_weights(pass *p)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
     const int64_t first = first_gates(n, p->call->attrs);
@@ -218,32 +220,40 @@ static void pack_states(pass *p)
         product.packed = p->packed[1];
         sonde__kernel_half_gemm_run(&product, p->scratch);
     }
+    product.n = n->gates;
+    product.k = n->inputs;
+    product.b = sonde__op_recurrent_matrix(&p->call->in[1], 0, 1, n->inputs);
+    product.packed = p->inputs;
+    sonde__kernel_half_gemm_run(&product, p->scratch);
 }
 
-/* W_ih x + b of all steps, with b_hh where it is only added. */
-static void fill_gates(const pass *p)
+/* Samples from which on a product of one step is as fast as one of all steps. */
+enum { STEPWISE = 16 };
+
+/* W_ih x + b of `rows` rows of x from number `first` on, `apart` rows from one another; with
+ * b_hh where it is only added. */
+static void fill_gates(const pass *p, int64_t first, int64_t rows, int64_t apart)
 {
     const sonde__op_recurrent_sizes *n = &p->n;
-    float *const made = p->gates + p->first * n->steps * n->width;
+    float *const made = p->gates + first * n->width;
     const sonde__kernel_half_gemm product = {
         .dtype = p->call->attrs->half,
-        .m = p->count * n->steps,
+        .m = rows,
         .n = n->gates,
         .k = n->inputs,
-        .a = sonde__op_recurrent_matrix(&p->call->in[0], p->first * n->steps * n->inputs,
-                                        n->inputs, 1),
-        .b = sonde__op_recurrent_matrix(&p->call->in[1], 0, 1, n->inputs),
+        .a = sonde__op_recurrent_matrix(&p->call->in[0], first * n->inputs,
+                                        apart * n->inputs, 1),
         .c = made,
         .c_dtype = SONDE_F32,
-        .c_row = n->width};
+        .c_row = apart * n->width,
+        .packed = p->inputs};
     const float *b_ih = sonde__op_has_in(p->call, 3) ? p->call->in[3].data : NULL;
     const float *b_hh = sonde__op_has_in(p->call, 4) ? p->call->in[4].data : NULL;
     const int64_t both = p->call->attrs->choice == SONDE__GRU ? 2 * n->units : n->gates;
 
     sonde__kernel_half_gemm_run(&product, p->scratch);
-    for (int64_t row = 0; row < p->count * n->steps && b_ih != NULL && b_hh != NULL;
-         row++) {
-        float *gates = made + row * n->width;
+    for (int64_t row = 0; row < rows && b_ih != NULL && b_hh != NULL; row++) {
+        float *gates = made + row * apart * n->width;
 
         for (int64_t k = 0; k < n->gates; k++) {
             gates[k] += b_ih[k] + (k < both ? b_hh[k] : 0.0F);
@@ -364,14 +374,21 @@ static void recurrent_products(const sonde__op_call *call, int part, int parts)
                   sonde__op_recurrent_rounded((size_t)(2 * n->units) * sizeof(float));
     p.packed[1] = p.packed[0] +
                   sonde__kernel_half_gemm_packed(n->units, first_gates(n, call->attrs));
+    p.inputs = p.packed[1] + sonde__kernel_half_gemm_packed(
+                                 n->units, n->gates - first_gates(n, call->attrs));
     p.gates = call->out[1].data;
     p.cells = call->out[2].data;
-    pack_states(&p);
-    fill_gates(&p);
+    pack_weights(&p);
+    if (p.count < STEPWISE) {
+        fill_gates(&p, p.first * n->steps, p.count * n->steps, 1);
+    }
     for (int64_t i = 0; i < n->steps; i++) {
         const int64_t step = sonde__op_recurrent_step(call->attrs, n->steps, i);
         const int64_t before = sonde__op_recurrent_step(call->attrs, n->steps, i - 1);
 
+        if (p.count >= STEPWISE) { /* gates of a step stay in cache */
+            fill_gates(&p, p.first * n->steps + step, p.count, n->steps);
+        }
         add_state(&p, step, before);
         for (int64_t s = p.first; s < p.first + p.count; s++) {
             finish_step(&p, s * n->steps + step, before < 0 ? -1 : s * n->steps + before);
@@ -442,8 +459,8 @@ static void recurrent_gradient(const sonde__op_gradient_context *context)
     if (first == 0) {
         return;
     }
-    da = as_rows(context, first);
-    dr = as_rows(context, first + 1);
+    da = as_rows(context, first); /* dr is another in a GRU alone */
+    dr = context->attrs->choice == SONDE__GRU ? as_rows(context, first + 1) : da;
     if (context->wanted[0]) {
         const sonde__op_value dx = emit_pair(context, &sonde__op_linear_grad_input, da,
                                              context->in[1], context->in[0]);

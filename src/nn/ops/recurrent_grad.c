@@ -2,7 +2,8 @@
  * recurrent_grad.c - the gradient of recurrent.c, whose head has the equations.
  *
  * With half, dr and the weights are rounded where they are multiplied; da and dr are of
- * that dtype, unless wide; sums over the steps are float32.
+ * that dtype, unless wide; sums over the steps are float32. Outside a GRU dr is da. It
+ * may be left out.
  */
 #include "nn/kernels/half_gemm.h"
 #include "nn/kernels/rows.h"
@@ -95,10 +96,36 @@ static size_t carried_bytes(const sonde__op_recurrent_sizes *n)
                                        sizeof(double));
 }
 
+/* Where dr of a sample and a step lies: number sample * row + step * step of `operand`. */
+typedef struct state_grads {
+    sonde__operand operand;
+    int64_t row, step;
+} state_grads;
+
+/* room: for dr of one step of all samples. */
+static state_grads state_grads_of(const sonde__op_call *call,
+                                  const sonde__op_recurrent_sizes *n, void *room)
+{
+    const bool given = call->out[1].data != NULL;
+
+    if (given || call->attrs->choice != SONDE__GRU) {
+        return (state_grads){call->out[given ? 1 : 0], n->steps * n->gates, n->gates};
+    }
+    return (state_grads){{.shape = call->out[1].shape, .data = room}, n->gates, 0};
+}
+
+static size_t room_bytes(const sonde__op_call *call, const sonde__op_recurrent_sizes *n)
+{
+    return call->attrs->choice == SONDE__GRU
+               ? sonde__op_recurrent_rounded((size_t)(n->samples * n->gates) *
+                                             sizeof(double))
+               : 0;
+}
+
 /* Unit j of a sample at a step: stores da and dr, and what goes on directly. */
 static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
-                      const carried *carry, int64_t sample, int64_t step, int64_t before,
-                      int64_t j)
+                      const carried *carry, const state_grads *states, int64_t sample,
+                      int64_t step, int64_t before, int64_t j)
 {
     const int64_t at = sample * n->steps + step, own = sample * n->units + j;
     const int64_t past = sample * n->steps + before, u = n->units;
@@ -118,7 +145,8 @@ static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_size
     carry->direct[own] = unit_grad(call->attrs->choice, &now, da, dr);
     for (int64_t g = 0; g < n->gates / u; g++) {
         sonde__op_store(&call->out[0], at * n->gates + g * u + j, da[g]);
-        sonde__op_store(&call->out[1], at * n->gates + g * u + j, dr[g]);
+        sonde__op_store(&states->operand,
+                        sample * states->row + step * states->step + g * u + j, dr[g]);
     }
     sonde__op_store(&call->out[2], at * u + j,
                     before >= 0 ? sonde__op_load(&call->in[1], past * u + j) : 0.0);
@@ -126,15 +154,16 @@ static void grad_unit(const sonde__op_call *call, const sonde__op_recurrent_size
 
 /* dh of the step before, from dr of a step: dr W_hh. */
 static void carry_back(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
-                       const carried *carry, int64_t sample, int64_t step)
+                       const carried *carry, const state_grads *states, int64_t sample,
+                       int64_t step)
 {
-    const int64_t at = (sample * n->steps + step) * n->gates;
+    const int64_t at = sample * states->row + step * states->step;
 
     for (int64_t j = 0; j < n->units; j++) {
         double sum = 0.0;
 
         for (int64_t k = 0; k < n->gates; k++) {
-            sum += sonde__op_rounded(call, sonde__op_load(&call->out[1], at + k)) *
+            sum += sonde__op_rounded(call, sonde__op_load(&states->operand, at + k)) *
                    sonde__op_load_rounded(call, 4, k * n->units + j);
         }
         carry->dh[sample * n->units + j] = sum;
@@ -160,6 +189,8 @@ static void recurrent_grad_run(const sonde__op_call *call, int part, int parts)
         sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
     const int64_t first = n.samples * part / parts, end = n.samples * (part + 1) / parts;
     const carried carry = clear_carried(call, &n, first, end);
+    const state_grads states =
+        state_grads_of(call, &n, (char *)call->scratch + carried_bytes(&n));
 
     for (int64_t s = first; s < end; s++) {
         for (int64_t i = n.steps; i-- > 0;) {
@@ -167,9 +198,9 @@ static void recurrent_grad_run(const sonde__op_call *call, int part, int parts)
             const int64_t before = sonde__op_recurrent_step(call->attrs, n.steps, i - 1);
 
             for (int64_t j = 0; j < n.units; j++) {
-                grad_unit(call, &n, &carry, s, step, before, j);
+                grad_unit(call, &n, &carry, &states, s, step, before, j);
             }
-            carry_back(call, &n, &carry, s, step);
+            carry_back(call, &n, &carry, &states, s, step);
         }
     }
 }
@@ -180,7 +211,7 @@ static size_t reference_scratch(const sonde__op_call *call, int parts)
         sonde__op_recurrent_sizes_of(&call->in[0].shape, call->attrs);
 
     (void)parts;
-    return carried_bytes(&n);
+    return carried_bytes(&n) + room_bytes(call, &n);
 }
 
 /* --- gradient over the shared product -------------------------------------------------- */
@@ -226,6 +257,7 @@ static void step_of_rnn(const grad_step *s, bool relu)
 typedef struct memory {
     float *state, *rooms; /* rooms: dy, last, da, dr */
     char *packed, *product;
+    state_grads states;
 } memory;
 
 static size_t lay_out(const sonde__op_call *call, const sonde__op_recurrent_sizes *n,
@@ -241,9 +273,10 @@ static size_t lay_out(const sonde__op_call *call, const sonde__op_recurrent_size
         into->state = (float *)(void *)start;
         into->rooms = (float *)(void *)(start + state);
         into->packed = start + state + rooms;
-        into->product = into->packed + packed;
+        into->states = state_grads_of(call, n, into->packed + packed);
+        into->product = into->packed + packed + room_bytes(call, n);
     }
-    return state + rooms + packed +
+    return state + rooms + packed + room_bytes(call, n) +
            sonde__op_recurrent_scratch(call->attrs, n->samples, n->gates);
 }
 
@@ -263,6 +296,8 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
     const int64_t u = n->units;
     const bool is_lstm = call->attrs->choice == SONDE__LSTM;
     const sonde__operand *const source = &call->in[is_lstm ? 3 : 1];
+    const sonde__operand *const states = &m->states.operand;
+    const int64_t place = sample * m->states.row + step * m->states.step;
     void *const previous = sonde__op_recurrent_place(&call->out[2], at * u);
     const size_t size = (size_t)u * sonde_dtype_size(call->out[2].shape.dtype);
     const grad_step s = {
@@ -276,8 +311,7 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
         .dh = m->state + sample * u,
         .direct = m->state + (n->samples + sample) * u,
         .da = sonde__op_recurrent_room(&call->out[0], at * n->gates, m->rooms + 2 * u),
-        .dr = sonde__op_recurrent_room(&call->out[1], at * n->gates,
-                                       m->rooms + 2 * u + n->gates)};
+        .dr = sonde__op_recurrent_room(states, place, m->rooms + 2 * u + n->gates)};
 
     if (is_lstm) {
         sonde__kernel_rows()->lstm_grad(&(sonde__kernel_lstm_step){s.y, s.cell, s.last,
@@ -290,7 +324,7 @@ static void grad_sample(const sonde__op_call *call, const sonde__op_recurrent_si
         step_of_rnn(&s, call->attrs->choice == SONDE__RNN_RELU);
     }
     sonde__op_recurrent_keep(&call->out[0], at * n->gates, n->gates, s.da);
-    sonde__op_recurrent_keep(&call->out[1], at * n->gates, n->gates, s.dr);
+    sonde__op_recurrent_keep(states, place, n->gates, s.dr);
     if (before < 0) {
         memset(previous, 0, size);
     } else {
@@ -329,7 +363,8 @@ static void recurrent_grad_products(const sonde__op_call *call, int part, int pa
             grad_sample(call, &n, s, step, before, &m);
         }
         product.a = sonde__op_recurrent_matrix(
-            &call->out[1], (first * n.steps + step) * n.gates, n.steps * n.gates, 1);
+            &m.states.operand, first * m.states.row + step * m.states.step, m.states.row,
+            1);
         if (before >= 0) {
             sonde__kernel_half_gemm_run(&product, m.product);
         }
@@ -372,4 +407,5 @@ const sonde__op_kind sonde__op_recurrent_grad = {
     .kernels = recurrent_grad_kernels,
     .halves = SONDE__HALVES_MADE,
     .half_kernels = recurrent_grad_half_kernels,
+    .optional_out = 1u << 1,
 };

@@ -1,0 +1,176 @@
+/*
+ * dataset_drawn.c - samples drawn at random, to time a network without data.
+ *
+ * Each number is a function of the seed, the array and its place alone.
+ */
+#include "base/fail.h"
+#include "base/given.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "nn/data/dataset.h"
+#include "nn/data/parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LABELS_STREAM = SONDE_NN_FIELDS, COUNT_MAX = 1 << 24 };
+
+/* A view (count, shape...) of new memory; data NULL: out of memory. */
+static sonde_view make_view(const sonde_nn_field *field, int64_t count)
+{
+    const sonde_dtype dtype = field->dtype == SONDE_I64 ? SONDE_I64 : SONDE_F32;
+    sonde_view view = {0};
+    int64_t shape[1 + SONDE_NN_SAMPLE_DIMS] = {count};
+    size_t bytes = sonde_dtype_size(dtype);
+
+    for (int i = 0; i <= field->rank; i++) {
+        shape[i] = i > 0 ? field->shape[i - 1] : count;
+        if (shape[i] < 1 || !sonde__mul(bytes, (size_t)shape[i], &bytes)) {
+            return view;
+        }
+    }
+    return sonde_view_of(dtype, field->rank + 1, shape,
+                         sonde__malloc_aligned(SONDE__ALIGN, bytes));
+}
+
+/* float32: standard normal; int64: 0 ... below - 1, each as likely as the others. */
+static void draw(const sonde_view *view, uint64_t seed, uint64_t stream, int64_t below)
+{
+    const int64_t count = sonde_view_count(view);
+    int64_t *ids = view->data;
+    float *numbers = view->data;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (view->dtype == SONDE_I64) {
+            ids[i] = below > 1 ? (int64_t)sonde__below(seed, stream, (uint64_t)i,
+                                                       (uint64_t)below)
+                               : 0;
+        } else {
+            numbers[i] = sonde__normal(seed, stream, (uint64_t)i);
+        }
+    }
+}
+
+static sonde_err draw_data(const sonde_nn_draw_options *options, sonde_nn_dataset *set,
+                           sonde_diag *diag)
+{
+    const sonde_nn_field *field = &options->inputs[0];
+    const sonde_view view = make_view(field, options->count);
+    sonde_err err = SONDE_OK;
+
+    if (view.data == NULL) {
+        return sonde__fail_nomem(diag, "samples to draw");
+    }
+    set->owned_data = view.data;
+    draw(&view, options->seed, 0, options->ids);
+    err = sonde__dataset_set_data(set, &view, "synthetic data", diag);
+    set->traits.rank = field->rank; /* (H, W) stays so */
+    memcpy(set->traits.shape, field->shape, sizeof field->shape);
+    set->traits.ready = true;
+    return err;
+}
+
+static sonde_err draw_field(const sonde_nn_draw_options *options,
+                            const sonde_nn_field *field, sonde_nn_dataset *set,
+                            sonde_diag *diag)
+{
+    const size_t k = set->traits.field_count;
+    const sonde_view view = make_view(field, options->count);
+
+    if (view.data == NULL) {
+        return sonde__fail_nomem(diag, "samples to draw");
+    }
+    set->owned_fields[k] = view.data;
+    draw(&view, options->seed, 1 + k, options->ids);
+    return sonde__dataset_add_field(set, field->name != NULL ? field->name : "", &view,
+                                    diag);
+}
+
+static sonde_err draw_target(const sonde_nn_draw_options *options, sonde_nn_dataset *set,
+                             sonde_diag *diag)
+{
+    sonde_nn_field target = options->target;
+    sonde_view view;
+
+    if (options->numbers) {
+        target.dtype = SONDE_F32;
+        set->traits.has_target = true;
+        return draw_field(options, &target, set, diag);
+    }
+    if (options->classes == 0) {
+        return SONDE_OK;
+    }
+    target.dtype = SONDE_I64;
+    view = make_view(&target, options->count);
+    if (view.data == NULL) {
+        return sonde__fail_nomem(diag, "samples to draw");
+    }
+    set->owned_labels = view.data;
+    set->labels = set->owned_labels;
+    draw(&view, options->seed, LABELS_STREAM, options->classes);
+    set->traits.label_length =
+        target.rank > 0 ? sonde_view_count(&view) / options->count : 0;
+    set->traits.has_labels = true;
+    set->traits.classes = options->classes;
+    return SONDE_OK;
+}
+
+static sonde_err check(const sonde_nn_draw_options *options, sonde_diag *diag)
+{
+    const size_t most = SONDE_NN_FIELDS - (options->numbers ? 1 : 0);
+
+    if (options->count < 1 || options->count > COUNT_MAX) {
+        return sonde__fail(diag, SONDE_ERANGE, "count", "1 to 16777216",
+                           "%" PRId64 " samples", options->count);
+    }
+    if (options->input_count < 1 || options->input_count > most || options->classes < 0 ||
+        options->ids < 0 || options->target.rank < 0 ||
+        options->target.rank > SONDE_NN_SAMPLE_DIMS) {
+        return sonde__fail(diag, SONDE_EINVAL, "options", "at least one input",
+                           "%zu inputs, %" PRId64 " classes, %" PRId64 " ids",
+                           options->input_count, options->classes, options->ids);
+    }
+    for (size_t i = 0; i < options->input_count; i++) {
+        if (options->inputs[i].rank < 1 ||
+            options->inputs[i].rank > SONDE_NN_SAMPLE_DIMS) {
+            return sonde__fail(diag, SONDE_ESHAPE, "inputs", "1 to 3 dimensions a sample",
+                               "input %zu has %d", i, options->inputs[i].rank);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_dataset_draw(const sonde_nn_draw_options *given,
+                                sonde_nn_dataset **out, sonde_diag *diag)
+{
+    SONDE__NEEDS_AS(diag, "options, out", given, out);
+    sonde_nn_draw_options options;
+    SONDE__TAKE(sonde_nn_draw_options, &options, given, diag);
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = check(&options, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    set = sonde__calloc(1, sizeof *set);
+    if (set == NULL) {
+        return sonde__fail_nomem(diag, "a data set");
+    }
+    err = sonde__dataset_set_source(set, "synthetic data", diag);
+    if (err == SONDE_OK) {
+        err = draw_data(&options, set, diag);
+    }
+    for (size_t i = 1; i < options.input_count && err == SONDE_OK; i++) {
+        err = draw_field(&options, &options.inputs[i], set, diag);
+    }
+    if (err == SONDE_OK) {
+        err = draw_target(&options, set, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
