@@ -9,6 +9,7 @@
  * random batches. Rows, after the job and the threads:
  *
  *     compile     median of five compiles
+ *     arena_over_live   bytes of the plan's memory over the most that are alive at once
  *     step        median; CPU time of the process on one thread, else the wall's
  *     step_p10    the fast decile
  *     rate        floating-point operations a second in step_p10, if --flops says how
@@ -329,6 +330,17 @@ static void close_network(bench *run)
     sonde_nn_job_destroy(run->job);
 }
 
+/* The plan's memory. */
+static void report_memory(const bench *run)
+{
+    sonde_nn_session_info info;
+    sonde_diag diag = {0};
+
+    bench_check(sonde_nn_session_describe(run->session, &info, &diag), &diag);
+    row(run, "arena_over_live", (double)info.arena_bytes / (double)info.largest_live,
+        "ratio", "<=1.2");
+}
+
 int main(int argc, char **argv)
 {
     static bench run = {.path = "examples/resnet18.yaml",
@@ -358,6 +370,7 @@ int main(int argc, char **argv)
     measure(&run, run.against != NULL ? &other : NULL);
     bench_header();
     row(&run, "compile", bench_quantile(compiles, COMPILES, 0.5), "ms", "<=50");
+    report_memory(&run);
     row(&run, "step", bench_quantile(run.steps, run.step_count, 0.5), "ms", "");
     fast = bench_quantile(run.steps, run.step_count, 0.1);
     row(&run, "step_p10", fast, "ms", "");

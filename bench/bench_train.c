@@ -305,7 +305,7 @@ static void report_plan(const bench *run)
                 &diag);
     row(run, "plan_threads", (double)info.threads, "threads", "");
     row(run, "arena_over_live", (double)info.arena_bytes / (double)info.largest_live,
-        "ratio", "<=1.3");
+        "ratio", "<=1.2");
 }
 
 /* How far a median may be off, twice its standard error by the spread of what it is of.

@@ -133,9 +133,9 @@ def main():
     parser.add_argument("--train", help=argparse.SUPPRESS)
     options = parser.parse_args()
     logging.getLogger("poptorch").setLevel(logging.WARNING)
-    torch.set_num_threads(options.threads)
-    if options.train:
+    if options.train:  # with PyTorch's own number of threads, as the program has it
         return train(options.train)
+    torch.set_num_threads(options.threads)
     steps(options.rounds, options.threads)
     if options.data:
         program(options.data)

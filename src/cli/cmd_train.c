@@ -715,7 +715,8 @@ const cli_command cli_train = {
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "train a network, evaluate it, judge it and draw pictures of it",
     .details =
-        "MODEL is fashion_cnn (the default), gpt, lstm, mnist_mlp or mnist_mlp_small;\n"
+        "MODEL is fashion_cnn (the default), autoencoder, gpt, lstm, mnist_mlp,\n"
+        "mnist_mlp_small or resnet18;\n"
         "JOB.yaml describes any other network. Flags replace the values of the\n"
         "job.\n"
         "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130.\n"

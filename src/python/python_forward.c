@@ -212,6 +212,7 @@ static bool show(sonde__python_watch *self, size_t index, sonde__python_way way,
         seen->slot = slot >= 0 ? (uint32_t)slot : SONDE__PYTHON_NO_SLOT;
     }
     if (!sonde__python_is_due(self, seen->slot)) {
+        sonde__python_forget_signed(self); /* it may be freed before the pass ends */
         if (way == SONDE__PYTHON_INTEGERS) {
             return true;
         }

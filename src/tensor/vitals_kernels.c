@@ -10,6 +10,7 @@
 #include "tensor/convert.h"
 #include "tensor/norms_accum.h"
 #include "tensor/vitals_accum.h"
+#include "tensor/widen.h"
 
 #include <sonde/tensor.h>
 
@@ -517,34 +518,6 @@ static size_t sums_u8(const uint8_t *x, size_t n, sonde__vitals_sums *out)
 DEFINE_LARGEST(largest_bits_32, uint32_t, INT32_MAX)
 DEFINE_LARGEST(largest_bits_64, uint64_t, INT64_MAX)
 DEFINE_LARGEST(largest_bits_16, uint16_t, INT16_MAX)
-
-/* --- half precision --------------------------------------------------------------- */
-
-static void widen_bf16(const uint16_t *bits, size_t n, float *out)
-{
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t wide = (uint32_t)bits[i] << 16;
-
-        memcpy(out + i, &wide, sizeof wide);
-    }
-}
-
-static void widen_f16(const uint16_t *bits, size_t n, float *out)
-{
-    size_t i = 0;
-
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-        __m128i half;
-
-        memcpy(&half, bits + i, sizeof half);
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
-    }
-#endif
-    for (; i < n; i++) {
-        out[i] = sonde__dtype_f16_to_f32(bits[i]);
-    }
-}
 
 const sonde__vitals_kernels ISA(sonde__vitals) = {
     .sums_f32 = sums_f32,

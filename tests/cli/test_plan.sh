@@ -77,6 +77,54 @@ grep -q "balanced.plan: the job's loss takes its weights from the training set (
     fail "$(cat "$err")"
 [ ! -e balanced.plan ] || fail "a plan of weights that are not known is saved"
 
+# several inputs keep their names
+array() { # NAME DTYPE SHAPE BYTES: zeros
+    local head="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    mkdir -p arrays
+    { printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' "$head" && head -c "$4" /dev/zero; } >"arrays/$1.npy"
+}
+array x '<f4' '20, 3' 240
+array right '<f4' '20, 2' 160
+array y '<i8' '20,' 160
+cat >two.yaml <<'END'
+model:
+  inputs: {x: [3], right: [2]}
+  layers:
+    - cat: {name: both, from: [x, right], dim: 1}
+    - linear: {name: fc, out: 2}
+  loss: {cross_entropy: {name: loss}}
+data: {path: arrays}
+options: {epochs: 1, batch_size: 6, threads: 1}
+END
+run 0 "$sonde" train two.yaml --quiet --out two-job
+run 0 "$sonde" compile two.yaml --save two.plan
+mv two.yaml two.txt
+run 0 "$sonde" train two.plan --quiet --out two-plan
+cmp two-job/model.safetensors two-plan/model.safetensors || fail "a plan of two inputs trains to other weights"
+
+# a plan of tokens has its tokenizer
+mkdir text elsewhere
+for _ in {1..60}; do echo "the old man and the sea and the old boat"; done >text/text.txt
+cat >text/job.yaml <<'END'
+model:
+  input: [4]
+  dtype: int64
+  target: [4]
+  layers:
+    - embedding: {name: e, num_embeddings: vocabulary, embedding_dim: 4}
+    - linear: {name: head, out: vocabulary}
+  loss: {cross_entropy: {axis: -1}}
+data: {path: text/text.txt, tokens: bpe, vocabulary: 264}
+options: {epochs: 1, batch_size: 8, threads: 1}
+END
+run 0 "$sonde" train text/job.yaml --quiet --out text/out
+run 0 "$sonde" compile text/job.yaml --weights text/out/model.safetensors --save text.plan
+run 0 "$sonde" predict -m text/job.yaml -w text/out/model.safetensors --prompt "the old " --length 12
+cp "$out" said
+rm -r text
+run 0 "$sonde" predict text.plan --prompt "the old " --length 12
+same "$out" said
+
 # a cache
 for _ in 1 2; do
     run 0 "$sonde" compile elsewhere.yaml --plan-cache cache

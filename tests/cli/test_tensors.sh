@@ -60,7 +60,7 @@ for model in fashion_cnn mnist_mlp mnist_mlp_small; do
         "$out" || fail "compile $model: $(cat "$out")"
 done
 run 2 "$sonde" tensors fashion_cmm
-stderr_is "sonde: error: fashion_cmm: no built-in model (expected fashion_cnn, gpt, lstm, mnist_mlp or mnist_mlp_small)"
+stderr_is "sonde: error: fashion_cmm: no built-in model (expected fashion_cnn, autoencoder, gpt, lstm, mnist_mlp, mnist_mlp_small or resnet18)"
 run 2 "$sonde" tensors nowhere.yaml
 stderr_is "sonde: error: nowhere.yaml: cannot open the job file: No such file or directory"
 

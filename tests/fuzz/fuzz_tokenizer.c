@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(text, data, size);
     }
     text[size] = '\0';
-    if (sonde__data_token_parse(text, size, &tok, &diag) == SONDE_OK) {
+    if (sonde_nn_tokenizer_parse(text, size, &tok, &diag) == SONDE_OK) {
         round_trip(tok, text, size);
     } else if (tok != NULL || diag.found[0] == '\0') {
         abort();

@@ -84,8 +84,35 @@ static void the_language_model_builds(void **state)
     sonde_nn_job_destroy(job);
     assert_string_equal(sonde_nn_job_builtin_name(3), "gpt");
     assert_string_equal(sonde_nn_job_builtin_name(4), "lstm");
-    assert_null(sonde_nn_job_builtin_name(5));
-    assert_null(sonde_nn_job_builtin_text(5));
+    assert_string_equal(sonde_nn_job_builtin_name(5), "resnet18");
+    assert_string_equal(sonde_nn_job_builtin_name(6), "autoencoder");
+    assert_null(sonde_nn_job_builtin_name(7));
+    assert_null(sonde_nn_job_builtin_text(7));
+}
+
+/* torchvision's resnet18 of one channel, ten classes and a first kernel of 3; and the
+ * autoencoder: 80 + 1,168 + 25,120 + 25,872 + 2,056 + 129. */
+static void networks_of_images_build(void **state)
+{
+    static const struct {
+        const char *name;
+        size_t count;
+        sonde_nn_job_target target;
+    } rows[] = {{"resnet18", 11172810, SONDE_NN_TARGET_CLASS},
+                {"autoencoder", 54425, SONDE_NN_TARGET_INPUT}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        sonde_nn_job *job = NULL;
+        sonde_nn_model *model = NULL;
+
+        must(sonde_nn_job_builtin(rows[i].name, &job, &engine_diag));
+        assert_int_equal(sonde_nn_job_get_info(job)->target, rows[i].target);
+        must(sonde_nn_job_build(job, &model, &engine_diag));
+        assert_int_equal(engine_weight_count(model), rows[i].count);
+        sonde_nn_model_destroy(model);
+        sonde_nn_job_destroy(job);
+    }
 }
 
 static void an_unknown_built_in_job_lists_the_known(void **state)
@@ -94,9 +121,8 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
 
     (void)state;
     expect_err(SONDE_ENOTFOUND, sonde_nn_job_builtin("fashion_cmm", &job, &engine_diag));
-    expect_line(
-        "fashion_cmm: no built-in model (expected fashion_cnn, gpt, lstm, mnist_mlp or "
-        "mnist_mlp_small)");
+    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, autoencoder, "
+                "gpt, lstm, mnist_mlp, mnist_mlp_small or resnet18)");
     must(sonde_nn_job_builtin("fashion-cnn", &job, &engine_diag)); /* - for _ */
     sonde_nn_job_destroy(job);
     sonde_nn_job_destroy(NULL);
@@ -402,10 +428,9 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "smooth_l1_loss, huber_loss, binary_cross_entropy, "
             "binary_cross_entropy_with_logits, soft_margin_loss, kl_div, "
             "poisson_nll_loss, hinge_embedding_loss)");
-    refused(
-        "model: fashion_cmm\n", SONDE_ENOTFOUND,
-        "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, gpt, lstm, mnist_mlp or "
-        "mnist_mlp_small)");
+    refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
+            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, autoencoder, "
+            "gpt, lstm, mnist_mlp, mnist_mlp_small or resnet18)");
 }
 
 static void values_that_cannot_be_are_refused(void **state)
@@ -561,6 +586,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(built_in_jobs_build),
         cmocka_unit_test(the_language_model_builds),
+        cmocka_unit_test(networks_of_images_build),
         cmocka_unit_test(an_unknown_built_in_job_lists_the_known),
         cmocka_unit_test(a_job_replaces_single_values_of_a_built_in_one),
         cmocka_unit_test(every_key_is_read),

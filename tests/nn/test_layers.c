@@ -350,6 +350,76 @@ static void the_page_has_the_table(void **state)
     free(wanted);
 }
 
+/* A group of layers, several times, and one in another. */
+static void jobs_have_groups(void **state)
+{
+    static const char text[] =
+        "model:\n"
+        "  input: [4]\n"
+        "  layers:\n"
+        "    - layers:\n"
+        "        name: h\n"
+        "        times: 2\n"
+        "        layers:\n"
+        "          - linear: {name: fc, out: 4}\n"
+        "          - layers: {name: 0, from: input, layers: [{linear: {name: in, out: 4}}]}\n"
+        "          - add: {name: sum, from: [fc, input]}\n"
+        "    - linear: {name: out, out: 3}\n"
+        "  loss: cross_entropy\n";
+    static const char *const names[] = {
+        "h.0.fc.weight", "h.0.fc.bias", "h.0.0.in.weight", "h.0.0.in.bias",
+        "h.1.fc.weight", "h.1.fc.bias", "h.1.0.in.weight", "h.1.0.in.bias",
+        "out.weight",    "out.bias"};
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+
+    (void)state;
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    assert_int_equal(sonde_nn_parameter_count(model), SONDE_COUNT_OF(names));
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        assert_string_equal(sonde_nn_parameter_name(model, i), names[i]);
+    }
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
+static void mistakes_of_groups(void **state)
+{
+    static const char *const rows[][2] = {
+        {"- linaer: {name: a, out: 2}\n"
+         "    - layers: {name: g, layers: [gellu]}\n",
+         "job:4: unknown layer 'linaer', line 5 'gellu' (expected linear, gelu)"},
+        {"- layers: {layers: [relu]}\n",
+         "job:4: layers in a group without a name (expected name: NAME)"},
+        {"- layers: {name: g}\n",
+         "job:4: the model has no layers (expected layers: a list of 1 to 4096 layers)"},
+        {"- layers: {name: g, times: 0, layers: [relu]}\n",
+         "job:4: times is '0' (expected a whole number from 1 to 4096)"},
+        {"- layers: {name: g, times: 4000, layers: [relu, relu]}\n",
+         "job:4: more layers than that, all repeats counted (expected at most 4096)"},
+        {"- layers: {name: g, dtype: bfloat16, layers: [relu]}\n",
+         "job:4: unknown key 'dtype' (expected one of name, from, times, layers)"},
+        {"- layers: {name: g, layers: [{relu: {name: r}}]}\n"
+         "    - add: {from: [r, input]}\n",
+         "job:5: from 'r' (expected the name of a layer before it, or input)"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        char text[512];
+        sonde_nn_job *job = NULL;
+
+        (void)snprintf(text, sizeof text,
+                       "model:\n  input: [4]\n  layers:\n    %s  loss: "
+                       "cross_entropy\n",
+                       rows[i][0]);
+        assert_int_not_equal(
+            sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag), SONDE_OK);
+        expect_line(rows[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +428,8 @@ int main(void)
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(null_is_refused),
         cmocka_unit_test(jobs_have_them),
+        cmocka_unit_test(jobs_have_groups),
+        cmocka_unit_test(mistakes_of_groups),
         cmocka_unit_test(jobs_have_images_and_places),
         cmocka_unit_test(resnet18_is_a_job),
         cmocka_unit_test(the_page_has_the_table),

@@ -7,6 +7,7 @@
 #include "engine.h"
 #include "base/macros.h"
 
+#include <sonde/nn/job.h>
 #include <sonde/nn/onnx.h>
 #include <sonde/safetensors.h>
 
@@ -20,7 +21,7 @@ static const char *const files[] = {
     "norms_new",  "encoder_old",  "encoder_new",    "attention_old",  "attention_new",
     "gpt_old",    "gpt_new",      "transposed_old", "transposed_new", "volume_old",
     "volume_new", "bordered_old", "bordered_new",   "placed_old",     "placed_new",
-    "moved_new",  "two_old",      "two_new",
+    "moved_new",  "two_old",      "two_new",        "causal_new",
 };
 
 enum { PATH = 512 };
@@ -188,11 +189,41 @@ static void out_and_in(void **state)
     }
 }
 
+/* A job has the inputs of its file, under their names, and the labels after them. */
+static void inputs_of_jobs(void **state)
+{
+    static const char *const names[] = {"numbers", "tokens"};
+    static const sonde_dtype dtypes[] = {SONDE_F32, SONDE_I64};
+    char text[PATH + 32], path[PATH];
+    sonde_nn_job *job = NULL;
+    sonde_nn_model *model = NULL;
+    const sonde_nn_job_info *info = NULL;
+
+    (void)state;
+    (void)snprintf(text, sizeof text, "model: {onnx: %s}",
+                   path_of("two_new", "onnx", path));
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    info = sonde_nn_job_get_info(job);
+    assert_int_equal(info->input_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(info->inputs[i].name, names[i]);
+        assert_int_equal(info->inputs[i].dtype, dtypes[i]);
+        assert_int_equal(info->inputs[i].rank, 1);
+        assert_int_equal(info->inputs[i].shape[0], 5 + (int)i);
+    }
+    assert_int_equal(info->classes, 3);
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    assert_int_equal(sonde_nn_model_input_count(model), 3);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_pytorch),
         cmocka_unit_test(out_and_in),
+        cmocka_unit_test(inputs_of_jobs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

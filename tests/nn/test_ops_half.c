@@ -366,6 +366,45 @@ static void batch_norms_are_their_references(void **state)
     }
 }
 
+/* Windows that overlap, that lie partly in the padding, and that are spread. */
+static void max_pools_are_their_references(void **state)
+{
+    static const int64_t x[] = {3, 2, 7, 8};
+    static const struct {
+        int64_t kernel, stride, padding, dilation;
+        int64_t y[4];
+    } cases[] = {{2, 2, 0, 1, {3, 2, 3, 4}},
+                 {3, 2, 1, 1, {3, 2, 4, 4}},
+                 {2, 1, 1, 3, {3, 2, 6, 7}}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * SONDE_COUNT_OF(cases); i++) {
+        const sonde_dtype half = i % 2 == 0 ? SONDE_BF16 : SONDE_F16;
+        op_run run = {.kind = &sonde__op_max_pool2d, .in_count = 1};
+        int64_t taps = 0;
+
+        for (int d = 0; d < 2; d++) {
+            run.attrs.kernel[d] = cases[i / 2].kernel;
+            run.attrs.stride[d] = cases[i / 2].stride;
+            run.attrs.padding[d] = cases[i / 2].padding;
+            run.attrs.dilation[d] = cases[i / 2].dilation;
+        }
+        taps = run.attrs.kernel[0] * run.attrs.kernel[1];
+        run.in[0] = draw(half, 4, x, 1);
+        check(&run);
+        run.kind = &sonde__op_max_pool2d_grad;
+        run.in_count = 2;
+        give_dims(&run, x);
+        run.in[0] = draw(half, 4, cases[i / 2].y, 2);
+        run.in[1] = draw(SONDE_F32, 4, cases[i / 2].y, 3);
+        run.in[1].shape.dtype = SONDE_U8;
+        for (int64_t k = 0; k < sonde__op_shape_count(&run.in[1].shape); k++) {
+            ((uint8_t *)run.in[1].data)[k] = (uint8_t)(k * 7 % taps);
+        }
+        check(&run);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +413,7 @@ int main(void)
         cmocka_unit_test(products_of_matrices_are_their_references),
         cmocka_unit_test(recurrent_layers_are_their_references),
         cmocka_unit_test(batch_norms_are_their_references),
+        cmocka_unit_test(max_pools_are_their_references),
         cmocka_unit_test(element_wise_ops_are_their_references),
     };
 

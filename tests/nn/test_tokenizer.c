@@ -157,6 +157,33 @@ static void any_bytes_come_back(void **state)
     sonde_nn_tokenizer_destroy(tok);
 }
 
+/* The text of a file is what the file has. */
+static void a_text_is_a_file(void **state)
+{
+    sonde_nn_tokenizer *tok = train(300), *again = NULL;
+    char *text = NULL, *other = NULL;
+    size_t size = 0, other_size = 0;
+    FILE *stream = open_memstream(&text, &size);
+
+    (void)state;
+    assert_non_null(stream);
+    must(sonde_nn_tokenizer_print(tok, stream, &engine_diag));
+    assert_int_equal(fclose(stream), 0);
+    must(sonde_nn_tokenizer_parse(text, size, &again, &engine_diag));
+    stream = open_memstream(&other, &other_size);
+    assert_non_null(stream);
+    must(sonde_nn_tokenizer_print(again, stream, &engine_diag));
+    assert_int_equal(fclose(stream), 0);
+    assert_int_equal(size, other_size);
+    assert_memory_equal(text, other, size);
+    expect_err(SONDE_EFORMAT,
+               sonde_nn_tokenizer_parse(text, size / 2, &again, &engine_diag));
+    sonde_nn_tokenizer_destroy(tok);
+    sonde_nn_tokenizer_destroy(again);
+    free(text);
+    free(other);
+}
+
 /* --- mistakes ------------------------------------------------------------------------- */
 
 static void refused(sonde_err err, const char *text, const char *found)
@@ -255,6 +282,7 @@ int main(void)
         cmocka_unit_test(tokens_are_those_of_tokenizers),
         cmocka_unit_test(a_vocabulary_is_learnt),
         cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(a_text_is_a_file),
         cmocka_unit_test(mistakes_are_told),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_model_has_as_many_tokens),

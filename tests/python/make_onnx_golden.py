@@ -217,6 +217,9 @@ CASES = {
     "placed": (Placed, (2, 5), BOTH),
     "moved": (Moved, (4, 2, 8), ("new",)),
     "two": (Two, (5,), BOTH),
+    "causal": (lambda: nn.Sequential(nn.ConstantPad1d((2, 0), 0.0), nn.Conv1d(2, 4, 3), nn.ELU(),
+                                     nn.ConstantPad1d((4, 0), 0.0), nn.Conv1d(4, 3, 3, dilation=2)),
+               (2, 5), ("new",)),
 }
 
 

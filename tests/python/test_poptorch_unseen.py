@@ -143,6 +143,11 @@ def state_in_python():
     random.setstate(before)
 
 
+class Joined(nn.Module):
+    def forward(self, x):
+        return nn.functional.pad(torch.cat([x, x]), (0, 1, 2, 1), value=-100)[..., 1:]
+
+
 @program
 def cells_and_weights():
     def cells(net, x):
@@ -169,6 +174,14 @@ def cells_and_weights():
                    conv=lambda: nn.Conv2d(3, 2, 1), pool=lambda: nn.MaxPool2d(
                        kernel, stride, padding, dilation, ceil_mode=True))
     as_pytorch("an empty start", lambda net, x: torch.cat([torch.tensor([]), net.a(x)]), "")
+    words = torch.tensor([[1, 2, 3], [3, 2, 0]])
+    as_pytorch("labels moved by one", lambda net, x: nn.functional.cross_entropy(
+        net.a(net.e(x)).flatten(0, 1), nn.functional.pad(x, (0, 1), value=-100)[:, 1:].flatten()
+        ) + 0 * net.a(net.e(x)), "", words, e=lambda: nn.Embedding(4, 4))
+    whole = torch.tensor([[1, 2], [3, 4]])
+    run = poptorch.inferenceModel(Joined())
+    check("whole numbers are joined and padded", torch.equal(run(whole), Joined()(whole)) and
+          run._engine is not None)
     words = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(3))
     as_pytorch("a whole transformer", lambda net, x: net.t(
         x, x + 1, tgt_mask=nn.Transformer.generate_square_subsequent_mask(3)), "", words,

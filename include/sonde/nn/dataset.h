@@ -221,7 +221,7 @@ typedef struct sonde_nn_table_options {
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
                             sonde_nn_dataset **out, sonde_diag *diag);
-/* Whether path is a table by its ending, or a folder with train.csv. */
+/* Whether path is a table by its ending, or a folder with train.csv or the like. */
 SONDE_API bool sonde_nn_dataset_is_table(const char *path);
 
 /* Zero fields are defaults, but for count and inputs. Strings are borrowed for the call. */

@@ -16,6 +16,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <sonde/error.h>
 
@@ -42,6 +43,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_train(const char *text, siz
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_open(const char *path,
                                                           sonde_nn_tokenizer **out,
                                                           sonde_diag *diag);
+/* The text of a tokenizer.json; the same errors. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_parse(const char *text, size_t size,
+                                                           sonde_nn_tokenizer **out,
+                                                           sonde_diag *diag);
+/* Prints that text; the stream's own errors are the caller's to find. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_print(const sonde_nn_tokenizer *tok,
+                                                           FILE *stream,
+                                                           sonde_diag *diag);
 /* Writes tokenizer.json, whole or not at all. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_tokenizer_save(const sonde_nn_tokenizer *tok,
                                                           const char *path,

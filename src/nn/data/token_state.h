@@ -48,11 +48,6 @@ bool sonde__data_token_merge(sonde_nn_tokenizer *tok, sonde__data_merge merge);
 uint32_t sonde__data_token_rank(const sonde_nn_tokenizer *tok, uint32_t left,
                                 uint32_t right);
 
-/* The text of a tokenizer.json; errors as sonde_nn_tokenizer_open. */
-SONDE_API SONDE_CHECKED sonde_err sonde__data_token_parse(const char *text, size_t size,
-                                                          sonde_nn_tokenizer **out,
-                                                          sonde_diag *diag);
-
 /* --- bytes as characters ---------------------------------------------------------------- */
 
 /* GPT-2's files show byte b as the character b if it can be seen, and the others as 256,

@@ -440,9 +440,10 @@ sonde_err sonde_nn_tokenizer_open(const char *path, sonde_nn_tokenizer **out,
     return SONDE_OK;
 }
 
-sonde_err sonde__data_token_parse(const char *text, size_t size, sonde_nn_tokenizer **out,
-                                  sonde_diag *diag)
+sonde_err sonde_nn_tokenizer_parse(const char *text, size_t size,
+                                   sonde_nn_tokenizer **out, sonde_diag *diag)
 {
+    SONDE__NEEDS(diag, text, out);
     token_reading r = {.path = "tokenizer.json", .diag = diag};
     bool no_memory = false;
     json_t *root = sonde__json_read(text, size, 0, NULL, &no_memory);
@@ -466,7 +467,7 @@ sonde_err sonde__data_token_parse(const char *text, size_t size, sonde_nn_tokeni
 /* --- writing ------------------------------------------------------------------------------ */
 
 /* Characters between quotes; those that bytes stand as need no escape but these two. */
-static bool put_shown(sonde__whole_file *file, const sonde__data_piece *piece)
+static bool put_shown(FILE *file, const sonde__data_piece *piece)
 {
     char *shown = sonde__malloc(2 * piece->size + 1);
     bool ok = shown != NULL;
@@ -476,21 +477,20 @@ static bool put_shown(sonde__whole_file *file, const sonde__data_piece *piece)
     }
     for (const char *p = shown; ok && *p != '\0'; p++) {
         if (*p == '"' || *p == '\\') {
-            (void)sonde__whole_write(file, "\\", 1);
+            (void)fputc('\\', file);
         }
-        (void)sonde__whole_write(file, p, 1);
+        (void)fputc(*p, file);
     }
     sonde__free(shown);
     return ok;
 }
 
-static void put(sonde__whole_file *file, const char *text)
+static void put(FILE *file, const char *text)
 {
-    (void)sonde__whole_write(file, text,
-                             strlen(text)); /* its status is asked for later */
+    (void)fputs(text, file); /* see ferror */
 }
 
-static bool put_vocabulary(sonde__whole_file *file, const sonde_nn_tokenizer *tok)
+static bool put_vocabulary(FILE *file, const sonde_nn_tokenizer *tok)
 {
     bool first = true;
 
@@ -511,7 +511,7 @@ static bool put_vocabulary(sonde__whole_file *file, const sonde_nn_tokenizer *to
     return true;
 }
 
-static bool put_merges(sonde__whole_file *file, const sonde_nn_tokenizer *tok)
+static bool put_merges(FILE *file, const sonde_nn_tokenizer *tok)
 {
     for (size_t i = 0; i < tok->merge_count; i++) {
         const sonde__data_merge *merge = &tok->merges[i];
@@ -530,7 +530,7 @@ static bool put_merges(sonde__whole_file *file, const sonde_nn_tokenizer *tok)
 }
 
 /* Text that is not bytes as characters: an added token's. */
-static bool put_added(sonde__whole_file *file, const sonde_nn_tokenizer *tok)
+static bool put_added(FILE *file, const sonde_nn_tokenizer *tok)
 {
     bool first = true;
 
@@ -568,27 +568,39 @@ static const char between[] =
     "\"continuing_subword_prefix\":null,\"end_of_word_suffix\":null,"
     "\"fuse_unk\":false,\"byte_fallback\":false,\"vocab\":{";
 
+sonde_err sonde_nn_tokenizer_print(const sonde_nn_tokenizer *tok, FILE *stream,
+                                   sonde_diag *diag)
+{
+    SONDE__NEEDS(diag, tok, stream);
+    bool ok = true;
+
+    put(stream, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
+                "\"added_tokens\":[");
+    ok = put_added(stream, tok);
+    put(stream, between);
+    ok = ok && put_vocabulary(stream, tok);
+    put(stream, "},\"merges\":[");
+    ok = ok && put_merges(stream, tok);
+    put(stream, "]}}\n");
+    return ok ? SONDE_OK : sonde__fail_nomem(diag, "a tokenizer");
+}
+
 sonde_err sonde_nn_tokenizer_save(const sonde_nn_tokenizer *tok, const char *path,
                                   sonde_diag *diag)
 {
     SONDE__NEEDS(diag, tok, path);
-    sonde__whole_file file;
-    bool ok = true;
-    sonde_err err = sonde__whole_open(&file, path, diag);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    sonde_err err = stream != NULL ? sonde_nn_tokenizer_print(tok, stream, diag)
+                                   : sonde__fail_nomem(diag, "a tokenizer");
 
-    if (err != SONDE_OK) {
-        return err;
+    if (stream != NULL && fclose(stream) != 0 && err == SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a tokenizer");
     }
-    put(&file, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,"
-               "\"added_tokens\":[");
-    ok = put_added(&file, tok);
-    put(&file, between);
-    ok = ok && put_vocabulary(&file, tok);
-    put(&file, "},\"merges\":[");
-    ok = ok && put_merges(&file, tok);
-    put(&file, "]}}\n");
-    err = ok ? sonde__whole_commit(&file, SONDE__REPLACE, diag)
-             : sonde__fail_nomem(diag, "a tokenizer");
-    sonde__whole_close(&file);
+    if (err == SONDE_OK) {
+        err = sonde__whole_put(path, text, size, diag);
+    }
+    free(text);
     return err;
 }

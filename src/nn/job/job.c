@@ -26,6 +26,9 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__free(job->taps);
     sonde__free(job->balanced);
     sonde__job_tokens_destroy(job);
+    for (size_t i = 0; i < SONDE_NN_FIELDS; i++) {
+        sonde__free(job->input_names[i]);
+    }
     sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
@@ -281,8 +284,7 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     }
     text = sonde__job_builtin_text(model->text);
     if (text == NULL) {
-        return sonde__yaml_fail(reader, model, SONDE_ENOTFOUND,
-                                "fashion_cnn, gpt, lstm, mnist_mlp or mnist_mlp_small",
+        return sonde__yaml_fail(reader, model, SONDE_ENOTFOUND, sonde__job_builtin_names,
                                 "unknown model '%s'", model->text);
     }
     job->info.model_name = model->text;
@@ -296,12 +298,30 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     return err;
 }
 
+/* Names of inputs that live in the model. */
+static sonde_err keep_names(sonde_nn_job *job, sonde_diag *diag)
+{
+    for (size_t i = 0; job->info.input_count > 1 && i < job->info.input_count; i++) {
+        if (job->input_names[i] == NULL) {
+            job->input_names[i] = sonde__strdup(job->info.inputs[i].name);
+        }
+        if (job->input_names[i] == NULL) {
+            return sonde__fail_nomem(diag, "a job");
+        }
+        job->info.inputs[i].name = job->input_names[i];
+    }
+    return SONDE_OK;
+}
+
 /* Builds the model once, to find its mistakes and to complete the info. */
 static sonde_err check_model(sonde_nn_job *job, sonde_diag *diag)
 {
     sonde_nn_model *model = NULL;
-    const sonde_err err = sonde__job_build(job, &job->info, &model, diag);
+    sonde_err err = sonde__job_build(job, &job->info, &model, diag);
 
+    if (err == SONDE_OK && job->onnx != NULL) {
+        err = keep_names(job, diag);
+    }
     sonde_nn_model_destroy(model);
     return err;
 }
@@ -485,8 +505,7 @@ sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out, sonde_diag 
     const char *text = sonde__job_builtin_text(name);
 
     if (text == NULL) {
-        return sonde__fail(diag, SONDE_ENOTFOUND, name,
-                           "fashion_cnn, gpt, lstm, mnist_mlp or mnist_mlp_small",
+        return sonde__fail(diag, SONDE_ENOTFOUND, name, sonde__job_builtin_names,
                            "no built-in model");
     }
     return sonde_nn_job_parse(text, strlen(text), name, out, diag);

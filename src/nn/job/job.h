@@ -21,6 +21,8 @@ struct sonde_nn_job {
     struct sonde_nn_plan
         *plan; /* what it was loaded from, which has its model, or NULL */
     sonde_nn_job_info info;
+    /* Of a model with several inputs that comes from a file: new, or NULL. */
+    char *input_names[SONDE_NN_FIELDS];
     const sonde__yaml *groups; /* of the optimizer; NULL: none */
     bool rules_set;            /* by sonde_nn_job_set: the job's own list is gone */
     sonde_nn_job_tap *taps;
@@ -43,9 +45,14 @@ bool sonde__job_is_plan(const char *path);
 sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info,
                                 sonde_nn_model **out, sonde_diag *diag);
 
+/* The first `count` inputs of a model from a file, under the names that the job keeps, else
+ * those of the model, which live as long as that does. */
+sonde_err sonde__job_describe_inputs(const sonde_nn_job *job, const sonde_nn_model *model,
+                                     size_t count, sonde_nn_job_info *info,
+                                     sonde_diag *diag);
 /* Whether a text names an ONNX file, by its ending. */
 bool sonde__job_is_onnx(const char *text);
-/* A new model of the ONNX file that a job's model names, with its first input and output;
+/* A new model of the ONNX file that a job's model names, with its inputs and its first output;
  * errors name the file, or the line of the section. *loss: the loss of classes that fits
  * what the file ends with. */
 sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_job *job,
@@ -123,6 +130,7 @@ sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
 sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
                                const sonde__yaml *section, sonde_nn_demo *demo);
 
+extern const char sonde__job_builtin_names[]; /* as an error lists them */
 /* NULL for no built-in model. Accepts - for _. */
 const char *sonde__job_builtin_text(const char *name);
 

@@ -227,6 +227,7 @@ static const sonde__job_layer_kind layer_kinds[] = {
      1,
      .build = build_print},
     {"block", {NULL}, 1, .build = build_block},
+    {"layers", {"times", "layers"}, 1, .build = NULL}, /* a group: job_layers.c */
 };
 
 /* --- rows of src/nn/ops ------------------------------------------------------------- */

@@ -33,49 +33,87 @@ static void append_item(char *list, size_t size, const char *item)
     }
 }
 
-/* Finds all unknown layers of the list at once. Expects the names nearest to them, or, if
- * one is near none, all that there are. */
-static sonde_err check_kinds(const sonde__job_builder *b, const sonde__yaml *section)
-{
+/* Unknown layers, and the names nearest to them. */
+typedef struct unknown_kinds {
     const char *names[SONDE__JOB_MAX_KINDS];
-    const size_t kinds = sonde__job_list_kinds(names);
-    const sonde__yaml *first = NULL;
-    char found[300] = "", near[256] = "", item[120];
-    bool all_near = true;
+    size_t kinds;
+    const sonde__yaml *first;
+    char found[300], near[256];
+    bool all_near;
+} unknown_kinds;
 
+/* The list of an entry that is a group of layers; NULL: it is none. */
+static const sonde__yaml *grouped_layers(const sonde__yaml *entry)
+{
+    const sonde__yaml *body = entry->kind == SONDE__YAML_MAP ? entry->children[0] : NULL;
+    const sonde__yaml *list =
+        body != NULL && strcmp(body->key, "layers") == 0 && body->kind == SONDE__YAML_MAP
+            ? sonde__yaml_get(body, "layers")
+            : NULL;
+
+    return list != NULL && list->kind == SONDE__YAML_LIST ? list : NULL;
+}
+
+static void add_unknown(unknown_kinds *u, const sonde__yaml *entry, const char *asked)
+{
+    const char *nearest = sonde_diag_nearest(asked, u->names, u->kinds);
+    char item[120];
+
+    if (u->first == NULL) {
+        (void)snprintf(item, sizeof item, "unknown layer '%.80s'", asked);
+    } else {
+        (void)snprintf(item, sizeof item, "line %d '%.80s'", entry->line, asked);
+    }
+    append_item(u->found, sizeof u->found, item);
+    u->first = u->first != NULL ? u->first : entry;
+    u->all_near = u->all_near && nearest != NULL;
+    append_item(u->near, sizeof u->near, nearest != NULL ? nearest : "");
+}
+
+static sonde_err find_unknown(const sonde__job_builder *b, const sonde__yaml *section,
+                              unknown_kinds *u)
+{
     for (size_t i = 0; i < section->count; i++) {
         const sonde__yaml *entry = section->children[i];
-        const char *asked = asked_kind(entry), *nearest = NULL;
+        const char *asked = asked_kind(entry);
+        const sonde__yaml *inner = asked != NULL ? grouped_layers(entry) : NULL;
         sonde__job_layer_kind kind;
+        sonde_err err = SONDE_OK;
 
         if (asked == NULL) {
             return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
                                     "one layer: {its options}", "not a layer");
         }
-        if (sonde__job_find_kind(asked, &kind)) {
-            continue;
+        if (!sonde__job_find_kind(asked, &kind)) {
+            add_unknown(u, entry, asked);
         }
-        if (first == NULL) {
-            (void)snprintf(item, sizeof item, "unknown layer '%.80s'", asked);
-        } else {
-            (void)snprintf(item, sizeof item, "line %d '%.80s'", entry->line, asked);
-        }
-        append_item(found, sizeof found, item);
-        first = first != NULL ? first : entry;
-        nearest = sonde_diag_nearest(asked, names, kinds);
-        all_near = all_near && nearest != NULL;
-        append_item(near, sizeof near, nearest != NULL ? nearest : "");
-    }
-    if (first == NULL) {
-        return SONDE_OK;
-    }
-    if (!all_near) {
-        near[0] = '\0';
-        for (size_t i = 0; i < kinds; i++) {
-            append_item(near, sizeof near, names[i]);
+        err = inner != NULL ? find_unknown(b, inner, u) : SONDE_OK;
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return sonde__yaml_fail(&b->reader, first, SONDE_EINVAL, near, "%s", found);
+    return SONDE_OK;
+}
+
+/* Finds all unknown layers of the list, and of groups in it, at once. Expects the names
+ * nearest to them, or, if one is near none, all that there are. */
+static sonde_err check_kinds(const sonde__job_builder *b, const sonde__yaml *section)
+{
+    unknown_kinds u = {.all_near = true};
+    sonde_err err = SONDE_OK;
+
+    u.kinds = sonde__job_list_kinds(u.names);
+    err = find_unknown(b, section, &u);
+    if (err != SONDE_OK || u.first == NULL) {
+        return err;
+    }
+    if (!u.all_near) {
+        u.near[0] = '\0';
+        for (size_t i = 0; i < u.kinds; i++) {
+            append_item(u.near, sizeof u.near, u.names[i]);
+        }
+    }
+    return sonde__yaml_fail(&b->reader, u.first, SONDE_EINVAL, u.near, "%s", u.found);
 }
 
 /* Whether a layer's key `dtype` says something else: what `to` casts to. */
@@ -89,11 +127,17 @@ static bool has_own_dtype(const sonde__job_layer_kind *kind)
     return false;
 }
 
+/* Whether a layer has no key `dtype` for its products. */
+static bool has_no_dtype(const sonde__job_layer_kind *kind)
+{
+    return has_own_dtype(kind) || kind->build == NULL;
+}
+
 static sonde_err check_layer_keys(const sonde__job_builder *b, const sonde__yaml *body,
                                   const sonde__job_layer_kind *kind)
 {
     const char *keys[SONDE_COUNT_OF(kind->keys) + 3] = {"name", "from", "dtype"};
-    size_t count = has_own_dtype(kind) ? 2 : 3;
+    size_t count = has_no_dtype(kind) ? 2 : 3;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(kind->keys) && kind->keys[i] != NULL; i++) {
         keys[count++] = kind->keys[i];
@@ -184,7 +228,7 @@ static sonde_err begin_dtype(const sonde__job_builder *b, const sonde__yaml *bod
     const sonde__yaml *node = sonde__yaml_get(body, "dtype");
     sonde_err err = SONDE_OK;
 
-    if (node == NULL || has_own_dtype(kind)) {
+    if (node == NULL || has_no_dtype(kind)) {
         return SONDE_OK;
     }
     err = sonde__yaml_text(&b->reader, body, "dtype", &text);
@@ -199,6 +243,9 @@ static sonde_err begin_dtype(const sonde__job_builder *b, const sonde__yaml *bod
                : sonde__yaml_fail(&b->reader, node, SONDE_EINVAL,
                                   "float32, bfloat16 or float16", "dtype is '%s'", text);
 }
+
+static sonde_err build_group(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, sonde_nn_value in, sonde_nn_value *out);
 
 static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
 {
@@ -232,7 +279,8 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
         return err;
     }
     b->kind = &kind;
-    err = kind.build(b, body, name, in, &out);
+    err = kind.build != NULL ? kind.build(b, body, name, in, &out)
+                             : build_group(b, body, name, in[0], &out);
     b->kind = NULL;
     sonde_nn_end_dtype(b->model);
     if (err != SONDE_OK) {
@@ -257,20 +305,87 @@ static bool is_batch_softmax(const sonde__job_builder *b, const sonde__yaml *ent
            sonde__job_read_axis(b, body, &axis) == SONDE_OK && axis == 0;
 }
 
-sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model)
-{
-    const sonde__yaml *section = sonde__yaml_get(model, "layers");
-    size_t count = 0;
-    sonde_err err = SONDE_OK;
+/* --- lists of layers ---------------------------------------------------------------------- */
 
+/* The layers of a list, which has some. */
+static sonde_err check_list(const sonde__job_builder *b, const sonde__yaml *owner,
+                            const sonde__yaml *section)
+{
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
         section->count > MAX_LAYERS) {
-        return sonde__yaml_fail(&b->reader, section != NULL ? section : model,
+        return sonde__yaml_fail(&b->reader, section != NULL ? section : owner,
                                 SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
                                 section != NULL && section->count > 0
                                     ? "the model has %zu layers"
                                     : "the model has no layers",
                                 section != NULL ? section->count : 0);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err build_list(sonde__job_builder *b, const sonde__yaml *section,
+                            size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        sonde_err err = SONDE_OK;
+
+        if (b->built++ >= MAX_LAYERS) {
+            return sonde__yaml_fail(&b->reader, section->children[i], SONDE_EINVAL,
+                                    "at most 4096",
+                                    "more layers than that, all repeats "
+                                    "counted");
+        }
+        err = build_layer(b, section->children[i]);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err build_group(sonde__job_builder *b, const sonde__yaml *entry,
+                             const char *name, sonde_nn_value in, sonde_nn_value *out)
+{
+    const sonde__yaml *section = sonde__yaml_get(entry, "layers");
+    const size_t outside = b->count;
+    int64_t times = 0;
+    char number[24];
+    sonde_err err = check_list(b, entry, section);
+
+    if (err == SONDE_OK) {
+        err = sonde__yaml_int(&b->reader, entry, "times", 1, MAX_LAYERS, &times);
+    }
+    if (err == SONDE_OK && name == NULL) {
+        err = sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL, "name: NAME",
+                               "layers in a group without a name");
+    }
+    *out = in;
+    for (int64_t i = 0; err == SONDE_OK && i < (times > 0 ? times : 1); i++) {
+        sonde_nn_scope_push(b->model, name);
+        if (times > 0) {
+            (void)snprintf(number, sizeof number, "%lld", (long long)i);
+            sonde_nn_scope_push(b->model, number);
+        }
+        err = sonde__job_remember(b, "input", *out);
+        err = err == SONDE_OK ? build_list(b, section, section->count) : err;
+        *out = b->current;
+        sonde_nn_scope_pop(b->model);
+        if (times > 0) {
+            sonde_nn_scope_pop(b->model);
+        }
+        b->count = outside; /* names within are known within */
+    }
+    return err;
+}
+
+sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model)
+{
+    const sonde__yaml *section = sonde__yaml_get(model, "layers");
+    size_t count = 0;
+    sonde_err err = check_list(b, model, section);
+
+    if (err != SONDE_OK) {
+        return err;
     }
     err = check_kinds(b, section);
     if (err != SONDE_OK) {
@@ -280,11 +395,5 @@ sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *mode
     if (b->one_sample && is_batch_softmax(b, section->children[count - 1])) {
         count--;
     }
-    for (size_t i = 0; i < count; i++) {
-        err = build_layer(b, section->children[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    return SONDE_OK;
+    return build_list(b, section, count);
 }

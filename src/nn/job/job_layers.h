@@ -23,6 +23,7 @@ typedef struct sonde__job_builder {
     sonde_nn_value current;            /* output of the layer before */
     const sonde__job_layer_kind *kind; /* of the layer at hand */
     size_t given;                      /* inputs of the layer at hand */
+    size_t built;                      /* layers so far */
     bool one_sample;                   /* of sonde_nn_job_info */
     int class_axis;                    /* of the loss */
 } sonde__job_builder;
@@ -34,7 +35,7 @@ struct sonde__job_layer_kind {
     const char *keys[9]; /* besides name and from */
     int inputs;
     /* in has `inputs` values. Reads what is left of the entry; returns an error of
-     * reading; errors of building stick in the model. */
+     * reading; errors of building stick in the model. NULL: a group of layers. */
     sonde_err (*build)(sonde__job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
     const sonde__op_layer *row; /* or NULL */

@@ -292,11 +292,13 @@ static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
     if (err != SONDE_OK || b->model == NULL) {
         return err;
     }
+    err = sonde__job_describe_inputs(job, b->model, b->model->graph.input_count, info,
+                                     b->reader.diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     b->sample = b->model->graph.inputs[0];
-    info->input_count = 1;
-    info->inputs[0].name = "input";
     b->output = sonde_nn_model_output(b->model, 0);
-    info->input_dtype = sonde__graph_shape(b->model, b->sample)->dtype;
     add_labels(b, info);
     return check_status(b, job->model);
 }

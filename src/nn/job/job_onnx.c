@@ -10,6 +10,7 @@
  */
 #include "base/fail.h"
 #include "base/memory.h"
+#include "nn/graph/graph.h"
 #include "nn/graph/layer.h"
 #include "nn/job/job.h"
 
@@ -61,9 +62,9 @@ static sonde_err check_model(const sonde_nn_model *model, const char *path,
                              const sonde_nn_onnx_info *info, bool own_loss,
                              sonde_diag *diag)
 {
-    if (sonde_nn_model_input_count(model) != 1) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "one", "a model of %zu inputs",
-                           sonde_nn_model_input_count(model));
+    if (sonde_nn_model_input_count(model) > SONDE_NN_FIELDS - 1) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "at most 5",
+                           "a model of %zu inputs", sonde_nn_model_input_count(model));
     }
     if (!own_loss && (strcmp(info->last_op, "Softmax") == 0 ||
                       strcmp(info->last_op, "Sigmoid") == 0)) {
@@ -71,6 +72,33 @@ static sonde_err check_model(const sonde_nn_model *model, const char *path,
                            "logits or log-probabilities, or a job with `loss`",
                            "the model ends with %s", info->last_op);
     }
+    return SONDE_OK;
+}
+
+sonde_err sonde__job_describe_inputs(const sonde_nn_job *job, const sonde_nn_model *model,
+                                     size_t count, sonde_nn_job_info *info,
+                                     sonde_diag *diag)
+{
+    info->input_count = count;
+    for (size_t i = 0; i < count; i++) {
+        const sonde__op_value value = model->graph.inputs[i];
+        const sonde__op_shape *shape = sonde__graph_shape(model, value);
+        const char *name = job->input_names[i];
+        sonde_nn_field *field = &info->inputs[i];
+
+        *field = (sonde_nn_field){.name = name != NULL ? name
+                                          : count == 1 ? "input"
+                                                       : model->graph.values[value].name,
+                                  .dtype = shape->dtype,
+                                  .rank = shape->rank - 1};
+        if (count > 1 && field->rank > SONDE_NN_SAMPLE_DIMS) {
+            return sonde__fail(
+                diag, SONDE_EUNSUPPORTED, job->name, "at most 3 besides the batch",
+                "the input '%s' has %d dimensions", field->name, field->rank);
+        }
+        memcpy(field->shape, shape->dim + 1, sizeof field->shape);
+    }
+    info->input_dtype = info->inputs[0].dtype;
     return SONDE_OK;
 }
 

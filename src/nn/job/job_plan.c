@@ -4,6 +4,7 @@
  */
 #include "nn/job/job.h"
 #include "base/fail.h"
+#include "base/macros.h"
 #include "nn/graph/graph.h"
 
 #include <sonde/nn/plan.h>
@@ -42,14 +43,16 @@ bool sonde_nn_job_has_weights(const sonde_nn_job *job)
 static sonde_err read_model(const sonde__yaml_reader *reader, const sonde__yaml *section,
                             sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"saved", "target", "positions", "axis", "classes"};
+    static const char *const keys[] = {"saved",   "target", "positions", "axis",
+                                       "classes", "inputs", "tokenizer"};
     int64_t target = 0, axis = 0;
     size_t rank = 0;
-    sonde_err err = section->kind == SONDE__YAML_MAP
-                        ? sonde__yaml_check_keys(reader, section, keys, 5)
-                        : sonde__yaml_fail(reader, section, SONDE_EFORMAT,
-                                           "the section that sonde compile --save writes",
-                                           "the plan's job has another model");
+    sonde_err err =
+        section->kind == SONDE__YAML_MAP
+            ? sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys))
+            : sonde__yaml_fail(reader, section, SONDE_EFORMAT,
+                               "the section that sonde compile --save writes",
+                               "the plan's job has another model");
 
     if (err == SONDE_OK) {
         err = sonde__yaml_text(reader, section, "saved", &info->model_name);
@@ -89,6 +92,30 @@ static sonde__op_value before_batch_softmax(const sonde__op_graph *graph,
     return output;
 }
 
+/* The inputs, by the names of the key `inputs`; without it there is one. */
+static sonde_err read_inputs(const sonde_nn_job *job, const sonde_nn_model *model,
+                             sonde_nn_job_info *info, sonde_diag *diag)
+{
+    const sonde__yaml *names = sonde__yaml_get(job->model, "inputs");
+    const size_t count = names != NULL ? names->count : 1;
+    bool texts = names == NULL || names->kind == SONDE__YAML_LIST;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; names != NULL && texts && i < count; i++) {
+        texts = names->children[i]->kind == SONDE__YAML_SCALAR;
+    }
+    if (!texts || count < 1 || count > SONDE_NN_FIELDS - 1 ||
+        count > model->graph.input_count) {
+        return sonde__fail(diag, SONDE_EFORMAT, job->name, NULL,
+                           "the plan's job does not fit its model");
+    }
+    err = sonde__job_describe_inputs(job, model, count, info, diag);
+    for (size_t i = 0; names != NULL && err == SONDE_OK && i < count; i++) {
+        info->inputs[i].name = names->children[i]->text; /* of the job's own tree */
+    }
+    return err;
+}
+
 sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info,
                                 sonde_nn_model **out, sonde_diag *diag)
 {
@@ -115,13 +142,13 @@ sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info
         return sonde__fail(diag, SONDE_EFORMAT, job->name, NULL,
                            "the plan's job does not fit its model");
     }
-    info->input_dtype = sample->dtype;
     info->sample_rank = sample->rank - 1;
     memcpy(info->sample_shape, sample->dim + 1, sizeof sample->dim - sizeof *sample->dim);
-    info->input_count = 1;
-    info->inputs[0] = (sonde_nn_field){
-        .name = "input", .dtype = sample->dtype, .rank = info->sample_rank};
-    memcpy(info->inputs[0].shape, info->sample_shape, sizeof info->inputs[0].shape);
+    err = read_inputs(job, model, info, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_model_destroy(model);
+        return err;
+    }
     if (job->info.one_sample && graph->output_count > 0) {
         graph->outputs[0] = before_batch_softmax(graph, graph->outputs[0]);
     }

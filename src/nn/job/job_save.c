@@ -2,20 +2,39 @@
  * job_save.c - jobs in plans: a plan's text is its job, all options with their values, and
  * its model is the plan's.
  *
- *     model: {saved: fashion_cnn, target: 0, positions: [], axis: 1, classes: 10}
+ *     model: {saved: fashion_cnn, target: 0, positions: [], inputs: [left, right], axis: 1,
+ *             classes: 10}
  *     data: ...
  *
- * The section record is left out, since its run exists already.
+ * A job with tokens also has there the text of its tokenizer.json, as `tokenizer`. The
+ * section record is left out, since its run exists already.
  */
 #include "base/fail.h"
 #include "nn/job/job.h"
 
 #include <sonde/nn/plan.h>
+#include <sonde/nn/tokenizer.h>
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* In quotes, as JSON has them. */
+static void write_text(FILE *stream, const char *text)
+{
+    (void)fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            (void)fprintf(stream, "\\%c", *text);
+        } else if ((unsigned char)*text < 0x20) {
+            (void)fprintf(stream, "\\u%04x", (unsigned)(unsigned char)*text);
+        } else {
+            (void)fputc(*text, stream);
+        }
+    }
+    (void)fputc('"', stream);
+}
 
 static void write_model(FILE *stream, const sonde_nn_job_info *info)
 {
@@ -28,8 +47,41 @@ static void write_model(FILE *stream, const sonde_nn_job_info *info)
         }
         (void)fputs("]\n", stream);
     }
+    for (size_t i = 0; info->input_count > 1 && i < info->input_count; i++) {
+        (void)fputs(i == 0 ? "  inputs: [" : ", ", stream);
+        write_text(stream, info->inputs[i].name);
+        (void)fputs(i + 1 == info->input_count ? "]\n" : "", stream);
+    }
     (void)fprintf(stream, "  axis: %d\n  classes: %" PRId64 "\n", info->class_axis,
                   info->classes);
+}
+
+/* The tokenizer as a text, so that a plan needs neither its file nor the text of which it
+ * was learnt. */
+static sonde_err write_tokenizer(FILE *stream, const sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_tokenizer *tokenizer = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    FILE *printed = NULL;
+    sonde_err err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
+
+    if (err != SONDE_OK || tokenizer == NULL) {
+        return err;
+    }
+    printed = open_memstream(&text, &size);
+    err = printed != NULL ? sonde_nn_tokenizer_print(tokenizer, printed, diag)
+                          : sonde__fail_nomem(diag, "a job");
+    if (printed != NULL && fclose(printed) != 0 && err == SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a job");
+    }
+    if (err == SONDE_OK) {
+        (void)fputs("  tokenizer: ", stream);
+        write_text(stream, text);
+        (void)fputc('\n', stream);
+    }
+    free(text);
+    return err;
 }
 
 /* What sonde_nn_job_print prints of a job without the section record; to be freed. */
@@ -72,14 +124,17 @@ static sonde_err write_job(const sonde_nn_job *job, char **text, sonde_diag *dia
         return sonde__fail_nomem(diag, "a job");
     }
     write_model(stream, &job->info);
+    err = write_tokenizer(stream, job, diag);
     rest = strchr(printed, '\n');
     (void)fputs(rest != NULL ? rest + 1 : "", stream);
     free(printed);
-    if (fclose(stream) != 0) {
-        free(*text);
-        return sonde__fail_nomem(diag, "a job");
+    if (fclose(stream) != 0 && err == SONDE_OK) {
+        err = sonde__fail_nomem(diag, "a job");
     }
-    return SONDE_OK;
+    if (err != SONDE_OK) {
+        free(*text);
+    }
+    return err;
 }
 
 sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *session,
@@ -89,10 +144,6 @@ sonde_err sonde_nn_job_save_plan(const sonde_nn_job *job, sonde_nn_session *sess
     char *text = NULL;
     sonde_err err = SONDE_OK;
 
-    if (job->info.input_count > 1) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "a model of one input",
-                           "the job has %zu inputs", job->info.input_count);
-    }
     if (!weights && sonde_nn_job_is_balanced(job)) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path,
                            "a list of weights, or weights of a training",

@@ -17,6 +17,8 @@
  *   dw      for each tap planes of x [phase][channels][places] times dy in tiles of 32
  *           places: rows are channels; added up over blocks
  *
+ * Larger images than 128 x 128 are half_conv.c's, which cuts them into strips of rows.
+ *
  * Threads take samples, and of dw channels; blocks of dw depend on the shapes alone. The
  * zeros are multiplied: beside one, an infinite number gives NaN.
  */
@@ -28,6 +30,7 @@
 #include <string.h>
 
 enum { PIXELS = 1024, PIXELS_OF_WEIGHT = 2048, GROUP = 32, MOST_TAPS = 64 };
+enum { MOST_PLACES = 128 * 128 /* of an image: its sums lie in scratch */ };
 
 /* One dimension: 0 rows, 1 columns. */
 typedef struct axis {
@@ -729,6 +732,9 @@ static bool fits(const sonde__op_call *call, const sonde__op_shape *source,
             a->padding[d] > reach) {
             return false;
         }
+    }
+    if (source->dim[2] > MOST_PLACES / source->dim[3]) {
+        return false;
     }
     return a->half == SONDE_BF16 && a->groups == 1 && w->dim[0] >= 16 &&
            w->dim[1] >= 16 && w->dim[2] * w->dim[3] <= MOST_TAPS && source->dim[0] > 0 &&

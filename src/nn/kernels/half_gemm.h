@@ -60,7 +60,7 @@ typedef struct sonde__kernel_half_gemm {
 SONDE_API size_t sonde__kernel_half_gemm_scratch(int64_t m, int64_t k);
 
 /* Bytes of `packed` for a B of (k, n), a multiple of 64. */
-SONDE_API size_t sonde__kernel_half_gemm_packed(int64_t k, int64_t n);
+size_t sonde__kernel_half_gemm_packed(int64_t k, int64_t n);
 
 /* Shrinks the product to a part's share of the rows or columns of C; it may be empty. */
 SONDE_API void sonde__kernel_half_gemm_take_part(sonde__kernel_half_gemm *product,

@@ -17,6 +17,7 @@
 #include "nn/kernels/half_gemm.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
+#include "tensor/widen.h"
 
 #include <string.h>
 
@@ -31,32 +32,6 @@ typedef sonde__kernel_half_gemm product;
 typedef sonde__kernel_half_matrix matrix;
 
 /* --- conversions -------------------------------------------------------------------- */
-
-static void widen_bf16(const uint16_t *bits, int64_t n, float *out)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t wide = (uint32_t)bits[i] << 16;
-
-        memcpy(out + i, &wide, sizeof wide);
-    }
-}
-
-static void widen_f16(const uint16_t *bits, int64_t n, float *out)
-{
-    int64_t i = 0;
-
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-        __m128i half;
-
-        memcpy(&half, bits + i, sizeof half);
-        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
-    }
-#endif
-    for (; i < n; i++) {
-        out[i] = sonde__dtype_f16_to_f32(bits[i]);
-    }
-}
 
 /* To nearest, ties to even; NaN keeps its upper payload and is quiet. */
 static void narrow_bf16(const float *data, int64_t n, uint16_t *out)
@@ -90,9 +65,9 @@ static void narrow_f16(const float *data, int64_t n, uint16_t *out)
 static void widen(sonde_dtype dtype, const void *data, int64_t n, float *out)
 {
     if (dtype == SONDE_BF16) {
-        widen_bf16(data, n, out);
+        widen_bf16(data, (size_t)n, out);
     } else if (dtype == SONDE_F16) {
-        widen_f16(data, n, out);
+        widen_f16(data, (size_t)n, out);
     } else {
         memcpy(out, data, (size_t)n * sizeof *out);
     }

@@ -3,7 +3,7 @@
  * SONDE__HALF_KERNELS. All operands are PLAIN.
  *
  * half_products.c and half_conv.c have products, over half_gemm.h; half_norm.c batch
- * normalisation; half_flat.c what goes element by element:
+ * normalisation; half_pool.c max pooling; half_flat.c what goes element by element:
  * chunks become float32 in cache, the float32 kernel of the op takes them, and its result
  * is rounded as it is stored.
  */
@@ -26,6 +26,9 @@ extern const sonde__op_kernel *const sonde__kernel_conv_transpose2d_half[];
 /* Before those of the same op: half_direct.c. */
 extern const sonde__op_kernel sonde__kernel_conv2d_direct,
     sonde__kernel_grad_input_direct, sonde__kernel_grad_weight_direct;
+
+extern const sonde__op_kernel *const sonde__kernel_max_pool2d_half[];
+extern const sonde__op_kernel *const sonde__kernel_max_pool2d_grad_half[];
 
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_half[];
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_relu_half[];

@@ -143,7 +143,27 @@ static bool read_window(sonde__onnx_node *node, sonde__onnx_pair x, int most, wi
     return read_sizes(node, "kernel_shape", w->dims, 1, w->kernel) &&
            read_sizes(node, "strides", w->dims, 1, w->stride) &&
            read_sizes(node, "dilations", w->dims, 1, w->dilation) &&
-           read_padding(node, w) && check_ceil(node, w) && check_even(node, w);
+           read_padding(node, w) && check_ceil(node, w) &&
+           (most == SPACE || check_even(node, w));
+}
+
+/* x with zeros where the padding of a dimension differs from side to side; there is none
+ * in w then. */
+static sonde__onnx_pair make_even(sonde__onnx_node *node, sonde__onnx_pair x, window *w)
+{
+    sonde_nn_setting pads = {.key = "pad"};
+    bool odd = false;
+
+    for (int d = SPACE; d-- > SPACE - w->dims;) {
+        const bool differs = w->begin[d] != w->end[d];
+
+        pads.values[pads.count++] = differs ? (double)w->begin[d] : 0.0;
+        pads.values[pads.count++] = differs ? (double)w->end[d] : 0.0;
+        w->begin[d] = differs ? 0 : w->begin[d];
+        w->end[d] = differs ? 0 : w->end[d];
+        odd = odd || differs;
+    }
+    return odd ? sonde__onnx_emit(node, "pad", &x, 1, &pads, 1) : x;
 }
 
 /* (N, C, L) as (N, C, 1, L), and back. */
@@ -231,6 +251,7 @@ static bool build_conv(sonde__onnx_node *node, const sonde__onnx_op *op)
     if (!take_conv(node, SPACE, in, &w, dims)) {
         return false;
     }
+    in[0] = make_even(node, in[0], &w);
     if (w.dims == SPACE) {
         return give_conv3d(node, in, &w, dims[0].base);
     }

@@ -232,6 +232,7 @@ const sonde__op_kind sonde__op_avg_pool2d = {
     .infer = avg_pool2d_infer,
     .gradient = avg_gradient,
     .kernels = avg_pool2d_kernels,
+    .halves = SONDE__HALVES_KEPT,
 };
 
 const sonde__op_kind sonde__op_avg_pool2d_grad = {
@@ -241,6 +242,7 @@ const sonde__op_kind sonde__op_avg_pool2d_grad = {
     .out_count = 1,
     .infer = avg_grad_infer,
     .kernels = avg_pool2d_grad_kernels,
+    .halves = SONDE__HALVES_TAKEN,
 };
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
@@ -251,6 +253,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d = {
     .infer = adaptive_infer,
     .gradient = adaptive_gradient,
     .kernels = adaptive_avg_pool2d_kernels,
+    .halves = SONDE__HALVES_KEPT,
 };
 
 const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
@@ -260,6 +263,7 @@ const sonde__op_kind sonde__op_adaptive_avg_pool2d_grad = {
     .out_count = 1,
     .infer = adaptive_grad_infer,
     .kernels = adaptive_avg_pool2d_grad_kernels,
+    .halves = SONDE__HALVES_TAKEN,
 };
 
 const sonde__op_layer sonde__layer_avg_pool2d = {

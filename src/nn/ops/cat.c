@@ -1,6 +1,6 @@
 /*
- * cat.c - two tensors one after the other along an axis, and the gradient, which is its
- * two parts; as torch.cat.
+ * cat.c - two tensors one after the other along an axis, floating or int64, and the
+ * gradient, which is its two parts; as torch.cat.
  *
  * attrs: axis.
  */
@@ -18,7 +18,9 @@ static sonde_err expect_pair(const sonde__op_shape *a, const sonde__op_shape *b,
 {
     sonde__op_shape wanted = *a;
 
-    SONDE__TRY(sonde__op_expect_float(a, "input", diag));
+    if (a->dtype != SONDE_I64) {
+        SONDE__TRY(sonde__op_expect_float(a, "input", diag));
+    }
     SONDE__TRY(sonde__op_expect_axis(&attrs->axis, a->rank, diag));
     wanted.dim[attrs->axis] = b->rank == a->rank ? b->dim[attrs->axis] : 0;
     SONDE__TRY(sonde__op_expect_shape(b, &wanted, "second input", diag));

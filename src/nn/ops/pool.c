@@ -15,6 +15,7 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/half_ops.h"
 
 #include <math.h>
 
@@ -115,6 +116,7 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(max_pool2d, sonde__kernel_max_pool2d_fast)
+SONDE__HALF_KERNELS(max_pool2d)
 
 static void max_pool2d_gradient(const sonde__op_gradient_context *context)
 {
@@ -135,6 +137,8 @@ const sonde__op_kind sonde__op_max_pool2d = {
     .infer = max_pool2d_infer,
     .gradient = max_pool2d_gradient,
     .kernels = max_pool2d_kernels,
+    .halves = SONDE__HALVES_KEPT,
+    .half_kernels = max_pool2d_half_kernels,
 };
 
 /* --- gradient ----------------------------------------------------------------------- */
@@ -189,6 +193,7 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
 }
 
 SONDE__KERNELS(max_pool2d_grad, sonde__kernel_max_pool2d_grad_fast)
+SONDE__HALF_KERNELS(max_pool2d_grad)
 
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",
@@ -197,4 +202,6 @@ const sonde__op_kind sonde__op_max_pool2d_grad = {
     .out_count = 1,
     .infer = max_pool2d_grad_infer,
     .kernels = max_pool2d_grad_kernels,
+    .halves = SONDE__HALVES_TAKEN,
+    .half_kernels = max_pool2d_grad_half_kernels,
 };

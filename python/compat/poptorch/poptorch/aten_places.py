@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .aten import cat
 from .builder import Builder, Value, axis, expect, op, pair
 
 Place = tuple[Value, Value]
@@ -18,7 +19,23 @@ Place = tuple[Value, Value]
 def pad(b: Builder, x: Value, border: Sequence[int], *rest: Any) -> Value:
     mode = next((one for one in rest if isinstance(one, str)), "constant")
     value = next((one for one in rest if isinstance(one, (int, float))), 0.0)
+    if x.dtype is torch.int64 and mode == "constant":
+        return whole_border(b, x, border, int(value))
     return b.add("pad", [x], {"pad": tuple(border), "mode": mode, "value": float(value)}, x.dtype)
+
+
+def whole_border(b: Builder, x: Value, border: Sequence[int], value: int) -> Value:
+    """Whole numbers with a border of one number: labels that a language model moves by one."""
+    expect(min(border) >= 0, "a negative border of whole numbers")
+    for i in range(0, len(border), 2):
+        dim = len(x.shape) - 1 - i // 2
+        for size, before in ((border[i], True), (border[i + 1], False)):
+            if size:
+                shape = [*x.shape]
+                shape[dim] = size
+                edge = b.constant(torch.full(shape, value))
+                x = cat(b, [edge, x] if before else [x, edge], dim)
+    return x
 
 
 for _name, _mode in (("reflection_pad", "reflect"), ("replication_pad", "replicate")):

@@ -38,6 +38,10 @@ class Policy:
                    (*self.fp16, *self.fp32, *self.promote, *self.demote)):
             _log.info("autocasting.Policy: functions are cast as torch.autocast does")
 
+    def __repr__(self) -> str:
+        return "Policy(" + ", ".join(f"{key}={value}" for key, value in vars(self).items()
+                                     if value) + ")"
+
     def _wide(self, module: torch.nn.Module) -> bool:
         return any(isinstance(one, type) and isinstance(module, one)
                    for one in (*self.fp32, *self.promote))

@@ -40,8 +40,9 @@ def settings_of(optimizer: torch.optim.Optimizer, automatic: bool
     kind = _KINDS.get(type(optimizer))
     if kind is None:
         raise Missing([(f"the optimiser {type(optimizer).__name__}", "")])
-    scaling = {"loss_scaling": optim.first_scaling(optimizer, automatic),
-               "automatic_loss_scaling": float(automatic)}
+    factor = optim.first_scaling(optimizer, automatic)
+    scaling = {"loss_scaling": factor, "automatic_loss_scaling": float(automatic)} \
+        if automatic or factor != 1.0 else {}
     return kind, [{**_numbers_of(optimizer, kind, group), **scaling}
                   for group in optimizer.param_groups]
 

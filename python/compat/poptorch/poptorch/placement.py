@@ -155,6 +155,9 @@ class Execution:
         found = self.parts[phase]
         return found if isinstance(found, Phase) else Phase(*_several(found))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._stages) or self.automatic.name})"
+
     def _unknown(self, block_id: str) -> str:
         return f"Unknown Block '{block_id}' list of expected Blocks: {', '.join(self._stages)}"
 

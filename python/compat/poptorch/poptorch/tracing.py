@@ -301,6 +301,11 @@ class _Reader:
                 self.made[node] = made
         except Lacks as problem:
             self.missing.append((f"{name}: {problem}", line_of(node)))
+        except ops.Error:
+            raise
+        except Exception as problem:  # arguments that the translation does not know
+            self.missing.append((f"{name} with such arguments: {type(problem).__name__}: "
+                                 f"{problem}", line_of(node)))
 
     def folded(self, node: Any) -> Folded | None:
         """The result of an op that reads constants alone, or shapes."""
