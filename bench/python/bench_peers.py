@@ -6,6 +6,7 @@ Every tool looks at every step, as its documentation shows it. Each has an equal
 that trains in turns of a few steps with one that nothing watches; the time is the processor time
 of the process, the median of the differences of neighbouring turns, as a share of the bare step.
 A tool that is not installed, or that fails on a network, is named in one line and left out.
+smdebug 1.0.34 needs NumPy 1 and protobuf 3; the others run with the newest.
 
     sonde               weights and gradients at every step, recorded and judged
     sonde_all           everything at every step, recorded and judged
@@ -14,7 +15,8 @@ A tool that is not installed, or that fails on a network, is named in one line a
     wandb               wandb.watch(model, log="all", log_freq=1), offline
     torchinstruments    inject_observer(model, sampler=AlwaysSampler())
     activationscope     ActivationScope().track(model): activations, kept in memory
-    cockpit             Cockpit with the configuration "economy"
+    cockpit             Cockpit's gradient norm, update size, distance and loss: its quantities
+                        that need no gradient of each sample
     smdebug             smdebug's reductions of weights and gradients, written at every step
 """
 
@@ -150,8 +152,11 @@ class Cockpit(Plain):
 
     def start(self):
         from cockpit import Cockpit as Tool
-        from cockpit.utils.configuration import configuration
-        self.tool = Tool(self.model.parameters(), quantities=configuration("economy"))
+        from cockpit import quantities as of
+        from cockpit.utils.schedules import linear
+        always = linear(interval=1)
+        self.tool = Tool(self.model.parameters(), quantities=[
+            of.GradNorm(always), of.UpdateSize(always), of.Distance(always), of.Loss(always)])
         self.count = 0
 
     def step(self):
@@ -168,6 +173,7 @@ class Cockpit(Plain):
 
 class Smdebug(Plain):
     def start(self):
+        os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "python")
         import smdebug.pytorch as smd
         if "sonde" in (smd.__doc__ or "").lower() or "compat" in smd.__file__:
             raise ImportError("the smdebug that is installed is Sonde's own")
@@ -203,7 +209,11 @@ def measure(tool, make, batch, rounds):
         bare, seen = Plain(make, batch, folder), tool(make, batch, folder)
         turn(bare, 3)
         steps = max(3, min(20, round(0.05 / turn(bare, 3))))
-        turn(seen, steps)
+        until = time.process_time() + 2.0
+        for _ in range(60):  # past the first, at which all is seen
+            seen.step()
+            if time.process_time() > until:
+                break
         added, plain = [], []
         for _ in range(rounds):
             first = turn(bare, steps)

@@ -405,7 +405,9 @@ def wrapped_optimizers():
 @program
 def a_nan_that_clipping_spreads():
     """Clipping makes NaN of all gradients: NonFinite names the one in which it began. The
-    gradients of another optimiser, which are not clipped, are seen as ever."""
+    gradients of another optimiser, which are not clipped, are seen as ever. PyTorch 2.6 and later."""
+    if not hasattr(nn.utils.clip_grad, "_clip_grads_with_norm_"):
+        return
     step = 0
 
     def spoil(gradient):
