@@ -8,6 +8,7 @@
 #include <sonde/nn/synth.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -284,6 +285,7 @@ static void print_part(const sonde_nn_part *part)
 {
     char line[CLI_CLASS], shape[96], kind[160] = "";
     const char *name = cli_one_line(part->name, line, sizeof line);
+    const bool measured = part->kind != SONDE_NN_PART_TEXTS && !isnan(part->mean);
 
     if (part->kind == SONDE_NN_PART_REFUSED) {
         (void)printf("  %-*s %s: not read\n", cli_field(name, 20), name, part->refusal);
@@ -298,14 +300,12 @@ static void print_part(const sonde_nn_part *part)
         (void)snprintf(kind, sizeof kind, "numbers");
     }
     (void)printf("  %-*s %-24s", cli_field(name, 20), name, kind);
-    if (part->kind == SONDE_NN_PART_ARRAY ||
-        (part->kind == SONDE_NN_PART_NUMBERS && part->missing < part->shape[0])) {
+    if (measured) {
         (void)printf(" mean %.5g, std %.5g, %.5g to %.5g", part->mean, part->std,
                      part->minimum, part->maximum);
     }
     if (part->missing > 0) {
-        (void)printf("%s%" PRId64 " missing",
-                     part->kind != SONDE_NN_PART_TEXTS ? ", " : " ", part->missing);
+        (void)printf("%s%" PRId64 " missing", measured ? ", " : " ", part->missing);
     }
     (void)printf("\n");
 }

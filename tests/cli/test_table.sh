@@ -34,6 +34,9 @@ run 0 "$sonde" data info t.csv
 [ "$(sed -n '1p;$p' "$out")" = "t.csv: 60 rows
   kind                 2 texts                 " ] || fail "$(cat -A "$out")"
 grep -q '^  c  *numbers  *mean 0.5, std 0.5, 0 to 1$' "$out" || fail "$(cat "$out")"
+printf 'void,y\n,1\n,2\n' >void.csv
+run 0 "$sonde" data info void.csv
+grep -q '^  void  *numbers  *2 missing$' "$out" || fail "$(cat "$out")"
 golden=$SONDE_TEST_DIR/golden/tables
 run 0 "$sonde" data info "$golden/int96.parquet"
 grep -q '^  t  *is of 96-bit timestamps: not read$' "$out" || fail "$(cat "$out")"
