@@ -38,7 +38,9 @@ static void put_bytes(wire *w, unsigned field, const void *bytes, size_t size)
     put_number(w, ((uint64_t)field << 3U) | 2U);
     put_number(w, size);
     assert_true(w->size + size <= sizeof w->bytes);
-    memcpy(w->bytes + w->size, bytes, size);
+    if (size > 0) {
+        memcpy(w->bytes + w->size, bytes, size);
+    }
     w->size += size;
 }
 
@@ -311,6 +313,13 @@ static void scattered_most(wire *g)
     put_node_that_says(g, "ScatterElements", "x x x", "y", "reduction", "max");
 }
 
+static void classes_of_nothing(wire *g)
+{
+    put_whole(g, "depth", (int64_t[]){3}, 1);
+    put_whole(g, "values", NULL, 0);
+    put_node(g, "OneHot", "x depth values", "y");
+}
+
 static void resized_matrix(wire *g)
 {
     put_whole(g, "s", (int64_t[]){1, 8}, 2);
@@ -387,6 +396,9 @@ static const struct {
      "net.onnx: node 'z' (GatherElements): place 4 of 4 (expected places of the dimension)"},
     {scattered_most, SONDE_EUNSUPPORTED,
      "net.onnx: node 'y' (ScatterElements): reduction is 'max' (expected none or add)"},
+    {classes_of_nothing, SONDE_EUNSUPPORTED,
+     "net.onnx: node 'y' (OneHot): other values, or axis -1 (expected values 0 and 1, "
+     "along a new last dimension)"},
     {resized_matrix, SONDE_ESHAPE,
      "net.onnx: node 'y' (Resize): an input of 2 dimensions (expected (N, C, ...))"},
     {shaped_decoder, SONDE_EUNSUPPORTED,

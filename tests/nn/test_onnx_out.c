@@ -273,6 +273,9 @@ static const variant variants[] = {
     {"attention_mask", "x: [5, 6], m: [1, 1, 5]",
      "relu: {name: s, from: m}}, {to: {name: b, dtype: bool, from: s}}, "
      "{multihead_attention: {name: l, num_heads: 3, from: [x, b]}"},
+    {"attention_mask_causal", "x: [5, 6], m: [1, 1, 5]", /* queries without keys */
+     "neg: {name: n, from: m}}, {relu: {name: s}}, {to: {name: b, dtype: bool}}, "
+     "{multihead_attention: {name: l, num_heads: 3, is_causal: true, from: [x, b]}"},
     {"attention_float_mask", "x: [5, 6], m: [1, 5, 5]",
      "multihead_attention: {name: l, num_heads: 3, from: [x, m]}"},
     {"attention_cross", "x: [5, 6], k: [4, 6], v: [4, 6]",

@@ -268,7 +268,8 @@ static bool build_one_hot(sonde__onnx_node *node, const sonde__onnx_op *op)
     const sonde_nn_setting classes = SONDE__ONNX_SET("num_classes", depth);
 
     if ((axis != -1 && axis != rank) || count != 1 || values == NULL ||
-        values->items[0].base != 0.0 || values->items[values->count - 1].base != 1.0) {
+        values->count != 2 || values->items[0].base != 0.0 ||
+        values->items[1].base != 1.0) {
         return sonde__onnx_refuse(node, SONDE_EUNSUPPORTED,
                                   "values 0 and 1, along a new last dimension",
                                   "other values, or axis %lld", (long long)axis);

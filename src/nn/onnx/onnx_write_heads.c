@@ -188,10 +188,11 @@ static const char *weights_of(sonde__onnx_writer *w, const sonde__op_attrs *a,
     }
     sonde__onnx_set_int(w, "axis", -1);
     scores = SONDE__ONNX_STEP(w, "Softmax", scores);
-    return sonde__onnx_has_operand(w, mask) && count > 0 /* a query without keys */
-               ? SONDE__ONNX_STEP(w, "Where", parts[0], scores,
-                                  sonde__onnx_scalar(w, 0.0))
-               : scores;
+    for (size_t i = 0; sonde__onnx_has_operand(w, mask) && i < count; i++) {
+        scores = SONDE__ONNX_STEP(w, "Where", parts[i], scores, /* a query without keys */
+                                  sonde__onnx_scalar(w, 0.0));
+    }
+    return scores;
 }
 
 static bool write_attention(sonde__onnx_writer *w, const sonde__op_attrs *a)
