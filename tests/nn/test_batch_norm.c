@@ -110,7 +110,8 @@ static void buffers_are_tensors_of_the_model(void **state)
 static void a_file_without_them_is_refused(void **state)
 {
     engine_net net;
-    sonde_named_view named[16];
+    sonde_named_view named[32];
+    size_t count = 0;
 
     (void)state;
     build(&net, 0.1);
@@ -120,7 +121,30 @@ static void a_file_without_them_is_refused(void **state)
     }
     must(sonde_safetensors_write(path, named, 10, NULL, 0, &engine_diag));
     expect_err(SONDE_ENOTFOUND, sonde_nn_model_load(net.model, path, &engine_diag));
-    expect_line("test_batch_norm.safetensors: it has no tensor 'bn1.running_mean'");
+    expect_line("test_batch_norm.safetensors: it has no tensor 'bn1.running_mean', "
+                "'bn1.running_var', 'bn1.num_batches_tracked', 'bn2.running_mean', "
+                "'bn2.running_var', 'bn2.num_batches_tracked'");
+    must(sonde_safetensors_write(path, named, 9, NULL, 0, &engine_diag));
+    expect_err(SONDE_ENOTFOUND, sonde_nn_model_load(net.model, path, &engine_diag));
+    assert_non_null(strstr(engine_diag.found, " and 1 more"));
+
+    count = 0;
+    for (; count < sonde_nn_parameter_count(net.model); count++) {
+        named[count].name = sonde_nn_parameter_name(net.model, count);
+        named[count].view = sonde_nn_parameter_view(net.model, count);
+    }
+    for (size_t i = 0; i < sonde_nn_buffer_count(net.model); i++, count++) {
+        named[count].name = sonde_nn_buffer_name(net.model, i);
+        named[count].view = sonde_nn_buffer_view(net.model, i);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        named[count + i].name = i == 0 ? "extra" : "other";
+        named[count + i].view = named[0].view;
+    }
+    must(sonde_safetensors_write(path, named, count + 2, NULL, 0, &engine_diag));
+    expect_err(SONDE_EINVAL, sonde_nn_model_load(net.model, path, &engine_diag));
+    expect_line("test_batch_norm.safetensors: tensors 'extra', 'other' are no tensors of "
+                "this model");
     engine_net_fini(&net);
     (void)unlink(path);
 }

@@ -7,6 +7,7 @@
 #include "base/point.h"
 #include "base/random.h"
 #include "nn/graph/layer.h"
+#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 
@@ -673,6 +674,23 @@ void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i, bool left_out
     }
 }
 
+/* The model's parameters and buffers, to free; NULL: no memory. */
+static sonde_named_view *list_tensors(const sonde_nn_model *model, sonde_diag *diag)
+{
+    const size_t count = sonde__graph_tensor_count(model);
+    sonde_named_view *named = sonde__calloc(count, sizeof *named);
+
+    if (named == NULL) {
+        (void)sonde__fail_nomem(diag, "the list of tensors");
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        named[i].name = sonde__graph_tensor_name(model, i);
+        named[i].view = sonde__graph_tensor_view(model, i);
+    }
+    return named;
+}
+
 sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
                               sonde_diag *diag)
 {
@@ -688,13 +706,9 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
     if (err != SONDE_OK) {
         return err;
     }
-    named = sonde__calloc(sonde__graph_tensor_count(model), sizeof *named);
+    named = list_tensors(model, diag);
     if (named == NULL) {
-        return sonde__fail_nomem(diag, "the list of tensors");
-    }
-    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
-        named[i].name = sonde__graph_tensor_name(model, i);
-        named[i].view = sonde__graph_tensor_view(model, i);
+        return SONDE_ENOMEM;
     }
     err = sonde_safetensors_write(path, named, sonde__graph_tensor_count(model), &format,
                                   1, diag);
@@ -702,46 +716,10 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
     return err;
 }
 
-/* Whether the file has exactly the model's parameters and buffers. */
-static sonde_err check_names(const sonde_nn_model *model, const sonde_safetensors *file,
-                             const char *path, sonde_diag *diag)
-{
-    char found[96], expected[96];
-
-    for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
-        const sonde_view want = sonde__graph_tensor_view(model, i);
-        const sonde_view *have =
-            sonde_safetensors_find(file, sonde__graph_tensor_name(model, i));
-
-        if (have == NULL) {
-            return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL, "it has no tensor '%s'",
-                               sonde__graph_tensor_name(model, i));
-        }
-        if (!sonde_view_same_shape(&want, have)) {
-            (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
-            (void)sonde_shape_text(want.rank, want.shape, expected, sizeof expected);
-            return sonde__fail(diag, SONDE_ESHAPE, path, expected, "tensor '%s' is %s",
-                               sonde__graph_tensor_name(model, i), found);
-        }
-    }
-    for (size_t i = 0; i < sonde_safetensors_count(file); i++) {
-        const char *name = sonde_safetensors_name(file, i);
-        bool known = false;
-
-        for (size_t j = 0; j < sonde__graph_tensor_count(model) && !known; j++) {
-            known = strcmp(name, sonde__graph_tensor_name(model, j)) == 0;
-        }
-        if (!known) {
-            return sonde__fail(diag, SONDE_EINVAL, path, NULL,
-                               "tensor '%s' is no tensor of this model", name);
-        }
-    }
-    return SONDE_OK;
-}
-
 sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_diag *diag)
 {
     sonde_safetensors *file = NULL;
+    sonde_named_view *named = NULL;
     sonde_err err = sonde__graph_expect(model, "model", diag);
 
     if (err != SONDE_OK) {
@@ -755,7 +733,11 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
     if (err != SONDE_OK) {
         return err;
     }
-    err = check_names(model, file, path, diag);
+    named = list_tensors(model, diag);
+    err = named == NULL
+              ? SONDE_ENOMEM
+              : sonde__graph_check_stored(file, path, named,
+                                          sonde__graph_tensor_count(model), true, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -770,6 +752,7 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
         }
     }
 error:
+    sonde__free(named);
     sonde_safetensors_destroy(file);
     return err;
 }

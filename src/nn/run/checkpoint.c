@@ -12,6 +12,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
+#include "nn/graph/stored_tensors.h"
 
 #include <sonde/safetensors.h>
 
@@ -248,23 +249,7 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
                            "it was made with optimiser %s", optimizer);
     }
     *step = info.step;
-    for (size_t i = 0; i < count; i++) {
-        const sonde_view *have = sonde_safetensors_find(file, named[i].name);
-        char found[96], expected[96];
-
-        if (have == NULL) {
-            return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL, "it has no tensor '%s'",
-                               named[i].name);
-        }
-        if (!sonde_view_same_shape(have, &named[i].view)) {
-            (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
-            (void)sonde_shape_text(named[i].view.rank, named[i].view.shape, expected,
-                                   sizeof expected);
-            return sonde__fail(diag, SONDE_ESHAPE, path, expected, "tensor '%s' is %s",
-                               named[i].name, found);
-        }
-    }
-    return SONDE_OK;
+    return sonde__graph_check_stored(file, path, named, count, false, diag);
 }
 
 sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
