@@ -24,6 +24,10 @@ stderr_is "sonde: error: t.csv: no column 'nothing' (expected a, b, c, kind)"
 run 2 "$sonde" eval -m t.yaml "${columns[@]}" --test-share 0
 stderr_is "sonde: error: test_share: '0' (expected a number from 1e-06 to below 1)"
 
+echo 'model: {input: [1, 4, 5, 6], layers: [flatten: {}, linear: {name: fc, out: 2}], loss: cross_entropy}' >deep.yaml
+run 2 "$sonde" train deep.yaml --data t.csv --data-target kind --quiet
+stderr_is "sonde: error: t.csv: samples of (3) (expected (1, 4, 5, 6))"
+
 # no data at all: samples that are drawn
 run 0 "$sonde" train fashion_cnn --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none
 run 0 "$sonde" train lstm --synthetic-data 64 --epochs 1 --no-pictures --quiet --rules none

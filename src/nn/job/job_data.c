@@ -13,22 +13,22 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether a sample's array is what the model has, `wanted`. */
+/* Whether a sample's array has the shape that the model wants. */
 static sonde_err check_shape(const sonde_nn_dataset_traits *traits, const char *name,
-                             const sonde_nn_field *found, const sonde_nn_field *wanted,
+                             const sonde_nn_field *found, int rank, const int64_t *wanted,
                              sonde_diag *diag)
 {
-    bool same = found->rank == wanted->rank;
+    bool same = found->rank == rank;
     char text[96], shape[96], expected[140];
 
     for (int i = 0; same && i < found->rank; i++) {
-        same = found->shape[i] == wanted->shape[i];
+        same = found->shape[i] == wanted[i];
     }
     if (same) {
         return SONDE_OK;
     }
     (void)sonde_shape_text(found->rank, found->shape, text, sizeof text);
-    (void)sonde_shape_text(wanted->rank, wanted->shape, shape, sizeof shape);
+    (void)sonde_shape_text(rank, wanted, shape, sizeof shape);
     (void)snprintf(expected, sizeof expected, "%s%s", shape,
                    name[0] != '\0' ? ", as the model has it" : "");
     return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "%s%s%s of %s", name,
@@ -41,7 +41,6 @@ static sonde_err check_fields(const sonde_nn_job_info *info,
 {
     const bool values = info->target == SONDE_NN_TARGET_VALUES;
     const size_t inputs = traits->field_count - (traits->has_target ? 1 : 0);
-    sonde_nn_field target = {.rank = info->target_rank};
     sonde_err err = SONDE_OK;
 
     if (inputs + 1 != info->input_count) {
@@ -51,7 +50,7 @@ static sonde_err check_fields(const sonde_nn_job_info *info,
     }
     for (size_t i = 0; i < inputs && err == SONDE_OK; i++) {
         err = check_shape(traits, traits->fields[i].name, &traits->fields[i],
-                          &info->inputs[i + 1], diag);
+                          info->inputs[i + 1].rank, info->inputs[i + 1].shape, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -66,8 +65,8 @@ static sonde_err check_fields(const sonde_nn_job_info *info,
     if (!values) {
         return SONDE_OK;
     }
-    memcpy(target.shape, info->target_shape, sizeof target.shape);
-    return check_shape(traits, "target", &traits->fields[inputs], &target, diag);
+    return check_shape(traits, "target", &traits->fields[inputs], info->target_rank,
+                       info->target_shape, diag);
 }
 
 /* Samples must have the model's shape, and no more classes than it has, if any. */
@@ -89,7 +88,7 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
         return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
                            text);
     }
-    err = check_shape(traits, "", &found, &info->inputs[0], diag);
+    err = check_shape(traits, "", &found, info->sample_rank, info->sample_shape, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -402,7 +401,7 @@ static sonde_err check_augmented(const sonde_nn_job_info *info,
 
     found.rank = sonde_nn_loader_shape(loader, found.shape);
     return check_shape(sonde_nn_loader_traits(loader), "augment", &found,
-                       &info->inputs[0], diag);
+                       info->sample_rank, info->sample_shape, diag);
 }
 
 sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,
