@@ -131,8 +131,8 @@ static update update_of(const sonde__op_call *call, int parts, uint8_t *bad)
 
     u.rule = sgd_rule_of(call->live, u.arrays.v != NULL);
     u.groups = row_groups_of(u.rows, WIDE_ROWS);
-    u.sums = (group_sums *)((float *)call->scratch +
-                            update_scratch_parts(call, parts) / sizeof(float));
+    u.sums =
+        (group_sums *)(void *)((char *)call->scratch + update_scratch_parts(call, parts));
     u.signs = sgd_signs(&u.wanted, call->scratch, count);
     return u;
 }
