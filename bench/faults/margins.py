@@ -37,7 +37,8 @@ SCALES = {
     "builtin/rule_dead_relu.c": {
         "LASTING": "n", "MOST_DEAD": "-", "threshold_inactivity": "+", "threshold_layer": "-",
         "patience": "n"},
-    "builtin/rule_duplicate_batch.c": {"UNLIKELY": "p", "EARLY": "n", "DISTINCT": "n", "STREAK": "n"},
+    "builtin/rule_duplicate_batch.c": {"UNLIKELY": "p", "EARLY": "n", "DISTINCT": "n", "STREAK": "n",
+        "ROUNDING": "-"},
     "builtin/rule_eval_nondeterminism.c": {"APART": "-"},
     "builtin/rule_frozen_parameter.c": {
         "IDLE_AFTER": "n", "TURNS": "n", "ENDED": "-", "SUMMED": "+", "patience": "n", "idle": "n"},

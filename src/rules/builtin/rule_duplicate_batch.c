@@ -23,7 +23,7 @@
  * often than the first one of the run was. Evidence: hashes of inputs at both steps, else
  * their vital signs. Those are the same for all batches of one-hot rows, and but for
  * rounding for all data in another order: of an input that has a hash at some steps they
- * count only once an extreme value or the number of zeros has differed.
+ * count only once an extreme value, the number of zeros or a sum has differed.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -33,6 +33,8 @@
 
 #define UNLIKELY 1e-6
 #define BITS 256.0
+#define ROUNDING 1e-4 /* of a sum; that of another order is below 1e-6 */
+
 enum { PAST = 16, EARLY = 5, DISTINCT = 20, STREAK = 4 };
 
 typedef struct tensor_memory {
@@ -103,12 +105,20 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
+/* Whether two sums of as many values differ by more than rounding, for sums of that size. */
+static bool differ(double a, double b, double size)
+{
+    return fabs(a - b) > ROUNDING * size;
+}
+
 /* Whether two inputs of as many elements do not have the same ones in another order. */
 static bool have_other_values(const sonde_vitals *a, const sonde_vitals *b)
 {
     return a->count == b->count &&
            (a->min < b->min || a->min > b->min || a->max < b->max || a->max > b->max ||
-            a->zero != b->zero || a->abs_min < b->abs_min || a->abs_min > b->abs_min);
+            a->zero != b->zero || a->abs_min < b->abs_min || a->abs_min > b->abs_min ||
+            differ(a->sum, b->sum, fmax(a->l1, b->l1)) ||
+            differ(a->sumsq, b->sumsq, fmax(a->sumsq, b->sumsq)));
 }
 
 /* Compares an input with that of the previous step. */
