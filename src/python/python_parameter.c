@@ -308,9 +308,11 @@ bool sonde__python_see_gradients(sonde__python_watch *self, size_t player)
     }
     sonde__python_lock(self);
     good = gather_gradients(self, (Py_ssize_t)player, &n);
-    good = (self->device != NULL ? sonde__python_compute(self, player)
-                                 : show_gradients(self, player, n)) &&
-           good;
+    if (self->device != NULL) {
+        good = good && sonde__python_compute(self, player);
+    } else {
+        good = show_gradients(self, player, n) && good;
+    }
     if (self->players != NULL) {
         self->players[player].shown = self->players[0].shown = true;
     }

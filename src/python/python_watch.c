@@ -242,6 +242,8 @@ static PyObject *watch_close(PyObject *object, PyObject *arguments)
     }
     Py_CLEAR(self->deliver); /* they may refer to an object that holds this one */
     Py_CLEAR(self->fault);
+    Py_CLEAR(self->unwrap);
+    Py_CLEAR(self->device);
     return err != SONDE_OK ? sonde__python_raise(&diag) : Py_NewRef(Py_None);
 }
 
