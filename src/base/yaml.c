@@ -118,11 +118,13 @@ static sonde_err build_children(builder *b, sonde__yaml *node, int depth)
     for (;;) {
         yaml_event_t event;
         char *key = NULL;
+        size_t line = 0;
         sonde_err err = next_event(b, &event);
 
         if (err != SONDE_OK) {
             return err;
         }
+        line = event.start_mark.line;
         if (event.type == end) {
             yaml_event_delete(&event);
             return SONDE_OK;
@@ -144,6 +146,7 @@ static sonde_err build_children(builder *b, sonde__yaml *node, int depth)
         if (err != SONDE_OK) {
             return err;
         }
+        node->children[node->count - 1]->line = (int)line + 1;
     }
 }
 
@@ -285,10 +288,15 @@ sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__
                                  const char *const *keys, size_t count)
 {
     if (map->kind != SONDE__YAML_MAP) {
-        return sonde__yaml_fail(reader, map, SONDE_EINVAL, "keys and values", "%s",
-                                map->kind == SONDE__YAML_LIST ? "a list"
-                                : map->text[0] == '\0'        ? "nothing"
-                                                              : map->text);
+        const char *what = map->kind == SONDE__YAML_LIST ? "a list"
+                           : map->text[0] == '\0'        ? "nothing"
+                                                         : map->text;
+
+        return map->key != NULL && map->kind == SONDE__YAML_LIST
+                   ? sonde__yaml_fail(reader, map, SONDE_EINVAL, "keys and values",
+                                      "'%s' is a list", map->key)
+                   : sonde__yaml_fail(reader, map, SONDE_EINVAL, "keys and values", "%s",
+                                      what);
     }
     for (size_t i = 0; i < map->count; i++) {
         const char *key = map->children[i]->key;

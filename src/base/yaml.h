@@ -25,7 +25,7 @@ struct sonde__yaml {
     sonde__yaml_kind kind;
     char *key;  /* in a map, else NULL */
     char *text; /* of a scalar */
-    int line;   /* from 1 */
+    int line;   /* from 1; in a map that of its key */
     sonde__yaml **children;
     size_t count, capacity;
 };

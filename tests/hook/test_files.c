@@ -285,7 +285,7 @@ static const struct {
      "hook.yaml:3: end_step is 5 with start_step 5 (expected a step after "
      "start_step)"},
     {"path: a\nstart_step: 50\ncollections:\n  biases:\n    end_step: 20\n",
-     "hook.yaml:5: collection 'biases', mode train: end_step: 20 with start_step 50 "
+     "hook.yaml:4: collection 'biases', mode train: end_step: 20 with start_step 50 "
      "(expected a step after start_step)"},
     {"path: a\ntrain:\n  when_nna: x\n",
      "hook.yaml:3: unknown key 'when_nna' (expected when_nan)"},

@@ -480,7 +480,7 @@ static void values_that_cannot_be_are_refused(void **state)
     refused(MLP "data: {name: {a: b}}\n", SONDE_EINVAL,
             "job:2: 'name' is a map (expected a text)");
     refused(MLP "data: [mnist]\n", SONDE_EINVAL,
-            "job:2: a list (expected keys and values)");
+            "job:2: 'data' is a list (expected keys and values)");
     refused(MLP "observe: all\n", SONDE_EINVAL,
             "job:2: observe is no list (expected a list)");
     refused(MLP "observe:\n  - {every: 3}\n", SONDE_EINVAL,

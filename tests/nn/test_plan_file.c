@@ -226,6 +226,7 @@ static void built_in_models_survive(void **state)
         must(sonde_nn_job_builtin(name, &job, &engine_diag));
         info = sonde_nn_job_get_info(job);
         info->seed = 5;
+        info->options.batch_size = 2;
         must(sonde_nn_job_build(job, &a, &engine_diag));
         must(sonde_nn_training_session(a, &info->options, &info->optimizer, &first,
                                        &engine_diag));
