@@ -195,10 +195,12 @@ class Copy:
                                 pin_memory=tensor.device.type == "cuda")
             self.values.append(there.copy_(tensor.detach(), non_blocking=True))
         for device in devices:
-            event = getattr(getattr(torch, device.type, None), "Event", None)
+            backend = getattr(torch, device.type, None)
+            event = getattr(backend, "Event", None)
             if event is not None:
                 made = event()
-                made.record()
+                stream = getattr(backend, "current_stream", None)  # that of this device
+                made.record(*([stream(device)] if stream is not None else []))
                 self.events.append(made)
 
     def ready(self) -> bool:
