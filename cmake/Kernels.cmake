@@ -1,5 +1,5 @@
 # A kernel is written once, in x_kernels.c, and compiled once per instruction set, each time with
-# that set's flags and SONDE__ISA defined as its name (src/base/isa.h).
+# that set's flags and SONDE__ISA defined as its name (src/core/base/isa.h).
 set(SONDE_ISAS generic)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND SONDE_ISAS avx2 avx512)

@@ -13,7 +13,7 @@ function(sonde_library name)
   add_library(${name} SHARED ${sources})
   target_include_directories(${name} PUBLIC
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/core)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
   add_library(sonde::${name} ALIAS ${name})
   # Calls within a library go straight to their function, not through the table of symbols.
@@ -28,10 +28,10 @@ function(sonde_library name)
   set_property(GLOBAL APPEND PROPERTY SONDE_LIBRARIES ${name})
 endfunction()
 
-# sonde_builtin_rules(TARGET): the table of built-in rules. Every src/rules/builtin/rule_<name>.c
+# sonde_builtin_rules(TARGET): the table of built-in rules. Every src/core/rules/builtin/rule_<name>.c
 # defines the row sonde__builtin_<name>; a file that is added is picked up by the next build.
 function(sonde_builtin_rules target)
-  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/rules/builtin/rule_*.c)
+  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/core/rules/builtin/rule_*.c)
   set(declarations "")
   set(rows "")
   foreach(rule ${rules})

@@ -24,6 +24,24 @@ def parser(description):
     return result
 
 
+def room_of(path):
+    """The room of a file of src/: base for src/core/base/x.c, nn/ops for src/nn/ops/x.c; the room
+    python of python/extension/, and examples."""
+    if path.startswith("python/extension/"):
+        return "python"
+    parts = path.split("/")[:-1]
+    if parts[0] == "src":
+        del parts[0]
+    if parts[0] == "core":
+        del parts[0]
+    return "/".join(parts[:2]) if path.startswith("src/") else parts[0]
+
+
+def inside(path):
+    """A file of src/ as an include names it."""
+    return path.removeprefix("src/").removeprefix("core/")
+
+
 def files(root, *suffixes, under=""):
     """Sorted paths below root of all files that git tracks or would, by how they end."""
     git = ["git", "-C", root, "ls-files", "-z", "-c", "-o", "--exclude-standard"]

@@ -4,7 +4,7 @@ optimizer), with its defaults and nothing declared.
 
     bench_truth.py [--runs N] [--seed N] [--jobs N] [--only PATTERN] [--part PART] [--json FILE]
 
-The programs are a sample of the families of bench/faults/torch, half of the runs healthy and half
+The programs are a sample of the families of exam/torch, half of the runs healthy and half
 with a fault: of the open ones, or of those that were kept out of tuning (held-out, sealed). A
 fault counts as found if a rule that fits it has a finding at the fault's step or later; a module,
 if the finding names a tensor of the one at fault. Warnings and errors are counted apart from

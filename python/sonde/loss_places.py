@@ -9,7 +9,7 @@ they are two losses, of two players or of an actor and its critic, and have name
 Passes in different steps are told apart only where two losses came in one step: a program may
 train by other calls, or train other layers, later on. C asks here at the first LOOKS passes of a
 place, and where it has several in a step until LOOKS of these were of one loss
-(src/python/python_loss.c).
+(python/extension/python_loss.c).
 """
 
 from __future__ import annotations

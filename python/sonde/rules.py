@@ -18,7 +18,7 @@
     sonde.open("runs/first").judge(rules=[LossJump()])
 
 The contract is that of rules in Lua and C (docs/own_rules.md). Rule is what a program
-subclasses; Judge is what src/python/python_rule.c calls.
+subclasses; Judge is what python/extension/python_rule.c calls.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@
 An optimiser that finds no gradient other than 0 at its step, though a backward pass ran, has
 them cleared too early: from then on its gradients are seen after each backward pass.
 
-The hooks themselves are C (src/python/python_step.c); this file installs them and declares
+The hooks themselves are C (python/extension/python_step.c); this file installs them and declares
 what they see first. Modules, parameters and tensors are not kept alive: modules are known by
 weak references, parameters are read where their module has them. No module has a hook: C is
-called in place of Module._call_impl (src/python/python_call.c).
+called in place of Module._call_impl (python/extension/python_call.c).
 """
 
 from __future__ import annotations

@@ -29,12 +29,10 @@ export SONDE_TEST_LOCALE=de_DE.UTF-8
 check base test_text
 check tensor test_reduction
 check observe test_cell test_outfeed_table test_print_session
-check hook test_files test_attach
-check watch test_watch
+check capture test_files test_attach test_watch
 check trial test_reduce
 check rules test_parameters test_losses
-check report test_report
-check plot test_curves test_scene
+check plot test_curves test_scene test_report
 check nn test_job test_job_loss test_job_options test_trainer test_taps_names
 
 export SONDE_TEST_LOCALE=tr_TR.UTF-8

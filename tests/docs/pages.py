@@ -322,7 +322,7 @@ def bad_counts(sonde):
     table = read("docs/building.md").split("| preset |")[1].split("\n\n")[0]
     for name in sorted(set(re.findall(r"^\| `(\w+)`", table, re.M)) ^ presets):
         yield f"docs/building.md: its table and CMakePresets.json differ in {name}"
-    source = read("src/observe/collections_file.c")
+    source = read("src/core/observe/collections_file.c")
     keys = re.search(r'keys\[\] = \{\s*("path".*?)\}', source, re.S).group(1) + \
         re.search(r"define SCHEDULE_KEYS(.*?)\n\n", source, re.S).group(1)
     for key in sorted(set(re.findall(r'"(\w+)"', keys))):

@@ -9,7 +9,7 @@
  */
 #include "run_folder.h"
 
-#include "record/format.h"
+#include "format/format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -6,10 +6,10 @@
 #include "run_folder.h"
 
 #include "base/memory.h"
-#include "s3/keys.h"
-#include "s3/objects.h"
-#include "s3/profile.h"
-#include "s3/xml.h"
+#include "store/s3/keys.h"
+#include "store/s3/objects.h"
+#include "store/s3/profile.h"
+#include "store/s3/xml.h"
 
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
  */
 #include "run_folder.h"
 
-#include "record/format.h"
+#include "format/format.h"
 #include "trial/row_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

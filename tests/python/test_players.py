@@ -164,6 +164,34 @@ def one_loss_stays_one():
     check("one loss of a closure", set(losses_of(run)) == {"loss"})
 
 
+@program
+def named_losses():
+    """Any number of losses of a step that the program names: each is one series, nothing is
+    freed twice, and their references go with the step."""
+    for count in (1, 2, 3, 8, 9, 40):
+        model = nn.Linear(4, 2)
+        sgd = torch.optim.SGD(model.parameters(), 0.01)
+        losses = []
+        with sonde.watch(model, sgd, run=folder("named")) as watched:
+            for _ in range(30):
+                sgd.zero_grad()
+                output = model(torch.randn(3, 4))
+                losses = [watched.loss((output * (k + 1)).square().mean(), f"loss{k}")
+                          for k in range(count)]
+                before = sys.getrefcount(losses[0])
+                (losses[0] if count == 1 else sum(losses)).backward()
+                sgd.step()
+        trial = sonde.open(watched.path)
+        names = {info.name for info in trial.tensors() if info.role == "loss"}
+        # the sum is a loss too: backward() is called on it
+        check(f"{count} named losses: {sorted(names)}",
+              {f"loss{k}" for k in range(count)} <= names and len(names) <= count + (count > 1))
+        check(f"{count} named losses: references {before} to {sys.getrefcount(losses[0])}",
+              sys.getrefcount(losses[0]) <= before)
+        steps = [len(trial.series(f"loss{k}", "mean")["step"]) for k in range(count)]
+        check(f"{count} named losses: steps {steps}", steps == [30] * count)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     main()

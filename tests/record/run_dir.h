@@ -11,7 +11,7 @@
 #include "cmocka_all.h"
 
 #include "base/macros.h"
-#include "record/format.h"
+#include "format/format.h"
 #include "tensor/convert.h"
 
 #include <sonde/error.h>

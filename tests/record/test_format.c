@@ -6,7 +6,7 @@
 
 #include "base/macros.h"
 #include "base/random.h"
-#include "record/format.h"
+#include "format/format.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,7 +5,7 @@
 #include "cmocka_all.h"
 
 #include "base/clock.h"
-#include "s3/keys.h"
+#include "store/s3/keys.h"
 
 #include <jansson.h>
 #include <signal.h>

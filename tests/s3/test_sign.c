@@ -6,8 +6,8 @@
 
 #include "base/macros.h"
 #include "base/sha256.h"
-#include "s3/sign.h"
-#include "s3/xml.h"
+#include "store/s3/sign.h"
+#include "store/s3/xml.h"
 
 #include <string.h>
 

@@ -79,14 +79,14 @@ class Layers(_planted.Planted):
         self.assert_finds("src: rules and rules/builtin include each other", "", "check-layers")
 
     def test_a_floor_too_many(self):
-        rooms = ("base", "tensor", "observe", "record", "hook")
+        rooms = ("base", "tensor", "observe", "record", "capture")
         for below, room in zip(rooms, rooms[1:]):
-            self.plant(f"src/{below}/{below}_x.h", "int x;\n")
-            self.plant(f"src/{room}/{room}.c", f'#include "{below}/{below}_x.h"\n')
+            self.plant(f"src/core/{below}/{below}_x.h", "int x;\n")
+            self.plant(f"src/core/{room}/{room}.c", f'#include "{below}/{below}_x.h"\n')
         self.assert_silent("check-layers")
         tool = self.changed("check-layers", "MOST_FLOORS, MOST_CIRCLES = 7", "MOST_FLOORS, "
                             "MOST_CIRCLES = 4")
-        self.assert_finds("src: 5 floors, 4 is the limit: hook > record >", "", tool)
+        self.assert_finds("src: 5 floors, 4 is the limit: capture > record >", "", tool)
 
     def test_a_circle_of_files_too_many(self):
         for i in range(6):

@@ -17,7 +17,7 @@
 #ifndef SONDE_TESTS_TRIAL_RUN_WRITER_H
 #define SONDE_TESTS_TRIAL_RUN_WRITER_H
 
-#include "record/format.h"
+#include "format/format.h"
 #include "tensor/convert.h"
 
 #include <assert.h>

@@ -1,0 +1,330 @@
+/*
+ * finding_file.c - see finding_file.h.
+ */
+#include "rules/finding_file.h"
+
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/table.h"
+#include "format/format.h"
+#include "rules/finding_lines.h"
+#include "storage/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LINE_ROOM = 8192, NUMBER_ROOM = 32, MOST = 1 << 26 /* bytes read of a file */ };
+
+/* What a line says of a finding. */
+typedef struct said {
+    uint64_t id, steps;
+    uint32_t before; /* the index of the line before about the same finding, plus 1 */
+    uint8_t severity;
+    bool resolved;
+} said;
+
+struct sonde__rule_file_memory {
+    char *rule;
+    dev_t device;
+    ino_t inode;
+    off_t read;    /* up to here, the end of a line */
+    uint64_t last; /* number of the last line before */
+    sonde__table ids;
+    said *lines; /* the table has the last one of each finding */
+    size_t count, capacity;
+};
+
+static void forget(sonde__rule_file_memory *file)
+{
+    char *const rule = file->rule;
+
+    sonde__table_fini(&file->ids);
+    sonde__free(file->lines);
+    *file = (sonde__rule_file_memory){.rule = rule};
+}
+
+void sonde__rule_finding_files_fini(sonde__rule_finding_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        forget(&files->files[i]);
+        sonde__free(files->files[i].rule);
+    }
+    sonde__free(files->files);
+    *files = (sonde__rule_finding_files){0};
+}
+
+size_t sonde__rule_finding_room(void)
+{
+    return LINE_ROOM - NUMBER_ROOM - SONDE__SEAL;
+}
+
+/* The memory of a rule's file; NULL if memory runs out. */
+static sonde__rule_file_memory *find_file(sonde__rule_finding_files *files,
+                                          const char *rule)
+{
+    char *name = NULL;
+
+    for (size_t i = 0; i < files->count; i++) {
+        if (strcmp(files->files[i].rule, rule) == 0) {
+            return &files->files[i];
+        }
+    }
+    name = sonde__strdup(rule);
+    if (name == NULL || !sonde__reserve(&files->files, &files->capacity, files->count + 1,
+                                        sizeof *files->files)) {
+        sonde__free(name);
+        return NULL;
+    }
+    files->files[files->count] = (sonde__rule_file_memory){.rule = name};
+    return &files->files[files->count++];
+}
+
+/* --- what a file holds --------------------------------------------------------------- */
+
+/* What follows a key in a line; NULL: the line does not have it. */
+static const char *after_key(const char *line, size_t size, const char *key)
+{
+    const char *place = memmem(line, size, key, strlen(key));
+
+    return place != NULL ? place + strlen(key) : NULL;
+}
+
+static bool has_id(const void *array, uint32_t index, const void *key)
+{
+    return ((const said *)array)[index].id == *(const uint64_t *)key;
+}
+
+/* Reads what a line says; false: it is not about a finding. */
+static bool parse(const char *line, size_t size, said *out)
+{
+    static const char begin[] = "{\"id\":\"";
+    const size_t head = sizeof begin - 1;
+    const char *steps = after_key(line, size, ",\"steps\":");
+    const char *severity = after_key(line, size, "\"severity\":\"");
+    char id[17];
+
+    if (size < head + sizeof id || memcmp(line, begin, head) != 0 || steps == NULL ||
+        severity == NULL) {
+        return false;
+    }
+    memcpy(id, line + head, sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    *out = (said){.id = strtoull(id, NULL, 16),
+                  .steps = strtoull(steps, NULL, 10),
+                  .resolved = after_key(line, size, "\"resolved_step\":") != NULL};
+    out->severity = (uint8_t)(*severity == 'n'   ? SONDE_SEVERITY_NOTE
+                              : *severity == 'w' ? SONDE_SEVERITY_WARNING
+                                                 : SONDE_SEVERITY_ERROR);
+    return true;
+}
+
+/* Takes up a line; false if memory runs out. The table leads to the first line about a
+ * finding, which names the last one, which names the one before. */
+static bool remember(sonde__rule_file_memory *file, const char *line, size_t size)
+{
+    said new;
+    uint32_t place = SONDE__TABLE_NONE;
+
+    if (!parse(line, size, &new)) {
+        return true;
+    }
+    if (!sonde__reserve(&file->lines, &file->capacity, file->count + 1,
+                        sizeof *file->lines) ||
+        !sonde__table_reserve(&file->ids)) {
+        return false;
+    }
+    place = sonde__table_find(&file->ids, new.id, has_id, file->lines, &new.id);
+    if (place == SONDE__TABLE_NONE) {
+        sonde__table_add(&file->ids, new.id, (uint32_t)file->count);
+    } else {
+        new.before = file->lines[place].before;
+        file->lines[place].before = (uint32_t)file->count + 1;
+    }
+    file->lines[file->count++] = new;
+    return true;
+}
+
+/* Whether a line says as much of the finding or more: a higher severity, or the same with
+ * at least as many steps, and that it is resolved if it is. */
+static bool is_among(const sonde__rule_file_memory *file, const sonde_finding *finding)
+{
+    uint32_t place =
+        sonde__table_find(&file->ids, finding->id, has_id, file->lines, &finding->id);
+
+    while (place != SONDE__TABLE_NONE) {
+        const said *line = &file->lines[place];
+
+        if (line->severity > finding->severity ||
+            (line->severity == finding->severity && line->steps >= finding->steps &&
+             (finding->resolved_step == 0 || line->resolved))) {
+            return true;
+        }
+        place = line->before > 0 ? line->before - 1 : SONDE__TABLE_NONE;
+    }
+    return false;
+}
+
+/* What a file of findings holds. */
+typedef struct written {
+    bool among;    /* the finding, and as much of it */
+    bool torn;     /* its last line has no end */
+    uint64_t last; /* number of the last line; UINT64_MAX: it cannot be read */
+} written;
+
+/* Takes up bytes of the file: whole lines, and the number of one that has no end, in
+ * *torn; 0: there is none. Lines have numbers, but for those of other programs. */
+static bool take_up(sonde__rule_file_memory *file, const char *bytes, size_t size,
+                    uint64_t *torn)
+{
+    const char *const end = bytes + size;
+
+    *torn = 0;
+    for (const char *next = bytes; next < end;) {
+        const char *const newline = memchr(next, '\n', (size_t)(end - next));
+        const size_t length = (size_t)((newline != NULL ? newline : end) - next);
+        const uint64_t number = sonde__record_line_number(next, length);
+        const uint64_t last = number > 0 ? number : file->last + 1;
+
+        if (newline == NULL) {
+            *torn = last;
+            return true;
+        }
+        if (!remember(file, next, length)) {
+            return false;
+        }
+        file->last = last;
+        file->read += (off_t)length + 1;
+        next = newline + 1;
+    }
+    return true;
+}
+
+/* Reads what was appended to the file. */
+static written look_through(sonde__rule_file_memory *file, int fd,
+                            const sonde_finding *finding)
+{
+    struct stat status;
+    written found = {.last = UINT64_MAX};
+    char *content = NULL;
+    uint64_t torn = 0;
+
+    if (fstat(fd, &status) != 0) {
+        return found;
+    }
+    if (status.st_dev != file->device || status.st_ino != file->inode ||
+        status.st_size < file->read) {
+        forget(file);
+        file->device = status.st_dev;
+        file->inode = status.st_ino;
+        file->read = SONDE_MAX(status.st_size - MOST, (off_t)0);
+    }
+    const size_t size = (size_t)SONDE_MIN(status.st_size - file->read, (off_t)MOST);
+
+    if (size > 0) {
+        content = sonde__malloc(size);
+        if (content == NULL || pread(fd, content, size, file->read) != (ssize_t)size ||
+            !take_up(file, content, size, &torn)) {
+            sonde__free(content);
+            forget(file); /* the lines that it holds are not known */
+            return found;
+        }
+        sonde__free(content);
+    }
+    found.among = is_among(file, finding);
+    found.torn = torn > 0;
+    found.last = found.torn ? torn : file->last;
+    return found;
+}
+
+/* --- appending ----------------------------------------------------------------------- */
+
+/* Appends bytes, or none: on a full disk a write may be short. */
+static bool write_whole(int file, const char *text, size_t length)
+{
+    const ssize_t done = write(file, text, length);
+    const int failed = done < 0 ? errno : ENOSPC;
+    struct stat status;
+
+    if (done == (ssize_t)length) {
+        return true;
+    }
+    if (done > 0 && fstat(file, &status) == 0 && status.st_size >= done) {
+        (void)!ftruncate(file, status.st_size - done);
+    }
+    errno = failed;
+    return false;
+}
+
+/* Appends a line, which ends in a brace, with its number and checksum. */
+static bool add_line(int file, const char *line, size_t length, const written *found)
+{
+    char text[LINE_ROOM], number[NUMBER_ROOM] = "";
+    int n = 0;
+
+    if (found->last < UINT64_MAX) {
+        (void)snprintf(number, sizeof number, ",\"n\":%" PRIu64, found->last + 1);
+    }
+    n = snprintf(text, sizeof text, "%s%.*s%s}\n", found->torn ? "\n" : "",
+                 (int)length - 1, line, number);
+    length =
+        sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
+    return write_whole(file, text, length);
+}
+
+/* To the store, if the run is in one: the lines before their number. */
+static bool send_both(const char *folder, const char *path)
+{
+    char numbers[4096];
+
+    (void)snprintf(numbers, sizeof numbers, "%s.json", folder);
+    return sonde__store_send(path, NULL) == SONDE_OK &&
+           (access(numbers, F_OK) != 0 || sonde__store_send(numbers, NULL) == SONDE_OK);
+}
+
+bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *folder,
+                                const sonde_finding *finding, const char *text,
+                                size_t length)
+{
+    sonde__rule_file_memory *file = find_file(files, finding->rule);
+    written found = {.last = UINT64_MAX};
+    char path[4096];
+    int fd = -1;
+    bool done = false;
+
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return false;
+    }
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.jsonl", folder, finding->rule) >=
+        sizeof path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return false;
+    }
+    (void)flock(fd, LOCK_EX); /* where there are locks */
+    if (file != NULL) {
+        found = look_through(file, fd, finding);
+    }
+    if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
+        found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
+    }
+    done = found.among || add_line(fd, text, length, &found);
+    if (done && !found.among && found.last < UINT64_MAX) {
+        sonde__rule_lines_set(folder, finding->rule, found.last + 1);
+    }
+    if (close(fd) != 0 || !done) {
+        return false;
+    }
+    errno = EIO;
+    return send_both(folder, path);
+}

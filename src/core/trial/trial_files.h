@@ -1,0 +1,90 @@
+/*
+ * trial_files.h - reading files that a writer may be appending to. Internal.
+ *
+ * Small files are read whole, text files line by line, numbered files one after another.
+ * No file stays open between two refreshes, so a run with many workers needs few
+ * descriptors; seeing that a file has not grown costs one stat.
+ */
+#ifndef SONDE_TRIAL_TRIAL_FILES_H
+#define SONDE_TRIAL_TRIAL_FILES_H
+
+#include "format/format.h"
+#include "trial/damage.h"
+
+#include <stdbool.h>
+
+enum { SONDE__PATH = 4096 };
+
+/* FOLDER/NAME to path, which has SONDE__PATH bytes. Returns path. */
+const char *sonde__trial_path(const char *folder, const char *name, char *path);
+/* Reads up to most bytes, fewer at the end of the file. Retries after interruptions. */
+sonde_err sonde__trial_read_at(int fd, void *bytes, size_t most, uint64_t offset,
+                               size_t *count, const char *path, sonde_diag *diag);
+
+/* --- small files ------------------------------------------------------------------ */
+
+/* A buffer that keeps its memory between uses. */
+typedef struct sonde__trial_scratch {
+    unsigned char *bytes;
+    size_t capacity;
+} sonde__trial_scratch;
+
+/* Makes room for size bytes; what it held is lost. False: out of memory. */
+bool sonde__trial_scratch_reserve(sonde__trial_scratch *scratch, size_t size);
+/* Reads a whole file of at most 64 MiB into buffer and appends a NUL. SONDE_ENOTFOUND:
+ * there is none. */
+sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path,
+                                  size_t *size, sonde_diag *diag);
+
+/* --- files that grow -------------------------------------------------------------- */
+
+/* How far a file, or a series of numbered files, has been read. */
+typedef struct sonde__trial_progress {
+    uint64_t number;   /* of the file being read */
+    bool begun;        /* there is one */
+    uint64_t offset;   /* read in it */
+    uint64_t line;     /* text files: lines read in it */
+    uint64_t pieces;   /* text files: number of reads so far */
+    uint64_t size;     /* of the file at the last look */
+    uint32_t bad;      /* defects in it so far: damage.h */
+    bool end_reported; /* its torn end was noted */
+    uint64_t *listed;  /* numbers found when the trial was opened, ascending */
+    size_t listed_count, listed_capacity, listed_at;
+} sonde__trial_progress;
+
+void sonde__trial_progress_fini(sonde__trial_progress *progress);
+
+/* Called with each complete line, without its newline; it may change the text. Any error
+ * stops reading, and the line is read again the next time; SONDE_EBUSY is not noted. */
+typedef sonde_err sonde__trial_line_fn(void *user, char *text, size_t length);
+/* Reads the lines that were appended to a file since the last call. *found: the file
+ * exists. A file that cannot be read is noted as damage; the only error is
+ * SONDE_ENOMEM. */
+sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
+                                  sonde__trial_progress *progress, const char *path,
+                                  const char *where, sonde__trial_line_fn *line,
+                                  void *user, bool *found, sonde_diag *diag);
+/* Notes the torn end of a file that nobody appends to any more, once. */
+void sonde__trial_progress_end(sonde__trial_damage_list *damage,
+                               sonde__trial_progress *progress, const char *where);
+
+/* --- numbered files --------------------------------------------------------------- */
+
+/* Adds the number of a file found when the trial is opened; sort comes after the last.
+ * False: out of memory. */
+bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number);
+void sonde__trial_progress_sort(sonde__trial_progress *progress);
+/* Whether the folder has the file, under either of its names: a recovery removes listed
+ * ones that hold nothing. */
+bool sonde__trial_has_file(const char *folder, sonde__record_file_kind kind,
+                           uint64_t number);
+/* Whether a file follows the one being read, and its number. Ask before reading that
+ * one to its end: it has stopped growing if the answer is yes. */
+bool sonde__trial_progress_peek(const char *folder, const sonde__trial_progress *progress,
+                                sonde__record_file_kind kind, uint64_t *next);
+/* Moves on to file next. Notes missing files and a torn end of the previous one. */
+void sonde__trial_progress_move(sonde__trial_damage_list *damage, const char *worker,
+                                sonde__trial_progress *progress,
+                                sonde__record_file_kind kind, uint64_t next);
+
+#endif

@@ -1,0 +1,553 @@
+/*
+ * verdict.c - the first half of the page: the verdict, when each finding began, the loss,
+ * and a card for each rule with findings.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "plot/compose.h"
+#include "plot/curve.h"
+
+#include <sonde/error.h>
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+uint32_t sonde__report_tensor(const sonde__report *report, const sonde_finding *finding)
+{
+    uint32_t id = SONDE_NO_TENSOR;
+
+    if (finding->tensor[0] == '\0' ||
+        sonde_catalogue_find(report->catalogue, finding->tensor, &id, NULL) != SONDE_OK) {
+        return SONDE_NO_TENSOR;
+    }
+    return id;
+}
+
+uint32_t sonde__report_loss(const sonde__report *report)
+{
+    for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(report->catalogue, id);
+
+        if (info->role == SONDE_ROLE_LOSS && info->same_as == id) {
+            return id;
+        }
+    }
+    return SONDE_NO_TENSOR;
+}
+
+typedef struct tally {
+    size_t found[3];                /* findings, by severity */
+    size_t judged, silent, tensors; /* rules; the most tensors that one rule checked */
+} tally;
+
+static tally count_all(const sonde__report *report)
+{
+    tally all = {0};
+
+    for (size_t i = 0; i < report->count; i++) {
+        all.found[report->findings[i].severity]++;
+    }
+    for (size_t i = 0; i < sonde_rules_count(report->rules); i++) {
+        sonde_rule_account account;
+
+        sonde_rules_account(report->rules, i, &account);
+        all.judged += account.judged;
+        all.silent += !account.judged;
+        all.tensors = SONDE_MAX(all.tensors, account.tensors);
+    }
+    return all;
+}
+
+static void draw_number(sonde_text *page, size_t count, const char *one, const char *many)
+{
+    sonde__report_html_count(page, count);
+    sonde_text_format(page, " %s", count == 1 ? one : many);
+}
+
+/* "12 rules judged up to 40 tensors over steps 0 to 99". */
+static void draw_scope(sonde__report *report, const tally *all)
+{
+    sonde_text *page = &report->page;
+    int64_t first = 0, last = 0;
+
+    draw_number(page, all->judged, "rule", "rules");
+    sonde_text_format(page, " judged");
+    if (sonde_rules_window(report->rules, &first, &last)) {
+        sonde_text_format(page, " steps ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(first, 0));
+        sonde_text_format(page, " to ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(last, 0));
+    }
+    if (all->silent > 0) {
+        sonde_text_format(page, "; <a href=\"#rules\">");
+        draw_number(page, all->silent, "rule", "rules");
+        sonde_text_format(page, " lacked the data %s</a>",
+                          all->silent == 1 ? "it needs" : "they need");
+    }
+    sonde_text_format(page, ".");
+}
+
+static void draw_sound(sonde__report *report, const tally *all)
+{
+    sonde_text *page = &report->page;
+    const bool nothing = all->judged == 0;
+
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
+                      nothing ? "unknown" : "sound",
+                      nothing           ? "Nothing could be judged"
+                      : all->silent > 0 ? "Nothing is wrong in what was checked"
+                                        : "Nothing is wrong");
+    if (nothing) {
+        sonde_text_format(
+            page,
+            "The run has no data that a rule needs; <a href=\"#rules\">the list of rules"
+            "</a> says which.");
+    } else {
+        draw_scope(report, all);
+    }
+    sonde_text_format(page, "</p>");
+}
+
+static void draw_wrong(sonde__report *report, const tally *all)
+{
+    static const char *const heads[] = {"The run is sound, with a remark",
+                                        "The run will probably be poor",
+                                        "The run is broken"};
+    static const char *const classes[] = {"note", "warning", "error"};
+    const int worst = all->found[SONDE_SEVERITY_ERROR] > 0     ? 2
+                      : all->found[SONDE_SEVERITY_WARNING] > 0 ? 1
+                                                               : 0;
+    const sonde__report_group *group = &report->groups[0];
+    const sonde_finding *first = &report->findings[group->member[0]];
+    sonde_text *page = &report->page;
+
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
+                      classes[worst], heads[worst]);
+    sonde_text_format(page, "Look first at step ");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->first, 0));
+    if (first->mode != SONDE_MODE_GLOBAL && first->mode_step != first->step) {
+        sonde_text_format(page, " (%s %lld)", sonde_mode_name(first->mode),
+                          (long long)first->mode_step);
+    }
+    if (first->tensor[0] != '\0') {
+        sonde_text_format(page, ", <code>");
+        sonde__report_html_text(page, first->tensor);
+        sonde_text_format(page, "</code>");
+    }
+    sonde_text_format(page, ": <a href=\"#r0\">");
+    sonde__report_html_text(page, group->name);
+    sonde_text_format(page, "</a></p><p>");
+    draw_number(page, report->count, "finding", "findings");
+    sonde_text_format(page, " of ");
+    draw_number(page, report->group_count, "rule", "rules");
+    sonde_text_format(page, ". ");
+    draw_scope(report, all);
+    sonde_text_format(page, "</p>");
+}
+
+void sonde__report_verdict(sonde__report *report)
+{
+    const tally all = count_all(report);
+
+    if (report->count == 0) {
+        draw_sound(report, &all);
+    } else {
+        draw_wrong(report, &all);
+    }
+    if (report->info.status == SONDE_RUN_RUNNING) {
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">The run is still being recorded; this "
+                          "page shows its state so far.</p>");
+    } else if (report->info.status == SONDE_RUN_CRASHED && report->info.foreign) {
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">No end was written, and no step for "
+                          "long: the program has gone, or writes very rarely.</p>");
+    } else if (report->info.status == SONDE_RUN_CRASHED) {
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">The recording stopped without an end: "
+                          "the program crashed or was killed.</p>");
+    }
+    sonde_text_format(&report->page, "</section>\n");
+}
+
+/* --- when --------------------------------------------------------------------------- */
+
+static double place(const sonde__report *report, int64_t step)
+{
+    return 100.0 * (double)(step - report->begin) /
+           ((double)(report->end - report->begin) + 1.0);
+}
+
+/* A bar for each finding, the first few. */
+static void draw_lane(sonde__report *report, const sonde__report_group *group)
+{
+    sonde_text *page = &report->page;
+
+    sonde_text_format(page, "<span class=\"lane\">");
+    for (size_t i = 0; i < group->count && i < report->options.places; i++) {
+        const sonde_finding *finding = &report->findings[group->member[i]];
+        const double left = fmin(fmax(place(report, finding->step), 0.0), 100.0);
+        const double right =
+            fmin(fmax(place(report, finding->last_step + 1), left), 100.0);
+
+        sonde_text_format(page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
+                          sonde_severity_name(finding->severity), fmin(left, 99.5),
+                          right - left);
+    }
+    sonde_text_format(page, "</span>");
+}
+
+void sonde__report_when(sonde__report *report)
+{
+    sonde_text *page = &report->page;
+
+    if (report->group_count < 2 || !report->any_step) {
+        return;
+    }
+    sonde_text_format(page,
+                      "<nav class=\"when\" aria-label=\"when each finding began\">\n");
+    for (size_t i = 0; i < report->group_count; i++) {
+        const sonde__report_group *group = &report->groups[i];
+
+        sonde_text_format(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
+        sonde__report_html_text(page, group->name);
+        sonde_text_format(page, "</span>");
+        draw_lane(report, group);
+        sonde_text_format(page, "<span class=\"from\">step %lld</span></a>\n",
+                          (long long)group->first);
+    }
+    sonde_text_format(page, "</nav>\n");
+}
+
+/* --- figures ------------------------------------------------------------------------ */
+
+/* A figure of one tensor with a finding's marks (NULL: none). A loss has a line for
+ * training and one for evaluation. */
+static sonde_err draw_figure(sonde__report *report, uint32_t id,
+                             const sonde_finding *finding, sonde_diag *diag)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(report->catalogue, id);
+    const bool loss = info->role == SONDE_ROLE_LOSS;
+    const sonde_mode mode = loss ? SONDE_MODE_TRAIN : SONDE_MODE_GLOBAL;
+    bool same = false;
+    const sonde__report_quantity quantity =
+        finding != NULL ? sonde__report_quantity_of(finding->statistic, info->role, &same)
+                        : sonde__report_quantity_usual(info->role);
+    sonde__report_track *tracks = sonde__malloc(2 * sizeof *tracks);
+    sonde__report_trace lines[2] = {{tracks, "training"}, {NULL, "evaluation"}};
+    sonde__report_curve curve = {.lines = lines,
+                                 .line_count = 1,
+                                 .label = loss ? "value" : quantity.label,
+                                 .tensor = info->name,
+                                 .threshold = same ? finding->threshold : (double)NAN,
+                                 .first = finding != NULL ? finding->step : -1,
+                                 .last = finding != NULL ? finding->last_step : -1};
+    sonde_err err = SONDE_OK;
+
+    if (tracks == NULL) {
+        return sonde__fail_nomem(diag, "a curve");
+    }
+    lines[1].track = tracks + 1;
+    err = sonde__report_track_read(report->trial, id, mode, &quantity, report->begin,
+                                   report->end, SONDE__COLUMNS, &tracks[0], diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (loss) {
+        err = sonde__report_track_read(report->trial, id, SONDE_MODE_EVAL, &quantity,
+                                       report->begin, report->end, SONDE__COLUMNS,
+                                       &tracks[1], diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+        curve.line_count = tracks[1].steps > 0 ? 2 : 1;
+    }
+    if (loss && tracks[0].steps == 0) { /* the run does not record modes */
+        err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
+                                       report->begin, report->end, SONDE__COLUMNS,
+                                       &tracks[0], diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+        curve.line_count = 1;
+    }
+    sonde__report_curve_draw(&report->page, &curve);
+done:
+    sonde__free(tracks);
+    return err;
+}
+
+sonde_err sonde__report_loss_curve(sonde__report *report, sonde_diag *diag)
+{
+    const uint32_t id = sonde__report_loss(report);
+    sonde_err err = SONDE_OK;
+
+    if (id == SONDE_NO_TENSOR || !report->any_step) {
+        return SONDE_OK;
+    }
+    sonde_text_format(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
+    err = draw_figure(report, id, NULL, diag);
+    sonde_text_format(&report->page, "</section>\n");
+    return err;
+}
+
+static void draw_where(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+    const uint32_t id = sonde__report_tensor(report, finding);
+    const sonde_tensor_info *info =
+        id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
+
+    if (finding->tensor[0] == '\0') {
+        sonde_text_format(page, "the whole run");
+        return;
+    }
+    sonde_text_format(page, "<code>");
+    sonde__report_html_text(page, finding->tensor);
+    sonde_text_format(page, "</code>");
+    if (info != NULL) {
+        char shape[128];
+
+        sonde_text_format(page, " <small>%s ", sonde_role_name(info->role));
+        sonde__report_html_text(
+            page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
+        if (info->module[0] != '\0') {
+            sonde_text_format(page, ", module ");
+            sonde__report_html_text(page, info->module);
+        }
+        sonde_text_format(page, "</small>");
+    }
+}
+
+static void draw_time(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    sonde_text_format(page, "step ");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
+    if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
+        sonde_text_format(page, " <small>of %s: %lld</small>",
+                          sonde_mode_name(finding->mode), (long long)finding->mode_step);
+    }
+    if (finding->steps > 1) {
+        sonde_text_format(page, " and ");
+        sonde__report_html_count(page, finding->steps - 1);
+        sonde_text_format(page, " more, up to step ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->last_step, 0));
+    }
+}
+
+/* "percent_equal" as "percent equal". */
+static void draw_words(sonde_text *page, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        const char letter[2] = {*p == '_' ? ' ' : *p, '\0'};
+
+        sonde__report_html_text(page, letter);
+    }
+}
+
+/* "1.2e-9 against a threshold of 1e-7: 83 times below". */
+static void draw_size(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+    const double value = finding->value, threshold = finding->threshold;
+    const double times = value > threshold ? value / threshold : threshold / value;
+
+    draw_words(page, finding->statistic);
+    sonde_text_format(page, " ");
+    sonde__report_html_number(page, value, 4);
+    sonde_text_format(page, " <small>threshold ");
+    sonde__report_html_number(page, threshold, 4);
+    if (value > 0.0 && threshold > 0.0 && isfinite(times) && times >= 1.95) {
+        sonde_text_format(page, ": ");
+        sonde__report_html_number(page, floor(times + 0.5), 4);
+        sonde_text_format(page, " times %s", value > threshold ? "above" : "below");
+    }
+    sonde_text_format(page, "</small>");
+}
+
+/* One row of the list of places after the first. */
+static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
+                          sonde_diag *diag)
+{
+    sonde_text *page = &report->page;
+    const uint32_t id = sonde__report_tensor(report, finding);
+
+    sonde_text_format(page, "<tr><td>");
+    draw_where(report, finding);
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_count(page, finding->steps);
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_number(page, finding->value, 4);
+    sonde_text_format(page, "</td><td>");
+    if (id != SONDE_NO_TENSOR && report->any_step) {
+        bool same = false;
+        const sonde__report_quantity quantity = sonde__report_quantity_of(
+            finding->statistic, sonde_catalogue_info(report->catalogue, id)->role, &same);
+        sonde__report_track track;
+        const sonde_err err =
+            sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
+                                     report->begin, report->end, 60, &track, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        sonde__report_spark_draw(page, &track);
+    }
+    sonde_text_format(page, "</td></tr>\n");
+    return SONDE_OK;
+}
+
+static sonde_err draw_others(sonde__report *report, const sonde__report_group *group,
+                             sonde_diag *diag)
+{
+    sonde_text *page = &report->page;
+    const size_t most = group->because_of != 0 ? 1 : report->options.places;
+    const size_t shown = SONDE_MIN(group->count, most);
+
+    if (group->count < 2) {
+        return SONDE_OK;
+    }
+    if (shown > 1) {
+        sonde_text_format(page,
+                          "<div class=\"wide\"><table><thead><tr><th>and in</th>"
+                          "<th class=\"n\">from step</th><th class=\"n\">steps</th>"
+                          "<th class=\"n\">value</th><th>over the run</th></tr></thead>"
+                          "<tbody>\n");
+    }
+    for (size_t i = 1; i < shown; i++) {
+        const sonde_err err = draw_row(report, &report->findings[group->member[i]], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (shown > 1) {
+        sonde_text_format(page, "</tbody></table></div>\n");
+    }
+    if (group->count > shown) {
+        sonde_text_format(page, "<p class=\"more\">and ");
+        sonde__report_html_count(page, group->count - shown);
+        sonde_text_format(page, " more, up to step ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->last, 0));
+        sonde_text_format(page, "</p>\n");
+    }
+    return SONDE_OK;
+}
+
+/* "Because of: NonFinite in relu3_output_0", with a link to that card. */
+static void draw_cause(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    for (size_t i = 0; finding->because_of != 0 && i < report->group_count; i++) {
+        const sonde__report_group *group = &report->groups[i];
+
+        for (size_t k = 0; k < group->count; k++) {
+            const sonde_finding *cause = &report->findings[group->member[k]];
+
+            if (cause->id != finding->because_of) {
+                continue;
+            }
+            sonde_text_format(page, "<div><dt>Because of</dt><dd><a href=\"#r%zu\">", i);
+            sonde__report_html_text(page, cause->rule);
+            sonde_text_format(page, "</a> in ");
+            draw_where(report, cause);
+            sonde_text_format(page, "</dd></div>");
+        }
+    }
+}
+
+static void draw_what(sonde__report *report, const sonde__report_group *group,
+                      const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    if (group->rule != NULL) {
+        sonde_text_format(page, "<p class=\"summary\">");
+        sonde__report_html_text(page, group->rule->summary);
+        sonde_text_format(page, "</p>\n");
+    }
+    sonde_text_format(page, "<dl class=\"facts\"><div><dt>Where</dt><dd>");
+    draw_where(report, finding);
+    sonde_text_format(page, "</dd></div><div><dt>When</dt><dd>");
+    draw_time(report, finding);
+    sonde_text_format(page, "</dd></div><div><dt>How bad</dt><dd>");
+    draw_size(report, finding);
+    sonde_text_format(page, "</dd></div>");
+    draw_cause(report, finding);
+    sonde_text_format(page, "</dl>\n<p class=\"message\">");
+    sonde__report_html_text(page, finding->message);
+    if (finding->raised_step > 0) {
+        sonde_text_format(page, " It was a %s until step %lld.",
+                          sonde_severity_name(finding->raised_from),
+                          (long long)finding->raised_step);
+    }
+    if (finding->resolved_step > 0) {
+        sonde_text_format(page, " It is resolved since step %lld.",
+                          (long long)finding->resolved_step);
+    }
+    sonde_text_format(page, "</p>\n");
+}
+
+static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
+{
+    const sonde__report_group *group = &report->groups[i];
+    const sonde_finding *finding = &report->findings[group->member[0]];
+    const uint32_t tensor = sonde__report_tensor(report, finding);
+    const uint32_t id = tensor != SONDE_NO_TENSOR ? tensor : sonde__report_loss(report);
+    const char *severity = sonde_severity_name(group->worst);
+    sonde_text *page = &report->page;
+    sonde_err err = SONDE_OK;
+
+    sonde_text_format(
+        page,
+        "<article class=\"card %s\" id=\"r%zu\"><h3><span class=\"badge %s\">%s"
+        "</span> ",
+        severity, i, severity, severity);
+    sonde__report_html_text(page, group->name);
+    sonde_text_format(page, "</h3>\n");
+    draw_what(report, group, finding);
+    if (id != SONDE_NO_TENSOR && report->any_step) {
+        err = draw_figure(report, id, finding, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
+    sonde__report_html_text(page, finding->advice);
+    sonde_text_format(page, "</p>\n");
+    err = draw_others(report, group, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (group->rule != NULL) {
+        sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
+        sonde__report_html_text(page, group->rule->condition);
+        sonde_text_format(page, "</p></details>\n");
+    }
+    sonde_text_format(page, "</article>\n");
+    return SONDE_OK;
+}
+
+sonde_err sonde__report_cards(sonde__report *report, sonde_diag *diag)
+{
+    if (report->group_count > 0) {
+        sonde_text_format(&report->page, "<h2 class=\"part\">What was found</h2>\n");
+    }
+    for (size_t i = 0; i < report->group_count; i++) {
+        const sonde_err err = draw_card(report, i, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}

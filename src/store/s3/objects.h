@@ -1,0 +1,55 @@
+/*
+ * objects.h - objects of a bucket by their names below the prefix: get, put, list,
+ * remove. Internal.
+ */
+#ifndef SONDE_S3_OBJECTS_H
+#define SONDE_S3_OBJECTS_H
+
+#include "store/s3/bucket.h"
+
+enum { SONDE__S3_NAME = 1025, SONDE__S3_ETAG = 128 };
+#define SONDE__S3_PART ((size_t)16 << 20) /* bytes of one request, at most */
+
+/* Decodes %XX and '+' in place. */
+void sonde__s3_unescape(char *text);
+
+typedef struct sonde__s3_object {
+    char name[SONDE__S3_NAME];
+    char etag[SONDE__S3_ETAG];
+    uint64_t size;
+} sonde__s3_object;
+
+/* Replaces the content of body by bytes [offset, offset + count) of an object, fewer at
+ * its end; count at most SONDE__S3_PART. object, unless NULL: etag and size of the whole. */
+sonde_err sonde__s3_get(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
+                        uint64_t offset, size_t count, sonde_text *body,
+                        sonde__s3_object *object, sonde_diag *diag);
+/* A small object whole. etag: "", or that of a known version: then body is filled only
+ * if the store has another, and *changed is set. */
+sonde_err sonde__s3_get_small(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                              const char *name, char etag[SONDE__S3_ETAG],
+                              sonde_text *body, bool *changed, sonde_diag *diag);
+/* once: SONDE_EEXIST if there is such an object. */
+sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
+                        const void *bytes, size_t size, bool once, sonde_diag *diag);
+/* The same, tried once: for what is sent again soon. */
+sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const void *bytes, size_t size,
+                             sonde_diag *diag);
+/* Whether err means that the bucket lacks the object, not that there is no bucket. */
+bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag);
+/* SONDE_OK also if there is none. */
+sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                           const char *name, sonde_diag *diag);
+
+/* Any error ends the list. */
+typedef sonde_err sonde__s3_seen(void *user, const sonde__s3_object *object,
+                                 sonde_diag *diag);
+/* Calls seen for the objects whose names begin with start and sort after `after` ("":
+ * all), in the order of their bytes. folders: names with a '/' after start are reported
+ * as one folder, "start.../", without size. */
+sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                         const char *start, const char *after, bool folders,
+                         sonde__s3_seen *seen, void *user, sonde_diag *diag);
+
+#endif

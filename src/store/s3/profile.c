@@ -1,0 +1,284 @@
+/*
+ * profile.c - see profile.h.
+ *
+ *     [default]                 [profile work]     in config; in credentials [work]
+ *     region = eu-west-1        s3 =
+ *                                 addressing_style = path
+ */
+#include "store/s3/profile.h"
+#include "base/memory.h"
+#include "base/point.h"
+
+#include <sonde/text.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH = 4096, NAME = 256 };
+
+const char *sonde__s3_variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+double sonde__s3_setting(const char *name, double usual)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    const double value = text != NULL ? sonde__strtod(text, &end) : 0.0;
+
+    return text != NULL && end != text && value > 0.0 ? value : usual;
+}
+
+const char *sonde__s3_profile(void)
+{
+    const char *name = sonde__s3_variable("AWS_PROFILE");
+
+    name = name != NULL ? name : sonde__s3_variable("AWS_DEFAULT_PROFILE");
+    return name != NULL ? name : "default";
+}
+
+/* --- the files ---------------------------------------------------------------------- */
+
+static FILE *open_file(sonde__s3_profile_file file)
+{
+    const bool config = file == SONDE__S3_CONFIG;
+    const char *path =
+        sonde__s3_variable(config ? "AWS_CONFIG_FILE" : "AWS_SHARED_CREDENTIALS_FILE");
+    const char *home = getenv("HOME");
+    char buf[PATH];
+
+    if (path == NULL) {
+        const int length =
+            snprintf(buf, sizeof buf, "%s/.aws/%s", home != NULL ? home : "",
+                     config ? "config" : "credentials");
+
+        if (length < 0 || (size_t)length >= sizeof buf) {
+            return NULL;
+        }
+        path = buf;
+    }
+    return fopen(path, "re");
+}
+
+/* Cuts blanks at both ends. */
+static char *trim(char *text)
+{
+    size_t length = 0;
+
+    while (isspace((unsigned char)*text)) {
+        text++;
+    }
+    length = strlen(text);
+    while (length > 0 && isspace((unsigned char)text[length - 1])) {
+        text[--length] = '\0';
+    }
+    return text;
+}
+
+/* A section of a file: "profile", "sso-session" or "services", and its name. */
+typedef struct section {
+    sonde__s3_profile_file file;
+    const char *kind, *name;
+} section;
+
+/* Whether "[line" begins the section. */
+static bool begins(char *line, const section *wanted)
+{
+    char *end = strchr(line, ']');
+    char *kind = NULL, *name = NULL;
+    size_t length = 0;
+
+    if (end == NULL) {
+        return false;
+    }
+    *end = '\0';
+    name = trim(line + 1);
+    if (wanted->file == SONDE__S3_CREDENTIALS) {
+        return strcmp(name, wanted->name) == 0;
+    }
+    if (strcmp(name, "default") == 0) {
+        return strcmp(wanted->kind, "profile") == 0 &&
+               strcmp(wanted->name, "default") == 0;
+    }
+    kind = name;
+    name += strcspn(name, " \t");
+    if (*name != '\0') {
+        *name++ = '\0';
+    }
+    name = trim(name);
+    length = strlen(name);
+    if (length > 1 && (name[0] == '"' || name[0] == '\'') &&
+        name[length - 1] == name[0]) {
+        name[length - 1] = '\0';
+        name++;
+    }
+    return strcmp(kind, wanted->kind) == 0 && strcmp(name, wanted->name) == 0;
+}
+
+/* The value on the line if it has the key; parent: the last key that was not indented. */
+static char *value_on(char *line, const char *key, char parent[NAME])
+{
+    const bool indented = isspace((unsigned char)line[0]);
+    char *sign = line + strcspn(line, "=:"), *name = NULL;
+    char whole[2 * NAME];
+
+    if (*sign == '\0') {
+        return NULL;
+    }
+    *sign = '\0';
+    name = trim(line);
+    if (indented) {
+        (void)snprintf(whole, sizeof whole, "%s.%s", parent, name);
+    } else {
+        (void)snprintf(whole, sizeof whole, "%s", name);
+        (void)snprintf(parent, NAME, "%s", name);
+    }
+    return sonde__strcasecmp(whole, key) == 0 ? trim(sign + 1) : NULL;
+}
+
+/* *exists: whether the file has the section. */
+static char *look_up(const section *wanted, const char *key, bool *exists)
+{
+    FILE *stream = open_file(wanted->file);
+    char *line = NULL, *found = NULL, parent[NAME] = "";
+    size_t room = 0;
+    bool inside = false;
+
+    if (stream == NULL) {
+        return NULL;
+    }
+    while (found == NULL && getline(&line, &room, stream) >= 0) {
+        if (line[0] == '#' || line[0] == ';') {
+            continue;
+        }
+        if (line[0] == '[') {
+            inside = begins(line, wanted);
+            *exists = *exists || inside;
+            parent[0] = '\0';
+        } else if (inside) {
+            const char *value = value_on(line, key, parent);
+
+            found = value != NULL && value[0] != '\0' ? sonde__strdup(value) : NULL;
+        }
+    }
+    free(line);
+    (void)fclose(stream);
+    return found;
+}
+
+bool sonde__s3_profile_exists(const char *profile)
+{
+    bool exists = false;
+
+    for (int file = SONDE__S3_CREDENTIALS; file <= SONDE__S3_CONFIG; file++) {
+        const section wanted = {(sonde__s3_profile_file)file, "profile", profile};
+
+        sonde__free(look_up(&wanted, "", &exists));
+    }
+    return exists;
+}
+
+char *sonde__s3_profile_in(sonde__s3_profile_file file, const char *profile,
+                           const char *key)
+{
+    const section wanted = {file, "profile", profile};
+    bool exists = false;
+
+    return look_up(&wanted, key, &exists);
+}
+
+char *sonde__s3_profile_value(const char *profile, const char *key)
+{
+    char *value = sonde__s3_profile_in(SONDE__S3_CREDENTIALS, profile, key);
+
+    return value != NULL ? value : sonde__s3_profile_in(SONDE__S3_CONFIG, profile, key);
+}
+
+char *sonde__s3_session_value(const char *session, const char *key)
+{
+    const section wanted = {SONDE__S3_CONFIG, "sso-session", session};
+    bool exists = false;
+
+    return look_up(&wanted, key, &exists);
+}
+
+/* --- region and endpoint ------------------------------------------------------------ */
+
+char *sonde__s3_region(const char *profile)
+{
+    const char *region = sonde__s3_variable("AWS_REGION");
+
+    region = region != NULL ? region : sonde__s3_variable("AWS_DEFAULT_REGION");
+    return region != NULL ? sonde__strdup(region)
+                          : sonde__s3_profile_value(profile, "region");
+}
+
+/* Of a service in the section [services NAME] that the profile names. */
+static char *endpoint_of_services(const char *profile, const char *service)
+{
+    char *name = sonde__s3_profile_value(profile, "services");
+    const section wanted = {SONDE__S3_CONFIG, "services", name};
+    char key[64], *found = NULL;
+    bool exists = false;
+
+    if (name == NULL) {
+        return NULL;
+    }
+    (void)snprintf(key, sizeof key, "%s.endpoint_url", service);
+    found = look_up(&wanted, key, &exists);
+    sonde__free(name);
+    return found;
+}
+
+char *sonde__s3_endpoint(const char *profile, const char *service)
+{
+    const char *ignore = sonde__s3_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    char variable[64];
+    const char *given = NULL;
+    char *found = NULL;
+
+    if (ignore != NULL && sonde__strcasecmp(ignore, "true") == 0) {
+        return NULL;
+    }
+    (void)snprintf(variable, sizeof variable, "AWS_ENDPOINT_URL_%s", service);
+    for (char *letter = variable; *letter != '\0'; letter++) {
+        *letter = (char)sonde__toupper((unsigned char)*letter);
+    }
+    given = sonde__s3_variable(variable);
+    given = given != NULL ? given : sonde__s3_variable("AWS_ENDPOINT_URL");
+    if (given != NULL) {
+        return sonde__strdup(given);
+    }
+    found = endpoint_of_services(profile, service);
+    return found != NULL ? found : sonde__s3_profile_value(profile, "endpoint_url");
+}
+
+const char *sonde__s3_domain(const char *region)
+{
+    return strncmp(region, "cn-", 3) == 0 ? "amazonaws.com.cn" : "amazonaws.com";
+}
+
+char *sonde__s3_service_url(const char *profile, const char *service, const char *host,
+                            const char *region)
+{
+    char *url = sonde__s3_endpoint(profile, service);
+    sonde_text own = {0};
+
+    if (url != NULL) {
+        for (size_t length = strlen(url); length > 0 && url[length - 1] == '/';) {
+            url[--length] = '\0';
+        }
+        return url;
+    }
+    sonde_text_format(&own, "https://%s.%s.%s", host, region, sonde__s3_domain(region));
+    if (own.failed) {
+        sonde_text_fini(&own);
+        return NULL;
+    }
+    return own.data;
+}

@@ -1,0 +1,429 @@
+/*
+ * upload.c - see upload.h.
+ */
+#include "store/s3/upload.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "store/s3/profile.h"
+#include "store/s3/xml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ANSWER = 4 << 20, MOST_PARTS = 10000 };
+
+typedef struct upload {
+    sonde__s3_bucket *bucket;
+    sonde__s3_line *line;
+    const char *name;
+    char id[512];
+    sonde_text parts; /* XML */
+    uint64_t part;    /* bytes of one */
+    int sent;         /* parts that the store has */
+    int fd;           /* of the file at path */
+    const char *path;
+    unsigned char *piece; /* one part, or all of a small file */
+    struct stat about;
+    const char *memory; /* NULL: none */
+    sonde_diag *diag;
+} upload;
+
+/* --- memory ------------------------------------------------------------------------- */
+
+/* The line that tells whether a memory is of this file. */
+static void describe(const upload *up, char *line, size_t size)
+{
+    (void)snprintf(line, size, "%lld %lld.%09ld %llu %s", (long long)up->about.st_size,
+                   (long long)up->about.st_mtim.tv_sec, up->about.st_mtim.tv_nsec,
+                   (unsigned long long)up->part, up->name);
+}
+
+static bool next_line(FILE *stream, char *line, size_t size)
+{
+    const bool read = fgets(line, (int)size, stream) != NULL;
+    const size_t length = read ? strcspn(line, "\n") : 0;
+    const bool whole = read && line[length] == '\n';
+
+    line[length] = '\0';
+    return whole;
+}
+
+static void add_part(upload *up, int number, const char *etag)
+{
+    sonde_text_format(&up->parts,
+                      "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number,
+                      etag);
+}
+
+/* Takes id and parts of the upload that was begun with this file. */
+static bool recall(upload *up)
+{
+    FILE *stream = up->memory != NULL ? fopen(up->memory, "re") : NULL;
+    char line[SONDE__S3_NAME + 128], ours[sizeof line], etag[160];
+    bool same = false;
+    int number = 0;
+
+    if (stream == NULL) {
+        return false;
+    }
+    describe(up, ours, sizeof ours);
+    same = next_line(stream, up->id, sizeof up->id) && up->id[0] != '\0' &&
+           next_line(stream, line, sizeof line) && strcmp(line, ours) == 0;
+    while (same && next_line(stream, line, sizeof line) &&
+           sscanf(line, "%d %159s", &number, etag) == 2 && number == up->sent + 1) {
+        add_part(up, number, etag);
+        up->sent = number;
+    }
+    (void)fclose(stream);
+    return same;
+}
+
+/* Adds a line; what fails is sent again. */
+static void remember(const upload *up, const char *mode, const char *text)
+{
+    FILE *stream = up->memory != NULL ? fopen(up->memory, mode) : NULL;
+
+    if (stream != NULL) {
+        (void)fprintf(stream, "%s\n", text);
+        (void)fclose(stream);
+    }
+}
+
+static void remember_begin(const upload *up)
+{
+    char line[SONDE__S3_NAME + 128];
+
+    describe(up, line, sizeof line);
+    remember(up, "we", up->id);
+    remember(up, "ae", line);
+}
+
+static void remember_part(const upload *up, int number, const char *etag)
+{
+    char line[160];
+
+    (void)snprintf(line, sizeof line, "%d %s", number, etag);
+    remember(up, "ae", line);
+}
+
+/* --- requests ----------------------------------------------------------------------- */
+
+static sonde_err begin_upload(upload *up)
+{
+    const sonde__s3_request request = {.method = "POST",
+                                       .name = up->name,
+                                       .query = {{"uploads", ""}},
+                                       .query_count = 1,
+                                       .body = "",
+                                       .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    char where[256];
+    sonde_err err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (!sonde__s3_xml_first(&answer.body, "UploadId", up->id, sizeof up->id)) {
+        err = sonde__fail(up->diag, SONDE_EIO,
+                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
+                          "an UploadId", "the store starts no upload in parts");
+    }
+
+done:
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+static sonde_err put_part(upload *up, int number, const void *bytes, size_t size)
+{
+    char text[16];
+    const sonde__s3_request request = {
+        .method = "PUT",
+        .name = up->name,
+        .query = {{"partNumber", text}, {"uploadId", up->id}},
+        .query_count = 2,
+        .body = bytes,
+        .size = size,
+        .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(text, sizeof text, "%d", number);
+    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    add_part(up, number, answer.etag);
+    remember_part(up, number, answer.etag);
+
+done:
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+/* An error may come with status 200. */
+static sonde_err end_upload(upload *up)
+{
+    sonde__s3_request request = {.method = "POST",
+                                 .name = up->name,
+                                 .query = {{"uploadId", up->id}},
+                                 .query_count = 1,
+                                 .most = MOST_ANSWER};
+    sonde__s3_answer answer = {0};
+    char code[96] = "", where[256];
+    sonde_err err = SONDE_OK;
+
+    sonde_text_add(&up->parts, "</CompleteMultipartUpload>");
+    if (up->parts.failed) {
+        return sonde__fail_nomem(up->diag, up->name);
+    }
+    request.body = up->parts.data;
+    request.size = up->parts.length;
+    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (answer.body.length > 0 && strstr(answer.body.data, "<Error>") != NULL &&
+        sonde__s3_xml_first(&answer.body, "Code", code, sizeof code)) {
+        err = sonde__fail(up->diag, SONDE_EIO,
+                          sonde__s3_where(up->bucket, up->name, where, sizeof where),
+                          NULL, "the upload in parts cannot be completed: %s", code);
+    }
+
+done:
+    sonde_text_fini(&answer.body);
+    return err;
+}
+
+static void abort_upload(sonde__s3_bucket *bucket, sonde__s3_line *line, const char *name,
+                         const char *id)
+{
+    const sonde__s3_request request = {.method = "DELETE",
+                                       .name = name,
+                                       .query = {{"uploadId", id}},
+                                       .query_count = 1,
+                                       .most = MOST_ANSWER,
+                                       .tries = 1};
+    sonde__s3_answer answer = {0};
+
+    (void)sonde__s3_send(bucket, line, &request, &answer, NULL);
+    sonde_text_fini(&answer.body);
+}
+
+void sonde__s3_forget_upload(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *memory)
+{
+    FILE *stream = fopen(memory, "re");
+    char id[512], text[SONDE__S3_NAME + 128], name[SONDE__S3_NAME] = "";
+
+    if (stream == NULL) {
+        return;
+    }
+    if (next_line(stream, id, sizeof id) && next_line(stream, text, sizeof text) &&
+        sscanf(text, "%*s %*s %*s %1024[^\n]", name) == 1) {
+        abort_upload(bucket, line, name, id);
+    }
+    (void)fclose(stream);
+    (void)unlink(memory);
+}
+
+static void end_memory(const upload *up)
+{
+    if (up->memory != NULL) {
+        (void)unlink(up->memory);
+    }
+}
+
+/* --- a file ------------------------------------------------------------------------- */
+
+/* Reads a part into memory: a mapping of a file that becomes shorter, or whose disk
+ * fails, would end the process. */
+static sonde_err read_piece(const upload *up, uint64_t begin, size_t size)
+{
+    for (size_t done = 0; done < size;) {
+        const ssize_t n =
+            pread(up->fd, up->piece + done, size - done, (off_t)(begin + done));
+
+        if (n == 0) {
+            return sonde__fail(up->diag, SONDE_EIO, up->path, NULL,
+                               "it was cut off while it was read");
+        }
+        if (n < 0 && errno != EINTR) {
+            return sonde__fail_errno(up->diag, up->path, "cannot be read");
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return SONDE_OK;
+}
+
+static sonde_err put_rest(upload *up)
+{
+    const uint64_t size = (uint64_t)up->about.st_size;
+
+    for (uint64_t begin = (uint64_t)up->sent * up->part; begin < size;
+         begin += up->part) {
+        const size_t count = (size_t)SONDE_MIN(up->part, size - begin);
+        sonde_err err = read_piece(up, begin, count);
+
+        if (err == SONDE_OK) {
+            err = put_part(up, (int)(begin / up->part) + 1, up->piece, count);
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return end_upload(up);
+}
+
+static void set_back(upload *up)
+{
+    up->sent = 0;
+    up->parts.length = 0;
+    sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
+}
+
+static sonde_err put_parts(upload *up)
+{
+    sonde_err err = SONDE_OK;
+
+    set_back(up);
+    if (recall(up)) {
+        err = put_rest(up);
+        if (err == SONDE_OK) {
+            end_memory(up);
+            return SONDE_OK;
+        }
+        if (err == SONDE_ETIMEOUT || err == SONDE_EINTERRUPTED) {
+            return err;
+        }
+        set_back(up); /* the store has given the upload up, or lost a part */
+    }
+    if (up->memory != NULL) {
+        sonde__s3_forget_upload(up->bucket, up->line, up->memory);
+    }
+    err = begin_upload(up);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    remember_begin(up);
+    err = put_rest(up);
+    if (err == SONDE_OK) {
+        end_memory(up);
+        return SONDE_OK;
+    }
+    if (up->memory == NULL) {
+        abort_upload(up->bucket, up->line, up->name, up->id);
+    }
+    return err;
+}
+
+/* Bytes of a part of a file of this size. */
+static uint64_t part_size(uint64_t size)
+{
+    const char *text = sonde__s3_variable("SONDE_S3_PART_BYTES");
+    const uint64_t asked = text != NULL ? strtoull(text, NULL, 10) : 0;
+    const uint64_t usual =
+        asked > 0 ? SONDE_MIN(asked, (uint64_t)SONDE__S3_PART) : SONDE__S3_PART;
+
+    return SONDE_MAX(usual, size / MOST_PARTS + 1);
+}
+
+static sonde_err put_whole(upload *up)
+{
+    const size_t size = (size_t)up->about.st_size;
+    const sonde_err err = read_piece(up, 0, size);
+
+    return err != SONDE_OK ? err
+                           : sonde__s3_put(up->bucket, up->line, up->name, up->piece,
+                                           size, false, up->diag);
+}
+
+sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *name, const char *path, const char *memory,
+                             sonde_diag *diag)
+{
+    upload up = {.bucket = bucket,
+                 .line = line,
+                 .name = name,
+                 .memory = memory,
+                 .path = path,
+                 .fd = open(path, O_RDONLY | O_CLOEXEC),
+                 .diag = diag};
+    uint64_t size = 0;
+    sonde_err err = SONDE_OK;
+
+    if (up.fd < 0 || fstat(up.fd, &up.about) != 0) {
+        err = sonde__fail_errno(diag, path, "cannot be read");
+        goto done;
+    }
+    size = (uint64_t)up.about.st_size;
+    up.part = part_size(size);
+    up.piece = sonde__malloc((size_t)SONDE_MIN(up.part, SONDE_MAX(size, 1)));
+    err = up.piece == NULL  ? sonde__fail_nomem(diag, path)
+          : size <= up.part ? put_whole(&up)
+                            : put_parts(&up);
+done:
+    if (up.fd >= 0) {
+        (void)close(up.fd);
+    }
+    sonde__free(up.piece);
+    sonde_text_fini(&up.parts);
+    return err;
+}
+
+/* --- what others left --------------------------------------------------------------- */
+
+/* The id in a memory, or "". */
+static void read_id(const char *memory, char *id, size_t size)
+{
+    FILE *stream = fopen(memory, "re");
+
+    id[0] = '\0';
+    if (stream != NULL) {
+        (void)next_line(stream, id, size);
+        (void)fclose(stream);
+    }
+}
+
+void sonde__s3_abort_others(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                            const char *start, const char *memory)
+{
+    const size_t skip = bucket->prefix[0] != '\0' ? strlen(bucket->prefix) + 1 : 0;
+    sonde_text prefix = {0};
+    sonde__s3_request request = {.method = "GET",
+                                 .query = {{"uploads", ""}, {"encoding-type", "url"}},
+                                 .query_count = 2,
+                                 .most = MOST_ANSWER,
+                                 .tries = 1};
+    sonde__s3_answer answer = {0};
+    const char *row = NULL;
+    char own[512], name[3 * SONDE__S3_NAME], id[512];
+
+    read_id(memory, own, sizeof own);
+    sonde_text_format(&prefix, "%s%s%s", bucket->prefix, skip > 0 ? "/" : "", start);
+    request.query[request.query_count++] = (sonde__s3_pair){"prefix", prefix.data};
+    if (!prefix.failed &&
+        sonde__s3_send(bucket, line, &request, &answer, NULL) == SONDE_OK &&
+        answer.body.length > 0) {
+        row = strstr(answer.body.data, "<Upload>");
+    }
+    for (; row != NULL; row = strstr(row + 1, "<Upload>")) { /* its parts in any order */
+        const char *key = row, *number = row;
+
+        if (sonde__s3_xml(&key, "Key", name, sizeof name) &&
+            sonde__s3_xml(&number, "UploadId", id, sizeof id)) {
+            sonde__s3_unescape(name);
+            if (strcmp(id, own) != 0 && strlen(name) > skip) {
+                abort_upload(bucket, line, name + skip, id);
+            }
+        }
+    }
+    sonde_text_fini(&answer.body);
+    sonde_text_fini(&prefix);
+}
