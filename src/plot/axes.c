@@ -14,11 +14,9 @@
 
 void sonde__plot_range_widen(double *low, double *high)
 {
-    double magnitude = 0;
-
     *low = SONDE_MIN(SONDE_MAX(*low, -1e300), 1e300);
     *high = SONDE_MIN(SONDE_MAX(*high, -1e300), 1e300);
-    magnitude = SONDE_MAX(fabs(*low), fabs(*high));
+    const double magnitude = SONDE_MAX(fabs(*low), fabs(*high));
     if (*high - *low < SONDE_MAX(magnitude * 1e-9, 1e-290)) {
         const double middle = *low / 2 + *high / 2;
         const double half = magnitude > 1e-280 ? magnitude * 0.05 : 0.5;
@@ -236,10 +234,8 @@ enum { BAR = 14, BAR_GAP = 18, SWATCH = 22, BLOCK = 12 };
 double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
                                     double height)
 {
-    double width = 0;
-
     choose_ticks(axis, (int)SONDE_MAX(height / 36, 2));
-    width = widest(scene, &axis->ticks);
+    double width = widest(scene, &axis->ticks);
     if (axis->label != NULL) {
         width += GAP + sonde__plot_text_height(SONDE__FONT_LABEL);
     }

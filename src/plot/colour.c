@@ -39,15 +39,13 @@ uint32_t sonde__plot_colour_at(sonde_colours colours, double t)
 {
     const uint32_t *const knots = maps[colours].knots;
     const int last = maps[colours].count - 1;
-    double place = 0;
-    int knot = 0;
     uint32_t rgb = 0;
 
     if (isnan(t)) {
         return SONDE__NAN_COLOUR;
     }
-    place = SONDE_MIN(SONDE_MAX(t, 0.0), 1.0) * last;
-    knot = SONDE_MIN((int)place, last - 1);
+    const double place = SONDE_MIN(SONDE_MAX(t, 0.0), 1.0) * last;
+    const int knot = SONDE_MIN((int)place, last - 1);
     for (int shift = 16; shift >= 0; shift -= 8) {
         const double below = channel(knots[knot], shift);
         const double above = channel(knots[knot + 1], shift);

@@ -101,20 +101,14 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__plot_colours_check(plot->colours, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plot_colours_check(plot->colours, diag));
     m->classes = (int)plot->counts.shape[0];
     m->values = sonde__calloc((size_t)m->classes * (size_t)m->classes, sizeof(double));
     if (m->values == NULL) {
         return sonde__fail_nomem(diag, "a confusion matrix");
     }
     for (int i = 0; i < m->classes * m->classes; i++) {
-        err = read_value(m, i / m->classes, i % m->classes, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_value(m, i / m->classes, i % m->classes, diag));
     }
     if (plot->shares) {
         to_shares(m);
@@ -401,11 +395,9 @@ sonde_err sonde__plot_build_confusion(const void *description, sonde__plot_scene
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__plot_page_begin(
-        scene, &plot->page, summary(&m, subtitle, sizeof subtitle), NULL, 0, &page, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__plot_page_begin(scene, &plot->page,
+                                           summary(&m, subtitle, sizeof subtitle), NULL,
+                                           0, &page, diag));
     err = lay_out(&m, scene, page.space) ? draw(&m, scene, &page, diag)
                                          : sonde__plot_no_room(scene, diag);
     sonde__plot_page_fini(&page);

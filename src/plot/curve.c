@@ -264,7 +264,6 @@ static scale choose_scale(const sonde__report_curve *curve)
 static double place(const scale *axis, double value)
 {
     const double room = axis->zero ? 0.9 * HIGH : HIGH;
-    double share = 0.0;
 
     if (!axis->log) {
         return HIGH * (1.0 - (value - axis->low) / (axis->high - axis->low));
@@ -272,7 +271,8 @@ static double place(const scale *axis, double value)
     if (!(value > 0.0)) {
         return HIGH - 2.0;
     }
-    share = (log(value) - log(axis->low)) / (log(axis->high) - log(axis->low));
+    const double share =
+        (log(value) - log(axis->low)) / (log(axis->high) - log(axis->low));
     return room * (1.0 - fmin(fmax(share, 0.0), 1.0));
 }
 

@@ -55,16 +55,9 @@ static sonde_err check_line(const sonde_view *view, const char *where, const cha
 static sonde_err check_series(const sonde_plot_series *series, const char *where,
                               sonde_diag *diag)
 {
-    sonde_err err = check_line(&series->y, where, "y", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_line(&series->y, where, "y", diag));
     if (series->x.data != NULL) {
-        err = check_line(&series->x, where, "x", diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_line(&series->x, where, "x", diag));
     }
     if (series->y.shape[0] < 1 || series->y.data == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, where, "at least one point",
@@ -208,15 +201,11 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
 
     for (size_t i = 0; i < plot->count; i++) {
         char where[128] = "";
-        sonde_err err = SONDE_OK;
 
         (void)snprintf(where, sizeof where, "series '%.100s'", name_of(c, i));
-        err = sonde__plot_series_read(&plot->series[i], plot->log_y,
-                                      plot->series[i].plain ? 0.0 : plot->smooth, where,
-                                      &c->series[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__plot_series_read(&plot->series[i], plot->log_y,
+                                           plot->series[i].plain ? 0.0 : plot->smooth,
+                                           where, &c->series[i], diag));
         for (int kind = 0; kind < 4; kind++) {
             c->marks[kind] += c->series[i].marks[kind];
         }
@@ -258,7 +247,6 @@ static void find_ranges(const chart *c, sonde__plot_axis *x, sonde__plot_axis *y
 static void make_frame(chart *c)
 {
     sonde__plot_axis *const x = &c->frame.x, *const y = &c->frame.y;
-    double room = 0;
 
     *x = (sonde__plot_axis){.label = c->plot->x_label};
     *y = (sonde__plot_axis){.label = c->plot->y_label, .log = c->plot->log_y};
@@ -276,7 +264,7 @@ static void make_frame(chart *c)
         y->low = 0; /* close enough to zero to include it */
     }
     sonde__plot_range_widen(&y->low, &y->high);
-    room = y->high * 0.05 - y->low * 0.05;
+    const double room = y->high * 0.05 - y->low * 0.05;
     y->high = SONDE_MIN(y->high + room, 1e300);
     if (y->low > 0 || y->low < 0) {
         y->low = SONDE_MAX(y->low - room, -1e300);
@@ -498,11 +486,7 @@ static bool draw(void *state, sonde__plot_scene *scene, sonde__plot_box space)
 static sonde_err build(chart *c, sonde__plot_scene *scene, sonde_diag *diag)
 {
     char note[200] = "", subtitle[80] = "";
-    const sonde_err err = read_series(c, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_series(c, diag));
     if (c->plot->smooth > 0) {
         (void)snprintf(subtitle, sizeof subtitle,
                        "Pale: as measured; strong: moving average, weight %g",

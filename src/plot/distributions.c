@@ -45,11 +45,7 @@ static sonde_err check_histogram(const sonde_histogram_plot *plot, uint64_t *tot
 {
     const sonde_histogram *const h = plot->histogram;
 
-    const sonde_err err = check_bins(h, "histogram", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_bins(h, "histogram", diag));
     for (int i = 0; i < h->bins; i++) {
         *total += h->counts[i];
         *largest = SONDE_MAX(*largest, h->counts[i]);
@@ -131,13 +127,12 @@ static bool draw_histogram(void *state, sonde__plot_scene *scene, sonde__plot_bo
     };
     const size_t entry_count = plot->zeros > 0 ? SONDE_COUNT_OF(entries) : 0;
     sonde__plot_frame frame = make_frame(plot, b->largest);
-    double legend = 0;
 
     (void)sonde__snprintf(zeros, sizeof zeros,
                           "%s zeros (%.3g %%), set two below the smallest other value",
                           sonde__plot_grouped(plot->zeros, count, sizeof count),
                           (double)plot->zeros / (double)b->total * 100);
-    legend = sonde__plot_legend(scene, space, entries, entry_count, true);
+    const double legend = sonde__plot_legend(scene, space, entries, entry_count, true);
     space.y += legend;
     space.h -= legend;
     if (!sonde__plot_frame_layout(scene, space, &frame)) {
@@ -154,12 +149,8 @@ sonde_err sonde__plot_build_histogram(const void *description, sonde__plot_scene
 {
     const sonde_histogram_plot *const plot = description;
     bars b = {.plot = plot};
-    const sonde_err err = check_histogram(plot, &b.total, &b.largest, diag);
+    SONDE__TRY(check_histogram(plot, &b.total, &b.largest, diag));
     char count[40] = "", subtitle[120] = "";
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     (void)snprintf(subtitle, sizeof subtitle, "%s values in %d bins",
                    sonde__plot_grouped(b.total, count, sizeof count),
                    plot->histogram->bins);
@@ -204,13 +195,9 @@ static uint64_t total_of(const sonde_histogram *h)
 static sonde_err check_step(const sonde_heatmap_plot *plot, size_t i, sonde_diag *diag)
 {
     char where[48] = "";
-    sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, "histogram %zu", i);
-    err = check_bins(&plot->histograms[i], where, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_bins(&plot->histograms[i], where, diag));
     if (plot->steps != NULL && i > 0 && plot->steps[i] <= plot->steps[i - 1]) {
         return sonde__fail(diag, SONDE_EINVAL, where, "ascending steps",
                            "step %lld after step %lld", (long long)plot->steps[i],
@@ -248,11 +235,7 @@ static sonde_err survey(map *m, sonde_diag *diag)
     }
     for (size_t i = 0; i < plot->count; i++) {
         const sonde_histogram *const h = &plot->histograms[i];
-        const sonde_err err = check_step(plot, i, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_step(plot, i, diag));
         if (total_of(h) == 0) {
             m->empty++;
             continue;
@@ -329,12 +312,8 @@ static void spread_step(map *m, size_t step)
 
 static sonde_err read_steps(map *m, sonde_diag *diag)
 {
-    sonde_err err = survey(m, diag);
+    SONDE__TRY(survey(m, diag));
     size_t cells = 0;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     choose_rows(m);
     if (sonde__mul(m->plot->count, (size_t)m->rows, &cells)) {
         m->shares = sonde__calloc(cells, sizeof *m->shares);
@@ -504,7 +483,6 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
     const double legend =
         sonde__plot_legend(scene, space, &entry, m->plot->median ? 1 : 0, true);
     double bar = 0;
-    int columns = 0;
 
     space.y += legend;
     space.h -= legend;
@@ -514,7 +492,7 @@ static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box spac
     if (!sonde__plot_frame_layout(scene, space, &m->frame)) {
         return false;
     }
-    columns = (int)round(m->frame.area.w * scene->scale);
+    const int columns = (int)round(m->frame.area.w * scene->scale);
     if (scene->err == SONDE_OK) {
         sonde__plot_image(scene, m->frame.area, make_pixels(m, columns), columns,
                           m->rows);
@@ -536,15 +514,8 @@ static sonde_err build_map(map *m, sonde__plot_scene *scene, sonde_diag *diag)
 {
     const sonde_heatmap_plot *const plot = m->plot;
     char note[80] = "", count[40] = "";
-    sonde_err err = sonde__plot_colours_check(plot->colours, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_steps(m, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plot_colours_check(plot->colours, diag));
+    SONDE__TRY(read_steps(m, diag));
     if (m->empty > 0) {
         (void)snprintf(note, sizeof note, "%s of the steps hold no values",
                        sonde__plot_grouped(m->empty, count, sizeof count));

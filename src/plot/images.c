@@ -390,11 +390,8 @@ static sonde_err draw_cell(const sonde_images_plot *plot, sonde__plot_scene *sce
     sonde__plot_span span = g->span;
 
     if (plot->each_range) {
-        const sonde_err err = sonde__plot_span_of(&g->pictures, i, i + 1, plot->low,
-                                                  plot->high, "images", &span, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__plot_span_of(&g->pictures, i, i + 1, plot->low, plot->high,
+                                       "images", &span, diag));
     }
     sonde__plot_picture_draw(scene, &g->pictures, i, span, plot->colours, box);
     if (label_of(plot, i) != NULL) {
@@ -425,10 +422,7 @@ sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *s
     }
     (void)sonde__plot_oddities_text(
         sonde__plot_oddities_of(&g.pictures, 0, g.pictures.count), note, sizeof note);
-    err = sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag));
     if (!lay_out_grid(plot, scene, page.space, &g)) {
         err = sonde__plot_no_room(scene, diag);
         goto done;
@@ -440,10 +434,7 @@ sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *s
         goto done;
     }
     for (int64_t i = 0; i < g.pictures.count; i++) {
-        err = draw_cell(plot, scene, &g, i, page.space.y, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(draw_cell(plot, scene, &g, i, page.space.y, diag));
     }
     err = sonde__plot_page_end(
         scene, &page,
@@ -604,10 +595,7 @@ sonde_err sonde__plot_build_panels(const void *description, sonde__plot_scene *s
         return err;
     }
     (void)sonde__plot_oddities_text(odd, note, sizeof note);
-    err = sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plot_page_begin(scene, &plot->page, NULL, note, 0, &page, diag));
     if (!lay_out_panels(plot, scene, page.space, &r)) {
         sonde__plot_page_fini(&page);
         return sonde__plot_no_room(scene, diag);

@@ -65,7 +65,6 @@ sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page 
                                double bottom, sonde_diag *diag)
 {
     const double notes = page->notes_height > 0 ? page->notes_height + 8 : 0;
-    double y = 0;
 
     scene->height =
         page->height > 0 ? page->height : ceil(bottom + notes + SONDE__MARGIN);
@@ -74,7 +73,7 @@ sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page 
                            "it would be %.0f pixels high, at most %d are possible",
                            scene->height * scene->scale, SONDE__PAGE_LONGEST);
     }
-    y = scene->height - SONDE__MARGIN - page->notes_height + 4;
+    double y = scene->height - SONDE__MARGIN - page->notes_height + 4;
     for (int i = 0; i < 2; i++) {
         sonde__plot_lines_draw(scene, &page->notes[i], SONDE__FONT_TEXT, SONDE__MUTED,
                                (sonde__plot_place){.x = SONDE__MARGIN, .y = y});
@@ -152,10 +151,7 @@ sonde_err sonde__plot_draw(const char *path, const sonde_plot_page *page,
         (err = sonde__plot_scene_init(&scene, width, scale, diag)) != SONDE_OK) {
         return err;
     }
-    err = build(plot, &scene, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(build(plot, &scene, diag));
     err = sonde__plot_scene_save(&scene, path, diag);
 done:
     sonde__plot_scene_fini(&scene);

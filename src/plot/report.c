@@ -581,15 +581,13 @@ static void draw_facts(sonde__report *report)
 
 static const char *name_of(const sonde__report *report)
 {
-    const char *slash = NULL;
-
     if (report->options.title != NULL) {
         return report->options.title;
     }
     if (report->info.model[0] != '\0') {
         return report->info.model;
     }
-    slash = strrchr(report->info.path, '/');
+    const char *slash = strrchr(report->info.path, '/');
     return slash != NULL && slash[1] != '\0' ? slash + 1 : report->info.path;
 }
 
@@ -617,23 +615,12 @@ static void draw_head(sonde__report *report)
 
 static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     draw_head(report);
     sonde__report_verdict(report);
     sonde__report_when(report);
-    err = sonde__report_loss_curve(report, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__report_cards(report, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = draw_tensors(report, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__report_loss_curve(report, diag));
+    SONDE__TRY(sonde__report_cards(report, diag));
+    SONDE__TRY(draw_tensors(report, diag));
     draw_judged(report);
     draw_facts(report);
     sonde_text_format(&report->page, "</main>\n</body>\n</html>\n");
@@ -674,18 +661,9 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     report.options.tensors =
         report.options.tensors > 0 ? report.options.tensors : TENSORS;
     sonde_trial_describe(trial, &report.info);
-    err = find_steps(&report, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = group_findings(&report, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = draw_page(&report, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(find_steps(&report, diag));
+    SONDE__TRY_DONE(group_findings(&report, diag));
+    SONDE__TRY_DONE(draw_page(&report, diag));
     err = sonde__whole_put(path, report.page.data, report.page.length, diag);
 done:
     sonde_text_fini(&report.page);

@@ -220,13 +220,12 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
                               sonde__plot_font font)
 {
     char *clean = scene->err == SONDE_OK ? sonde__plot_text_clean(text) : NULL;
-    double width = 0;
 
     if (clean == NULL) {
         scene->err = scene->err != SONDE_OK ? scene->err : SONDE_ENOMEM;
         return 0;
     }
-    width = measure(scene, clean, font);
+    const double width = measure(scene, clean, font);
     sonde__free(clean);
     return width;
 }
@@ -291,12 +290,11 @@ static void shorten(sonde__plot_scene *scene, char *text, sonde__plot_font font,
                     double width)
 {
     size_t fits = 0, over = strlen(text);
-    char *trial = NULL;
 
     if (measure(scene, text, font) <= width) {
         return;
     }
-    trial = sonde__malloc(over + sizeof ELLIPSIS);
+    char *trial = sonde__malloc(over + sizeof ELLIPSIS);
     if (trial == NULL) {
         scene->err = SONDE_ENOMEM;
         return;
@@ -330,7 +328,6 @@ static char *fitted(sonde__plot_scene *scene, const char *text, size_t length,
                     sonde__plot_font font, double width)
 {
     char *part = scene->err == SONDE_OK ? sonde__malloc(length + sizeof ELLIPSIS) : NULL;
-    char *clean = NULL;
 
     if (part == NULL) {
         scene->err = scene->err != SONDE_OK ? scene->err : SONDE_ENOMEM;
@@ -338,7 +335,7 @@ static char *fitted(sonde__plot_scene *scene, const char *text, size_t length,
     }
     memcpy(part, text, length);
     part[length] = '\0';
-    clean = sonde__plot_text_clean(part);
+    char *clean = sonde__plot_text_clean(part);
     sonde__free(part);
     if (clean == NULL) {
         scene->err = SONDE_ENOMEM;

@@ -252,27 +252,19 @@ static sonde_err draw_figure(sonde__report *report, uint32_t id,
         return sonde__fail_nomem(diag, "a curve");
     }
     lines[1].track = tracks + 1;
-    err = sonde__report_track_read(report->trial, id, mode, &quantity, report->begin,
-                                   report->end, SONDE__COLUMNS, &tracks[0], diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__report_track_read(report->trial, id, mode, &quantity,
+                                             report->begin, report->end, SONDE__COLUMNS,
+                                             &tracks[0], diag));
     if (loss) {
-        err = sonde__report_track_read(report->trial, id, SONDE_MODE_EVAL, &quantity,
-                                       report->begin, report->end, SONDE__COLUMNS,
-                                       &tracks[1], diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(sonde__report_track_read(report->trial, id, SONDE_MODE_EVAL,
+                                                 &quantity, report->begin, report->end,
+                                                 SONDE__COLUMNS, &tracks[1], diag));
         curve.line_count = tracks[1].steps > 0 ? 2 : 1;
     }
     if (loss && tracks[0].steps == 0) { /* the run does not record modes */
-        err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
-                                       report->begin, report->end, SONDE__COLUMNS,
-                                       &tracks[0], diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL,
+                                                 &quantity, report->begin, report->end,
+                                                 SONDE__COLUMNS, &tracks[0], diag));
         curve.line_count = 1;
     }
     sonde__report_curve_draw(&report->page, &curve);
@@ -423,11 +415,7 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
                           "<tbody>\n");
     }
     for (size_t i = 1; i < shown; i++) {
-        const sonde_err err = draw_row(report, &report->findings[group->member[i]], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(draw_row(report, &report->findings[group->member[i]], diag));
     }
     if (shown > 1) {
         sonde_text_format(page, "</tbody></table></div>\n");
@@ -505,7 +493,6 @@ static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
     const uint32_t id = tensor != SONDE_NO_TENSOR ? tensor : sonde__report_loss(report);
     const char *severity = sonde_severity_name(group->worst);
     sonde_text *page = &report->page;
-    sonde_err err = SONDE_OK;
 
     sonde_text_format(
         page,
@@ -516,18 +503,12 @@ static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
     sonde_text_format(page, "</h3>\n");
     draw_what(report, group, finding);
     if (id != SONDE_NO_TENSOR && report->any_step) {
-        err = draw_figure(report, id, finding, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(draw_figure(report, id, finding, diag));
     }
     sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
     sonde__report_html_text(page, finding->advice);
     sonde_text_format(page, "</p>\n");
-    err = draw_others(report, group, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(draw_others(report, group, diag));
     if (group->rule != NULL) {
         sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
         sonde__report_html_text(page, group->rule->condition);
@@ -543,11 +524,7 @@ sonde_err sonde__report_cards(sonde__report *report, sonde_diag *diag)
         sonde_text_format(&report->page, "<h2 class=\"part\">What was found</h2>\n");
     }
     for (size_t i = 0; i < report->group_count; i++) {
-        const sonde_err err = draw_card(report, i, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(draw_card(report, i, diag));
     }
     return SONDE_OK;
 }

@@ -56,12 +56,11 @@ void *sonde__malloc(size_t size)
 void *sonde__calloc(size_t count, size_t size)
 {
     size_t total = 0;
-    void *ptr = NULL;
 
     if (!sonde__mul(count, size, &total)) {
         return NULL;
     }
-    ptr = sonde__malloc(total);
+    void *ptr = sonde__malloc(total);
     if (ptr != NULL) {
         memset(ptr, 0, total > 0 ? total : 1);
     }
@@ -127,7 +126,6 @@ char *sonde__strdup(const char *text)
 bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed, size_t element_size)
 {
     void *old = NULL;
-    void *grown = NULL;
     size_t wanted = *capacity, bytes = 0;
 
     if (needed <= *capacity) {
@@ -143,7 +141,7 @@ bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed, size_t ele
         return false;
     }
     memcpy(&old, array_ptr, sizeof old);
-    grown = sonde__grow(old, *capacity * element_size, bytes);
+    void *grown = sonde__grow(old, *capacity * element_size, bytes);
     if (grown == NULL) {
         return false;
     }

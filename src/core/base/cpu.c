@@ -158,13 +158,12 @@ static int read_numbers(const char *folder, const char *name, int most, long lon
 {
     char path[PATH], text[64], *end = NULL;
     const char *next = text;
-    FILE *file = NULL;
     int count = 0;
 
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) {
         return 0;
     }
-    file = fopen(path, "re");
+    FILE *file = fopen(path, "re");
     if (file == NULL) {
         return 0;
     }

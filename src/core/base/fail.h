@@ -60,6 +60,31 @@ SONDE_API sonde_err sonde__fail_null(sonde_diag *diag, const char *function,
         }                                                                                \
     } while (0)
 
+/* Returns the error of a call that failed; a call that succeeded goes on. Every statement that
+ * only hands an error up is one of these. */
+#define SONDE__TRY(...)                                                                  \
+    do {                                                                                 \
+        const sonde_err try_err_ = (__VA_ARGS__);                                        \
+        if (try_err_ != SONDE_OK) {                                                      \
+            return try_err_;                                                             \
+        }                                                                                \
+    } while (0)
+
+/* The same in a function that frees what it made: keeps the error in its variable err and
+ * goes to its label error, where only failures arrive ... */
+#define SONDE__TRY_GO(...) SONDE__TRY_AT(error, __VA_ARGS__)
+
+/* ... or to its label done, where successes arrive too. */
+#define SONDE__TRY_DONE(...) SONDE__TRY_AT(done, __VA_ARGS__)
+
+#define SONDE__TRY_AT(label, ...)                                                        \
+    do {                                                                                 \
+        err = (__VA_ARGS__);                                                             \
+        if (err != SONDE_OK) {                                                           \
+            goto label;                                                                  \
+        }                                                                                \
+    } while (0)
+
 /* Edit distance (Levenshtein) of two names, by their first 255 letters. */
 SONDE_API size_t sonde__edit_distance(const char *a, const char *b);
 

@@ -95,15 +95,13 @@ static void begin(sonde_json *json, const char *key)
 
 static void open_level(sonde_json *json, const char *key, bool list)
 {
-    uint32_t level = 0;
-
     begin(json, key);
     if (json->depth >= SONDE_JSON_DEPTH) {
         json->text->failed = true;
         json->depth++;
         return;
     }
-    level = UINT32_C(1) << json->depth++;
+    const uint32_t level = UINT32_C(1) << json->depth++;
     json->begun &= ~level;
     json->lists = list ? json->lists | level : json->lists & ~level;
     sonde_text_add(json->text, list ? "[" : "{");

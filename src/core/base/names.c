@@ -46,7 +46,6 @@ uint32_t sonde__names_intern(sonde__names *names, const char *text)
 {
     const uint64_t hash = XXH3_64bits(text, strlen(text));
     const uint32_t known = find(names, text, hash);
-    char *copy = NULL;
 
     if (known != SONDE__NO_NAME) {
         return known;
@@ -57,7 +56,7 @@ uint32_t sonde__names_intern(sonde__names *names, const char *text)
         !sonde__table_reserve(&names->table)) {
         return SONDE__NO_NAME;
     }
-    copy = sonde__strdup(text);
+    char *copy = sonde__strdup(text);
     if (copy == NULL) {
         return SONDE__NO_NAME;
     }

@@ -14,8 +14,6 @@ const void *sonde__object_table(const void *inside, const char *name, const char
 {
     Dl_info library;
     sonde_text path = {0};
-    void *object = NULL;
-    const void *found = NULL;
 
     if (dladdr(inside, &library) != 0 && library.dli_fname != NULL) {
         const char *slash = strrchr(library.dli_fname, '/');
@@ -24,8 +22,8 @@ const void *sonde__object_table(const void *inside, const char *name, const char
                        slash != NULL ? (size_t)(slash + 1 - library.dli_fname) : 0);
     }
     sonde_text_format(&path, "sonde/%s", name);
-    object = path.failed ? NULL : dlopen(path.data, RTLD_NOW | RTLD_LOCAL);
-    found = object != NULL ? dlsym(object, table) : NULL;
+    void *object = path.failed ? NULL : dlopen(path.data, RTLD_NOW | RTLD_LOCAL);
+    const void *found = object != NULL ? dlsym(object, table) : NULL;
     if (found == NULL) {
         const char *why = path.failed ? "out of memory" : dlerror();
 

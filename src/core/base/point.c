@@ -48,10 +48,9 @@ float sonde__strtof(const char *text, char **end)
 int sonde__snprintf(char *buf, size_t size, const char *format, ...)
 {
     va_list args;
-    int length = 0;
 
     va_start(args, format);
-    length = sonde__vsnprintf(buf, size, format, args);
+    const int length = sonde__vsnprintf(buf, size, format, args);
     va_end(args);
     return length;
 }

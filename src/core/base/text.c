@@ -65,16 +65,14 @@ void sonde_text_format(sonde_text *text, const char *format, ...)
         return;
     }
     enum { FIRST = 127 }; /* most fit at the first attempt */
-    size_t room = 0;
     va_list args;
-    int n = 0;
 
     if (!make_room(text, FIRST)) {
         return;
     }
-    room = text->capacity - text->length;
+    const size_t room = text->capacity - text->length;
     va_start(args, format);
-    n = sonde__vsnprintf(text->data + text->length, room, format, args);
+    const int n = sonde__vsnprintf(text->data + text->length, room, format, args);
     va_end(args);
     if (n >= 0 && (size_t)n >= room) {
         text->data[text->length] = '\0';

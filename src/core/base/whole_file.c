@@ -183,11 +183,7 @@ bool sonde__write_all(int fd, const void *bytes, size_t n)
 static sonde_err open_file(sonde__whole_file *file, const char *path, sonde_diag *diag)
 {
     struct stat about;
-    const sonde_err err = sonde__check_home(path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__check_home(path, diag));
     file->path = follow(path);
     if (file->path == NULL) {
         return sonde__fail_nomem(diag, "a file name");

@@ -96,12 +96,11 @@ static sonde_err take_key(builder *b, const sonde__yaml *map, const yaml_event_t
                           char **key)
 {
     const size_t line = event->start_mark.line;
-    const char *text = NULL;
 
     if (event->type != YAML_SCALAR_EVENT) {
         return fail_at(b, line, SONDE_EFORMAT, "a word", "a key that is no scalar");
     }
-    text = (const char *)event->data.scalar.value;
+    const char *text = (const char *)event->data.scalar.value;
     if (sonde__yaml_get(map, text) != NULL) {
         return fail_at(b, line, SONDE_EINVAL, "each key once", "a key appears twice");
     }
@@ -196,10 +195,7 @@ static sonde_err build_document(builder *b, sonde__yaml **out)
     while (!done) {
         yaml_event_t event;
 
-        err = next_event(b, &event);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(next_event(b, &event));
         if (event.type == YAML_STREAM_END_EVENT) {
             done = true;
         } else if (event.type == YAML_DOCUMENT_START_EVENT && root != NULL) {
@@ -332,13 +328,9 @@ static sonde_err read_scalar(const sonde__yaml_reader *reader, const sonde__yaml
 static sonde_err read_int(const sonde__yaml_reader *reader, const sonde__yaml *node,
                           int64_t lower, int64_t upper, int64_t *out)
 {
-    sonde_err err = read_scalar(reader, node, "a whole number");
+    SONDE__TRY(read_scalar(reader, node, "a whole number"));
     char *end = NULL, expected[96];
     long long value = 0;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     errno = 0;
     value = strtoll(node->text, &end, 10);
     if (end == node->text || *end != '\0' || errno != 0 || value < lower ||
@@ -402,15 +394,11 @@ sonde_err sonde__yaml_text(const sonde__yaml_reader *reader, const sonde__yaml *
                            const char *key, const char **out)
 {
     const sonde__yaml *node = sonde__yaml_get(map, key);
-    sonde_err err = SONDE_OK;
 
     if (node == NULL) {
         return SONDE_OK;
     }
-    err = read_scalar(reader, node, "a text");
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_scalar(reader, node, "a text"));
     *out = node->text;
     return SONDE_OK;
 }

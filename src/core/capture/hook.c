@@ -56,27 +56,17 @@ static sonde_err add_defaults(sonde_hook *hook, sonde_diag *diag)
 {
     static const char *const names[] = {"weights", "biases", "gradients", "losses"};
     sonde__observe_setup *setup = &hook->setup;
-    sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        err = sonde__observe_add(setup, names[i], false, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__observe_add(setup, names[i], false, diag));
     }
     if (hook->options.save_all) {
-        err = sonde__observe_add(setup, "all", true, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__observe_add(setup, "all", true, diag));
     }
     if (hook->options.include == NULL) {
         return SONDE_OK;
     }
-    err = sonde__observe_add(setup, "default", true, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_add(setup, "default", true, diag));
     return sonde__observe_include(setup, "default", hook->options.include, diag);
 }
 
@@ -127,24 +117,12 @@ sonde_err sonde_hook_create(const sonde_hook_options *given, sonde_hook **out,
     sonde__record_sink_init(&hook->dry, NULL);
     hook->sink = &hook->dry;
     sonde__observe_unset_layers(hook->setup.layers);
-    err = copy_texts(hook, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(copy_texts(hook, diag));
     if (sonde__store_is_address(hook->record.path)) {
-        err = sonde__store_spool_folder(hook->record.path, &hook->spool, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__store_spool_folder(hook->record.path, &hook->spool, diag));
     }
-    err = sonde_catalogue_create(&hook->catalogue, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = add_defaults(hook, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_catalogue_create(&hook->catalogue, diag));
+    SONDE__TRY_GO(add_defaults(hook, diag));
     *out = hook;
     return SONDE_OK;
 
@@ -237,11 +215,7 @@ static bool has_sketches(const sonde__observe_setup *setup)
 
 sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
 {
-    const sonde_err err = sonde__observe_settle(&hook->setup, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_settle(&hook->setup, diag));
     if (hook->sketch == NULL && has_sketches(&hook->setup)) {
         hook->sketch = sonde__malloc(sizeof *hook->sketch);
         return hook->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
@@ -269,15 +243,11 @@ static sonde_err prepare_tensor(sonde_hook *hook, uint32_t id, sonde_diag *diag)
     const sonde__observe_member *in = &hook->tensors[id].in;
     const char *names[SONDE__MOST_COLLECTIONS];
     size_t count = 0;
-    sonde_err err = SONDE_OK;
 
     if (in->member != 0 || in->vital != 0) {
-        err = hook->sink->sink.prepare(&hook->sink->sink, id,
-                                       sonde_catalogue_info(hook->catalogue, id),
-                                       SONDE_HOW_RAW, &shape, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(hook->sink->sink.prepare(&hook->sink->sink, id,
+                                            sonde_catalogue_info(hook->catalogue, id),
+                                            SONDE_HOW_RAW, &shape, diag));
     }
     for (uint64_t sets = in->member; sets != 0; sets &= sets - 1) {
         names[count++] = hook->setup.collections[__builtin_ctzll(sets)].name;
@@ -292,16 +262,12 @@ sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info
                                  sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(hook->catalogue);
-    sonde_err err = SONDE_OK;
 
     if (!sonde__reserve(&hook->tensors, &hook->tensor_capacity, (size_t)count + 1,
                         sizeof *hook->tensors)) {
         return sonde__fail_nomem(diag, "a tensor of a hook");
     }
-    err = sonde_catalogue_declare(hook->catalogue, info, id, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_catalogue_declare(hook->catalogue, info, id, diag));
     hook->tensors[*id] = (sonde__hook_tensor){.in = *member, .step = -1};
     return hook->open ? prepare_tensor(hook, *id, diag) : SONDE_OK;
 }
@@ -354,11 +320,8 @@ static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
     for (size_t i = 0; i < hook->early_count; i++) {
         const uint32_t id = hook->early[i].id;
 
-        err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
-                                     members, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1,
+                                             false, members, diag));
         hook->tensors[id].in = members[id];
     }
 error:
@@ -369,33 +332,20 @@ error:
 sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, hook);
-    sonde_err err = SONDE_OK;
 
     if (hook->open) {
         return SONDE_OK;
     }
-    err = sonde__hook_settle(hook, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = place_scalars(hook, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__hook_settle(hook, diag));
+    SONDE__TRY(place_scalars(hook, diag));
     if (!hook->options.dry_run && hook->recorder == NULL) {
-        err = open_recorder(hook, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(open_recorder(hook, diag));
     }
     hook->sink = hook->recorder != NULL
                      ? (sonde__record_sink *)(void *)sonde_recorder_sink(hook->recorder)
                      : &hook->dry;
     for (uint32_t id = 0; id < sonde_catalogue_count(hook->catalogue); id++) {
-        err = prepare_tensor(hook, id, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(prepare_tensor(hook, id, diag));
     }
     hook->open = true;
     return SONDE_OK;
@@ -546,11 +496,8 @@ static sonde_err join_scalar(sonde_hook *hook, uint32_t id, sonde_diag *diag)
     if (members == NULL) {
         return sonde__fail_nomem(diag, "a scalar");
     }
-    err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
-                                 members, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
+                                         members, diag));
     hook->tensors[id].in = members[id];
     err = prepare_tensor(hook, id, diag);
 error:
@@ -568,16 +515,9 @@ static sonde_err declare_scalar(sonde_hook *hook, const char *name, uint32_t *id
                                     .same_as = SONDE_NO_TENSOR};
     const sonde__observe_member nothing = {0};
     uint32_t added = 0;
-    sonde_err err = sonde__hook_add_tensor(hook, &info, &nothing, &added, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__hook_add_tensor(hook, &info, &nothing, &added, diag));
     if (hook->open) {
-        err = join_scalar(hook, added, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(join_scalar(hook, added, diag));
     }
     *id = added;
     return SONDE_OK;
@@ -610,11 +550,7 @@ sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
         return sonde__fail(diag, SONDE_EINVAL, "scalar", "a name", "an empty name");
     }
     uint32_t id = 0;
-    sonde_err err = find_scalar(hook, name, &id, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(find_scalar(hook, name, &id, diag));
     if (!hook->begun) {
         if (!sonde__reserve(&hook->early, &hook->early_capacity, hook->early_count + 1,
                             sizeof *hook->early)) {

@@ -98,11 +98,10 @@ static sonde_err read_number(const reading *file, const sonde__yaml *map,
                              int64_t *out)
 {
     char key[64], *end = NULL;
-    const sonde__yaml *node = NULL;
     long long value = 0;
 
     (void)snprintf(key, sizeof key, "%s%s", prefix, name);
-    node = find(map, key);
+    const sonde__yaml *node = find(map, key);
     if (node == NULL) {
         return SONDE_OK;
     }
@@ -131,32 +130,17 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (mode >= 0) {
         (void)snprintf(prefix, sizeof prefix, "%s.", sonde_mode_name((sonde_mode)mode));
     }
-    err = read_number(file, map, prefix, "save_interval", 1, &config.every);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_number(file, map, prefix, "start_step", 0, &config.start_step);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_number(file, map, prefix, "end_step", 0, &config.end_step);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_number(file, map, prefix, "save_interval", 1, &config.every));
+    SONDE__TRY(read_number(file, map, prefix, "start_step", 0, &config.start_step));
+    SONDE__TRY(read_number(file, map, prefix, "end_step", 0, &config.end_step));
     (void)snprintf(key, sizeof key, "%swhen_nan", prefix);
-    err = sonde__observe_read_selector(file->reader, map, key, &when_nan);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_read_selector(file->reader, map, key, &when_nan));
     config.when_nan = when_nan;
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
     list = sonde__yaml_get(map, key);
     if (list != NULL) {
-        err = sonde__observe_read_steps(file->reader, list, &steps,
-                                        &config.save_step_count);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__observe_read_steps(file->reader, list, &steps,
+                                                &config.save_step_count));
         config.save_steps = steps;
     }
     err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
@@ -172,13 +156,8 @@ error:
 static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
                                 const char *collection)
 {
-    sonde_err err = SONDE_OK;
-
     for (int mode = -1; mode < SONDE_MODE_COUNT; mode++) {
-        err = read_schedule(file, map, collection, mode);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_schedule(file, map, collection, mode));
     }
     return SONDE_OK;
 }
@@ -275,15 +254,8 @@ static void warn_keys(const reading *file, const sonde__yaml *map,
 static sonde_err read_settings(const reading *file, const sonde__yaml *parameters,
                                const char *name)
 {
-    sonde_err err = read_regexes(file, parameters, name);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_schedules(file, parameters, name);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_regexes(file, parameters, name));
+    SONDE__TRY(read_schedules(file, parameters, name));
     return read_reductions(file, parameters, name);
 }
 
@@ -307,10 +279,7 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
     }
     if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
         warn_keys(file, parameters, keys, SONDE_COUNT_OF(keys));
-        err = read_settings(file, parameters, name);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_settings(file, parameters, name));
     }
     regex = framework_regex(given->text);
     if (regex != NULL) {
@@ -329,7 +298,6 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
 static sonde_err read_collections(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *list = sonde__yaml_get(root, "CollectionConfigurations");
-    sonde_err err = SONDE_OK;
 
     if (list == NULL || (list->kind == SONDE__YAML_SCALAR &&
                          (list->text[0] == '\0' || strcmp(list->text, "null") == 0))) {
@@ -346,10 +314,7 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
                                     "CollectionName and CollectionParameters",
                                     "an entry of CollectionConfigurations is no map");
         }
-        err = read_collection(file, list->children[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_collection(file, list->children[i]));
     }
     return SONDE_OK;
 }
@@ -359,7 +324,6 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
     static const char *const keys[] = {COMMON_KEYS,          "save_all",
                                        "include_workers",    "include_collections",
                                        "export_tensorboard", "tensorboard_dir"};
-    sonde_err err = SONDE_OK;
 
     if (parameters == NULL) {
         return SONDE_OK;
@@ -371,19 +335,11 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
                   "TensorBoard files are not written while recording: export the run");
     }
     if (find(parameters, "include_regex") != NULL) {
-        err = sonde__observe_add(&file->hook->setup, "default", true, file->reader->diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = read_regexes(file, parameters, "default");
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__observe_add(&file->hook->setup, "default", true, file->reader->diag));
+        SONDE__TRY(read_regexes(file, parameters, "default"));
     }
-    err = read_schedules(file, parameters, NULL);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_schedules(file, parameters, NULL));
     return read_reductions(file, parameters, NULL);
 }
 
@@ -391,13 +347,9 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
 static sonde_err leave_losses(sonde_hook *hook, sonde_diag *diag)
 {
     static const char *const names[] = {"weights", "biases", "gradients"};
-    sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
-        err = sonde_hook_remove_collection(hook, names[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_remove_collection(hook, names[i], diag));
     }
     return SONDE_OK;
 }
@@ -417,29 +369,14 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
     sonde_err err = SONDE_OK;
 
     said.record.path = path != NULL ? path->text : default_path;
-    err = sonde__hook_options_over(&said, options, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__hook_options_over(&said, options, reader->diag));
     if (said.record.rank > 0 && (workers == NULL || strcmp(workers->text, "all") != 0)) {
         said.hook.dry_run = true; /* one worker writes */
     }
-    err = sonde_hook_create(&said.hook, &file.hook, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = leave_losses(file.hook, reader->diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_parameters(&file, parameters);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_collections(&file, root);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY(sonde_hook_create(&said.hook, &file.hook, reader->diag));
+    SONDE__TRY_GO(leave_losses(file.hook, reader->diag));
+    SONDE__TRY_GO(read_parameters(&file, parameters));
+    SONDE__TRY_GO(read_collections(&file, root));
     if (sonde__observe_check(&file.hook->setup, false, NULL, &inner) != SONDE_OK) {
         err = sonde__observe_fail_at(reader, root, &inner);
         goto error;

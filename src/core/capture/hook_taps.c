@@ -102,7 +102,6 @@ static size_t held_size(size_t bytes)
 static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
 {
     size_t size = SONDE_MAX(held->size, (size_t)4096);
-    unsigned char *grown = NULL;
 
     if (!sonde__reserve(&held->items, &held->capacity, values, sizeof *held->items)) {
         return false;
@@ -116,7 +115,7 @@ static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
         }
         size *= 2;
     }
-    grown = sonde__malloc_aligned(SONDE__ALIGN, size);
+    unsigned char *grown = sonde__malloc_aligned(SONDE__ALIGN, size);
     if (grown == NULL) {
         return false;
     }
@@ -395,10 +394,7 @@ static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
     if (!ever) {
         return SONDE_OK;
     }
-    err = sonde__selector_create_exact(planned->name, &what, work->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__selector_create_exact(planned->name, &what, work->diag));
     tap.what = what;
     tap.where = shared != NULL ? &shared->sink : &take_end(work, planned)->sink;
     err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids, count,
@@ -432,7 +428,6 @@ static size_t list(attaching *work, uint64_t member, uint64_t watch, int mode,
 static sonde_err add_saves(attaching *work)
 {
     const sonde__observe_setup *setup = &work->hook->setup;
-    sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < setup->collection_count; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
@@ -444,10 +439,7 @@ static sonde_err add_saves(attaching *work)
 
         memcpy(tap.when, collection->when, sizeof tap.when);
         if (collection->saved) {
-            err = add_tap(work, list(work, tap.set, 0, 0, 0), &tap);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(add_tap(work, list(work, tap.set, 0, 0, 0), &tap));
         }
     }
     return SONDE_OK;
@@ -494,7 +486,6 @@ static sonde_err add_looks(attaching *work, uint8_t vital, plan tap)
     for (uint32_t id = work->first_id; id < work->count; id++) {
         sonde_schedule when[SONDE_MODE_COUNT];
         size_t n = 0;
-        sonde_err err = SONDE_OK;
 
         if ((work->tensors[id].vital & vital) == 0 ||
             !rules_look(work, id, raw, tap.when)) {
@@ -508,10 +499,7 @@ static sonde_err add_looks(attaching *work, uint8_t vital, plan tap)
                 work->tensors[other].vital &= (uint8_t)~vital; /* added */
             }
         }
-        err = add_tap_to(work, n, &tap, shared);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_tap_to(work, n, &tap, shared));
     }
     return SONDE_OK;
 }
@@ -524,7 +512,6 @@ static sonde_err add_vitals(attaching *work)
                 .kind = SAVE,
                 .asks = SONDE_HOW_VITALS,
                 .how = SONDE_HOW_VITALS};
-    sonde_err err = SONDE_OK;
 
     if (work->hook->role_every != NULL) {
         sonde__observe_thin(&losses, work->hook->role_every[SONDE_ROLE_LOSS], true);
@@ -532,10 +519,7 @@ static sonde_err add_vitals(attaching *work)
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         tap.when[mode] = losses;
     }
-    err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_ALWAYS), &tap);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_ALWAYS), &tap));
     memset(tap.when, 0, sizeof tap.when);
     tap.name = "vital signs";
     tap.when_bad = every > 1;
@@ -544,10 +528,7 @@ static sonde_err add_vitals(attaching *work)
         tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(every);
         return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
     }
-    err = add_looks(work, SONDE__VITAL_LOOKS, tap);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(add_looks(work, SONDE__VITAL_LOOKS, tap));
     tap.name = "small raw values";
     tap.when_bad = false;
     tap.asks = SONDE_HOW_RAW;
@@ -559,7 +540,6 @@ static sonde_err add_watches(attaching *work, size_t i)
 {
     const sonde__observe_setup *setup = &work->hook->setup;
     const uint64_t set = UINT64_C(1) << i;
-    sonde_err err = SONDE_OK;
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         plan tap = {.name = setup->collections[i].name,
@@ -569,10 +549,7 @@ static sonde_err add_watches(attaching *work, size_t i)
 
         if ((setup->nan_sets[mode] & set) != 0) {
             tap.when[mode] = sonde_schedule_always();
-            err = add_tap(work, list(work, 0, set, mode, 0), &tap);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(add_tap(work, list(work, 0, set, mode, 0), &tap));
         }
     }
     return SONDE_OK;
@@ -598,26 +575,13 @@ static sonde_err add_holds(attaching *work, size_t i)
 static sonde_err add_taps(attaching *work)
 {
     const size_t collections = work->hook->setup.collection_count;
-    sonde_err err = add_saves(work);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = add_vitals(work);
-    if (err != SONDE_OK) {
-        return err;
+    SONDE__TRY(add_saves(work));
+    SONDE__TRY(add_vitals(work));
+    for (size_t i = 0; i < collections; i++) {
+        SONDE__TRY(add_watches(work, i));
     }
     for (size_t i = 0; i < collections; i++) {
-        err = add_watches(work, i);
-        if (err != SONDE_OK) {
-            return err;
-        }
-    }
-    for (size_t i = 0; i < collections; i++) {
-        err = add_holds(work, i);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_holds(work, i));
     }
     return SONDE_OK;
 }
@@ -634,10 +598,7 @@ static sonde_err map_tensor(attaching *work, uint32_t id)
         return SONDE_OK;
     }
     if (info.same_as != id) {
-        err = map_tensor(work, info.same_as);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(map_tensor(work, info.same_as));
         sonde__observe_make_alias(&info, work->hook->catalogue,
                                   work->attachment->map[info.same_as]);
     } else {
@@ -655,14 +616,9 @@ static sonde_err map_tensor(attaching *work, uint32_t id)
 /* Maps the tensors that may be recorded to ids of the hook. */
 static sonde_err map_tensors(attaching *work)
 {
-    sonde_err err = SONDE_OK;
-
     for (uint32_t id = work->first_id; id < work->count; id++) {
         if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
-            err = map_tensor(work, id);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(map_tensor(work, id));
         }
     }
     return SONDE_OK;
@@ -683,10 +639,7 @@ static sonde_err attach(attaching *work)
         sonde__observe_digest(catalogue, hook->graph);
     }
     hook->resolved = true;
-    err = map_tensors(work);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(map_tensors(work));
     if (work->looks != NULL) {
         err = sonde_rules_default_looks(catalogue, work->first_id, hook->role_every,
                                         work->looks, work->diag);
@@ -737,11 +690,7 @@ static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, i
                            sonde_observer *observer, sonde_diag *diag)
 {
     sonde__hook_attachment *attachment = NULL;
-    sonde_err err = sonde__hook_settle(hook, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__hook_settle(hook, diag));
     attachment = sonde__calloc(1, sizeof *attachment);
     if (attachment == NULL) {
         return sonde__fail_nomem(diag, "a hook's taps");
@@ -757,10 +706,7 @@ static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, i
     if (attachment->ends == NULL) {
         return sonde__fail_nomem(diag, "a hook's taps");
     }
-    err = attach_from(attachment, 0, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(attach_from(attachment, 0, diag));
     return sonde__observer_on_extend(observer, extend, attachment, diag);
 }
 

@@ -36,11 +36,7 @@ static sonde_err read_seconds(const sonde__yaml_reader *reader, const sonde__yam
 {
     const sonde__yaml *const node = sonde__yaml_get(root, key);
     float seconds = 0.0F;
-    const sonde_err err = sonde__yaml_float(reader, root, key, &seconds);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_float(reader, root, key, &seconds));
     if (node != NULL && !(seconds > 0.0F)) {
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "more than 0", "%s is %g",
                                 key, (double)seconds);
@@ -60,18 +56,10 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_seconds(reader, root, "segment_seconds", &record->segment_seconds);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_seconds(reader, root, "wait_seconds", &record->wait_seconds);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment));
+    SONDE__TRY(read_seconds(reader, root, "segment_seconds", &record->segment_seconds));
+    SONDE__TRY(read_seconds(reader, root, "wait_seconds", &record->wait_seconds));
     record->ring_bytes = (size_t)ring;
     record->segment_bytes = (size_t)segment;
     return SONDE_OK;
@@ -91,30 +79,14 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
                  {"dry_run", &options->dry_run},
                  {"vitals", &vitals},
                  {"compress", &record->compress}};
-    sonde_err err = sonde__yaml_text(reader, root, "path", &record->path);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_text(reader, root, "resume", &record->resume);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(reader, root, "path", &record->path));
+    SONDE__TRY(sonde__yaml_text(reader, root, "resume", &record->resume));
     for (size_t i = 0; i < SONDE_COUNT_OF(flags); i++) {
-        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].flag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__yaml_bool(reader, root, flags[i].key, flags[i].flag));
     }
-    err = sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
-                          &options->vitals_every);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_when_full(reader, root, &record->when_full);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
+                               &options->vitals_every));
+    SONDE__TRY(read_when_full(reader, root, &record->when_full));
     options->no_vitals = !vitals;
     return read_sizes(reader, root, record);
 }
@@ -131,18 +103,9 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_options(reader, root, &options);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__hook_options_over(&options, given, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_hook_create(&options.hook, &hook, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_options(reader, root, &options));
+    SONDE__TRY(sonde__hook_options_over(&options, given, reader->diag));
+    SONDE__TRY(sonde_hook_create(&options.hook, &hook, reader->diag));
     err = sonde__observe_read(reader, root, &hook->setup);
     if (err != SONDE_OK) {
         (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
@@ -159,13 +122,12 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
     SONDE__NEEDS(diag, text, name, out);
     const sonde__yaml_reader reader = {name, diag};
     sonde__yaml *tree = NULL;
-    const sonde__yaml *root = NULL;
     sonde_err err = sonde__yaml_parse(text, size, name, &tree, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    root = section != NULL ? sonde__yaml_get(tree, section) : tree;
+    const sonde__yaml *root = section != NULL ? sonde__yaml_get(tree, section) : tree;
     if (root == NULL) {
         err = sonde__yaml_fail(&reader, tree, SONDE_ENOTFOUND, section,
                                "there is no section '%s'", section);

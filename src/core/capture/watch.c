@@ -84,14 +84,8 @@ sonde_err sonde_watch_create(const sonde_watch_options *given, sonde_watch **out
     made->rules_raw_every = options->rules_raw_every;
     made->shape.micro_batches = SONDE_MAX(options->micro_batches, 1);
     made->shape.replicas = SONDE_MAX(options->replicas, 1);
-    err = sonde_catalogue_create(&made->catalogue, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde_observer_create(made->catalogue, &made->observer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_catalogue_create(&made->catalogue, diag));
+    SONDE__TRY_GO(sonde_observer_create(made->catalogue, &made->observer, diag));
     made->hook = options->hook;
     made->gate = sonde_observer_get_gate(made->observer);
     *out = &made->face;
@@ -225,23 +219,13 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
     sonde_tensor_info own = *info;
     const uint32_t count = sonde_catalogue_count(on->catalogue);
     uint32_t id = 0;
-    sonde_err err = reserve(on, (size_t)count + 1, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(reserve(on, (size_t)count + 1, diag));
     sonde__observe_guess(&own);
     own.same_as = SONDE_NO_TENSOR;
     on->slots[count] = (slot){.step = -1};
-    err = declare(on, &own, &id, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(declare(on, &own, &id, diag));
     if (on->bound) {
-        err = extend(on, id, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(extend(on, id, diag));
     }
     on->slots[id].added = true;
     on->roles |= 1U << own.role;
@@ -269,11 +253,7 @@ sonde_err sonde_watch_add_all(sonde_watch *face, const sonde_tensor_info *infos,
         SONDE__NEEDS(diag, infos, slots);
     }
     for (size_t i = 0; i < count; i++) {
-        const sonde_err err = sonde_watch_add(face, &infos[i], &slots[i], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_watch_add(face, &infos[i], &slots[i], diag));
     }
     return SONDE_OK;
 }
@@ -290,30 +270,20 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
     watch *on = self(face);
     sonde_tensor_info info;
     uint32_t id = 0;
-    sonde_err err = SONDE_OK;
 
     SONDE__NEEDS(diag, face, name);
     if (!is_slot(on, named)) {
         return sonde__fail(diag, SONDE_ERANGE, name, "a slot", "a name for slot %lu",
                            (unsigned long)named);
     }
-    err = reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag));
     on->slots[sonde_catalogue_count(on->catalogue)] = (slot){.step = -1};
     info = *sonde_catalogue_info(on->catalogue, named);
     info.name = name;
     info.same_as = named;
-    err = declare(on, &info, &id, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(declare(on, &info, &id, diag));
     if (on->bound) {
-        err = extend(on, id, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(extend(on, id, diag));
     }
     on->slots[id].added = true;
     return SONDE_OK;
@@ -350,10 +320,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     }
     (void)sprintf(name, "%s%s", prefix, info.name);
     info.name = name;
-    err = sonde_watch_add(face, &info, slot_out, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_watch_add(face, &info, slot_out, diag));
     on->slots[*slot_out].update = made;
     sonde__free(name);
     return SONDE_OK;
@@ -368,11 +335,7 @@ error:
 
 static sonde_err bind(watch *started, sonde_diag *diag)
 {
-    const sonde_err err = sonde_observer_bind(started->observer, &started->shape, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_observer_bind(started->observer, &started->shape, diag));
     started->bound = true;
     started->face.wants = started->gate->wants;
     choose_checks(started, 0);
@@ -383,36 +346,22 @@ static sonde_err bind(watch *started, sonde_diag *diag)
  * a failure, the next call continues there. */
 static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (!started->attached && started->hook != NULL) {
-        err = sonde__hook_watch(started->hook, started->catalogue, mode, started->every,
-                                started->observer, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__hook_watch(started->hook, started->catalogue, mode,
+                                     started->every, started->observer, diag));
     }
     started->attached = true;
     if (!started->ruled && started->rules != NULL) {
-        err = sonde__rules_attach(started->rules, started->catalogue, started->observer,
-                                  started->rules_every, started->rules_raw_every,
-                                  started->every, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__rules_attach(started->rules, started->catalogue,
+                                       started->observer, started->rules_every,
+                                       started->rules_raw_every, started->every, diag));
         started->ruled = true;
     }
     if (!started->bound) {
-        err = bind(started, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(bind(started, diag));
     }
     if (started->hook != NULL) {
-        err = sonde_hook_open(started->hook, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_open(started->hook, diag));
     }
     started->open = true;
     return SONDE_OK;
@@ -424,7 +373,6 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
 {
     SONDE__NEEDS_AS(diag, "watch", face);
     watch *on = self(face);
-    sonde_err err = SONDE_OK;
 
     sonde_watch_end_step(face);
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
@@ -432,10 +380,7 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
                            (int)mode);
     }
     if (!on->open) {
-        err = start(on, mode, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(start(on, mode, diag));
     }
     if (on->hook != NULL) {
         on->at = (sonde_coordinate){.mode = mode};
@@ -676,18 +621,16 @@ void sonde_watch_see_vitals(sonde_watch *face, uint32_t id, const sonde_view *vi
                             const sonde_vitals *vitals)
 {
     watch *on = self(face);
-    const char *fault = NULL;
-    bool due = false;
 
     if (face == NULL || vitals == NULL || !is_slot(on, id)) {
         return;
     }
-    due = (face->wants[id] & SIGNS) != 0 && (face->wants[id] & ~SIGNS) == 0;
+    const bool due = (face->wants[id] & SIGNS) != 0 && (face->wants[id] & ~SIGNS) == 0;
     if ((due && (face->wants[id] & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) ||
         (!due && (face->wants[id] != 0 || face->checks[id] == 0 || !is_bad(vitals)))) {
         return;
     }
-    fault = sonde__tensor_view_fault(view, false);
+    const char *fault = sonde__tensor_view_fault(view, false);
     if (fault != NULL) {
         refuse(on, id, fault);
         return;

@@ -264,12 +264,11 @@ void sonde__control_file_read(sonde__control_file *file, sonde_control *control)
 {
     char piece[SONDE__CONTROL_LINE];
     struct stat status;
-    int fd = -1;
 
     if (stat(file->path, &status) != 0 || (uint64_t)status.st_size <= file->offset) {
         return;
     }
-    fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         if (!file->warned) {
             file->warned = true;
@@ -316,19 +315,12 @@ static sonde_err check_run(const char *run, sonde_diag *diag)
 static sonde_err check_stored(const char *url, sonde_diag *diag)
 {
     bool begun = false, ended = false;
-    sonde_err err = sonde__store_exists(url, "run.json", &begun, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__store_exists(url, "run.json", &begun, diag));
     if (!begun) {
         return sonde__fail(diag, SONDE_ENOTFOUND, url, "the address of a run",
                            "there is no run.json");
     }
-    err = sonde__store_exists(url, "end.json", &ended, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__store_exists(url, "end.json", &ended, diag));
     if (ended) {
         return sonde__fail(diag, SONDE_ESTATE, url, "a run that has not ended",
                            "the run has ended");

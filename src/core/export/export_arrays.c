@@ -92,7 +92,6 @@ static size_t npy_head(const sonde_view *view, char head[NPY_HEAD])
 {
     char shape[SONDE_MAX_DIMS * 24] = "";
     size_t used = 0, size = 0;
-    uint16_t length = 0;
 
     for (int d = 0; d < view->rank; d++) {
         used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld%s",
@@ -107,7 +106,7 @@ static size_t npy_head(const sonde_view *view, char head[NPY_HEAD])
     head[used] = ' ';
     size = (used + 1 + 63) / 64 * 64;
     head[size - 1] = '\n';
-    length = (uint16_t)(size - 10);
+    uint16_t length = (uint16_t)(size - 10);
     memcpy(head, "\x93NUMPY\x01", 8); /* 1, and the 0 that ends the text */
     memcpy(head + 8, &length, sizeof length);
     return size;
@@ -209,7 +208,6 @@ static sonde_err add_central(sonde__export_npz_file *npz, const zip_entry *entry
     const bool wide_offset = entry->offset >= npz->limit;
     static const char ending[4] = {'.', 'n', 'p', 'y'};
     zip_record head = {.size = 0}, extra = {.size = 0};
-    unsigned char *record = NULL;
     size_t size = 0;
 
     if (wide_size || wide_offset) {
@@ -236,7 +234,7 @@ static sonde_err add_central(sonde__export_npz_file *npz, const zip_entry *entry
                         1)) {
         return sonde__fail_nomem(diag, "a zip directory");
     }
-    record = npz->central + npz->central_size;
+    unsigned char *record = npz->central + npz->central_size;
     memcpy(record, head.bytes, head.size);
     memcpy(record + head.size, entry->name, entry->name_length - 4);
     memcpy(record + head.size + entry->name_length - 4, ending, sizeof ending);
@@ -406,10 +404,7 @@ sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *d
         err = sonde__fail_nomem(diag, "an export");
         goto error;
     }
-    err = sonde__export_values(work, add_to_npz, &writer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__export_values(work, add_to_npz, &writer, diag));
     if (writer.npz.count == 0) {
         err = fail_nothing(path, diag);
         goto error;
@@ -550,25 +545,15 @@ static sonde_err put_data(sonde__whole_file *file, sonde__export *work, const it
     for (size_t i = 0; i < all->count; i++) {
         const item *one = &all->list[i];
         sonde_view view;
-        sonde_err err = sonde_trial_value(work->trial, one->id, &one->at, &view, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_trial_value(work->trial, one->id, &one->at, &view, diag));
         if (view.dtype != one->view.dtype || !sonde_view_same_shape(&view, &one->view)) {
             return sonde__fail(diag, SONDE_EFORMAT, one->key, NULL,
                                "has changed while it was exported");
         }
         sonde__tensor_write(file, &view);
-        err = sonde__whole_status(file, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__whole_status(file, diag));
         if (i % OFTEN == 0) {
-            err = sonde__export_progress(work->options, i, all->count, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(sonde__export_progress(work->options, i, all->count, diag));
         }
     }
     return SONDE_OK;
@@ -586,14 +571,8 @@ static sonde_err write_safetensors(sonde__export *work, const char *path, items 
     if (all->count > 1) {
         qsort(all->list, all->count, sizeof all->list[0], compare);
     }
-    err = put_header(&file, work, all, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = put_data(&file, work, all, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(put_header(&file, work, all, diag));
+    SONDE__TRY_GO(put_data(&file, work, all, diag));
     return sonde__export_out_close(&file, diag);
 
 error:
@@ -610,10 +589,7 @@ sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
     if (!see_init(&all.tensors, work->trial)) {
         return sonde__fail_nomem(diag, "an export");
     }
-    err = sonde__export_values(work, add_item, &all, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__export_values(work, add_item, &all, diag));
     if (all.count == 0) {
         err = fail_nothing(path, diag);
         goto error;

@@ -96,12 +96,11 @@ static sonde_err write_event(sonde__export_events *events, sonde_diag *diag)
 {
     const uint64_t length = events->event.size;
     const uint32_t of_length = masked(&events->crc, &length, sizeof length);
-    uint32_t of_event = 0;
 
     if (events->event.failed) {
         return sonde__fail_nomem(diag, "an event");
     }
-    of_event = masked(&events->crc, events->event.bytes, events->event.size);
+    uint32_t of_event = masked(&events->crc, events->event.bytes, events->event.size);
     (void)sonde__whole_write(&events->file, &length, sizeof length);
     (void)sonde__whole_write(&events->file, &of_length, sizeof of_length);
     (void)sonde__whole_write(&events->file, events->event.bytes, events->event.size);
@@ -126,14 +125,10 @@ sonde_err sonde__export_events_open(sonde__export_events *events, const char *pa
                                     double wall_time, sonde_diag *diag)
 {
     static const char version[] = "brain.Event:2";
-    sonde_err err = SONDE_OK;
 
     *events = (sonde__export_events){.wall_time = wall_time};
     sonde__export_crc_init(&events->crc, SONDE__CRC32_C);
-    err = sonde__export_out_open(&events->file, path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_out_open(&events->file, path, diag));
     put_double(&events->event, 1, wall_time);
     put_bytes(&events->event, 3, version, sizeof version - 1);
     return write_event(events, diag);
@@ -320,16 +315,9 @@ static sonde_err make_tag(board_writer *board, const char *tensor, const char *s
 static sonde_err put_scalar(board_writer *board, const sonde_export_row *row,
                             const char *stat_name, double value, sonde_diag *diag)
 {
-    sonde_err err = make_tag(board, row->tensor, stat_name, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__export_events_scalar(&board->streams[row->mode].events, board->tag.data,
-                                      row->mode_step, value, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_tag(board, row->tensor, stat_name, diag));
+    SONDE__TRY(sonde__export_events_scalar(&board->streams[row->mode].events,
+                                           board->tag.data, row->mode_step, value, diag));
     board->work->report->scalars++;
     return SONDE_OK;
 }
@@ -359,10 +347,7 @@ static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
         }
         return err;
     }
-    err = make_tag(board, row->tensor, "", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_tag(board, row->tensor, "", diag));
     err =
         sonde__export_events_histogram(&board->streams[row->mode].events, board->tag.data,
                                        row->mode_step, row->vitals, board->sketch, diag);
@@ -385,15 +370,11 @@ static bool is_scalar(const board_writer *board, uint32_t id)
 static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
     board_writer *board = user;
-    sonde_err err = SONDE_OK;
 
     board->work->report->tensors += board->seen[row->id] == 0;
     board->seen[row->id] = 1;
     if (!board->streams[row->mode].open) {
-        err = open_stream(board, row->mode, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(open_stream(board, row->mode, diag));
     }
     board->streams[row->mode].events.wall_time =
         row->time > 0 ? 1e-9 * (double)row->time : board->created;
@@ -405,11 +386,8 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
         if (row->values[i].how == 0) {
             continue;
         }
-        err = put_scalar(board, row, board->work->stats[i].name, row->values[i].number,
-                         diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(put_scalar(board, row, board->work->stats[i].name,
+                              row->values[i].number, diag));
     }
     return row->vitals != NULL && !sonde_vitals_are_norms(row->vitals)
                ? put_histogram(board, row, diag)
@@ -461,17 +439,13 @@ static sonde_err make_board(board_writer *board, const char *path, sonde_diag *d
 {
     const size_t tensors =
         sonde_catalogue_count(sonde_trial_catalogue(board->work->trial));
-    sonde_err err = SONDE_OK;
 
     board->sketch = sonde__malloc(sizeof *board->sketch);
     board->seen = sonde__calloc(tensors + 1, 1);
     if (board->sketch == NULL || board->seen == NULL) {
         return sonde__fail_nomem(diag, "an export");
     }
-    err = write_workers(board, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(write_workers(board, diag));
     if (board->work->report->scalars == 0) {
         return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                            "nothing of these tensors and steps was recorded");
@@ -494,14 +468,8 @@ sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                "a statistic that is a number", "a scalar of TensorBoard");
         }
     }
-    err = sonde__export_out_free_place(path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__folder_beside(path, &folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_out_free_place(path, diag));
+    SONDE__TRY(sonde__folder_beside(path, &folder, diag));
     sonde_trial_describe(work->trial, &info);
     board.created = parse_time(info.created);
     board.folder = folder;

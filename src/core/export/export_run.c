@@ -61,19 +61,12 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     sonde_export_report counted = {0};
     sonde__export work = {.trial = trial, .options = &taken, .report = &counted};
     sonde_run_info info;
-    sonde_err err = SONDE_OK;
 
     if (options != NULL) {
         SONDE__TAKE(sonde_export_options, &taken, options, diag);
     }
-    err = sonde__export_out_free_place(path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__export_check(trial, work.options, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_out_free_place(path, diag));
+    SONDE__TRY(sonde__export_check(trial, work.options, diag));
     if ((size_t)kind >= SONDE_COUNT_OF(kinds)) {
         return sonde__fail(diag, SONDE_EINVAL, "kind", "a kind of export", "%d",
                            (int)kind);
@@ -84,10 +77,7 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     }
     sonde_trial_describe(trial, &info);
     work.many_workers = info.world > 1 || info.workers > 1;
-    err = kinds[kind].write(&work, path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(kinds[kind].write(&work, path, diag));
     if (report != NULL) {
         *report = counted;
     }

@@ -192,10 +192,7 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__export_walk(work, false, put_row, &out, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__export_walk(work, false, put_row, &out, diag));
     if (work->report->rows == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                           "nothing of these tensors and steps was recorded");
@@ -284,16 +281,11 @@ static sonde_err put_lines(elements *out, const sonde_export_row *row,
         return sonde__fail_nomem(diag, "a line");
     }
     for (int64_t i = 0; i < count; i++) {
-        sonde_err err = SONDE_OK;
-
         sonde_text_put(&out->text, out->head.data, out->head.length);
         sonde_text_format(&out->text, ",%lld,", (long long)i);
         put_element(out, &record->view, i);
         sonde_text_add(&out->text, "\n");
-        err = flush(out, FULL, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(flush(out, FULL, diag));
     }
     return SONDE_OK;
 }
@@ -330,7 +322,6 @@ static sonde_err put_list(elements *out, const sonde_view *view, int64_t count,
 
     while (i < count) {
         int64_t n = 0;
-        sonde_err err = SONDE_OK;
 
         sonde_text_add(&out->text, i > 0 ? "," : "");
         n = put_block(out, view, i, count);
@@ -338,10 +329,7 @@ static sonde_err put_list(elements *out, const sonde_view *view, int64_t count,
             put_element(out, view, i);
             n = 1;
         }
-        err = flush(out, FULL, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(flush(out, FULL, diag));
         i += n;
     }
     return SONDE_OK;
@@ -401,16 +389,11 @@ static sonde_err put_value(void *user, const char *key, const sonde_trial_record
 
 static sonde_err write_all(elements *out, const char *path, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (!out->json) {
         put_csv_place(&out->text, NULL);
         sonde_text_add(&out->text, ",micro_batch,replica,index,value\n");
     }
-    err = sonde__export_values(out->work, put_value, out, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_values(out->work, put_value, out, diag));
     if (out->work->report->values == 0) {
         return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                            "no raw value of these tensors and steps was recorded");
@@ -438,10 +421,7 @@ sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
         err = sonde__fail_nomem(diag, "an export");
         goto error;
     }
-    err = write_all(&out, path, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(write_all(&out, path, diag));
     err = sonde__export_out_close(&out.file, diag);
 error:
     sonde__whole_close(&out.file);

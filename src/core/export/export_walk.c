@@ -163,8 +163,7 @@ static sonde_err reduce(const row_walk *walk, const sonde_export_row *row, int64
     sonde_err err = sonde_trial_reduce(walk->work->trial, row->id, &place,
                                        &walk->work->stats[i], &walk->values[i], &why);
 
-    err = leave_out(walk, err == SONDE_ENOTFOUND ? SONDE_OK : err, &why, &bad, diag);
-    return err;
+    return leave_out(walk, err == SONDE_ENOTFOUND ? SONDE_OK : err, &why, &bad, diag);
 }
 
 static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t step,
@@ -176,11 +175,7 @@ static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t s
             sonde_reduce_vitals(&walk->work->stats[i], vitals, &walk->values[i]);
         }
         if (walk->work->stats[i].kind != SONDE_REDUCTION_STAT) {
-            const sonde_err err = reduce(walk, row, step, i, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(reduce(walk, row, step, i, diag));
         }
     }
     place(walk, step, row);
@@ -223,10 +218,7 @@ static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_d
             (options->end != 0 && steps[i] >= options->end)) {
             continue;
         }
-        err = walk_step(walk, row, steps[i], diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(walk_step(walk, row, steps[i], diag));
     }
 error:
     sonde_trial_free(steps);
@@ -262,10 +254,7 @@ static sonde_err walk_series(const row_walk *walk, sonde_export_row *row,
         return err == SONDE_ENOTFOUND ? SONDE_OK : err;
     }
     for (size_t i = 0; i < count; i++) {
-        err = give_row(walk, row, steps[i], &vitals[i], diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(give_row(walk, row, steps[i], &vitals[i], diag));
     }
 error:
     sonde_trial_free(steps);
@@ -312,20 +301,10 @@ static sonde_err walk_all(const row_walk *walk, bool first, sonde_diag *diag)
     const size_t count =
         ids != NULL ? options->id_count
                     : sonde_catalogue_count(sonde_trial_catalogue(walk->work->trial));
-    sonde_err err = sonde__export_check(walk->work->trial, options, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__export_check(walk->work->trial, options, diag));
     for (size_t i = 0; i < count; i++) {
-        err = sonde__export_progress(options, i, count, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = walk_tensor(walk, ids != NULL ? ids[i] : (uint32_t)i, first, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__export_progress(options, i, count, diag));
+        SONDE__TRY(walk_tensor(walk, ids != NULL ? ids[i] : (uint32_t)i, first, diag));
     }
     return SONDE_OK;
 }
@@ -391,14 +370,13 @@ static char *make_key(const sonde__export *work, const sonde_trial_record *recor
     const char *worker = work->many_workers ? worker_name(work, record->worker) : "";
     const size_t size = strlen(worker) + strlen(name) + 96;
     char *key = sonde__malloc(size);
-    int used = 0;
 
     if (key == NULL) {
         return NULL;
     }
-    used = snprintf(key, size, "%s%s%010lld/%s/%s", worker, worker[0] != '\0' ? "/" : "",
-                    (long long)record->at.global_step, sonde_mode_name(record->at.mode),
-                    name);
+    const int used = snprintf(
+        key, size, "%s%s%010lld/%s/%s", worker, worker[0] != '\0' ? "/" : "",
+        (long long)record->at.global_step, sonde_mode_name(record->at.mode), name);
     if (record->at.micro_batch != 0 || record->at.replica != 0) {
         (void)snprintf(key + used, size - (size_t)used, "@%d.%d", record->at.micro_batch,
                        record->at.replica);
@@ -410,14 +388,13 @@ static sonde_err give_value(sonde__export *work, const sonde_trial_record *recor
                             sonde__export_value_fn *value, void *user, sonde_diag *diag)
 {
     const int asked = work->options->worker;
-    char *key = NULL;
     sonde_err err = SONDE_OK;
 
     if ((asked >= 0 && record->worker != asked) ||
         !sonde__export_has_step(work->options, &record->at)) {
         return SONDE_OK;
     }
-    key = make_key(work, record);
+    char *key = make_key(work, record);
     if (key == NULL) {
         return sonde__fail_nomem(diag, "a name");
     }
@@ -465,10 +442,7 @@ sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *valu
     sonde_err err = SONDE_OK;
 
     sonde_trial_describe(work->trial, &info);
-    err = sonde_trial_cursor_create(work->trial, &options, &cursor, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_cursor_create(work->trial, &options, &cursor, diag));
     for (uint64_t done = 0;; done++) {
         if (done % OFTEN == 0) {
             err = sonde__export_progress(work->options, SONDE_MIN(done, info.records),

@@ -550,13 +550,12 @@ static size_t npy_head(char *head, size_t size, const char *fields, uint64_t row
 {
     static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
     const uint16_t length = (uint16_t)(size - 10);
-    int n = 0;
 
     memcpy(head, magic, sizeof magic);
     memcpy(head + 8, &length, sizeof length);
-    n = snprintf(head + 10, length,
-                 "{'descr': [%s], 'fortran_order': False, 'shape': (%llu,), }", fields,
-                 (unsigned long long)rows);
+    const int n = snprintf(head + 10, length,
+                           "{'descr': [%s], 'fortran_order': False, 'shape': (%llu,), }",
+                           fields, (unsigned long long)rows);
     memset(head + 10 + n, ' ', length - (size_t)n);
     head[size - 1] = '\n';
     return size;

@@ -127,15 +127,10 @@ static sonde_err join_found(const collection_reader *reader, const char *pattern
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count, &why);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(
+        sonde_selector_resolve(selector, reader->trial->catalogue, &ids, &count, &why));
     for (size_t i = 0; i < count; i++) {
-        err = join(reader, ids[i]);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(join(reader, ids[i]));
     }
 error:
     sonde_selector_free_ids(ids);
@@ -162,22 +157,14 @@ static sonde_err take_collection(const collection_reader *reader,
         uint32_t tensor = 0;
 
         if (name != NULL && sonde__trial_known(reader->trial, name, &tensor)) {
-            const sonde_err err = join(reader, tensor);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(join(reader, tensor));
         }
     }
     for (size_t i = 0; i < json_array_size(patterns); i++) {
         const char *pattern = json_string_value(json_array_get(patterns, i));
 
         if (pattern != NULL) {
-            const sonde_err err = join_found(reader, pattern);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(join_found(reader, pattern));
         }
     }
     return SONDE_OK;
@@ -199,13 +186,8 @@ static sonde_err take_collections(collection_reader *reader, const json_t *objec
     ((sonde__import_smdebug *)reader->trial->foreign)->has_collections = true;
     json_object_foreach(collections, name, collection)
     {
-        sonde_err err = SONDE_OK;
-
         reader->collection = name;
-        err = take_collection(reader, collection);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_collection(reader, collection));
     }
     return SONDE_OK;
 }
@@ -220,10 +202,7 @@ static sonde_err read_collection_file(sonde_trial *trial, const char *name,
     sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, COLLECTIONS "/%.255s", name);
-    err = sonde__trial_load_object(trial, where, &found, &object, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_load_object(trial, where, &found, &object, diag));
     if (object == NULL) {
         ((sonde__import_smdebug *)trial->foreign)->has_collections =
             true; /* unreadable */
@@ -256,18 +235,13 @@ static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
     if (smdebug->has_collections && smdebug->collected == tensors) {
         return SONDE_OK;
     }
-    err = open_folder(sonde__trial_path(trial->path, COLLECTIONS, path), &folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        open_folder(sonde__trial_path(trial->path, COLLECTIONS, path), &folder, diag));
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         const size_t length = strlen(entry->d_name), tail = sizeof end - 1;
 
         if (length > tail && strcmp(entry->d_name + length - tail, end) == 0) {
-            err = read_collection_file(trial, entry->d_name, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(read_collection_file(trial, entry->d_name, diag));
         }
     }
     smdebug->collected = tensors;
@@ -341,13 +315,11 @@ static bool parse_name(const char *name, int64_t *step, char worker[SONDE__IMPOR
 
 static bool add_file(sonde__import_smdebug *smdebug, int64_t step, const char *worker)
 {
-    sonde__import_index_file *file = NULL;
-
     if (!sonde__reserve(&smdebug->files, &smdebug->file_capacity, smdebug->file_count + 1,
                         sizeof *smdebug->files)) {
         return false;
     }
-    file = &smdebug->files[smdebug->file_count++];
+    sonde__import_index_file *file = &smdebug->files[smdebug->file_count++];
     file->step = step;
     (void)snprintf(file->worker, sizeof file->worker, "%s", worker);
     return true;
@@ -409,10 +381,7 @@ static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
 
         if (end != entry->d_name && *end == '\0' && number >= smdebug->first_folder) {
             (void)snprintf(name, sizeof name, "index/%s", entry->d_name);
-            err = list_folder(trial, name, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(list_folder(trial, name, diag));
         }
     }
     if (smdebug->file_count > 0) {
@@ -440,18 +409,11 @@ static sonde_err read_new(sonde_trial *trial, sonde_diag *diag)
     for (size_t i = 0; i < smdebug->file_count; i++) {
         const sonde__import_index_file *file = &smdebug->files[i];
         sonde__trial_worker *worker = NULL;
-        sonde_err err = find_worker(trial, file->worker, &worker, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(find_worker(trial, file->worker, &worker, diag));
         if (is_read(trial, worker, file->step)) {
             continue;
         }
-        err = sonde__import_read_index(trial, worker, file->step, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__import_read_index(trial, worker, file->step, diag));
     }
     return SONDE_OK;
 }
@@ -532,15 +494,9 @@ static sonde_err refresh_smdebug(sonde_trial *trial, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_new(trial, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_new(trial, diag));
     look_for_writers(trial);
-    err = read_collections(trial, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_collections(trial, diag));
     skip_old_folders(trial);
     return SONDE_OK;
 }

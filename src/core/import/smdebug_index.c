@@ -148,7 +148,6 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
     const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
     payload input;
     sonde_view inner;
-    unsigned char *output = NULL;
 
     if (info->op != NULL && info->op[0] != '\0') {
         return;
@@ -161,7 +160,7 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
     if (!find_payload(reader, name, &input)) {
         return;
     }
-    output = sonde__malloc(bytes);
+    unsigned char *output = sonde__malloc(bytes);
     if (output == NULL) {
         return; /* the op stays unknown */
     }
@@ -220,16 +219,9 @@ static sonde_err take_value(const index_reader *reader, const payload *from)
                                   .offset = from->offset,
                                   .bytes = from->bytes,
                                   .segment = segment_of(reader)};
-    sonde_err err = declare_tensor(reader, from, &item.item.tensor);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
-                                  reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(declare_tensor(reader, from, &item.item.tensor));
+    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
+                                       &item.item, reader->diag));
     reader->trial->bytes += item.bytes;
     return SONDE_OK;
 }
@@ -480,23 +472,15 @@ static void sort_payloads(const index_reader *reader, sorted_payloads *out)
 
 static sonde_err take_all(const index_reader *reader, const sorted_payloads *sorted)
 {
-    sonde_err err = SONDE_OK;
-
     for (size_t i = 0; i < sorted->value_count; i++) {
-        err = take_value(reader, &sorted->values[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_value(reader, &sorted->values[i]));
     }
     for (size_t i = 0; i < sorted->statistic_count; i++) {
         if (sorted->taken[i]) {
             continue;
         }
-        err = take_statistics(reader, sorted->statistics, i, sorted->statistic_count,
-                              sorted->taken);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_statistics(reader, sorted->statistics, i, sorted->statistic_count,
+                                   sorted->taken));
     }
     return SONDE_OK;
 }
@@ -526,7 +510,6 @@ error:
 static sonde_err take_index(index_reader *reader)
 {
     const json_t *meta = json_object_get(reader->object, "meta");
-    sonde_err err = SONDE_OK;
 
     if (reader->object != NULL) {
         read_meta(reader, meta);
@@ -539,10 +522,7 @@ static sonde_err take_index(index_reader *reader)
     if (reader->object == NULL) {
         return SONDE_OK;
     }
-    err = find_file(reader, meta);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(find_file(reader, meta));
     assert(reader->file != NULL);
     return take_payloads(reader);
 }
@@ -560,21 +540,17 @@ sonde_err sonde__import_read_index(sonde_trial *trial, sonde__trial_worker *work
                            .mode_step = step};
     json_t *object = NULL;
     bool found = false;
-    int64_t time = 0;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, "index/%09lld/%012lld_%.200s.json",
                    (long long)(step / 1000), (long long)step, worker->name);
-    err = sonde__trial_load_object(trial, where, &found, &object, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_load_object(trial, where, &found, &object, diag));
     if (!found) {
         sonde__trial_damage(&trial->damage, where, "missing");
     }
     reader.object = object;
     err = take_index(&reader);
-    time = time_of(&reader);
+    const int64_t time = time_of(&reader);
     json_decref(object);
     if (err != SONDE_OK) {
         return err;

@@ -106,11 +106,8 @@ static sonde_err read_record(sonde_trial *trial, const sonde__trial_worker *work
         err = sonde__fail_nomem(diag, path);
         goto error;
     }
-    err = sonde__trial_read_at(fd, trial->value.bytes, (size_t)bytes, offset, &count,
-                               path, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__trial_read_at(fd, trial->value.bytes, (size_t)bytes, offset,
+                                       &count, path, diag));
     if (count < bytes) {
         err = sonde__fail(diag, SONDE_EFORMAT, path, NULL, "cut off at %llu",
                           (unsigned long long)(offset + count));
@@ -146,18 +143,11 @@ sonde_err sonde__import_read_tensor(sonde_trial *trial, const sonde__trial_worke
     const unsigned char *payload = NULL;
     char title[256];
     size_t size = 0;
-    sonde_err err = read_record(trial, worker, file, offset, bytes, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_record(trial, worker, file, offset, bytes, diag));
     (void)snprintf(title, sizeof title, "%s: '%.128s' at step %llu", worker->name, tag,
                    (unsigned long long)file->number);
-    err = sonde__import_event_unwrap(trial->value.bytes, (size_t)bytes, title, &payload,
-                                     &size, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__import_event_unwrap(trial->value.bytes, (size_t)bytes, title,
+                                          &payload, &size, diag));
     return sonde__import_event_tensor(payload, size, tag, title, view, diag);
 }
 
@@ -191,18 +181,14 @@ static sonde_err read_number(sonde_trial *trial, const sonde__trial_worker *work
     const char *name = info_of(trial, record->tensor)->name;
     char tag[SONDE__MOST_NAME + 64];
     sonde_view view;
-    sonde_err err = SONDE_OK;
     uint64_t element = 0;
 
     (void)snprintf(
         tag, sizeof tag, "%s%s%s%s", record->reduction >= 0 ? "smdebug/reductions/" : "",
         record->reduction >= 0 ? sonde__import_reductions[record->reduction] : "",
         record->reduction >= 0 ? "/" : "", name);
-    err = sonde__import_read_tensor(trial, worker, file, record->offset, record->bytes,
-                                    tag, &view, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__import_read_tensor(trial, worker, file, record->offset,
+                                         record->bytes, tag, &view, diag));
     if (sonde_view_count(&view) != 1 || sonde_dtype_size(view.dtype) > sizeof element) {
         return sonde__fail(diag, SONDE_EFORMAT, tag, "one number",
                            "a value of another shape");

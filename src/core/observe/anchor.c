@@ -136,7 +136,6 @@ static sonde_err prepare_slot(anchor_slot *slot, const sonde_tensor_info *info, 
     char where[256];
     int rank = 0;
     size_t total = 0;
-    sonde_err err = SONDE_OK;
 
     (void)anchor_where(slot->name, where, sizeof where);
     slot->value = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
@@ -145,14 +144,8 @@ static sonde_err prepare_slot(anchor_slot *slot, const sonde_tensor_info *info, 
     if (slot->once) {
         slot->run.micro_batches = 1;
     }
-    err = check_slot(slot, where, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = shape_kept(slot, axes, shape, &rank, where, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_slot(slot, where, diag));
+    SONDE__TRY(shape_kept(slot, axes, shape, &rank, where, diag));
     slot->value_size =
         (size_t)sonde_view_count(&slot->value) * sonde_dtype_size(info->dtype);
     if (!sonde__mul(slot->value_size, (size_t)kept_count(slot), &total)) {
@@ -306,12 +299,8 @@ sonde_err sonde_anchors_create(const sonde_anchor_options *given, sonde_anchors 
     sonde_anchor_options taken;
     const sonde_anchor_options *const options = &taken;
     SONDE__TAKE(sonde_anchor_options, &taken, given, diag);
-    const sonde_err err = check_mode("outputs", options->mode, options->period, diag);
+    SONDE__TRY(check_mode("outputs", options->mode, options->period, diag));
     sonde_anchors *anchors = NULL;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     anchors = sonde__calloc(1, sizeof *anchors);
     if (anchors == NULL) {
         return sonde__fail_nomem(diag, "anchors");
@@ -450,17 +439,13 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
 {
     SONDE__NEEDS(diag, anchors, observer, catalogue);
     const size_t declared = sonde_catalogue_count(catalogue);
-    sonde_err err = SONDE_OK;
 
     if (anchors->by_id != NULL) {
         return sonde__fail(diag, SONDE_ESTATE, "anchors", "one attach",
                            "attached already");
     }
     for (size_t i = 0; i < anchors->count; i++) {
-        err = find_tensor(catalogue, &anchors->slots[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(find_tensor(catalogue, &anchors->slots[i], diag));
     }
     anchors->by_id = sonde__calloc(declared, sizeof *anchors->by_id);
     if (anchors->by_id == NULL) {
@@ -476,11 +461,8 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
         slot->next = anchors->by_id[slot->id];
         anchors->by_id[slot->id] = i;
         if (first) {
-            err = add_tap(anchors, sonde_catalogue_info(catalogue, slot->id)->name,
-                          observer, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(add_tap(anchors, sonde_catalogue_info(catalogue, slot->id)->name,
+                               observer, diag));
         }
     }
     return SONDE_OK;
@@ -492,14 +474,11 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
     sonde_anchors *anchors = (sonde_anchors *)sink;
-    sonde_err err = SONDE_OK;
 
     (void)how;
     for (size_t i = anchors->by_id[id]; i != NO_SLOT; i = anchors->slots[i].next) {
-        err = prepare_slot(&anchors->slots[i], info, anchors->options.axes, shape, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            prepare_slot(&anchors->slots[i], info, anchors->options.axes, shape, diag));
     }
     return SONDE_OK;
 }
@@ -598,15 +577,11 @@ sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view
 {
     SONDE__NEEDS(diag, anchors, out, name);
     anchor_slot *slot = find(anchors, name);
-    sonde_err err = SONDE_OK;
 
     if (slot == NULL) {
         return fail_unknown(anchors, name, diag);
     }
-    err = check_complete(slot, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_complete(slot, diag));
     if (slot->mode == SONDE_ANCHOR_MEAN && !slot->divided) {
         sonde__observe_divide(slot->kept.dtype, slot->kept.data,
                               sonde_view_count(&slot->kept), micro_batches(slot));

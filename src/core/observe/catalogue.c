@@ -146,8 +146,6 @@ static sonde_err check_shape(const sonde_tensor_info *info, sonde_diag *diag)
 static sonde_err check_alias(const sonde_catalogue *catalogue,
                              const sonde_tensor_info *info, sonde_diag *diag)
 {
-    const sonde_tensor_info *tensor = NULL;
-
     if (info->same_as == SONDE_NO_TENSOR) {
         return SONDE_OK;
     }
@@ -155,7 +153,7 @@ static sonde_err check_alias(const sonde_catalogue *catalogue,
         return sonde__fail(diag, SONDE_ERANGE, info->name, "an id declared before",
                            "alias of tensor %lu", (unsigned long)info->same_as);
     }
-    tensor = &catalogue->info[info->same_as];
+    const sonde_tensor_info *tensor = &catalogue->info[info->same_as];
     if (tensor->dtype != info->dtype) {
         return sonde__fail(diag, SONDE_EDTYPE, info->name, "the same dtype",
                            "alias of '%s', which is of another dtype", tensor->name);
@@ -172,12 +170,10 @@ static sonde_err check_alias(const sonde_catalogue *catalogue,
 /* NULL only if memory is out. */
 static const char *keep_string(sonde_catalogue *catalogue, const char *text)
 {
-    uint32_t id = 0;
-
     if (text == NULL || text[0] == '\0') {
         return "";
     }
-    id = sonde__names_intern(&catalogue->strings, text);
+    const uint32_t id = sonde__names_intern(&catalogue->strings, text);
     return id != SONDE__NO_NAME ? catalogue->strings.text[id] : NULL;
 }
 
@@ -214,8 +210,6 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                                   const sonde_tensor_info *info, uint32_t *id,
                                   sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     SONDE__NEEDS(diag, catalogue, info, id);
     if (info->name == NULL || info->name[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "catalogue", "a name",
@@ -225,18 +219,9 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
         return sonde__fail(diag, SONDE_EEXIST, info->name, "a name of its own",
                            "another tensor has this name");
     }
-    err = check_enums(info, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_shape(info, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_alias(catalogue, info, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_enums(info, diag));
+    SONDE__TRY(check_shape(info, diag));
+    SONDE__TRY(check_alias(catalogue, info, diag));
     return add_entry(catalogue, info, id, diag);
 }
 
@@ -312,7 +297,6 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
 {
     size_t length = 0, model = 0;
     sonde_err err = SONDE_OK;
-    char *spelt = NULL;
     uint32_t found = SONDE__NO_NAME;
 
     SONDE__NEEDS(diag, catalogue, name, id);
@@ -323,7 +307,7 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
     }
     length = strlen(name);
     model = sonde__observe_model_prefix(name);
-    spelt = sonde__malloc(length + sizeof "_0");
+    char *spelt = sonde__malloc(length + sizeof "_0");
     if (spelt == NULL) {
         return sonde__fail_nomem(diag, "a name");
     }

@@ -90,13 +90,8 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
                                    sonde__observe_collection **out, sonde_diag *diag)
 {
     const char *names[SONDE__MOST_COLLECTIONS], *nearest = NULL;
-    sonde__observe_collection *found = NULL;
-    const sonde_err err = sonde__observe_check_open(setup, name, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    found = find(setup, name);
+    SONDE__TRY(sonde__observe_check_open(setup, name, diag));
+    sonde__observe_collection *found = find(setup, name);
     if (found != NULL) {
         found->asked = true;
         *out = found;
@@ -169,11 +164,7 @@ sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool
     sonde__observe_collection *added = find(setup, name);
     sonde_selector *role = NULL;
     char text[LONGEST_NAME + 2];
-    sonde_err err = check_name(name, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_name(name, diag));
     setup->configured = setup->configured || asked;
     if (added != NULL) {
         added->saved = true;
@@ -186,10 +177,7 @@ sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool
     }
     if (is_builtin(name)) {
         (void)snprintf(text, sizeof text, "@%s", name);
-        err = sonde_selector_create(text, &role, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_selector_create(text, &role, diag));
     }
     added = &setup->collections[setup->collection_count];
     *added = (sonde__observe_collection){.saved = true, .asked = asked};
@@ -215,11 +203,7 @@ sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const ch
                                            sonde_diag *diag)
 {
     sonde__observe_collection *collection = NULL;
-    const sonde_err err = sonde__observe_find_open(setup, name, &collection, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_find_open(setup, name, &collection, diag));
     collection->saved = false;
     setup->configured = true;
     return SONDE_OK;
@@ -230,15 +214,8 @@ static sonde_err choose(sonde__observe_setup *setup, const char *collection,
 {
     sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_selector_create(selector, &what, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
+    SONDE__TRY(sonde_selector_create(selector, &what, diag));
     return add_choice(found, what, NULL, exclude, diag);
 }
 
@@ -260,15 +237,8 @@ sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
 {
     sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_selector_create_regex(pattern, &what, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
+    SONDE__TRY(sonde_selector_create_regex(pattern, &what, diag));
     return add_choice(found, what, NULL, false, diag);
 }
 
@@ -306,7 +276,6 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
 {
     sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    char *pattern = NULL;
     sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
     if (err != SONDE_OK) {
@@ -318,7 +287,7 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
                            "module '%s' of which %s", module,
                            inputs || outputs ? "there is no name" : "nothing is asked");
     }
-    pattern = module_pattern(module, inputs, outputs);
+    char *pattern = module_pattern(module, inputs, outputs);
     if (pattern == NULL) {
         return sonde__fail_nomem(diag, "a collection");
     }
@@ -367,10 +336,7 @@ static sonde_err fail_module(const pass *over,
         return SONDE_OK;
     }
     (void)snprintf(text, sizeof text, "module:%.480s", choice->module);
-    err = sonde_selector_create(text, &what, over->diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_selector_create(text, &what, over->diag));
     /* Fails, and names the nearest modules. */
     err = sonde__selector_mark(what, over->catalogue, 0, false, over->marks, over->diag);
     sonde_selector_destroy(what);
@@ -430,15 +396,10 @@ void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
 static sonde_err judge(const pass *over, const sonde__observe_collection *collection,
                        sonde__observe_choice *choice, const char *key)
 {
-    sonde_err err = SONDE_OK;
-
     if (!over->first || choice->matched) {
         return SONDE_OK;
     }
-    err = fail_module(over, collection, choice);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(fail_module(over, collection, choice));
     warn(collection, choice, key);
     return SONDE_OK;
 }
@@ -446,27 +407,19 @@ static sonde_err judge(const pass *over, const sonde__observe_collection *collec
 static sonde_err apply_choices(pass *over, sonde__observe_collection *collection,
                                bool excludes)
 {
-    sonde_err err = SONDE_OK;
-
     for (size_t i = 0; i < collection->choices.count; i++) {
         sonde__observe_choice *choice = &collection->choices.items[i];
 
         if (choice->exclude != excludes) {
             continue;
         }
-        err = mark(over, choice);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(mark(over, choice));
         for (uint32_t id = over->first_id; id < over->count; id++) {
             if (over->marks[id] != 0) {
                 over->chosen[id] = !excludes;
             }
         }
-        err = judge(over, collection, choice, choice_key(choice));
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(judge(over, collection, choice, choice_key(choice)));
     }
     return SONDE_OK;
 }
@@ -476,17 +429,10 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
                                  size_t i)
 {
     const uint64_t bit = UINT64_C(1) << i;
-    sonde_err err = SONDE_OK;
 
     memset(over->chosen, 0, over->count);
-    err = apply_choices(over, collection, false);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = apply_choices(over, collection, true);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(apply_choices(over, collection, false));
+    SONDE__TRY(apply_choices(over, collection, true));
     for (uint32_t id = over->first_id; id < over->count; id++) {
         over->tensors[id].member |= over->chosen[id] != 0 ? bit : 0U;
     }
@@ -496,17 +442,11 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
         if (choice->what == NULL) {
             continue;
         }
-        err = mark(over, choice);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(mark(over, choice));
         for (uint32_t id = over->first_id; id < over->count; id++) {
             over->tensors[id].watch[mode] |= over->marks[id] != 0 ? bit : 0U;
         }
-        err = judge(over, collection, choice, "when_nan");
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(judge(over, collection, choice, "when_nan"));
     }
     return SONDE_OK;
 }
@@ -595,10 +535,7 @@ sonde_err sonde__observe_members(sonde__observe_setup *setup,
     }
     for (size_t i = 0; i < setup->collection_count; i++) {
         if (setup->collections[i].saved) {
-            err = mark_collection(&over, &setup->collections[i], i);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(mark_collection(&over, &setup->collections[i], i));
         }
     }
     for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {

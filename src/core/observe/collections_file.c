@@ -80,11 +80,7 @@ static sonde_err read_listed(const sonde__yaml_reader *reader, const sonde__yaml
     *count = 0;
     while (*text != '\0') {
         int64_t step = 0;
-        const sonde_err err = read_step(reader, node, &text, &step);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_step(reader, node, &text, &step));
         if (*text != ',' && *text != '\0') {
             return sonde__yaml_fail(reader, node, SONDE_EINVAL,
                                     "steps with commas between", "save_steps is '%s'",
@@ -127,10 +123,7 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
         const sonde__yaml *child = node->children[i];
         const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
 
-        err = read_step(reader, child, &text, &(*steps)[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_step(reader, child, &text, &(*steps)[i]));
         if (*text != '\0') {
             return sonde__yaml_fail(reader, child, SONDE_EINVAL, "a step",
                                     "save_steps has '%s'", child->text);
@@ -177,10 +170,7 @@ sonde_err sonde__observe_read_selector(const sonde__yaml_reader *reader,
     }
     sonde_text_add(&text, node->kind == SONDE__YAML_SCALAR ? node->text : "");
     for (size_t i = 0; node->kind == SONDE__YAML_LIST && i < node->count; i++) {
-        err = add_item(reader, node->children[i], &text);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(add_item(reader, node->children[i], &text));
     }
     *out = text.failed ? NULL : sonde__strdup(text.data != NULL ? text.data : "");
     if (*out == NULL) {
@@ -206,26 +196,15 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
-                          &config.start_step);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_int(file->reader, map, "end_step", 0, INT64_MAX, &config.end_step);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__observe_read_selector(file->reader, map, "when_nan", &when_nan);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
+                               &config.start_step));
+    SONDE__TRY(
+        sonde__yaml_int(file->reader, map, "end_step", 0, INT64_MAX, &config.end_step));
+    SONDE__TRY(sonde__observe_read_selector(file->reader, map, "when_nan", &when_nan));
     config.when_nan = when_nan;
     if (list != NULL) {
-        err = sonde__observe_read_steps(file->reader, list, &steps,
-                                        &config.save_step_count);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__observe_read_steps(file->reader, list, &steps,
+                                                &config.save_step_count));
         config.save_steps = steps;
     }
     if (config.start_step != SONDE_UNSET && config.start_step > 0 &&
@@ -249,25 +228,16 @@ static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
                                 const char *collection)
 {
     static const char *const keys[] = {SCHEDULE_KEYS};
-    sonde_err err = read_schedule(file, map, collection, -1);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_schedule(file, map, collection, -1));
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const sonde__yaml *node = sonde__yaml_get(map, sonde_mode_name((sonde_mode)mode));
 
         if (node == NULL) {
             continue;
         }
-        err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = read_schedule(file, node, collection, mode);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys)));
+        SONDE__TRY(read_schedule(file, node, collection, mode));
     }
     return SONDE_OK;
 }
@@ -301,18 +271,10 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
             return add_line(file, child, err, &inner);
         }
     }
-    err = sonde__yaml_bool(file->reader, map, "histogram", &config.histogram);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(file->reader, map, "save_raw_tensor", &config.save_raw_tensor);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(file->reader, map, "save_shape", &config.save_shape);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_bool(file->reader, map, "histogram", &config.histogram));
+    SONDE__TRY(
+        sonde__yaml_bool(file->reader, map, "save_raw_tensor", &config.save_raw_tensor));
+    SONDE__TRY(sonde__yaml_bool(file->reader, map, "save_shape", &config.save_shape));
     err = sonde__observe_reduce(file->setup, collection, &config, &inner);
     return add_line(file, map, err, &inner);
 }
@@ -364,22 +326,11 @@ static sonde_err read_module(const reading *file, const sonde__yaml *node,
     sonde_err err = SONDE_OK;
 
     if (name == NULL) {
-        err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde__yaml_text(file->reader, node, "name", &name);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde__yaml_bool(file->reader, node, "inputs", &inputs);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = sonde__yaml_bool(file->reader, node, "outputs", &outputs);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys)));
+        SONDE__TRY(sonde__yaml_text(file->reader, node, "name", &name));
+        SONDE__TRY(sonde__yaml_bool(file->reader, node, "inputs", &inputs));
+        SONDE__TRY(sonde__yaml_bool(file->reader, node, "outputs", &outputs));
     }
     if (name == NULL) {
         return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "name: a module",
@@ -394,7 +345,6 @@ static sonde_err read_modules(const reading *file, const sonde__yaml *map,
                               const char *collection)
 {
     const sonde__yaml *list = sonde__yaml_get(map, "modules");
-    sonde_err err = SONDE_OK;
 
     if (list == NULL) {
         return SONDE_OK;
@@ -403,10 +353,7 @@ static sonde_err read_modules(const reading *file, const sonde__yaml *map,
         return read_module(file, list, collection);
     }
     for (size_t i = 0; i < list->count; i++) {
-        err = read_module(file, list->children[i], collection);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_module(file, list->children[i], collection));
     }
     return SONDE_OK;
 }
@@ -424,30 +371,12 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *node,
     if (err != SONDE_OK || is_null(node)) {
         return err;
     }
-    err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_selectors(file, node, "include", name, sonde__observe_include);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_selectors(file, node, "exclude", name, sonde__observe_exclude);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_modules(file, node, name);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_schedules(file, node, name);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_reductions(file, node, name);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys)));
+    SONDE__TRY(read_selectors(file, node, "include", name, sonde__observe_include));
+    SONDE__TRY(read_selectors(file, node, "exclude", name, sonde__observe_exclude));
+    SONDE__TRY(read_modules(file, node, name));
+    SONDE__TRY(read_schedules(file, node, name));
+    SONDE__TRY(read_reductions(file, node, name));
     err = sonde__yaml_bool(file->reader, node, "save", &saved);
     if (err != SONDE_OK || saved) {
         return err;
@@ -473,7 +402,6 @@ static sonde_err read_name(const reading *file, const sonde__yaml *node)
 static sonde_err read_collections(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *section = sonde__yaml_get(root, "collections");
-    sonde_err err = SONDE_OK;
 
     if (section == NULL || is_null(section)) {
         return SONDE_OK;
@@ -484,12 +412,10 @@ static sonde_err read_collections(const reading *file, const sonde__yaml *root)
                                 "collections is '%s'", section->text);
     }
     for (size_t i = 0; i < section->count; i++) {
-        err = section->kind == SONDE__YAML_MAP
-                  ? read_collection(file, section->children[i], section->children[i]->key)
-                  : read_name(file, section->children[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            section->kind == SONDE__YAML_MAP
+                ? read_collection(file, section->children[i], section->children[i]->key)
+                : read_name(file, section->children[i]));
     }
     return SONDE_OK;
 }
@@ -527,29 +453,14 @@ sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yam
                               sonde__observe_setup *setup)
 {
     const reading file = {reader, setup};
-    sonde_err err = SONDE_OK;
 
     if (sonde__yaml_get(root, "include") != NULL) {
-        err = sonde__observe_add(setup, "default", true, reader->diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = read_selectors(&file, root, "include", "default", sonde__observe_include);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__observe_add(setup, "default", true, reader->diag));
+        SONDE__TRY(
+            read_selectors(&file, root, "include", "default", sonde__observe_include));
     }
-    err = read_schedules(&file, root, NULL);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_reductions(&file, root, NULL);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_collections(&file, root);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_schedules(&file, root, NULL));
+    SONDE__TRY(read_reductions(&file, root, NULL));
+    SONDE__TRY(read_collections(&file, root));
     return check(&file, root);
 }

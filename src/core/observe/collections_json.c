@@ -151,7 +151,6 @@ char *sonde__observe_setup_json(const sonde__observe_setup *setup)
         told != NULL && collections != NULL &&
         (!setup->no_vitals || set(told, "vitals", json_false())) &&
         (setup->looks || set(told, "vitals_every", json_integer(setup->vitals_every)));
-    char *text = NULL;
 
     for (size_t i = 0; i < setup->collection_count && good; i++) {
         const sonde__observe_collection *collection = &setup->collections[i];
@@ -161,7 +160,7 @@ char *sonde__observe_setup_json(const sonde__observe_setup *setup)
     if (good && setup->configured) { /* else they are the usual ones */
         good = json_object_set(told, "collections", collections) == 0;
     }
-    text = good ? json_dumps(told, JSON_COMPACT) : NULL;
+    char *text = good ? json_dumps(told, JSON_COMPACT) : NULL;
     json_decref(collections);
     json_decref(told);
     return text;

@@ -303,7 +303,6 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen; /* set field by field: clearing it first costs more */
     sonde_vitals own, norms;
-    const char *fault = NULL;
     uint64_t hash = 0;
 
     if (wanted == 0) {
@@ -312,7 +311,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     if (vitals != NULL && (wanted & SONDE_HOW_VITALS) && sonde_vitals_are_norms(vitals)) {
         vitals = NULL;
     }
-    fault = sonde__tensor_view_fault(view, vitals == NULL || (wanted & ~SIGNS) != 0);
+    const char *fault =
+        sonde__tensor_view_fault(view, vitals == NULL || (wanted & ~SIGNS) != 0);
     if (fault != NULL) {
         refuse(observer, id, fault);
         return;

@@ -107,12 +107,8 @@ sonde_err sonde_outfeed_create(const sonde_outfeed_options *given, sonde_outfeed
     sonde_outfeed_options taken;
     const sonde_outfeed_options *const options = &taken;
     SONDE__TAKE(sonde_outfeed_options, &taken, given, diag);
-    const sonde_err err = check_options(options, diag);
+    SONDE__TRY(check_options(options, diag));
     sonde_outfeed *queue = NULL;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     queue = sonde__calloc(1, sizeof *queue);
     if (queue == NULL) {
         return sonde__fail_nomem(diag, "an outfeed queue");
@@ -209,10 +205,7 @@ sonde_err sonde_outfeed_add(sonde_outfeed *queue, const char *tensor, const char
         err = sonde__fail_nomem(diag, "an outfeed queue");
         goto error;
     }
-    err = add_request(queue, &added, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(add_request(queue, &added, diag));
     return SONDE_OK;
 
 error:
@@ -356,12 +349,11 @@ static sonde_err move_column(sonde_outfeed *queue, size_t index, uint32_t id,
                              sonde_diag *diag)
 {
     sonde__outfeed_column *column = &queue->columns[index];
-    size_t *link = NULL;
 
     if (!reserve_id(queue, id)) {
         return sonde__fail_nomem(diag, "an outfeed queue");
     }
-    link = &queue->by_id[column->id];
+    size_t *link = &queue->by_id[column->id];
     while (*link != index) {
         link = &queue->columns[*link].next;
     }
@@ -375,7 +367,6 @@ static sonde_err move_column(sonde_outfeed *queue, size_t index, uint32_t id,
 sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
                                const sonde_tensor_info *info, sonde_diag *diag)
 {
-    char *key = NULL;
     uint32_t known = SONDE__NO_NAME;
     sonde_err err = SONDE_OK;
 
@@ -385,7 +376,7 @@ sonde_err sonde__outfeed_adopt(sonde_outfeed *queue, uint32_t id,
             return SONDE_OK;
         }
     }
-    key = default_key(info->name);
+    char *key = default_key(info->name);
     if (key == NULL) {
         return sonde__fail_nomem(diag, "an outfeed queue");
     }
@@ -460,10 +451,8 @@ static sonde_err resolve_gradients(sonde_outfeed *queue, const sonde_catalogue *
 
         if (id != SONDE_NO_TENSOR) {
             found++;
-            err = admit(queue, id, sonde_catalogue_info(catalogue, id), NULL, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(
+                admit(queue, id, sonde_catalogue_info(catalogue, id), NULL, diag));
         }
     }
     if (found == 0) {
@@ -520,19 +509,14 @@ sonde_err sonde_outfeed_attach(sonde_outfeed *queue, const sonde_catalogue *cata
     for (size_t i = 0; i < queue->request_count; i++) {
         const sonde__outfeed_request *request = &queue->requests[i];
 
-        err = request->tensor != NULL
-                  ? resolve_tensor(queue, catalogue, request, diag)
-                  : resolve_gradients(queue, catalogue, request->gradients, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(
+            request->tensor != NULL
+                ? resolve_tensor(queue, catalogue, request, diag)
+                : resolve_gradients(queue, catalogue, request->gradients, diag));
     }
     for (size_t i = 0; i < queue->column_count; i++) {
         if (queue->columns[i].next == SONDE__NO_COLUMN) { /* each tensor once */
-            err = add_tap(queue, queue->columns[i].tensor, observer, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(add_tap(queue, queue->columns[i].tensor, observer, diag));
         }
     }
     if (queue->request_count > 0 && queue->column_count == 0) {
@@ -552,20 +536,15 @@ static sonde_err append(sonde_text *text, const char *format, ...) SONDE_PRINTF(
 
 static sonde_err append(sonde_text *text, const char *format, ...)
 {
-    sonde_err err = SONDE_OK;
     va_list list;
-    int length = 0;
 
     va_start(list, format);
-    length = sonde__vsnprintf(NULL, 0, format, list);
+    int length = sonde__vsnprintf(NULL, 0, format, list);
     va_end(list);
     if (length < 0) {
         return SONDE_EINVAL;
     }
-    err = sonde_text_reserve(text, text->length + (size_t)length);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_text_reserve(text, text->length + (size_t)length));
     va_start(list, format);
     (void)sonde__vsnprintf(text->data + text->length, (size_t)length + 1, format, list);
     va_end(list);
@@ -596,8 +575,6 @@ static int widest_key(const sonde_outfeed_batch *batch)
 
 static sonde_err append_keys(const sonde_outfeed_batch *batch, sonde_text *text)
 {
-    sonde_err err = SONDE_OK;
-
     for (size_t i = 0; i < batch->count; i++) {
         const sonde_view *value = &batch->entries[i].value;
         char shape[192];
@@ -606,10 +583,7 @@ static sonde_err append_keys(const sonde_outfeed_batch *batch, sonde_text *text)
         if (value->rank == 1) {
             (void)snprintf(shape, sizeof shape, "(%lld,)", (long long)value->shape[0]);
         }
-        err = append(text, "key: %s shape: %s\n", batch->entries[i].key, shape);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(append(text, "key: %s shape: %s\n", batch->entries[i].key, shape));
     }
     return SONDE_OK;
 }
@@ -636,18 +610,11 @@ static sonde_err append_row(size_t index, const sonde_outfed *entry, int name_wi
     const int blanks = name_width - key_width(entry->key);
     sonde_vitals vitals;
     number buf;
-    sonde_err err = append(text, "%-5zu %s%*s", index, entry->key, blanks, "");
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(append(text, "%-5zu %s%*s", index, entry->key, blanks, ""));
     sonde_vitals_of(&entry->value, &vitals);
     for (size_t i = 0; i < SONDE_COUNT_OF(columns); i++) {
-        err = append(text, " %-12s",
-                     number_text(sonde_vitals_get(&vitals, columns[i]), buf));
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(append(text, " %-12s",
+                          number_text(sonde_vitals_get(&vitals, columns[i]), buf)));
     }
     return append(text, " %-7s %-7s\n", vitals.nan > 0 ? "True" : "False",
                   vitals.pos_inf + vitals.neg_inf > 0 ? "True" : "False");
@@ -658,31 +625,18 @@ sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch, const char *titl
 {
     SONDE__NEEDS(NULL, batch, text);
     const int name_width = widest_key(batch) + BEYOND_NAME;
-    sonde_err err = append(text, "\n%s\n", title);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(append(text, "\n%s\n", title));
     if (batch->count == 0 || batch->rows == 0) {
         return append(text, "No data enqueued\n");
     }
-    err = append_keys(batch, text);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = append(text,
-                 "Epoch %d - Summary Stats\n"
-                 "%-5s %-*s %-12s %-12s %-12s %-12s %-7s %-7s\n",
-                 epoch, "Index", name_width, "Name", "Mean", "Std", "Minimum", "Maximum",
-                 "NaNs", "infs");
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(append_keys(batch, text));
+    SONDE__TRY(append(text,
+                      "Epoch %d - Summary Stats\n"
+                      "%-5s %-*s %-12s %-12s %-12s %-12s %-7s %-7s\n",
+                      epoch, "Index", name_width, "Name", "Mean", "Std", "Minimum",
+                      "Maximum", "NaNs", "infs"));
     for (size_t i = 0; i < batch->count; i++) {
-        err = append_row(i, &batch->entries[i], name_width, text);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(append_row(i, &batch->entries[i], name_width, text));
     }
     return SONDE_OK;
 }

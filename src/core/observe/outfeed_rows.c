@@ -94,7 +94,6 @@ static sonde_err prepare_column(sonde_outfeed *queue, sonde__outfeed_column *col
                                 const sonde_call_shape *shape, sonde_diag *diag)
 {
     const sonde_view value = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
-    sonde_err err = SONDE_OK;
 
     if (column->prepared && column->value.dtype == value.dtype &&
         sonde_view_same_shape(&column->value, &value) &&
@@ -106,10 +105,7 @@ static sonde_err prepare_column(sonde_outfeed *queue, sonde__outfeed_column *col
         queue->prepared--;
     }
     column->value = value;
-    err = allocate(queue, column, shape->replicas, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(allocate(queue, column, shape->replicas, diag));
     column->prepared = true;
     queue->prepared++;
     return SONDE_OK;
@@ -131,15 +127,9 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                            sonde__outfeed_where(queue, where, sizeof where),
                            "a tap of raw values", "'%.200s' without", info->name);
     }
-    err = check_column(queue, info, shape, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(check_column(queue, info, shape, diag));
     for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN; i = queue->columns[i].next) {
-        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(prepare_column(queue, &queue->columns[i], info, shape, diag));
     }
 error:
     (void)pthread_mutex_lock(&queue->lock);
@@ -163,11 +153,9 @@ static void report_loss(const sonde_outfeed *queue, uint64_t before,
 
 static void lose_partial(sonde_outfeed *queue)
 {
-    uint64_t before = 0;
-
     queue->row.open = false;
     (void)pthread_mutex_lock(&queue->lock);
-    before = queue->counts.partial++;
+    const uint64_t before = queue->counts.partial++;
     (void)pthread_mutex_unlock(&queue->lock);
     report_loss(queue, before, SONDE_LOG_ERROR,
                 "a row is lost: not all of its tensors came in their shapes");
@@ -230,7 +218,6 @@ static bool place_row(sonde_outfeed *queue, bool *dropped)
 {
     const sonde__outfeed_row *row = &queue->row;
     const int64_t rows = queue->options.rows;
-    int64_t slot = 0;
 
     if (queue->closed) {
         return false;
@@ -240,7 +227,7 @@ static bool place_row(sonde_outfeed *queue, bool *dropped)
         queue->head = (queue->head + 1) % rows;
         queue->count--;
     }
-    slot = (queue->head + queue->count) % rows;
+    const int64_t slot = (queue->head + queue->count) % rows;
     if (row->bank != queue->active || row->slot != slot) {
         for (size_t i = 0; i < queue->column_count; i++) {
             const sonde__outfeed_column *column = &queue->columns[i];
@@ -434,14 +421,12 @@ sonde_err sonde_outfeed_dequeue(sonde_outfeed *queue, sonde_outfeed_batch *out,
 {
     SONDE__NEEDS(diag, queue, out);
     char where[256], expected[64];
-    uint64_t lost = 0;
     int64_t rows = 0, head = 0;
-    int bank = 0;
 
     (void)pthread_mutex_lock(&queue->lock);
-    lost = queue->overflowed;
+    const uint64_t lost = queue->overflowed;
     queue->overflowed = 0;
-    bank = queue->active;
+    const int bank = queue->active;
     if (lost == 0) {
         rows = queue->count;
         head = queue->head;

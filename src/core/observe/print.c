@@ -87,7 +87,6 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
     const size_t length =
         needed(title, view->dtype, view->rank, view->shape, &printer->options);
     sonde_text *text = &printer->text;
-    bool written = false;
 
     if (length >= text->capacity) {
         lose(printer, title, "it is larger than it was declared");
@@ -102,8 +101,9 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
     }
     add(text, "\n", 1);
     flockfile(printer->stream);
-    written = fwrite(text->data, 1, text->length, printer->stream) == text->length &&
-              fflush(printer->stream) == 0;
+    const bool written =
+        fwrite(text->data, 1, text->length, printer->stream) == text->length &&
+        fflush(printer->stream) == 0;
     funlockfile(printer->stream);
     if (!written) {
         lose(printer, title, "the stream cannot be written");
@@ -116,15 +116,11 @@ sonde_err sonde_printer_create(const sonde_print_options *options, FILE *stream,
     SONDE__NEEDS(diag, out);
     sonde_print_options taken = sonde_print_options_default();
     sonde_printer *printer = NULL;
-    sonde_err err = SONDE_OK;
 
     if (options != NULL) {
         SONDE__TAKE(sonde_print_options, &taken, options, diag);
     }
-    err = sonde_print_options_check(&taken, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_print_options_check(&taken, diag));
     printer = sonde__calloc(1, sizeof *printer);
     if (printer == NULL) {
         return sonde__fail_nomem(diag, "a printer");

@@ -66,10 +66,9 @@ void sonde__observe_cell_look(sonde__observe_cell_survey *survey, sonde_dtype dt
 static int decimal_exponent(double magnitude, int digits)
 {
     char buf[64];
-    const char *e = NULL;
 
     (void)sonde__snprintf(buf, sizeof buf, "%.*e", digits - 1, magnitude);
-    e = strchr(buf, 'e');
+    const char *e = strchr(buf, 'e');
     return e != NULL ? (int)strtol(e + 1, NULL, 10) : 0;
 }
 

@@ -169,42 +169,26 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
                               int mode, const sonde_save_config *config, sonde_diag *diag)
 {
     const char *where = collection != NULL ? collection : "hook";
-    sonde__observe_save_layer *layer = NULL;
     sonde__observe_collection *found = NULL;
-    sonde_err err = sonde__observe_check_open(setup, where, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_check_open(setup, where, diag));
     if (collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &found, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
     }
     setup->configured = setup->configured || says_anything(config);
     if (mode < -1 || mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d",
                            mode);
     }
-    err = check_config(config, where, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_config(config, where, diag));
     if (config->when_nan != NULL && config->when_nan[0] != '\0') {
         sonde_selector *what = NULL;
 
-        err = sonde_selector_create(config->when_nan, &what, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_selector_create(config->when_nan, &what, diag));
         sonde_selector_destroy(what);
     }
-    layer = found != NULL ? &found->layers[1 + mode] : &setup->layers[1 + mode];
-    err = copy_config(layer, config, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde__observe_save_layer *layer =
+        found != NULL ? &found->layers[1 + mode] : &setup->layers[1 + mode];
+    SONDE__TRY(copy_config(layer, config, diag));
     set_field(&layer->config.every, config->every);
     set_field(&layer->config.start_step, config->start_step);
     set_field(&layer->config.end_step, config->end_step);
@@ -229,16 +213,9 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
 {
     const char *where = collection != NULL ? collection : "hook";
     sonde__observe_collection *found = NULL;
-    sonde_err err = sonde__observe_check_open(setup, where, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_check_open(setup, where, diag));
     if (collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &found, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
     }
     setup->configured = true;
     if (config->stats >> SONDE_STAT_ENTRIES != 0) {
@@ -263,7 +240,6 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
                                        sonde_diag *diag)
 {
     sonde_reduction reduction;
-    sonde_err err = SONDE_OK;
 
     if (sonde__strcasecmp(name, "histogram") == 0 ||
         sonde__strcasecmp(name, "quantiles") == 0) {
@@ -274,10 +250,7 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
         config->norms = true;
         return SONDE_OK;
     }
-    err = sonde_reduction_parse(name, &reduction, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_reduction_parse(name, &reduction, diag));
     if (reduction.kind == SONDE_REDUCTION_STAT) {
         config->stats |= UINT32_C(1) << reduction.stat;
     } else if ((sonde_reduction_evidence(&reduction) & SONDE_HOW_SKETCH) != 0) {
@@ -296,15 +269,11 @@ sonde_err sonde__observe_reductions_parse(const char *text,
         const size_t blank = strspn(text, " \t,");
         const size_t length = strcspn(text + blank, ", \t");
         char name[LONGEST];
-        sonde_err err = SONDE_OK;
 
         if (length > 0) {
             (void)snprintf(name, sizeof name, "%.*s",
                            (int)SONDE_MIN(length, (size_t)LONGEST), text + blank);
-            err = sonde__observe_reduction_add(name, config, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(sonde__observe_reduction_add(name, config, diag));
         }
         text += blank + length;
     }
@@ -371,11 +340,7 @@ static sonde_err check_collection(const sonde__observe_setup *setup,
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const sonde_save_config config = effective(setup, collection, mode);
-        const sonde_err err = check_effective(collection, mode, &config, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_effective(collection, mode, &config, diag));
     }
     return SONDE_OK;
 }
@@ -417,11 +382,7 @@ static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
             continue;
         }
         if (*what == NULL) {
-            const sonde_err err = sonde_selector_create(config.when_nan, what, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(sonde_selector_create(config.when_nan, what, diag));
         }
         setup->nan_sets[mode] |= UINT64_C(1) << i;
     }
@@ -430,21 +391,13 @@ static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
 
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (setup->settled) {
         return SONDE_OK;
     }
-    err = sonde__observe_check(setup, true, NULL, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_check(setup, true, NULL, diag));
     for (size_t i = 0; i < setup->collection_count; i++) {
         if (setup->collections[i].saved) {
-            err = settle_collection(setup, i, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(settle_collection(setup, i, diag));
         }
     }
     setup->settled = true;

@@ -119,7 +119,6 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
     const int64_t first = SONDE_MAX(SONDE_MAX(step, schedule->start), 0);
     const int64_t end =
         schedule->end == 0 && schedule->start == 0 ? SONDE_SCHEDULE_NEVER : schedule->end;
-    int64_t next = 0;
 
     if (schedule->step_count > 0) {
         const size_t i = search(schedule, step);
@@ -132,7 +131,7 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
     if (schedule->every < 1 || first >= end) {
         return SONDE_SCHEDULE_NEVER;
     }
-    next = next_row(first, end, schedule->every, 1);
+    int64_t next = next_row(first, end, schedule->every, 1);
     if (schedule->row > 0 && next > first) {
         next = SONDE_MIN(next, next_row(first, end, schedule->row_every, schedule->row));
     }

@@ -250,14 +250,12 @@ static char *copy_unescaped(const char *text, size_t length)
 static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kind,
                           char *text, size_t offset, sonde_diag *diag)
 {
-    sonde__observe_item *added = NULL;
-
     if (text == NULL || !sonde__reserve(&selector->items, &selector->capacity,
                                         selector->count + 1, sizeof *selector->items)) {
         sonde__free(text);
         return sonde__fail_nomem(diag, "a selector");
     }
-    added = &selector->items[selector->count++];
+    sonde__observe_item *added = &selector->items[selector->count++];
     *added = (sonde__observe_item){.kind = kind, .text = text, .offset = offset};
     if (text[0] == '\0') {
         return fail_at(selector, offset, "nothing",
@@ -560,10 +558,7 @@ static sonde_err mark_item(const sonde_selector *selector,
 
     switch (item->kind) {
     case SONDE__ITEM_EXACT:
-        err = sonde_catalogue_find(work->catalogue, item->text, &id, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_catalogue_find(work->catalogue, item->text, &id, diag));
         if (id >= work->first_id) {
             work->marks[id] = 1;
         }
@@ -638,10 +633,7 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
     if (marks == NULL) {
         return sonde__fail_nomem(diag, "a selection");
     }
-    err = sonde__selector_mark(selector, catalogue, 0, false, marks, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__selector_mark(selector, catalogue, 0, false, marks, diag));
     err = list_marked(marks, declared, ids, count, diag);
 error:
     sonde__free(marks);

@@ -196,24 +196,15 @@ static sonde_err add_tap(sonde_observer *observer, const sonde_tap *added, bool 
         goto error;
     }
     if (resolves) {
-        err = sonde__selector_copy(added->what, &copy.what, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__selector_copy(added->what, &copy.what, diag));
     }
-    err = copy_schedules(&copy, added, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(copy_schedules(&copy, added, diag));
     if (!sonde__reserve(&observer->taps, &observer->tap_capacity, observer->tap_count + 1,
                         sizeof(sonde__observe_tap))) {
         err = sonde__fail_nomem(diag, "a tap");
         goto error;
     }
-    err = add_sink(observer, added->where, &copy.sink, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(add_sink(observer, added->where, &copy.sink, diag));
     observer->taps[observer->tap_count++] = copy;
     observer->gate.looks_again |= copy.when_bad && count > 0;
     return SONDE_OK;
@@ -245,10 +236,8 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag));
     err = add_tap(observer, added, true, ids, count, diag);
     sonde_selector_free_ids(ids);
     if (err != SONDE_OK) {
@@ -267,11 +256,7 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
 sonde_err sonde__observer_add_ids(sonde_observer *observer, const sonde_tap *added,
                                   const uint32_t *ids, size_t count, sonde_diag *diag)
 {
-    const sonde_err err = check_open(observer, added, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(observer, added, diag));
     for (size_t i = 0; i < observer->tap_count && observer->extending; i++) {
         if (is_same_tap(observer, &observer->taps[i], added)) {
             observer->gate.looks_again |= added->when_bad && count > 0;
@@ -343,13 +328,12 @@ static sonde_err allocate_lists(const sonde_observer *observer, lists *out,
 {
     size_t entries = 0;
     unsigned how = 0;
-    bool sketches = false;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
         entries += observer->taps[i].count;
         how |= observer->taps[i].how;
     }
-    sketches = (how & SONDE_HOW_SKETCH) != 0 && observer->sketch == NULL;
+    const bool sketches = (how & SONDE_HOW_SKETCH) != 0 && observer->sketch == NULL;
     out->declared = sonde_catalogue_count(observer->catalogue);
     out->wants = sonde__calloc(out->declared, 1);
     out->ever = sonde__calloc(out->declared, 1);
@@ -453,10 +437,7 @@ static sonde_err make_lists(sonde_observer *observer, sonde_diag *diag)
         goto error;
     }
     fill_lists(observer, &made);
-    err = prepare_sinks(observer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(prepare_sinks(observer, diag));
     install_lists(observer, &made);
     return SONDE_OK;
 
@@ -469,15 +450,11 @@ sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *
                               sonde_diag *diag)
 {
     SONDE__NEEDS(diag, observer, shape);
-    sonde_err err = SONDE_OK;
 
     if (observer->bound) {
         return sonde__fail(diag, SONDE_ESTATE, "observer", "one bind", "bound already");
     }
-    err = check_call_shape(shape, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_call_shape(shape, diag));
     observer->bound =
         true; /* if the rest fails, too: a half-bound observer is unusable */
     observer->shape = *shape;
@@ -491,20 +468,13 @@ static sonde_err select_new(const sonde_observer *observer, sonde__observe_tap *
                             uint8_t *marks, sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(observer->catalogue);
-    sonde_err err = SONDE_OK;
 
     memset(marks, 0, count);
-    err = sonde__selector_mark(tap->what, observer->catalogue, observer->declared, true,
-                               marks, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__selector_mark(tap->what, observer->catalogue, observer->declared,
+                                    true, marks, diag));
     for (uint32_t id = observer->declared; id < count; id++) {
         if (marks[id] != 0) {
-            err = append_ids(observer, tap, &id, 1, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(append_ids(observer, tap, &id, 1, diag));
         }
     }
     return SONDE_OK;
@@ -521,10 +491,7 @@ static sonde_err extend_own(sonde_observer *observer, sonde_diag *diag)
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
         if (observer->taps[i].what != NULL) {
-            err = select_new(observer, &observer->taps[i], marks, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(select_new(observer, &observer->taps[i], marks, diag));
         }
     }
 error:
@@ -536,11 +503,7 @@ static sonde_err extend_owners(sonde_observer *observer, sonde_diag *diag)
 {
     for (size_t i = 0; i < observer->owner_count; i++) {
         const sonde__observe_owner *owner = &observer->owners[i];
-        const sonde_err err = owner->extend(owner->user, observer->declared, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(owner->extend(owner->user, observer->declared, diag));
     }
     return SONDE_OK;
 }

@@ -369,7 +369,6 @@ static const char *op_of(const char *name, sonde_role role)
     static const char *const ops[] = {"relu", "gelu",    "silu",     "elu",    "selu",
                                       "tanh", "sigmoid", "softplus", "softmax"};
     name_parts parts;
-    char *end = NULL;
 
     if (role != SONDE_ROLE_OUTPUT && role != SONDE_ROLE_ACTIVATION) {
         return "";
@@ -378,7 +377,7 @@ static const char *op_of(const char *name, sonde_role role)
     if (strstr(parts.whole, "_input") != NULL) {
         return "";
     }
-    end = strstr(parts.last, "_output");
+    char *end = strstr(parts.last, "_output");
     if (end != NULL) {
         *end = '\0';
     }

@@ -285,15 +285,13 @@ static int load_now(local_folder *home, const char *name, char **bytes, size_t *
 {
     const int fd = open(path_of(home, home->name, name), O_RDONLY | O_CLOEXEC);
     struct stat about;
-    char *block = NULL;
     size_t got = 0;
-    int failed = 0;
 
     if (fd < 0) {
         return errno;
     }
-    failed = fstat(fd, &about) != 0 ? errno : S_ISREG(about.st_mode) ? 0 : EINVAL;
-    block = failed == 0 ? sonde__malloc((size_t)about.st_size + 1) : NULL;
+    int failed = fstat(fd, &about) != 0 ? errno : S_ISREG(about.st_mode) ? 0 : EINVAL;
+    char *block = failed == 0 ? sonde__malloc((size_t)about.st_size + 1) : NULL;
     if (failed == 0 && block == NULL) {
         failed = ENOMEM;
     }
@@ -672,11 +670,10 @@ static int publish(sonde__record_file *base, const char *old_name, const char *n
     const local_file *file = (const local_file *)base;
     local_folder *home = file->home;
     struct stat about;
-    int failed = 0;
 
     (void)path_of(home, home->name, old_name);
     (void)path_of(home, home->other, new_name);
-    failed = rename(home->name, home->other) != 0 ? errno : 0;
+    const int failed = rename(home->name, home->other) != 0 ? errno : 0;
     return failed != 0 && fstat(file->fd, &about) == 0 && is_file(home->other, &about)
                ? 0
                : failed;

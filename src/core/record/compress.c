@@ -95,16 +95,15 @@ static size_t pack(sonde__record_compressor *compressor, sonde__record_packing w
                    const void *bytes, size_t n, size_t size,
                    sonde__record_scratch *scratch)
 {
-    size_t got = 0;
-
     if (way == SONDE__PACKED_ZSTD_SHUFFLE) {
         const void *const moved = shuffled(compressor, bytes, n, size);
 
         return moved != NULL ? pack_planes(compressor, moved, n, size, scratch)
                              : SIZE_MAX;
     }
-    got = ZSTD_compressCCtx(compressor->context, scratch->start + scratch->used,
-                            scratch->size - scratch->used, bytes, n, LEVEL);
+    const size_t got =
+        ZSTD_compressCCtx(compressor->context, scratch->start + scratch->used,
+                          scratch->size - scratch->used, bytes, n, LEVEL);
     return ZSTD_isError(got) ? SIZE_MAX : got;
 }
 
@@ -129,7 +128,6 @@ void sonde__record_compress(sonde__record_compressor *compressor,
                             const void **packed)
 {
     const size_t n = (size_t)line->bytes, size = sonde_dtype_size(line->dtype);
-    size_t got = 0;
 
     *packed = NULL;
     if (n < LEAST) {
@@ -143,7 +141,7 @@ void sonde__record_compress(sonde__record_compressor *compressor,
     if (tensor->packing == SONDE__PACKED_NOT) {
         return;
     }
-    got = pack(compressor, tensor->packing, bytes, n, size, scratch);
+    const size_t got = pack(compressor, tensor->packing, bytes, n, size, scratch);
     if (got >= n) {
         return;
     }

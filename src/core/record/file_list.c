@@ -58,19 +58,17 @@ static int add_file(sonde__record_file_list *list, const char *name,
     char path[SONDE__FILE_NAME * 2];
     sonde__record_listed line = {0};
     sonde__record_file *file = NULL;
-    bool wanted = false;
-    int failed = 0;
 
     if (!sonde__record_file_list_reserve(list, 1)) {
         return ENOMEM;
     }
     (void)snprintf(path, sizeof path, "%s/%s", list->lines.folder, name);
     (void)snprintf(line.name, sizeof line.name, "%s", name);
-    failed = backend->ops->open(backend, path, &file);
+    int failed = backend->ops->open(backend, path, &file);
     if (failed != 0) {
         return failed == ENOENT ? 0 : failed;
     }
-    wanted = kind != SONDE__FILE_OTHER || file->end > *size;
+    const bool wanted = kind != SONDE__FILE_OTHER || file->end > *size;
     failed = wanted ? sonde__record_measure(file, kind, number, &line) : 0;
     backend->ops->close(file);
     if (failed != 0 || !wanted) {
@@ -158,10 +156,9 @@ int sonde__record_file_list_restore(sonde__record_file_list *list)
     const sonde__record_backend_ops *const ops = stream->backend->ops;
     char path[SONDE__FILE_NAME * 2], *text = NULL, *next = NULL, *newline = NULL;
     size_t size = 0;
-    int failed = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s", stream->folder, stream->name);
-    failed = ops->load(stream->backend, path, &text, &size);
+    int failed = ops->load(stream->backend, path, &text, &size);
     if (failed != 0) {
         return failed == ENOENT ? 0 : failed;
     }

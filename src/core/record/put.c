@@ -211,7 +211,6 @@ sonde_err sonde__recorder_collections(sonde_recorder *recorder, uint32_t id,
 /* Makes room for the state of a tensor. */
 static bool remember(sonde_recorder *recorder, uint32_t id)
 {
-    uint8_t *grown = NULL;
     size_t count = recorder->state_count;
 
     if (id < count) {
@@ -220,7 +219,7 @@ static bool remember(sonde_recorder *recorder, uint32_t id)
     while (count <= id) {
         count *= 2;
     }
-    grown = sonde__grow(recorder->states, recorder->state_count, count);
+    uint8_t *grown = sonde__grow(recorder->states, recorder->state_count, count);
     if (grown == NULL) {
         return false;
     }
@@ -272,7 +271,6 @@ static listing list_tensor(sonde_recorder *recorder, uint32_t id, bool waits)
     const size_t size = sizeof(sonde__record_tensor_message) + strlen(info->name) +
                         strlen(info->module) + strlen(info->op) + strlen(info->note) + 4 +
                         collected->length;
-    sonde__record_tensor_message *message = NULL;
 
     if (id < recorder->state_count && recorder->states[id] == SONDE__LISTED) {
         return LISTED;
@@ -284,7 +282,8 @@ static listing list_tensor(sonde_recorder *recorder, uint32_t id, bool waits)
         list_tensor(recorder, info->same_as, waits) == LISTED_LATER) {
         return LISTED_LATER;
     }
-    message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_TENSOR, size, waits);
+    sonde__record_tensor_message *message =
+        sonde__recorder_reserve(recorder, SONDE__MESSAGE_TENSOR, size, waits);
     if (message == NULL) {
         return LISTED_LATER;
     }
@@ -431,7 +430,6 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
 {
     sonde__record_writer *const writer = &recorder->writer;
     const double began = sonde__now();
-    unsigned char *aside = NULL;
 
     while (atomic_load_explicit(&writer->far_away, memory_order_acquire)) {
         if (!waits || is_stuck(recorder) ||
@@ -440,7 +438,7 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
             return NULL;
         }
     }
-    aside = sonde__record_ring_large(&recorder->ring, bytes);
+    unsigned char *aside = sonde__record_ring_large(&recorder->ring, bytes);
     if (aside != NULL) {
         pack(aside, view, bytes);
     }

@@ -86,7 +86,6 @@ static int need_segment(sonde__record_writer *writer, uint64_t value, size_t nam
 static taken need_scratch(sonde__record_writer *writer, size_t n, int *fault)
 {
     sonde__record_scratch *const scratch = &writer->scratch;
-    unsigned char *larger = NULL;
 
     if (scratch->size - scratch->used >= n) {
         return TAKEN;
@@ -94,7 +93,7 @@ static taken need_scratch(sonde__record_writer *writer, size_t n, int *fault)
     if (scratch->used > 0) {
         return LEFT_BATCH;
     }
-    larger = sonde__malloc(n);
+    unsigned char *larger = sonde__malloc(n);
     if (larger == NULL) {
         *fault = ENOMEM;
         return LEFT_FAULT;
@@ -112,7 +111,6 @@ static const void *place(sonde__record_writer *writer, uint32_t id, const void *
 {
     sonde__record_scratch *const scratch = &writer->scratch;
     const void *packed = NULL;
-    void *copy = NULL;
 
     if (writer->compressor.context != NULL) {
         sonde__record_compress(&writer->compressor, &writer->tensors.tensors[id], scratch,
@@ -121,7 +119,7 @@ static const void *place(sonde__record_writer *writer, uint32_t id, const void *
     if (packed != NULL || line->bytes >= SMALL) {
         return packed != NULL ? packed : bytes;
     }
-    copy = scratch->start + scratch->used;
+    void *copy = scratch->start + scratch->used;
     memcpy(copy, bytes, (size_t)line->bytes);
     scratch->used += (size_t)line->bytes;
     return copy;
@@ -201,12 +199,12 @@ static taken take_sketch(sonde__record_writer *writer,
     sonde__record_sketch_record *const record = &message->record;
     const uint32_t producers = record->tensor;
     const uint32_t id = sonde__record_tensors_find(&writer->tensors, producers);
-    bool added = false;
 
     record->tensor = id; /* the message is ours until it is released */
     record->check = 0;
     record->check = sonde__record_sketch_check(record);
-    added = sonde__record_stream_add(&writer->sketches, record, record->length);
+    const bool added =
+        sonde__record_stream_add(&writer->sketches, record, record->length);
     record->tensor = producers;
     if (!added) {
         *fault = ENOMEM;
@@ -519,7 +517,6 @@ static int rotate_segment(sonde__record_writer *writer, bool all, double old, bo
 {
     sonde__record_segment *const segment = &writer->segment;
     sonde__record_listed data, index;
-    int failed = 0;
 
     if (!sonde__record_segment_is_open(segment) ||
         !(all || writer->rotating || segment->opened <= old)) {
@@ -528,7 +525,7 @@ static int rotate_segment(sonde__record_writer *writer, bool all, double old, bo
     if (!sonde__record_file_list_reserve(&writer->files, 2)) {
         return ENOMEM;
     }
-    failed = sonde__record_segment_close(segment, &data, &index);
+    const int failed = sonde__record_segment_close(segment, &data, &index);
     if (failed != 0) {
         return failed;
     }

@@ -95,10 +95,10 @@ static sonde_err read_steps(history *past, uint64_t number)
                                                          SONDE__FILE_STEPS, number);
     char path[SONDE__FILE_NAME * 2], name[SONDE__FILE_NAME], *text = NULL;
     size_t size = 0;
-    int failed = 0;
 
     sonde__record_file_name(name, SONDE__FILE_STEPS, number, false);
-    failed = backend->ops->load(backend, history_path(past, name, path), &text, &size);
+    int failed =
+        backend->ops->load(backend, history_path(past, name, path), &text, &size);
     if (failed != 0) { /* readers report a missing file */
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
@@ -234,10 +234,7 @@ sonde_err sonde__record_run_resume(sonde__record_writer *writer,
         goto error;
     }
     for (uint64_t n = 0; n < writer->steps.number; n++) {
-        err = read_steps(&past, n);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(read_steps(&past, n));
     }
     begin = find_begin(&past, options);
     count_modes(&past, options, begin);

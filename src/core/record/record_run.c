@@ -83,7 +83,6 @@ static sonde_err print_run(sonde__record_writer *writer,
     sonde_json json = {.text = text};
     unsigned char lot[16];
     char date[SONDE__DATE_TEXT], *save = NULL;
-    sonde_err err = SONDE_OK;
 
     if (getrandom(lot, sizeof lot, 0) != (ssize_t)sizeof lot) {
         return sonde__fail_errno(diag, options->path, "no random numbers for its id");
@@ -102,10 +101,7 @@ static sonde_err print_run(sonde__record_writer *writer,
         }
     }
     if (options->save != NULL) {
-        err = compact(options->save, &save, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(compact(options->save, &save, diag));
         sonde_json_raw(&json, "save", save);
         free(save);
     }
@@ -281,14 +277,13 @@ static sonde_err begin_new(sonde__record_writer *writer,
     contents seen = {0};
     bool made = false;
     sonde_err err = print_run(writer, options, &text, diag);
-    int failed = 0;
 
     writer->run = text.data;
     writer->run_size = text.length;
     if (err != SONDE_OK) {
         return err;
     }
-    failed = backend->ops->make_folder(backend, "", &writer->made_run_folder);
+    int failed = backend->ops->make_folder(backend, "", &writer->made_run_folder);
     sonde__record_writer_note(writer);
     if (failed == 0) {
         failed = backend->ops->list(backend, "", look_at, &seen);
@@ -338,10 +333,9 @@ static sonde_err load_state(sonde__record_writer *writer,
     char path[SONDE__FILE_NAME * 2], *text = NULL;
     size_t size = 0;
     bool no_memory = false;
-    int failed = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s", writer->folder, SONDE__STATE_FILE);
-    failed = writer->backend->ops->load(writer->backend, path, &text, &size);
+    const int failed = writer->backend->ops->load(writer->backend, path, &text, &size);
     *state = NULL;
     if (failed != 0) {
         return failed == ENOENT
@@ -358,8 +352,6 @@ static sonde_err restore_losses(sonde__record_writer *writer,
                                 const sonde_recorder_options *options, sonde_diag *diag)
 {
     json_t *state = NULL, *lost = NULL;
-    const char *host = NULL;
-    json_int_t put = 0;
     const sonde_err err = load_state(writer, options, &state, diag);
 
     if (err != SONDE_OK || state == NULL) {
@@ -373,8 +365,8 @@ static sonde_err restore_losses(sonde__record_writer *writer,
                 (uint64_t)json_integer_value(json_object_get(lost, "disk_full")));
     atomic_init(&writer->before.io_error,
                 (uint64_t)json_integer_value(json_object_get(lost, "io_error")));
-    host = json_string_value(json_object_get(state, "host"));
-    put = json_integer_value(json_object_get(state, "put"));
+    const char *host = json_string_value(json_object_get(state, "host"));
+    json_int_t put = json_integer_value(json_object_get(state, "put"));
     /* its ring was in memory, or is damaged; on another machine it may be whole, and the
      * records in its spool are superseded */
     if (host != NULL && strcmp(host, writer->host) == 0 && put > 0) {
@@ -392,7 +384,6 @@ static sonde_err end_for(sonde__record_writer *writer,
 {
     char *text = NULL;
     size_t size = 0;
-    int failed = 0;
 
     if (!writer->ends || writer->backend->ops->load(writer->backend, SONDE__END_FILE,
                                                     &text, &size) != ENOENT) {
@@ -400,7 +391,7 @@ static sonde_err end_for(sonde__record_writer *writer,
         return SONDE_OK;
     }
     writer->reason = (sonde_run_end)reason;
-    failed = sonde__record_run_end(writer);
+    const int failed = sonde__record_run_end(writer);
     return failed == 0 ? SONDE_OK
                        : fail(diag, options, failed, "end.json cannot be written");
 }
@@ -466,19 +457,13 @@ static sonde_err recover(sonde__record_writer *writer,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__record_run_recover(writer, where, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__record_run_recover(writer, where, diag));
     err = list_closed(writer, options, diag); /* before the files that follow */
     if (err != SONDE_OK) {
         return err;
     }
     if (!writer->has_mark) {
-        err = restore_losses(writer, options, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(restore_losses(writer, options, diag));
     }
     return sonde__record_salvage_finish(writer, where, &writer->salvaged, diag);
 }
@@ -504,22 +489,10 @@ static sonde_err with_old_ring(
         return sonde__fail_nomem(diag, "the ring of a run");
     }
     writer->ring = &old;
-    err = sonde__record_tensors_restore(&writer->tensors, options->path, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = restore_list(writer, options, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = recover(writer, options, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = before_state(writer, options, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__record_tensors_restore(&writer->tensors, options->path, diag));
+    SONDE__TRY_GO(restore_list(writer, options, diag));
+    SONDE__TRY_GO(recover(writer, options, diag));
+    SONDE__TRY_GO(before_state(writer, options, diag));
     running = writer->heartbeat[0] == '\0' || atomic_load(&old.shared->closing) == 0;
     writer->ring = own;
     failed = sonde__record_writer_beat(writer, running);
@@ -528,10 +501,7 @@ static sonde_err with_old_ring(
         goto error;
     }
     if (!running) {
-        err = end_for(writer, options, atomic_load(&old.shared->reason), diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(end_for(writer, options, atomic_load(&old.shared->reason), diag));
     }
     sonde__record_ring_remove(&old);
 
@@ -559,12 +529,11 @@ static sonde_err begin_again(sonde__record_writer *writer,
     const bool any = strcmp(options->resume, SONDE_RESUME_ANY) == 0;
     bool made = false;
     sonde_err err = read_run(writer, options, any ? NULL : options->resume, diag);
-    int failed = 0;
 
     if (err != SONDE_OK) {
         return err;
     }
-    failed = backend->ops->make_folder(backend, writer->folder, &made);
+    int failed = backend->ops->make_folder(backend, writer->folder, &made);
     if (failed == 0) {
         failed = wait_for_lock(writer);
     }
@@ -599,12 +568,7 @@ static sonde_err keep_process(sonde__record_writer *writer,
 {
     json_t *state = NULL;
     const char *host = NULL, *beat = NULL;
-    int64_t last = 0;
-    const sonde_err err = load_state(writer, options, &state, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(load_state(writer, options, &state, diag));
     (void)snprintf(writer->heartbeat, sizeof writer->heartbeat,
                    "1970-01-01T00:00:00.000000Z");
     host = json_string_value(json_object_get(state, "host"));
@@ -612,7 +576,7 @@ static sonde_err keep_process(sonde__record_writer *writer,
     writer->pid = json_integer_value(json_object_get(state, "pid"));
     writer->generation =
         (uint64_t)json_integer_value(json_object_get(state, "generation"));
-    last = json_integer_value(json_object_get(state, "last_step"));
+    const int64_t last = json_integer_value(json_object_get(state, "last_step"));
     if (host != NULL && beat != NULL) {
         (void)snprintf(writer->host, sizeof writer->host, "%s", host);
         (void)snprintf(writer->heartbeat, sizeof writer->heartbeat, "%s", beat);
@@ -631,13 +595,8 @@ sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
 {
     sonde__record_backend *const backend = writer->backend;
     char ring[SONDE__FILE_NAME * 2];
-    sonde_err err = read_run(writer, options, NULL, diag);
-    int failed = 0;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    failed = backend->ops->lock(backend, writer->folder);
+    SONDE__TRY(read_run(writer, options, NULL, diag));
+    const int failed = backend->ops->lock(backend, writer->folder);
     if (failed != 0) {
         return fail(diag, options, failed, "the worker's folder cannot be used");
     }

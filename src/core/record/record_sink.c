@@ -20,7 +20,6 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
     sonde__record_sink *own = self(sink);
-    sonde_err err = SONDE_OK;
 
     if ((how & KEPT) == 0) {
         return sonde__fail(diag, SONDE_EINVAL, info->name,
@@ -38,15 +37,9 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     while (own->shown_count <= id) {
         own->shown[own->shown_count++] = (sonde__record_shown){0};
     }
-    err = sonde__recorder_check_name(info->name, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__recorder_check_name(info->name, diag));
     if (own->recorder != NULL) {
-        err = sonde__recorder_expect(own->recorder, id, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__recorder_expect(own->recorder, id, diag));
     }
     return own->witness != NULL && own->witness->prepare != NULL
                ? own->witness->prepare(own->witness, id, info, how, shape, diag)

@@ -303,15 +303,9 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
         err = sonde__fail_nomem(diag, "a recorder");
         goto error;
     }
-    err = set_up(recorder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__record_writer_start(&recorder->writer, recorder->options.path, &is_left,
-                                     diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(set_up(recorder, diag));
+    SONDE__TRY_GO(sonde__record_writer_start(&recorder->writer, recorder->options.path,
+                                             &is_left, diag));
     sonde__recorder_enter(recorder);
     *out = recorder;
     return SONDE_OK;
@@ -339,17 +333,12 @@ sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *r
     recorder->options = (sonde_recorder_options){
         .size = sizeof(sonde_recorder_options), .rank = rank, .world = -1};
     recorder->options.path = sonde__strdup(path);
-    err = err != SONDE_OK || recorder->options.path == NULL ||
-                  sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK
-              ? sonde__fail_nomem(diag, "a recorder")
-              : sonde__record_backend_local(path, &recorder->writer.backend, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = set_up_writer(recorder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(
+        err != SONDE_OK || recorder->options.path == NULL ||
+                sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK
+            ? sonde__fail_nomem(diag, "a recorder")
+            : sonde__record_backend_local(path, &recorder->writer.backend, diag));
+    SONDE__TRY_GO(set_up_writer(recorder, diag));
     err = sonde__record_writer_start(&recorder->writer, path, &is_left, diag);
     if (!is_left) {
         *records = recorder->writer.salvaged;
@@ -432,7 +421,6 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                const char *text, sonde_diag *diag)
 {
     char path[256];
-    double waited = 0.0;
     sonde__store_spool *spool = NULL;
     bool is_left = false;
     sonde_err err = SONDE_OK;
@@ -443,7 +431,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
     sonde__recorder_leave(recorder);
     is_left = recorder->is_left;
     (void)snprintf(path, sizeof path, "%s", recorder->options.path);
-    waited = recorder->writer.wait_seconds;
+    const double waited = recorder->writer.wait_seconds;
     if (!recorder->is_over) {
         sonde__recorder_end_quiet(recorder);
         is_left = !sonde__recorder_stop(recorder, reason, text);

@@ -128,10 +128,7 @@ sonde_err sonde__recorder_open_spool(const char *url, const sonde__store_writer 
     }
     self->place = *place;
     self->place.progress = &self->progress;
-    err = start_opening(self, &thread, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(start_opening(self, &thread, diag));
     if (!wait_for_spool(self, thread, most)) {
         return sonde__fail(diag, SONDE_EIO, url, "a disk that answers",
                            "a system call on its spool has hung for %g s", most);
@@ -173,20 +170,12 @@ static sonde_err create_stored(const sonde_recorder_options *options,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(
+        sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag));
     sonde__record_backend_limit(backend, has_room, spool);
-    err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__store_spool_start(spool, recorder->writer.run, recorder->writer.run_size,
-                                   diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag));
+    SONDE__TRY_GO(sonde__store_spool_start(spool, recorder->writer.run,
+                                           recorder->writer.run_size, diag));
     recorder->spool = spool;
     *out = recorder;
     return SONDE_OK;
@@ -206,18 +195,11 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *given,
     const sonde_recorder_options *const options = &taken;
     SONDE__TAKE(sonde_recorder_options, &taken, given, diag);
     sonde__record_backend *backend = NULL;
-    sonde_err err = sonde__recorder_check(options, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__recorder_check(options, diag));
     if (sonde__store_is_address(options->path)) {
         return create_stored(options, catalogue, out, diag);
     }
-    err = sonde__record_backend_local(options->path, &backend, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__record_backend_local(options->path, &backend, diag));
     return sonde__recorder_create_on(options, catalogue, backend, out, diag);
 }
 
@@ -227,13 +209,11 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *given,
 static bool has_ended(const char *folder, int rank)
 {
     char path[PATH];
-    json_t *state = NULL;
-    const char *status = NULL;
     bool ended = false, no_memory = false;
 
     (void)snprintf(path, sizeof path, "%s/w%04d/" SONDE__STATE_FILE, folder, rank);
-    state = sonde__json_read_file(path, &no_memory);
-    status = json_string_value(json_object_get(state, "status"));
+    json_t *state = sonde__json_read_file(path, &no_memory);
+    const char *status = json_string_value(json_object_get(state, "status"));
     ended = status != NULL && strcmp(status, "ended") == 0;
     json_decref(state);
     return ended;
@@ -272,10 +252,7 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde__store_spool_start(spool, NULL, 0, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__store_spool_start(spool, NULL, 0, diag));
     err = sonde__store_spool_finish(spool, diag);
 
 done:
@@ -318,11 +295,10 @@ static void count_files(const char *folder, sonde_spool *spool)
 static bool is_locked(const char *folder)
 {
     char path[PATH + 16];
-    int fd = -1;
     bool locked = false;
 
     (void)snprintf(path, sizeof path, "%s/" SONDE__LOCK_FILE, folder);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0) {
         locked = flock(fd, LOCK_EX | LOCK_NB) != 0;
         (void)close(fd);
@@ -341,10 +317,9 @@ static void see_spool(void *user, const char *url, const char *folder,
     const spool_list *list = user;
     char path[PATH];
     const struct dirent *entry = NULL;
-    DIR *run = NULL;
 
     (void)snprintf(path, sizeof path, "%s/run", folder);
-    run = opendir(path);
+    DIR *run = opendir(path);
     while (run != NULL && (entry = readdir(run)) != NULL) {
         sonde_spool spool = {.path = url, .folder = folder, .endpoint = endpoint};
         char *end = NULL;

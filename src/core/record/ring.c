@@ -114,7 +114,6 @@ void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind, size_t
     const size_t lines = (size + SONDE__RING_LINE - 1) & ~(size_t)(SONDE__RING_LINE - 1);
     const size_t before_end = ring->size - (size_t)(head & (ring->size - 1));
     const size_t pad = lines > before_end ? before_end : 0;
-    sonde__record_block *block = NULL;
 
     if (lines > ring->size || !is_free(ring, head + pad + lines)) {
         return NULL;
@@ -123,7 +122,7 @@ void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind, size_t
         *block_at(ring, head) = (sonde__record_block){
             .size = pad, .kind = SONDE__BLOCK_PAD, .line = line_of(head)};
     }
-    block = block_at(ring, head + pad);
+    sonde__record_block *block = block_at(ring, head + pad);
     *block =
         (sonde__record_block){.size = lines, .kind = kind, .line = line_of(head + pad)};
     ring->reserved = head + pad + lines;

@@ -158,19 +158,17 @@ static int keep_in(sonde__record_ring *ring, int fd, const char *fresh, const ch
 {
     const uint64_t size = SONDE__RING_PAGE + ring->size;
     sonde__record_checkpoint first = past->mark;
-    sonde__record_ring_head *head = NULL;
-    void *mapped = NULL;
     int failed = reserve_space(fd, size);
 
     if (failed != 0) {
         return failed;
     }
-    mapped = map(fd, size);
+    void *mapped = map(fd, size);
     if (mapped == NULL) {
         return errno;
     }
     ask_for_large_pages(mapped, size);
-    head = mapped;
+    sonde__record_ring_head *head = mapped;
     *head = (sonde__record_ring_head){.version = VERSION,
                                       .worker = (uint32_t)worker,
                                       .size = ring->size,
@@ -263,12 +261,10 @@ void sonde__record_ring_populate(sonde__record_ring *ring)
 
 void sonde__record_ring_mark(sonde__record_ring *ring, sonde__record_checkpoint *mark)
 {
-    sonde__record_checkpoint *to = NULL;
-
     mark->sequence = ++ring->sequence;
     mark->tail = ring->read;
     mark->check = check_of(mark);
-    to = &ring->shared->marks[mark->sequence % 2];
+    sonde__record_checkpoint *to = &ring->shared->marks[mark->sequence % 2];
     *to = *mark;
     /* the tail, which is stored next with release, frees blocks after the mark is whole
      */
@@ -310,7 +306,6 @@ int sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
 void *sonde__record_ring_large(sonde__record_ring *ring, size_t size)
 {
     char path[PATH_ROOM];
-    int fd = -1;
 
     if (size <= ring->large_size) {
         return ring->large;
@@ -326,7 +321,7 @@ void *sonde__record_ring_large(sonde__record_ring *ring, size_t size)
         ring->large = NULL;
         ring->large_size = 0;
     }
-    fd = open(large_path(ring, path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = open(large_path(ring, path), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
         return NULL;
     }
@@ -343,12 +338,11 @@ void *sonde__record_ring_find_large(sonde__record_ring *ring, size_t size)
     char path[PATH_ROOM];
     struct stat about;
     void *mapped = NULL;
-    int fd = -1;
 
     if (size <= ring->large_size) {
         return ring->large;
     }
-    fd = open(large_path(ring, path), O_RDWR | O_CLOEXEC);
+    const int fd = open(large_path(ring, path), O_RDWR | O_CLOEXEC);
     if (fd < 0) {
         ring->fault = errno != ENOENT ? errno : 0;
         return NULL;

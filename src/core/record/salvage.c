@@ -125,7 +125,6 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
                                      sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME * 2];
-    const char *path = NULL;
     int failed = 0, attempts = 0;
 
     writer->has_mark = false;
@@ -133,7 +132,7 @@ sonde_err sonde__record_salvage_find(sonde__record_writer *writer, const char *w
     if (writer->backend->ops->place == NULL) {
         return SONDE_OK;
     }
-    path = writer->backend->ops->place(writer->backend, name);
+    const char *path = writer->backend->ops->place(writer->backend, name);
     do {
         failed = sonde__record_ring_reopen(writer->ring, path, writer->id,
                                            writer->segment.rank, &writer->mark);
@@ -272,14 +271,13 @@ sonde_err sonde__record_salvage_finish(sonde__record_writer *writer, const char 
                                        uint64_t *records, sonde_diag *diag)
 {
     const uint64_t before = found(&writer->before);
-    int failed = 0;
 
     *records = 0;
     if (!writer->has_mark) {
         return SONDE_OK;
     }
     skip_written(writer);
-    failed = take_ids(writer);
+    int failed = take_ids(writer);
     if (failed != 0) {
         return fail(diag, where, failed);
     }

@@ -409,7 +409,6 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
                                                       const char *name)
 {
     const size_t used = segment->header.used, added = segment->header.added;
-    char *text = NULL;
 
     if (segment->count == SONDE__SEGMENT_LINES) {
         return SONDE__BATCH_FULL;
@@ -423,7 +422,7 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
         sonde__record_header_drop(&segment->header, added, used);
         return SONDE__NO_MEMORY;
     }
-    text = segment->lines.data + segment->lines.length;
+    char *text = segment->lines.data + segment->lines.length;
     segment->lines.length +=
         sonde__record_seal(text, sonde__record_index_print(line, text));
     segment->staged += line->bytes;
@@ -515,7 +514,6 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     sonde__record_file *index = segment->index;
     const size_t begin = text_begin(segment, segment->committed);
     const size_t end = text_begin(segment, ready);
-    uint64_t got = 0;
     int failed = trim_index(segment);
 
     if (failed != 0) {
@@ -525,7 +523,7 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     if (failed == 0) {
         failed = index->ops->settle(index);
     }
-    got = index->end - segment->index_end;
+    const uint64_t got = index->end - segment->index_end;
     while (segment->committed < ready &&
            text_begin(segment, segment->committed + 1) - begin <= got) {
         segment->committed++;

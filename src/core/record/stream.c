@@ -139,14 +139,12 @@ int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
 {
     const sonde__record_backend_ops *ops = stream->backend->ops;
     sonde_text *waiting = &stream->waiting;
-    size_t got = 0;
-    int failed = 0;
 
     *gained = 0;
     if (waiting->length == 0) {
         return 0;
     }
-    failed = stream->file == NULL ? open_file(stream) : trim(stream);
+    int failed = stream->file == NULL ? open_file(stream) : trim(stream);
     if (failed != 0) {
         return failed;
     }
@@ -154,7 +152,7 @@ int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
     if (failed == 0) {
         failed = ops->settle(stream->file);
     }
-    got = whole(stream, (size_t)(stream->file->end - stream->end), gained);
+    const size_t got = whole(stream, (size_t)(stream->file->end - stream->end), gained);
     memmove(waiting->data, waiting->data + got, waiting->length - got);
     waiting->length -= got;
     stream->end += got;
@@ -182,12 +180,11 @@ int sonde__record_stream_close(sonde__record_stream *stream, sonde__record_liste
     char part_path[SONDE__FILE_NAME * 2], path[SONDE__FILE_NAME * 2],
         head[SONDE__MOST_HEAD];
     const size_t size = sonde__record_file_head(stream->kind, stream->items, head);
-    int failed = 0;
 
     if (stream->file == NULL) {
         return 0;
     }
-    failed = trim(stream);
+    int failed = trim(stream);
     if (failed == 0) {
         failed = ops->write_at(stream->file, 0, head, size);
     }

@@ -74,28 +74,24 @@ static const char *text_field(lua_State *L, const char *what, const char *key, b
 
 static bool flag_field(lua_State *L, const char *what, const char *key)
 {
-    bool flag = false;
-
     lua_getfield(L, -1, key);
     if (!lua_isnil(L, -1) && !lua_isboolean(L, -1)) {
         (void)luaL_error(L, "%s: %s is a %s (expected true or false)", what, key,
                          luaL_typename(L, -1));
     }
-    flag = lua_toboolean(L, -1);
+    const bool flag = lua_toboolean(L, -1);
     lua_pop(L, 1);
     return flag;
 }
 
 static double number_field(lua_State *L, const char *what, const char *key)
 {
-    double number = 0;
-
     lua_getfield(L, -1, key);
     if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER) {
         (void)luaL_error(L, "%s: %s is a %s (expected a number)", what, key,
                          luaL_typename(L, -1));
     }
-    number = lua_tonumber(L, -1);
+    const double number = lua_tonumber(L, -1);
     lua_pop(L, 1);
     return number;
 }
@@ -103,8 +99,6 @@ static double number_field(lua_State *L, const char *what, const char *key)
 /* Pushes the list of that name if it has entries. Returns its length. */
 static size_t list_field(lua_State *L, const char *key)
 {
-    size_t count = 0;
-
     if (lua_getfield(L, -1, key) == LUA_TNIL) {
         lua_pop(L, 1);
         return 0;
@@ -113,7 +107,7 @@ static size_t list_field(lua_State *L, const char *key)
         (void)luaL_error(L, "%s is a %s (expected a list of tables)", key,
                          luaL_typename(L, -1));
     }
-    count = lua_rawlen(L, -1);
+    const size_t count = lua_rawlen(L, -1);
     if (count > LUA_RULE_MOST) {
         (void)luaL_error(L, "%d entries in %s (expected at most %d)", (int)count, key,
                          LUA_RULE_MOST);
@@ -427,7 +421,6 @@ sonde_err lua_open_text(const char *text, size_t size, const char *path,
     source_text given = {text, size};
     const char *slash = strrchr(path, '/'), *failed = NULL;
     lua_rule *script = sonde__calloc(1, sizeof *script);
-    sonde_err err = SONDE_OK;
 
     if (script == NULL) {
         return sonde__fail_nomem(diag, path);
@@ -437,10 +430,7 @@ sonde_err lua_open_text(const char *text, size_t size, const char *path,
     (void)snprintf(script->path, sizeof script->path, "%s", path);
     (void)snprintf(script->name, sizeof script->name, "%s",
                    slash != NULL ? slash + 1 : path);
-    err = lua_state_create(script, limits, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(lua_state_create(script, limits, diag));
     failed = lua_run(script, load_script, &given);
     if (failed != NULL) {
         return lua_rule_fail(script, failed, diag);
@@ -459,15 +449,13 @@ sonde_err lua_open(const char *path, const sonde_rule_limits *limits, rule_sourc
                    sonde_diag *diag)
 {
     FILE *file = fopen(path, "rbe");
-    char *text = NULL;
-    size_t size = 0;
     sonde_err err = SONDE_OK;
 
     if (file == NULL) {
         return sonde__fail_errno(diag, path, "a script cannot be opened");
     }
-    text = sonde__malloc(SCRIPT_MOST + 1);
-    size = text != NULL ? fread(text, 1, SCRIPT_MOST + 1, file) : 0;
+    char *text = sonde__malloc(SCRIPT_MOST + 1);
+    const size_t size = text != NULL ? fread(text, 1, SCRIPT_MOST + 1, file) : 0;
     if (text == NULL) {
         err = sonde__fail_nomem(diag, path);
     } else if (ferror(file)) {

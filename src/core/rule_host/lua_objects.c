@@ -60,7 +60,6 @@ static void push_derived(lua_State *L, const sonde_vitals *v, size_t which)
 static int no_vital(lua_State *L, const char *key)
 {
     const char *names[SONDE_COUNT_OF(vitals) + SONDE_COUNT_OF(derived)];
-    const char *nearest = NULL;
     size_t count = 0;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(vitals); i++) {
@@ -69,7 +68,7 @@ static int no_vital(lua_State *L, const char *key)
     for (size_t i = 0; i < SONDE_COUNT_OF(derived); i++) {
         names[count++] = derived[i];
     }
-    nearest = sonde_diag_nearest(key, names, count);
+    const char *nearest = sonde_diag_nearest(key, names, count);
     return luaL_error(L, "no vital sign is called '%s' (expected %s)", key,
                       nearest != NULL ? nearest : "mean, max, rms ...");
 }
@@ -400,13 +399,12 @@ static sonde_severity found_severity(lua_State *L)
 static size_t found_tensor(lua_State *L, const lua_rule *script)
 {
     size_t count = 0;
-    lua_Integer index = 0;
 
     (void)sonde_rule_tensors(script->run, &count);
     if (lua_getfield(L, 2, "tensor") == LUA_TNIL) {
         return SONDE_RULE_WHOLE_RUN;
     }
-    index = lua_tensor_index(L, lua_gettop(L));
+    const lua_Integer index = lua_tensor_index(L, lua_gettop(L));
     if (index < 1 || (size_t)index > count) {
         (void)luaL_error(L, "found: tensor is not in ctx.tensors");
     }
@@ -429,25 +427,24 @@ static void keep(const lua_rule *script, const char *text)
 static int context_found(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);
-    size_t tensor = 0;
     const char *statistic = NULL, *message = NULL, *advice = NULL;
     sonde_severity severity = SONDE_SEVERITY_WARNING;
     double value = 0, threshold = 0;
-    bool first = false;
 
     if (!script->may_find) {
         return luaL_error(L,
                           "found may only be called in observe, step, idle and finish");
     }
     luaL_checktype(L, 2, LUA_TTABLE);
-    tensor = found_tensor(L, script);
+    const size_t tensor = found_tensor(L, script);
     severity = found_severity(L);
     statistic = found_text(L, "statistic", NULL);
     message = found_text(L, "message", NULL);
     advice = found_text(L, "advice", script->rule.advice);
     value = found_number(L, "value");
     threshold = found_number(L, "threshold");
-    first = sonde_rule_found(script->run, tensor, severity, statistic, value, threshold);
+    const bool first =
+        sonde_rule_found(script->run, tensor, severity, statistic, value, threshold);
     if (first) {
         sonde_rule_say(script->run, advice != script->rule.advice ? advice : NULL, "%s",
                        message);

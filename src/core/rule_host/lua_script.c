@@ -24,7 +24,6 @@ static void *allocate(void *user, void *block, size_t old_size, size_t size)
 {
     lua_rule *script = user;
     const size_t before = block != NULL ? old_size : 0;
-    void *moved = NULL;
 
     if (size == 0) {
         free(block);
@@ -34,7 +33,7 @@ static void *allocate(void *user, void *block, size_t old_size, size_t size)
     if (size > before && size - before > script->most - script->used) {
         return NULL;
     }
-    moved = realloc(block, size);
+    void *moved = realloc(block, size);
     if (moved != NULL) {
         script->used += size - before;
     }
@@ -118,13 +117,12 @@ static void too_many(lua_State *L, lua_Debug *where)
 const char *lua_run(lua_rule *script, lua_CFunction work, void *arg)
 {
     lua_State *L = script->state;
-    int failed = 0;
 
     lua_settop(L, 0);
     lua_pushcfunction(L, work);
     lua_pushlightuserdata(L, arg);
     lua_sethook(L, too_many, LUA_MASKCOUNT, script->instructions);
-    failed = lua_pcall(L, 1, 0, 0);
+    const int failed = lua_pcall(L, 1, 0, 0);
     lua_sethook(L, NULL, 0, 0);
     if (failed == LUA_OK) {
         return NULL;
@@ -139,8 +137,6 @@ const char *lua_run(lua_rule *script, lua_CFunction work, void *arg)
 sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
                            sonde_diag *diag)
 {
-    const char *failed = NULL;
-
     script->most = (size_t)SONDE_MIN(limits->memory, SIZE_MAX / 2);
     script->instructions = (int)SONDE_MIN(limits->instructions, (uint64_t)INT_MAX);
     script->state = lua_newstate(allocate, script);
@@ -148,7 +144,7 @@ sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
         return sonde__fail_nomem(diag, script->path);
     }
     memcpy(lua_getextraspace(script->state), &script, sizeof(void *));
-    failed = lua_run(script, open_libraries, NULL);
+    const char *failed = lua_run(script, open_libraries, NULL);
     return failed == NULL ? SONDE_OK
                           : sonde__fail(diag, SONDE_ENOMEM, script->path, "more memory",
                                         "%s", failed);

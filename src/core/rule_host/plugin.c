@@ -76,8 +76,6 @@ static void plugin_close(rule_source *source)
 sonde_err plugin_open(const char *path, rule_source *source, sonde_diag *diag)
 {
     char slashed[4096];
-    const sonde_rule_plugin *table = NULL;
-    sonde_err err = SONDE_OK;
 
     /* Without a slash dlopen would search the system's folders. */
     (void)snprintf(slashed, sizeof slashed, "%s%s", strchr(path, '/') ? "" : "./", path);
@@ -87,20 +85,14 @@ sonde_err plugin_open(const char *path, rule_source *source, sonde_diag *diag)
                            why(slashed));
     }
     source->close = plugin_close;
-    table = dlsym(source->behind, SONDE_RULE_PLUGIN_NAME);
+    const sonde_rule_plugin *table = dlsym(source->behind, SONDE_RULE_PLUGIN_NAME);
     if (table == NULL) {
         return sonde__fail(diag, SONDE_EFORMAT, path, "SONDE_RULE_PLUGIN(&rule) in it",
                            "no symbol " SONDE_RULE_PLUGIN_NAME);
     }
-    err = check_table(path, table, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_table(path, table, diag));
     for (size_t i = 0; i < table->count; i++) {
-        err = check_rule(path, table->rules[i], i, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_rule(path, table->rules[i], i, diag));
         source->rules[i] = table->rules[i];
         source->count = i + 1;
     }

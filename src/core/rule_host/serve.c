@@ -133,11 +133,7 @@ static sonde_err answer_findings(host_server *server)
 
         if (server->rules->found[i]->finding.steps > server->sent[i].steps &&
             !about_failure) {
-            const sonde_err err = answer_finding(server, i);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(answer_finding(server, i));
         }
     }
     return run->failed ? answer_failed(server) : answer_done(server);
@@ -249,8 +245,6 @@ static sonde_err handle_declare(host_server *server, sonde__user_message *messag
     sonde_tensor_info info = {0};
     uint32_t id = 0, given = 0;
     sonde_diag diag = {0};
-    sonde_rule_run *run = NULL;
-    size_t before = 0;
     sonde_err err = SONDE_OK;
 
     take_tensor(message, &given, &info);
@@ -258,8 +252,8 @@ static sonde_err handle_declare(host_server *server, sonde__user_message *messag
     if (message->bad || server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    run = server->rules->runs[0];
-    before = run->count;
+    sonde_rule_run *run = server->rules->runs[0];
+    const size_t before = run->count;
     if (sonde_catalogue_declare(server->catalogue, &info, &id, &diag) != SONDE_OK) {
         return answer_error(server, &diag);
     }
@@ -290,15 +284,14 @@ static bool take_view(sonde__user_message *message, sonde_view *view)
     const sonde_dtype dtype = (sonde_dtype)sonde__user_take_u32(message);
     const uint32_t rank = sonde__user_take_u32(message);
     int64_t shape[SONDE_MAX_DIMS];
-    const void *data = NULL;
 
     sonde__user_take_into(message, shape, sizeof shape);
     if (message->bad || rank > SONDE_MAX_DIMS) {
         return false;
     }
     *view = sonde_view_of(dtype, (int)rank, shape, NULL);
-    data = sonde__user_take_room(message, (size_t)sonde_view_count(view) *
-                                              sonde_dtype_size(dtype));
+    const void *data = sonde__user_take_room(message, (size_t)sonde_view_count(view) *
+                                                          sonde_dtype_size(dtype));
     memcpy(&view->data, &data, sizeof data); /* a view's data is not const */
     return !message->bad;
 }
@@ -355,18 +348,13 @@ static sonde_err put_vitals(host_server *server, sonde__user_message *message,
 static sonde_err handle_step(host_server *server, sonde__user_message *message)
 {
     sonde_coordinate place;
-    uint64_t bad = 0;
-    sonde_err err = SONDE_OK;
 
     sonde__user_take_into(message, &place, sizeof place);
-    bad = (uint64_t)sonde__user_take_i64(message);
+    uint64_t bad = (uint64_t)sonde__user_take_i64(message);
     if (server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    err = put_vitals(server, message, &place);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(put_vitals(server, message, &place));
     server->rules->bad = bad; /* of all tensors, not only those of this rule */
     sonde_rules_end_step(server->rules, &place);
     return answer_findings(server);

@@ -92,8 +92,6 @@ void sonde_rules_destroy(sonde_rules *rules)
 static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char *params,
                           sonde_rule_run *run, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     run->rules = rules;
     run->rule = rule;
     run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
@@ -109,14 +107,8 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
     if (run->state == NULL) {
         return sonde__fail_nomem(diag, rule->name);
     }
-    err = sonde__rule_read_params(run, params, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__rule_make_selectors(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__rule_read_params(run, params, diag));
+    SONDE__TRY(sonde__rule_make_selectors(run, diag));
     return rule->init != NULL ? rule->init(run, diag) : SONDE_OK;
 }
 
@@ -280,20 +272,13 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
 static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag)
 {
-    sonde_err err = sonde__rule_mark(run, first, end, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__rule_mark(run, first, end, diag));
     for (size_t id = first; id < end; id++) {
         const int need = run->rule->wants(
             run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
 
         if (need != SONDE_RULE_IGNORE) {
-            err = watch(run, (uint32_t)id, need, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(watch(run, (uint32_t)id, need, diag));
         }
     }
     return SONDE_OK;
@@ -348,11 +333,7 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
         rules->slots[id].late = rules->ended > 0;
     }
     for (size_t i = 0; i < rules->count; i++) {
-        const sonde_err err = watch_all(rules->runs[i], first, end, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(watch_all(rules->runs[i], first, end, diag));
     }
     sonde__rules_report_new(rules);
     return SONDE_OK;
@@ -503,12 +484,11 @@ static void put(sonde_rules *rules, const sonde_observation *seen, int64_t mode_
     if (rules == NULL || seen == NULL) {
         return;
     }
-    sonde__rule_slot *slot = NULL;
 
     if (seen->id >= rules->slot_count || rules->slots[seen->id].how == 0) {
         return;
     }
-    slot = &rules->slots[seen->id];
+    sonde__rule_slot *slot = &rules->slots[seen->id];
     if (!has_mode(rules, slot->modes, seen->at.mode)) {
         return; /* in the training process there is no tap for such modes */
     }
@@ -653,7 +633,6 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     if (rules == NULL || at == NULL) {
         return;
     }
-    bool judged = false;
 
     rules->first_step = rules->ended > 0 ? rules->first_step : at->global_step;
     rules->last_step = at->global_step;
@@ -671,7 +650,7 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
     }
     show_step(rules);
     fetch(rules);
-    judged = call_rules(rules, at->mode);
+    const bool judged = call_rules(rules, at->mode);
     if (rules->at.mode == SONDE_MODE_TRAIN || !rules->trains) {
         sonde__rules_decide(rules, false);
     }

@@ -70,14 +70,12 @@ size_t sonde__rule_finding_room(void)
 static sonde__rule_file_memory *find_file(sonde__rule_finding_files *files,
                                           const char *rule)
 {
-    char *name = NULL;
-
     for (size_t i = 0; i < files->count; i++) {
         if (strcmp(files->files[i].rule, rule) == 0) {
             return &files->files[i];
         }
     }
-    name = sonde__strdup(rule);
+    char *name = sonde__strdup(rule);
     if (name == NULL || !sonde__reserve(&files->files, &files->capacity, files->count + 1,
                                         sizeof *files->files)) {
         sonde__free(name);
@@ -267,13 +265,12 @@ static bool write_whole(int file, const char *text, size_t length)
 static bool add_line(int file, const char *line, size_t length, const written *found)
 {
     char text[LINE_ROOM], number[NUMBER_ROOM] = "";
-    int n = 0;
 
     if (found->last < UINT64_MAX) {
         (void)snprintf(number, sizeof number, ",\"n\":%" PRIu64, found->last + 1);
     }
-    n = snprintf(text, sizeof text, "%s%.*s%s}\n", found->torn ? "\n" : "",
-                 (int)length - 1, line, number);
+    const int n = snprintf(text, sizeof text, "%s%.*s%s}\n", found->torn ? "\n" : "",
+                           (int)length - 1, line, number);
     length =
         sonde__record_seal(text + found->torn, (size_t)n - found->torn) + found->torn;
     return write_whole(file, text, length);
@@ -296,8 +293,6 @@ bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *fo
     sonde__rule_file_memory *file = find_file(files, finding->rule);
     written found = {.last = UINT64_MAX};
     char path[4096];
-    int fd = -1;
-    bool done = false;
 
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         return false;
@@ -307,7 +302,7 @@ bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *fo
         errno = ENAMETOOLONG;
         return false;
     }
-    fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    const int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) {
         return false;
     }
@@ -318,7 +313,7 @@ bool sonde__rule_finding_append(sonde__rule_finding_files *files, const char *fo
     if (!found.among && found.last < UINT64_MAX) { /* last lines may be missing */
         found.last = SONDE_MAX(found.last, sonde__rule_lines_get(folder, finding->rule));
     }
-    done = found.among || add_line(fd, text, length, &found);
+    const bool done = found.among || add_line(fd, text, length, &found);
     if (done && !found.among && found.last < UINT64_MAX) {
         sonde__rule_lines_set(folder, finding->rule, found.last + 1);
     }

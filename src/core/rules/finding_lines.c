@@ -74,16 +74,14 @@ static void print(sonde_text *text, json_t *numbers, const char *rule, uint64_t 
 static void replace(const char *folder, const sonde_text *text)
 {
     char path[PATH_ROOM], other[PATH_ROOM + 32];
-    int fd = -1;
-    bool done = false;
 
     (void)snprintf(path, sizeof path, "%s.json", folder);
     (void)snprintf(other, sizeof other, "%s.%ld.tmp", path, (long)getpid());
-    fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
         return;
     }
-    done = sonde__write_all(fd, text->data, text->length);
+    bool done = sonde__write_all(fd, text->data, text->length);
     done = close(fd) == 0 && done;
     if (!done || rename(other, path) != 0) {
         (void)unlink(other);
@@ -94,13 +92,12 @@ void sonde__rule_lines_set(const char *folder, const char *rule, uint64_t number
 {
     const int lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     bool no_memory = false;
-    json_t *object = NULL;
     sonde_text text = {0};
 
     if (lock >= 0) {
         (void)flock(lock, LOCK_EX); /* where there are locks */
     }
-    object = load(folder, &no_memory);
+    json_t *object = load(folder, &no_memory);
     print(&text, json_object_get(object, "lines"), rule, number);
     json_decref(object);
     if (!text.failed && !no_memory) { /* else the numbers of other rules would go */

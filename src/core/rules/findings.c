@@ -35,7 +35,6 @@ const char *sonde_severity_name(sonde_severity severity)
 static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
 {
     XXH3_state_t *state = XXH3_createState();
-    uint64_t id = 0;
 
     if (state == NULL) {
         return XXH3_64bits(tensor, strlen(tensor)) ^ (uint64_t)step;
@@ -44,7 +43,7 @@ static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
     (void)XXH3_64bits_update(state, rule, strlen(rule) + 1);
     (void)XXH3_64bits_update(state, tensor, strlen(tensor) + 1);
     (void)XXH3_64bits_update(state, &step, sizeof step);
-    id = XXH3_64bits_digest(state);
+    const uint64_t id = XXH3_64bits_digest(state);
     (void)XXH3_freeState(state);
     return id;
 }
@@ -287,13 +286,12 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     const bool remote = sonde__store_is_address(run);
     const char *place = remote ? sonde__store_copy_at(run) : run;
     const size_t size = (place != NULL ? strlen(place) : 0) + sizeof "/findings";
-    char *folder = NULL;
 
     if (place == NULL) {
         return sonde__fail(diag, SONDE_ESTATE, run, "an open trial of the run",
                            "findings go to a store by way of a trial");
     }
-    folder = sonde__malloc(size);
+    char *folder = sonde__malloc(size);
     if (folder == NULL) {
         return sonde__fail_nomem(diag, "findings");
     }

@@ -113,11 +113,7 @@ static sonde_err fill(sonde_rules *rules, uint32_t first, sonde_rules_looks *loo
     const uint32_t count = sonde_catalogue_count(rules->catalogue);
 
     for (size_t i = 0; i < rules->count; i++) {
-        const sonde_err err = sonde__rule_mark(rules->runs[i], first, count, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__rule_mark(rules->runs[i], first, count, diag));
         for (uint32_t id = first; id < count; id++) {
             add_wanted(rules->runs[i], id,
                        &looks[(size_t)(id - first) * SONDE_MODE_COUNT]);
@@ -138,10 +134,7 @@ sonde_err sonde_rules_default_looks(const sonde_catalogue *catalogue, uint32_t f
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_rules_add_defaults(rules, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_rules_add_defaults(rules, diag));
     rules->catalogue = catalogue;
     for (uint32_t id = first; id < count; id++) {
         memset(&looks[(size_t)(id - first) * SONDE_MODE_COUNT], 0,

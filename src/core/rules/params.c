@@ -127,11 +127,7 @@ static sonde_err set_defaults(sonde_rule_run *run, sonde_diag *diag)
         const int64_t no_count = INT64_MIN;
 
         if (param->initial != NULL) {
-            const sonde_err err = store(run, i, param->initial, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(store(run, i, param->initial, diag));
         } else if (param->kind == SONDE_RULE_REAL) {
             memcpy(field, &no_number, sizeof no_number);
         } else if (param->kind == SONDE_RULE_COUNT) {
@@ -211,15 +207,9 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_d
     if (copy == NULL) {
         return sonde__fail_nomem(diag, "parameters");
     }
-    err = set_defaults(run, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(set_defaults(run, diag));
     while (rest != NULL && *rest != '\0') {
-        err = read_one(run, next_item(&rest), given, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(read_one(run, next_item(&rest), given, diag));
     }
     for (size_t i = 0; i < run->rule->param_count; i++) {
         const sonde_rule_param *param = &run->rule->params[i];
@@ -242,13 +232,12 @@ done:
 static char *prefixed(const char *list, const char *prefix)
 {
     size_t commas = 1, used = 0, size = 0;
-    char *text = NULL;
 
     for (const char *p = list; *p != '\0'; p++) {
         commas += *p == ',';
     }
     size = strlen(list) + commas * strlen(prefix) + 1;
-    text = sonde__malloc(size);
+    char *text = sonde__malloc(size);
     if (text == NULL) {
         return NULL;
     }

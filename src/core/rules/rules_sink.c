@@ -267,15 +267,11 @@ static sonde_err add_taps(attaching *work, const sonde_selector *what, int mode)
         for (;;) {
             sonde_schedule when = {0};
             const unsigned how = find_forms(&work->looks[id - work->first], &when);
-            sonde_err err = SONDE_OK;
 
             if (how == 0) {
                 break;
             }
-            err = add_tap(work, what, id, mode, how, when);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(add_tap(work, what, id, mode, how, when));
         }
     }
     return SONDE_OK;
@@ -322,16 +318,10 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
         err = sonde__fail_nomem(diag, "the taps of rules");
         goto done;
     }
-    err = map_tensors(&work);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = rules->catalogue == NULL
-              ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
-              : sonde_rules_refresh(rules, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(map_tensors(&work));
+    SONDE__TRY_DONE(rules->catalogue == NULL
+                        ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
+                        : sonde_rules_refresh(rules, diag));
     err = add_all_taps(&work);
 done:
     sonde__free(work.looks);
@@ -362,10 +352,7 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
     }
     rules->free_attached = free_attached;
     if (rules->own == NULL) {
-        err = sonde_catalogue_create(&rules->own, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_catalogue_create(&rules->own, diag));
     }
     attached = sonde__calloc(1, sizeof *attached);
     if (attached == NULL) {

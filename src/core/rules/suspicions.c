@@ -296,7 +296,6 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
                          const char *statistic, double value, double threshold)
 {
     sonde__rule_found **place = place_of(run, i);
-    sonde__rule_found *found = NULL;
 
     if (sonde__rule_suspects(run, i) && terms->ill > (*place)->terms->ill) {
         sonde__rule_withdraw(run, i); /* what is worse replaces it */
@@ -309,7 +308,7 @@ bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms 
                                 true)) {
         return false;
     }
-    found = *place;
+    sonde__rule_found *found = *place;
     found->open = true;
     found->terms = terms;
     found->held = 1;

@@ -267,16 +267,12 @@ static sonde_err put_records(trial_source *source, int64_t step, sonde_diag *dia
 static sonde_err judge_step(trial_source *source, int64_t step, sonde_diag *diag)
 {
     sonde_coordinate at = {.global_step = step, .mode_step = step};
-    sonde_err err = SONDE_OK;
 
     if (!sonde_trial_mode_step(source->trial, step, &at.mode, &at.mode_step)) {
         at.mode = SONDE_MODE_GLOBAL;
     }
     put_vitals(source, &at);
-    err = put_records(source, step, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(put_records(source, step, diag));
     sonde_rules_end_step(source->rules, &at);
     source->next = step + 1;
     return source->rules->forgot ? sonde__fail_nomem(diag, "a finding") : SONDE_OK;
@@ -296,25 +292,15 @@ static sonde_err fail_stopped(sonde_diag *diag)
 static sonde_err judge_block(trial_source *source, const int64_t *steps, size_t count,
                              sonde_diag *diag)
 {
-    sonde_err err = read_block(source, steps[0], steps[count - 1] + 1, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_block(source, steps[0], steps[count - 1] + 1, diag));
     /* open the cursor afterwards: reading the block can reuse the memory of a compressed
      * record */
-    err = open_cursor(source, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_cursor(source, diag));
     for (size_t i = 0; i < count; i++) {
         if (stopped(source)) {
             return fail_stopped(diag);
         }
-        err = judge_step(source, steps[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(judge_step(source, steps[i], diag));
     }
     return SONDE_OK;
 }
@@ -326,20 +312,13 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     const int64_t *steps =
         sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
-    sonde_err err = SONDE_OK;
 
     if (steps == NULL ||
         sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training) == NULL) {
         return sonde__fail_nomem(diag, "the steps of a trial");
     }
-    err = sonde_rules_refresh(source->rules, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = grow(source, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_rules_refresh(source->rules, diag));
+    SONDE__TRY(grow(source, diag));
     source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
         first++;
@@ -349,11 +328,8 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     }
     *any = first < count;
     for (; first < count; first += BLOCK) {
-        err = judge_block(source, steps + first, SONDE_MIN((size_t)BLOCK, count - first),
-                          diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(judge_block(source, steps + first,
+                               SONDE_MIN((size_t)BLOCK, count - first), diag));
     }
     return SONDE_OK;
 }
@@ -394,20 +370,13 @@ static sonde_err follow(trial_source *source, sonde_diag *diag)
     const double limit = source->pace->stall > 0 ? source->pace->stall : STALL_SECONDS;
     const struct timespec pause = {0, POLL_MS * 1000000L};
     double grown = sonde__now();
-    sonde_err err = SONDE_OK;
 
     for (;;) {
         sonde_run_info info;
         bool changed = false, any = false;
 
-        err = sonde_trial_refresh(source->trial, &changed, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
-        err = judge_new(source, &any, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_trial_refresh(source->trial, &changed, diag));
+        SONDE__TRY(judge_new(source, &any, diag));
         grown = any ? sonde__now() : grown;
         sonde_trial_describe(source->trial, &info);
         if ((is_over(source, &info) && !any) ||
@@ -439,11 +408,8 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     source.next = source.pace->begin;
     rules->trial = trial;
     rules->begin = source.pace->begin;
-    err = sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection, trial,
-                            diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection,
+                                      trial, diag));
     err = judge_new(&source, &any, diag);
     if (err != SONDE_OK || !source.pace->follow) {
         goto done;

@@ -142,13 +142,12 @@ static sonde_err folder_of(const char *url, bool spool, bool made, char **out,
     const char *endpoint = own_endpoint();
     sonde_text path = {0};
     size_t length = strlen(url);
-    XXH64_hash_t hash = 0;
     int failed = ENOMEM;
 
     while (length > 0 && url[length - 1] == '/') {
         length--;
     }
-    hash = XXH3_64bits_withSeed(
+    const XXH64_hash_t hash = XXH3_64bits_withSeed(
         url, length, endpoint != NULL ? XXH3_64bits(endpoint, strlen(endpoint)) : 0);
     add_root(&path, spool);
     sonde_text_format(&path, "/%016llx", (unsigned long long)hash);
@@ -191,10 +190,7 @@ static sonde_err set_up_copy(sonde__store_copy *copy, const char *url, sonde_dia
     if (copy->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    err = folder_of(url, false, true, &folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(folder_of(url, false, true, &folder, diag));
     copy->folder = run_in(folder);
     copy->url = sonde__strdup(url);
     err = copy->folder != NULL && copy->url != NULL
@@ -223,10 +219,7 @@ sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
     if (copy == NULL) {
         return sonde__fail_nomem(diag, url);
     }
-    err = set_up_copy(copy, url, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(set_up_copy(copy, url, diag));
     (void)pthread_mutex_lock(&lock);
     copy->next = copies;
     copies = copy;
@@ -354,11 +347,7 @@ sonde_err sonde__store_exists(const char *url, const char *name, bool *exists,
 sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag)
 {
     char *folder = NULL;
-    const sonde_err err = folder_of(url, true, false, &folder, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(folder_of(url, true, false, &folder, diag));
     *out = run_in(folder);
     sonde__free(folder);
     return *out != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
@@ -369,10 +358,9 @@ static void write_address(const char *folder, const char *url)
 {
     const char *endpoint = own_endpoint();
     sonde_text path = {0};
-    FILE *stream = NULL;
 
     sonde_text_format(&path, "%s/" ADDRESS, folder);
-    stream = path.failed ? NULL : fopen(path.data, "we");
+    FILE *stream = path.failed ? NULL : fopen(path.data, "we");
     if (stream != NULL) {
         (void)fprintf(stream, "%s\n%s\n", url, endpoint != NULL ? endpoint : "");
         (void)fclose(stream);
@@ -393,10 +381,9 @@ static void report_spool(const char *folder, sonde__store_spool_seen *seen, void
 {
     char url[2048], endpoint[512];
     sonde_text path = {0};
-    FILE *stream = NULL;
 
     sonde_text_format(&path, "%s/" ADDRESS, folder);
-    stream = path.failed ? NULL : fopen(path.data, "re");
+    FILE *stream = path.failed ? NULL : fopen(path.data, "re");
     if (stream != NULL) {
         if (read_line(stream, url, sizeof url)) {
             (void)read_line(stream, endpoint, sizeof endpoint);
@@ -412,7 +399,6 @@ sonde_err sonde__store_spools(sonde__store_spool_seen *seen, void *user, sonde_d
     const struct dirent *entry = NULL;
     sonde_text path = {0};
     size_t length = 0;
-    DIR *all = NULL;
 
     add_root(&path, true);
     if (path.failed) {
@@ -420,7 +406,7 @@ sonde_err sonde__store_spools(sonde__store_spool_seen *seen, void *user, sonde_d
         return sonde__fail_nomem(diag, "spools");
     }
     length = path.length;
-    all = opendir(path.data);
+    DIR *all = opendir(path.data);
     while (all != NULL && (entry = readdir(all)) != NULL) {
         if (entry->d_name[0] != '.') {
             path.length = length;
@@ -445,10 +431,7 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
     if (spool->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    err = folder_of(url, true, true, &folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(folder_of(url, true, true, &folder, diag));
     spool->folder = run_in(folder);
     err = spool->folder != NULL
               ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)
@@ -469,10 +452,7 @@ sonde_err sonde__store_spool_open(const char *url, const sonde__store_writer *wr
     if (spool == NULL) {
         return sonde__fail_nomem(diag, url);
     }
-    err = set_up_spool(spool, url, writer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(set_up_spool(spool, url, writer, diag));
     *out = spool;
     return SONDE_OK;
 

@@ -99,7 +99,6 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
 {
     SONDE__NEEDS(diag, text, dtype);
     const char *names[SONDE_DTYPE_COUNT];
-    const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_DTYPE_COUNT; i++) {
         if (sonde__strcasecmp(text, dtypes[i].name) == 0 ||
@@ -109,7 +108,7 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
         }
         names[i] = dtypes[i].name;
     }
-    nearest = sonde_diag_nearest(text, names, SONDE_DTYPE_COUNT);
+    const char *nearest = sonde_diag_nearest(text, names, SONDE_DTYPE_COUNT);
     return sonde__fail(diag, SONDE_EINVAL, "dtype",
                        nearest != NULL
                            ? nearest

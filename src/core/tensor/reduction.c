@@ -199,7 +199,6 @@ void sonde_reduce_sketch(const sonde_reduction *reduction, const sonde_sketch *s
     const bool absolute = reduction->absolute;
     const uint64_t below = absolute ? 0 : sketch->neg_inf;
     const uint64_t above = sketch->pos_inf + (absolute ? sketch->neg_inf : 0);
-    uint64_t rank = 0;
 
     *out = (sonde_reduced){.how = 0};
     if (reduction->kind != SONDE_REDUCTION_QUANTILE) {
@@ -210,7 +209,7 @@ void sonde_reduce_sketch(const sonde_reduction *reduction, const sonde_sketch *s
     if (sketch->nan > 0 || sketch->count == 0) {
         return;
     }
-    rank = rank_of(reduction->q, sketch->count);
+    const uint64_t rank = rank_of(reduction->q, sketch->count);
     if (rank <= below) {
         out->number = -(double)INFINITY;
     } else if (rank > sketch->count - above) {
@@ -385,10 +384,7 @@ sonde_err sonde_reduce(const sonde_reduction *reduction, const sonde_view *view,
     }
 
     sonde__reducer_init(&reducer, reduction);
-    err = sonde__reducer_add(&reducer, view, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__reducer_add(&reducer, view, diag));
     sonde__reducer_finish(&reducer, out);
 
 done:

@@ -170,23 +170,15 @@ static sonde_err read_entry(const place *spot, const json_t *value, unsigned cha
 {
     sonde_dtype dtype = SONDE_F32;
     size_t bytes = 0;
-    sonde_err err = SONDE_OK;
 
     if (!json_is_object(value)) {
         return fail(spot, SONDE_EFORMAT, "an object", "a description of another kind");
     }
-    err = read_dtype(spot, json_object_get(value, "dtype"), &dtype);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_shape(spot, json_object_get(value, "shape"), dtype, &e->view, &bytes);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_extent(spot, json_object_get(value, "data_offsets"), bytes, data_size, e);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_dtype(spot, json_object_get(value, "dtype"), &dtype));
+    SONDE__TRY(
+        read_shape(spot, json_object_get(value, "shape"), dtype, &e->view, &bytes));
+    SONDE__TRY(
+        read_extent(spot, json_object_get(value, "data_offsets"), bytes, data_size, e));
     e->view.data = data + e->begin;
     return SONDE_OK;
 }
@@ -385,29 +377,19 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
         return fail(&spot, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
                     size);
     }
-    err = check_format(&spot, bytes, size);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_format(&spot, bytes, size));
     memcpy(&length, bytes, sizeof length);
     if (length > MOST_HEADER || length > size - LENGTH_SIZE) {
         return fail(&spot, SONDE_EFORMAT, "at most 100 MB, and within the file",
                     "a header of %llu bytes", (unsigned long long)length);
     }
     data_size = size - LENGTH_SIZE - (size_t)length;
-    err = load_json(&spot, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_entries(file, &spot, header, bytes + LENGTH_SIZE + length, data_size);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY(
+        load_json(&spot, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header));
+    SONDE__TRY_GO(
+        read_entries(file, &spot, header, bytes + LENGTH_SIZE + length, data_size));
     qsort(file->entries, file->count, sizeof *file->entries, in_data_order);
-    err = check_cover(file, &spot, data_size);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(check_cover(file, &spot, data_size));
     err = keep_names(file, diag);
 
 error:
@@ -457,7 +439,6 @@ sonde_err sonde_safetensors_parse(const void *bytes, size_t size, const char *na
 static sonde_err map_file(sonde_safetensors *file, int fd, sonde_diag *diag)
 {
     struct stat about;
-    void *mapped = NULL;
 
     if (fstat(fd, &about) != 0) {
         return sonde__fail_errno(diag, file->title, "cannot be examined");
@@ -469,7 +450,7 @@ static sonde_err map_file(sonde_safetensors *file, int fd, sonde_diag *diag)
     if (about.st_size == 0) { /* nothing to map; the header will be missed */
         return SONDE_OK;
     }
-    mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (mapped == MAP_FAILED) {
         return sonde__fail_errno(diag, file->title, "cannot be mapped");
     }
@@ -496,10 +477,7 @@ sonde_err sonde_safetensors_open(const char *path, sonde_safetensors **out,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = read_header(file, file->mapped, file->mapped_size, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(read_header(file, file->mapped, file->mapped_size, diag));
     *out = file;
     return SONDE_OK;
 

@@ -53,11 +53,7 @@ static sonde_err check_name(const request *r, sonde__names *seen, const char *wh
                             const char *name)
 {
     const size_t before = seen->count;
-    const sonde_err err = check_text(r, what, name);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_text(r, what, name));
     if (sonde__names_intern(seen, name) == SONDE__NO_NAME) {
         return sonde__fail_nomem(r->diag, "names");
     }
@@ -98,20 +94,11 @@ static sonde_err check_request(const request *r)
     sonde__names_init(&tensors);
     sonde__names_init(&keys);
     for (size_t i = 0; i < r->count; i++) {
-        err = check_tensor(r, &tensors, &r->tensors[i]);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(check_tensor(r, &tensors, &r->tensors[i]));
     }
     for (size_t i = 0; i < r->metadata_count; i++) {
-        err = check_name(r, &keys, "metadata", r->metadata[i].key);
-        if (err != SONDE_OK) {
-            goto error;
-        }
-        err = check_text(r, "metadata value", r->metadata[i].value);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(check_name(r, &keys, "metadata", r->metadata[i].key));
+        SONDE__TRY_GO(check_text(r, "metadata value", r->metadata[i].value));
     }
 error:
     sonde__names_fini(&tensors);
@@ -246,10 +233,7 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
     if (err != SONDE_OK) {
         return err;
     }
-    err = put_header(&header, &r);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(put_header(&header, &r));
     err = publish(&r, &header);
 error:
     sonde_text_fini(&header);

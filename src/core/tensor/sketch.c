@@ -51,10 +51,9 @@ void sonde_sketch_init(sonde_sketch *sketch)
 static int bin_of(double size)
 {
     uint64_t bits = 0;
-    int exponent = 0;
 
     memcpy(&bits, &size, sizeof bits);
-    exponent = (int)(bits >> 52) - 1023;
+    const int exponent = (int)(bits >> 52) - 1023;
     if (exponent < SONDE_SKETCH_MIN_EXPONENT) {
         return 0;
     }
@@ -279,12 +278,11 @@ double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
         return NAN;
     }
     const uint64_t n = sketch->count - sketch->nan - sketch->pos_inf - sketch->neg_inf;
-    uint64_t rank = 0;
 
     if (n == 0 || !(q >= 0.0 && q <= 1.0)) {
         return (double)NAN;
     }
-    rank = (uint64_t)ceil(q * (double)n);
+    const uint64_t rank = (uint64_t)ceil(q * (double)n);
     return sonde__sketch_ranked(sketch, SONDE_MIN(SONDE_MAX(rank, 1), n), false);
 }
 

@@ -45,7 +45,6 @@ const char *sonde_stat_name(sonde_stat stat)
 sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, text, stat);
-    const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_STAT_ENTRIES; i++) {
         if (sonde__strcasecmp(text, stat_names[i]) == 0) {
@@ -53,7 +52,7 @@ sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
             return SONDE_OK;
         }
     }
-    nearest = sonde_diag_nearest(text, stat_names, SONDE_STAT_ENTRIES);
+    const char *nearest = sonde_diag_nearest(text, stat_names, SONDE_STAT_ENTRIES);
     return sonde__fail(diag, SONDE_EINVAL, "statistic",
                        nearest != NULL
                            ? nearest

@@ -109,14 +109,12 @@ void *sonde_view_at(const sonde_view *view, const int64_t *index)
 
 const char *sonde_shape_text(int rank, const int64_t *shape, char *buf, size_t size)
 {
-    size_t used = 0;
-
     if (buf == NULL || size == 0) {
         return buf;
     }
     (void)snprintf(buf, size, "(");
     rank = shape != NULL ? rank : 0;
-    used = strlen(buf);
+    size_t used = strlen(buf);
     for (int d = 0; d < rank; d++) {
         (void)snprintf(buf + used, size - used, d > 0 ? ", %lld" : "%lld",
                        (long long)shape[d]);
@@ -155,14 +153,10 @@ sonde_err sonde_view_copy(const sonde_view *dst, const sonde_view *src, sonde_di
     enum { RUN = 512 };
     _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     _Alignas(SONDE__ELEMENT) unsigned char converted[RUN * SONDE__ELEMENT];
-    const sonde_err err = check_copy(dst, src, diag);
+    SONDE__TRY(check_copy(dst, src, diag));
     sonde__tensor_cursor source, target;
     const void *elements = NULL;
     size_t n = 0;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     sonde__tensor_cursor_init(&source, src);
     sonde__tensor_cursor_init(&target, dst);
     if (source.direct && dst->dtype == src->dtype) { /* one run of all */

@@ -163,14 +163,13 @@ static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
 static double m2_about(const sonde__vitals_kernels *kernels, const block *b, double mean)
 {
     double moments[2] = {0.0, 0.0};
-    double m2 = 0.0;
 
     if (b->wide) {
         kernels->shifted_f64(b->elements, b->n, mean, moments);
     } else {
         kernels->shifted_f32(b->elements, b->n, mean, moments);
     }
-    m2 = moments[1] - moments[0] * (moments[0] / (double)b->n);
+    const double m2 = moments[1] - moments[0] * (moments[0] / (double)b->n);
     return m2 > 0.0 ? m2 : 0.0;
 }
 

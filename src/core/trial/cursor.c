@@ -110,11 +110,7 @@ sonde_err sonde_trial_cursor_create(sonde_trial *trial,
     SONDE__TAKE(sonde_trial_cursor_options, &taken, given, diag);
     taken.mode = given != NULL ? taken.mode : SONDE_MODE_GLOBAL;
     sonde_trial_cursor *cursor = NULL;
-    const sonde_err err = check_options(trial, &taken, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_options(trial, &taken, diag));
     cursor = sonde__calloc(1, sizeof *cursor);
     if (cursor == NULL) {
         return sonde__fail_nomem(diag, "a cursor");
@@ -373,13 +369,9 @@ static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
                           sonde_diag *diag)
 {
     const sonde__record_stats_row *row = NULL;
-    const sonde_err err = sonde__trial_load_row(
-        cursor->trial, source->worker, ((const sonde__trial_row_item *)item)->row,
-        &source->rows, &row, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_load_row(cursor->trial, source->worker,
+                                     ((const sonde__trial_row_item *)item)->row,
+                                     &source->rows, &row, diag));
     sonde__record_stats_to_vitals(row, &cursor->vitals);
     record->how =
         sonde_vitals_are_norms(&cursor->vitals) ? SONDE_HOW_NORMS : SONDE_HOW_VITALS;

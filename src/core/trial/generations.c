@@ -163,9 +163,6 @@ sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worke
         }
         sonde__trial_progress_move(&trial->damage, worker->name, progress, kind, next);
         /* Written before the file: whose it is. */
-        err = sonde__trial_generations_read(trial, worker, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__trial_generations_read(trial, worker, diag));
     }
 }

@@ -42,7 +42,6 @@ static sonde_err read_head(sonde__trial_file *segment, int fd, const char *path,
     struct stat about = {0};
     uint64_t length = 0;
     size_t count = 0;
-    sonde_err err = SONDE_OK;
 
     if (fstat(fd, &about) != 0) {
         return sonde__fail_errno(diag, path, "cannot be examined");
@@ -51,10 +50,7 @@ static sonde_err read_head(sonde__trial_file *segment, int fd, const char *path,
     if (segment->head > 0) {
         return SONDE_OK;
     }
-    err = sonde__trial_read_at(fd, &length, sizeof length, 0, &count, path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_read_at(fd, &length, sizeof length, 0, &count, path, diag));
     if (count < sizeof length || length > segment->size - sizeof length) {
         return sonde__fail(diag, SONDE_EFORMAT, path, NULL,
                            "its header of %llu bytes does not fit into its %llu bytes",
@@ -173,26 +169,17 @@ static sonde_err take_value(const line_reader *reader,
         .segment = (uint32_t)(reader->segment -
                               reader->worker->files[SONDE__FILE_SEGMENT].items),
     };
-    sonde_err err = SONDE_OK;
 
-    err = sonde__trial_worker_tensor(reader->trial, reader->worker, line->tensor, line,
-                                     reader->segment, &item.item.tensor, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_worker_tensor(reader->trial, reader->worker, line->tensor,
+                                          line, reader->segment, &item.item.tensor,
+                                          reader->diag));
     if (item.item.tensor == SONDE__NONE) {
         bad_line(reader, "no catalogue declares its tensor");
         return SONDE_OK;
     }
-    err = find_layout(reader, line, item.item.tensor, &item.layout);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW, &item.item,
-                                  reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(find_layout(reader, line, item.item.tensor, &item.layout));
+    SONDE__TRY(sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
+                                       &item.item, reader->diag));
     reader->trial->bytes += value_bytes(line);
     return SONDE_OK;
 }
@@ -201,7 +188,6 @@ static sonde_err take_line(void *user, char *text, size_t length)
 {
     line_reader *reader = user;
     sonde__record_index_line line;
-    const char *wrong = NULL;
     uint32_t step = 0;
 
     if (!sonde__record_index_parse(text, length, &line) || line.step < 0 ||
@@ -212,7 +198,7 @@ static sonde_err take_line(void *user, char *text, size_t length)
     if (!sonde__trial_counts(reader->trial, reader->worker, line.step)) {
         return SONDE_OK;
     }
-    wrong = check_value(reader, &line);
+    const char *wrong = check_value(reader, &line);
     if (wrong != NULL) {
         bad_line(reader, wrong);
         return SONDE_OK;

@@ -85,8 +85,6 @@ static void note_last(const sonde__trial_items *items, const sonde__trial_steps 
 
 static bool reserve_chunk(sonde__trial_items *items)
 {
-    unsigned char *chunk = NULL;
-
     if (items->count < items->chunk_count << CHUNK_BITS) {
         return true;
     }
@@ -94,7 +92,7 @@ static bool reserve_chunk(sonde__trial_items *items)
                         sizeof *items->chunks)) {
         return false;
     }
-    chunk = sonde__malloc((size_t)CHUNK * items->item_size);
+    unsigned char *chunk = sonde__malloc((size_t)CHUNK * items->item_size);
     if (chunk == NULL) {
         return false;
     }
@@ -120,7 +118,6 @@ static bool reserve_histories(sonde__trial_items *items, uint32_t tensor)
 
 static bool reserve(sonde__trial_items *items, uint32_t tensor)
 {
-    sonde__trial_history *history = NULL;
     size_t capacity = 0;
 
     if (items->count >= MOST_ITEMS || !reserve_chunk(items) ||
@@ -129,7 +126,7 @@ static bool reserve(sonde__trial_items *items, uint32_t tensor)
                         sizeof *items->blocks)) {
         return false;
     }
-    history = &items->histories[tensor];
+    sonde__trial_history *history = &items->histories[tensor];
     capacity = history->capacity;
     if (!sonde__reserve(&history->numbers, &capacity, (size_t)history->count + 1,
                         sizeof *history->numbers)) {
@@ -180,12 +177,11 @@ bool sonde__trial_items_add(sonde__trial_items *items, const sonde__trial_steps 
                             const sonde__trial_item *item)
 {
     const int64_t global = steps->items[item->step].global;
-    unsigned char *chunk = NULL;
 
     if (!reserve(items, item->tensor)) {
         return false;
     }
-    chunk = items->chunks[items->count >> CHUNK_BITS];
+    unsigned char *chunk = items->chunks[items->count >> CHUNK_BITS];
     memcpy(chunk + (items->count & (CHUNK - 1)) * items->item_size, item,
            items->item_size);
     add_to_history(items, item, global);
@@ -311,14 +307,13 @@ static void sort_history(sonde__trial_items *items, const sonde__trial_steps *st
 void sonde__trial_items_sort(sonde__trial_items *items, const sonde__trial_steps *steps)
 {
     sort_order order = {items, steps};
-    bool replaced = false;
 
     if (!items->unsorted) {
         return;
     }
     qsort_r(items->blocks, items->block_count, sizeof *items->blocks, compare_blocks,
             &order);
-    replaced = drop_replaced(items, steps);
+    const bool replaced = drop_replaced(items, steps);
     for (size_t t = 0; t < items->history_count; t++) {
         if (items->histories[t].unsorted || replaced) {
             sort_history(items, steps, &items->histories[t], replaced);
@@ -477,13 +472,12 @@ static bool match_layout(const void *array, uint32_t index, const void *key)
 uint32_t sonde__trial_layouts_intern(sonde__trial_layouts *layouts,
                                      const sonde__trial_layout *layout, uint32_t guess)
 {
-    uint64_t hash = 0;
     uint32_t index = guess;
 
     if (guess < layouts->count && match_layout(layouts->items, guess, layout)) {
         return guess;
     }
-    hash = XXH3_64bits(layout, sizeof *layout);
+    const uint64_t hash = XXH3_64bits(layout, sizeof *layout);
     index =
         sonde__table_find(&layouts->table, hash, match_layout, layouts->items, layout);
     if (index != SONDE__TABLE_NONE) {

@@ -53,13 +53,12 @@ static sonde_err check_hash(const line_reader *reader, const sonde__record_liste
 {
     sonde__trial_scratch *const buffer = &reader->trial->buffer;
     uint64_t hash = 0;
-    int failed = 0;
 
     if (!sonde__trial_scratch_reserve(buffer, PIECE)) {
         return sonde__fail_nomem(reader->diag, where);
     }
-    failed = sonde__record_listed_hash(read_piece, &fd, line->covered, buffer->bytes,
-                                       PIECE, &hash);
+    const int failed = sonde__record_listed_hash(read_piece, &fd, line->covered,
+                                                 buffer->bytes, PIECE, &hash);
     if (failed != 0) {
         sonde__trial_damage(&reader->trial->damage, where, "cannot be read: %s",
                             strerror(failed));
@@ -108,7 +107,6 @@ static sonde_err check_file(const line_reader *reader, const sonde__record_liste
     char path[SONDE__PATH], where[SONDE__PATH];
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
-    int fd = -1;
 
     (void)sonde__trial_path(reader->worker->path, line->name, path);
     (void)sonde__trial_path(reader->worker->name, line->name, where);
@@ -121,7 +119,7 @@ static sonde_err check_file(const line_reader *reader, const sonde__record_liste
             return SONDE_OK;
         }
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT && trial->copy != NULL && !is_over(reader)) {
         return SONDE_EBUSY; /* it is on its way to the store */
     }
@@ -153,7 +151,6 @@ static sonde_err take_line(void *user, char *text, size_t length)
     uint64_t number = 0;
     bool part = false;
     sonde__record_file_kind kind = SONDE__FILE_OTHER;
-    sonde_err err = SONDE_OK;
 
     if (!sonde__record_listed_parse(text, length, &line)) {
         sonde__trial_damage_in(&reader->trial->damage, &worker->listed.bad, reader->where,
@@ -162,10 +159,7 @@ static sonde_err take_line(void *user, char *text, size_t length)
         return SONDE_OK;
     }
     kind = sonde__record_file_parse(line.name, &number, &part);
-    err = check_file(reader, &line);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_file(reader, &line));
     if (kind != SONDE__FILE_OTHER ? number != worker->listed_next[kind]
                                   : line.size <= *listed_size(worker, &line)) {
         sonde__trial_damage_in(&reader->trial->damage, &worker->listed.bad, reader->where,
@@ -281,15 +275,11 @@ sonde_err sonde__trial_listed_read(sonde_trial *trial, sonde__trial_worker *work
     char path[SONDE__PATH], where[SONDE__PATH];
     line_reader reader = {trial, worker, where, diag};
     bool found = false;
-    sonde_err err = SONDE_OK;
 
     (void)sonde__trial_path(worker->path, SONDE__FILES_FILE, path);
     (void)sonde__trial_path(worker->name, SONDE__FILES_FILE, where);
-    err = sonde__trial_read_lines(&trial->damage, &worker->listed, path, where, take_line,
-                                  &reader, &found, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_read_lines(&trial->damage, &worker->listed, path, where,
+                                       take_line, &reader, &found, diag));
     if (is_over(&reader)) {
         check_list(trial, worker);
     } else {

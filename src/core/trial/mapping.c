@@ -84,13 +84,12 @@ static sonde_err map(sonde__trial_file *file, int fd, const struct stat *about,
     const uint64_t size = (uint64_t)about->st_size;
     sonde__trial_mapping *mapping = NULL;
     const uint64_t length = file->closed ? size : size + SONDE_MAX(size, ROOM);
-    void *base = NULL;
 
     mapping = sonde__malloc(sizeof *mapping);
     if (mapping == NULL) {
         return sonde__fail_nomem(diag, path);
     }
-    base = mmap(NULL, (size_t)length, PROT_READ, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, (size_t)length, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         sonde__free(mapping);
         return sonde__fail_errno(diag, path, "cannot be mapped");
@@ -134,19 +133,15 @@ sonde_err sonde__trial_file_map(const sonde__trial_file_list *list,
     struct stat about = {0};
     uint64_t end = 0;
     sonde_err err = SONDE_OK;
-    int fd = -1;
 
     if (sonde__store_has_copies()) {
-        err = fetch(list, file, offset, count, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(fetch(list, file, offset, count, diag));
     }
     if (is_ready(file, question, offset, count)) {
         *bytes = file->mapping->base + offset;
         return SONDE_OK;
     }
-    fd = sonde__trial_file_open(list, file, path);
+    const int fd = sonde__trial_file_open(list, file, path);
     if (fd < 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");
     }
@@ -176,13 +171,12 @@ void sonde__trial_file_ahead(const sonde__trial_file_list *list, sonde__trial_fi
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const unsigned char *bytes = NULL;
-    uintptr_t begin = 0;
 
     if (sonde__trial_file_map(list, file, question, file->head + offset, count, &bytes,
                               NULL) != SONDE_OK) {
         return; /* reading it reports why */
     }
-    begin = (uintptr_t)bytes / page * page;
+    const uintptr_t begin = (uintptr_t)bytes / page * page;
     (void)madvise((void *)begin, (size_t)((uintptr_t)bytes + count - begin),
                   MADV_WILLNEED);
 }

@@ -307,12 +307,8 @@ static sonde_err vitals_of_values(sonde_trial *trial, const found_items *found,
     for (uint32_t i = 0; i < found->count; i++) {
         sonde_view view;
         sonde_vitals part;
-        const sonde_err err = sonde__trial_load_value(trial, found->worker,
-                                                      raw_item(found, i), &view, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__trial_load_value(trial, found->worker, raw_item(found, i),
+                                           &view, diag));
         sonde_vitals_of(&view, found->count == 1 ? vitals : &part);
         if (found->count > 1) {
             sonde_vitals_merge(vitals, &part);
@@ -355,14 +351,10 @@ static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, boo
         const sonde__trial_item *item =
             sonde__trial_items_at(found->items, found->numbers[i]);
         sonde_view view;
-        sonde_err err = raw ? sonde__trial_load_value(trial, found->worker,
-                                                      raw_item(found, i), &view, diag)
-                            : sonde__trial_load_sketch(trial, found->worker,
-                                                       (const void *)item, part, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(raw ? sonde__trial_load_value(trial, found->worker, raw_item(found, i),
+                                                 &view, diag)
+                       : sonde__trial_load_sketch(trial, found->worker,
+                                                  (const void *)item, part, diag));
         if (raw) {
             sonde_sketch_add(sum, &view);
         } else {
@@ -389,10 +381,7 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
     if (work == NULL) {
         return sonde__fail_nomem(diag, "a sketch");
     }
-    err = sketch_of_all(trial, &found, !saved, &work[0], &work[1], diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sketch_of_all(trial, &found, !saved, &work[0], &work[1], diag));
     *sketch = work[0];
 error:
     sonde__free(work);
@@ -414,15 +403,9 @@ static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
             sonde__trial_items_at(found->items, found->numbers[i]);
         sonde_view view;
 
-        err = sonde__trial_load_value(trial, found->worker, (const void *)item, &view,
-                                      diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
-        err = sonde__reducer_add(&reducer, &view, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__trial_load_value(trial, found->worker, (const void *)item,
+                                              &view, diag));
+        SONDE__TRY_GO(sonde__reducer_add(&reducer, &view, diag));
     }
     sonde__reducer_finish(&reducer, out);
 error:
@@ -441,10 +424,7 @@ static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id,
     if (sketch == NULL) {
         return sonde__fail_nomem(diag, "a sketch");
     }
-    err = sonde_trial_sketch(trial, id, where, sketch, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_trial_sketch(trial, id, where, sketch, diag));
     sonde_reduce_sketch(reduction, sketch, out);
 error:
     sonde__free(sketch);
@@ -457,11 +437,7 @@ static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id,
                                sonde_diag *diag)
 {
     sonde_vitals vitals;
-    const sonde_err err = sonde_trial_vitals(trial, id, where, &vitals, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_vitals(trial, id, where, &vitals, diag));
     sonde_reduce_vitals(reduction, &vitals, out);
     return SONDE_OK;
 }
@@ -713,7 +689,6 @@ sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode 
 {
     SONDE__NEEDS(diag, trial, steps, vitals, count);
     series_walk series = {.trial = trial, .mode = mode, .begin = begin, .end = end};
-    sonde_err err = SONDE_OK;
 
     if (id >= sonde_catalogue_count(trial->catalogue)) {
         return sonde__fail(diag, SONDE_ERANGE, trial->path, "an id of its catalogue",
@@ -731,10 +706,7 @@ sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode 
                            sonde_catalogue_info(trial->catalogue, id)->name);
     }
     trial->question++;
-    err = run(&series, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(run(&series, diag));
     *steps = series.steps;
     *vitals = series.vitals;
     *count = series.count;

@@ -248,11 +248,7 @@ static sonde_err take_step_rows(row_reader *reader, const unsigned char *bytes,
     (void)at_end;
     for (size_t offset = 0; offset + SONDE__STEPS_ROW <= count;
          offset += SONDE__STEPS_ROW) {
-        const sonde_err err = take_step_row(reader, (const void *)(bytes + offset));
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_step_row(reader, (const void *)(bytes + offset)));
         reader->progress->offset += SONDE__STEPS_ROW;
     }
     return SONDE_OK;
@@ -273,7 +269,6 @@ static sonde_err take_stats_row(const row_reader *reader,
         .item = {.micro_batch = row->micro_batch, .replica = row->replica},
         .row = reader->worker->stats_rows,
     };
-    sonde_err err = SONDE_OK;
 
     if (sonde__record_stats_check(row) != row->check || row->mode >= SONDE_MODE_COUNT ||
         row->step < 0 || row->mode_step < 0 || row->micro_batch > INT32_MAX) {
@@ -283,11 +278,8 @@ static sonde_err take_stats_row(const row_reader *reader,
     if (!sonde__trial_counts(reader->trial, reader->worker, row->step)) {
         return SONDE_OK;
     }
-    err = sonde__trial_worker_tensor(reader->trial, reader->worker, row->tensor, NULL,
-                                     NULL, &item.item.tensor, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_worker_tensor(reader->trial, reader->worker, row->tensor,
+                                          NULL, NULL, &item.item.tensor, reader->diag));
     if (item.item.tensor == SONDE__NONE) {
         bad_row(reader, "no catalogue declares its tensor");
         return SONDE_OK;
@@ -309,15 +301,10 @@ static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,
     (void)at_end;
     for (size_t offset = 0; offset + SONDE__STATS_ROW <= count;
          offset += SONDE__STATS_ROW) {
-        sonde_err err = SONDE_OK;
-
         if (reader->worker->stats_rows >= SONDE__NONE - 1) {
             return sonde__fail_nomem(reader->diag, "more rows than can be counted");
         }
-        err = take_stats_row(reader, (const void *)(bytes + offset));
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_stats_row(reader, (const void *)(bytes + offset)));
         reader->progress->offset += SONDE__STATS_ROW;
         reader->worker->stats_rows++;
     }
@@ -341,16 +328,12 @@ static sonde_err take_record(const row_reader *reader,
             (uint32_t)(reader->file - reader->worker->files[SONDE__FILE_SKETCH].items),
         .length = record->length,
     };
-    sonde_err err = SONDE_OK;
 
     if (!sonde__trial_counts(reader->trial, reader->worker, record->step)) {
         return SONDE_OK;
     }
-    err = sonde__trial_worker_tensor(reader->trial, reader->worker, record->tensor, NULL,
-                                     NULL, &item.item.tensor, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_worker_tensor(reader->trial, reader->worker, record->tensor,
+                                          NULL, NULL, &item.item.tensor, reader->diag));
     if (item.item.tensor == SONDE__NONE) {
         bad_record(reader, "no catalogue declares its tensor");
         return SONDE_OK;
@@ -417,11 +400,7 @@ static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
 
         if (is_record(bytes + offset, count - offset)) {
             const sonde__record_sketch_record *record = (const void *)(bytes + offset);
-            const sonde_err err = take_record(reader, record);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(take_record(reader, record));
             step = record->length;
             reader->lost = false;
         } else if (is_incomplete(reader, bytes + offset, count - offset, at_end)) {
@@ -456,7 +435,6 @@ static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,
     const uint64_t number = reader.progress->number;
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
-    int fd = -1;
 
     reader.file = sonde__trial_file_numbered(reader.files, number);
     if (reader.file == NULL) {
@@ -469,7 +447,7 @@ static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,
     reader.where = where;
     reader.diag = &why;
     reader.lost = false;
-    fd = sonde__trial_file_open(reader.files, reader.file, path);
+    const int fd = sonde__trial_file_open(reader.files, reader.file, path);
     reader.over =
         reader.file->closed || trial->ended || worker->said_ended || worker->crashed;
     sonde__record_file_name(name, kind, number, !reader.file->closed);

@@ -71,12 +71,11 @@ sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *
 static bool take_string(const json_t *object, const char *key, char **text)
 {
     const char *value = json_string_value(json_object_get(object, key));
-    char *copy = NULL;
 
     if (value == NULL || (*text != NULL && strcmp(*text, value) == 0)) {
         return true;
     }
-    copy = sonde__strdup(value);
+    char *copy = sonde__strdup(value);
     if (copy == NULL) {
         return false;
     }
@@ -113,11 +112,7 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
                           sonde_diag *diag)
 {
     const int64_t world = take_integer(run, "world", 1);
-    const sonde_err err = read_version(trial, run, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_version(trial, run, path, diag));
     if (world < 1 || world > MOST_WORLD) {
         sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "\"world\" is %lld",
                             (long long)world);
@@ -457,7 +452,6 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     char where[SONDE__PATH];
     const bool ended = worker->said_ended, crashed = worker->crashed;
     bool found = false;
-    sonde_err err = SONDE_OK;
     json_t *state = NULL;
 
     (void)sonde__trial_path(worker->name, SONDE__STATE_FILE, where);
@@ -465,20 +459,14 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
         worker->crashed = !worker->said_ended && is_silent(worker);
         return SONDE_OK;
     }
-    err = sonde__trial_load_object(trial, where, &found, &state, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_load_object(trial, where, &found, &state, diag));
     worker->no_state = found && state == NULL;
     if (state != NULL) {
         take_state(trial, worker, state);
         if ((worker->said_ended || worker->crashed || is_left(trial, worker, state)) &&
             recover_ring(trial, worker, is_here(trial, state))) {
             json_decref(state);
-            err = sonde__trial_load_object(trial, where, &found, &state, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(sonde__trial_load_object(trial, where, &found, &state, diag));
             take_state(trial, worker, state);
         }
         json_decref(state);

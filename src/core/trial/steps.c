@@ -98,8 +98,6 @@ uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
 {
     const sonde__trial_step step = {
         .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
-    uint32_t index = 0;
-    uint64_t hash = 0;
 
     if (is_guess(steps, steps->last, &step)) {
         return steps->last;
@@ -107,8 +105,9 @@ uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
     if (is_guess(steps, steps->last + 1, &step)) { /* files mention steps in one order */
         return ++steps->last;
     }
-    hash = hash_step(&step);
-    index = sonde__table_find(&steps->table, hash, match_step, steps->items, &step);
+    const uint64_t hash = hash_step(&step);
+    uint32_t index =
+        sonde__table_find(&steps->table, hash, match_step, steps->items, &step);
     if (index != SONDE__TABLE_NONE && steps->items[index].listed) {
         return steps->last = index;
     }

@@ -57,10 +57,8 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
         if (rank >= 0 && rank < INT32_MAX && !has_worker(trial, rank) &&
             stat(sonde__trial_path(trial->path, entry->d_name, path), &about) == 0 &&
             S_ISDIR(about.st_mode)) {
-            err = sonde__trial_add_worker(trial, rank, entry->d_name, NULL, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(
+                sonde__trial_add_worker(trial, rank, entry->d_name, NULL, diag));
         }
     }
 error:
@@ -137,28 +135,15 @@ static void sort_all(sonde_trial *trial)
 
 static sonde_err read_all(sonde_trial *trial, sonde_diag *diag)
 {
-    sonde_err err = sonde__trial_end_read(trial, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_end_read(trial, diag));
     if (trial->worker_count < (size_t)trial->world) {
-        err = find_workers(trial, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(find_workers(trial, diag));
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
-        err = sonde__trial_state_read(trial, trial->workers[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__trial_state_read(trial, trial->workers[i], diag));
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
-        err = read_worker(trial, trial->workers[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_worker(trial, trial->workers[i], diag));
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
         sonde__trial_worker *worker = trial->workers[i];
@@ -395,14 +380,8 @@ static sonde_err open_trial(const char *path, const sonde_trial_options *options
     trial->damage.report = report;
     trial->damage.user = user;
     trial->everything = everything;
-    err = find_run(trial, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_again(trial, NULL, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(find_run(trial, diag));
+    SONDE__TRY_GO(read_again(trial, NULL, diag));
     *out = trial;
     return SONDE_OK;
 
@@ -484,12 +463,11 @@ sonde_err sonde_trial_list_folder(const char *path,
     SONDE__NEEDS(diag, path);
     SONDE__NEEDS_FUNCTION(diag, seen);
     struct dirent **entries = NULL;
-    int count = 0;
 
     if (sonde__store_is_address(path)) {
         return sonde__store_folders(path, seen, user, diag);
     }
-    count = scandir(path, &entries, is_visible, alphasort);
+    const int count = scandir(path, &entries, is_visible, alphasort);
     if (count < 0) {
         return sonde__fail_errno(diag, path, "cannot be listed");
     }

@@ -189,7 +189,6 @@ static const char *find_tensor(const line_reader *reader, const json_t *line,
 {
     const json_t *same_as = json_object_get(line, "same_as");
     const json_int_t id = json_is_integer(same_as) ? json_integer_value(same_as) : -1;
-    const sonde_tensor_info *tensor = NULL;
 
     if (same_as == NULL) {
         return NULL;
@@ -199,7 +198,8 @@ static const char *find_tensor(const line_reader *reader, const json_t *line,
         return "the id of a line above as same_as";
     }
     info->same_as = reader->worker->ids[id];
-    tensor = sonde_catalogue_info(reader->trial->catalogue, info->same_as);
+    const sonde_tensor_info *tensor =
+        sonde_catalogue_info(reader->trial->catalogue, info->same_as);
     info->dtype = tensor->dtype;
     info->rank = tensor->rank;
     memcpy(info->shape, tensor->shape, sizeof info->shape);
@@ -349,13 +349,12 @@ static char *name_of(const char *key, const sonde__record_index_line *line)
     char start[64], tail[64] = "";
     const int n = snprintf(start, sizeof start, "%010lld/%s/", (long long)line->step,
                            sonde_mode_name(line->mode));
-    const char *end = NULL;
 
     if (line->micro_batch != 0 || line->replica != 0) {
         (void)snprintf(tail, sizeof tail, "@%lu.%lu", (unsigned long)line->micro_batch,
                        (unsigned long)line->replica);
     }
-    end = end_of(key, tail);
+    const char *end = end_of(key, tail);
     if (n < 0 || strncmp(key, start, (size_t)n) != 0 || end == NULL || end <= key + n ||
         is_repeated(key)) {
         return NULL;
@@ -370,8 +369,6 @@ static char *name_in_header(const sonde__trial_worker *worker,
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH];
     sonde_safetensors *file = NULL;
-    const char *key = NULL;
-    char *found = NULL;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->path, name, path);
@@ -379,8 +376,8 @@ static char *name_in_header(const sonde__trial_worker *worker,
         sonde_safetensors_open(path, &file, NULL) != SONDE_OK) {
         return NULL;
     }
-    key = key_at(file, line->offset, line->bytes);
-    found = key != NULL ? name_of(key, line) : NULL;
+    const char *key = key_at(file, line->offset, line->bytes);
+    char *found = key != NULL ? name_of(key, line) : NULL;
     sonde_safetensors_destroy(file);
     return found;
 }
@@ -399,7 +396,6 @@ static sonde_err declare_unknown(sonde_trial *trial, sonde__trial_worker *worker
                               .same_as = SONDE_NO_TENSOR,
                               .note = "its line in the catalogue is missing"};
     uint32_t tensor = 0;
-    sonde_err err = SONDE_OK;
 
     if (known == NULL) {
         (void)snprintf(name, sizeof name, "%s/tensor_%lu", worker->name,
@@ -411,10 +407,7 @@ static sonde_err declare_unknown(sonde_trial *trial, sonde__trial_worker *worker
         info.rank = line->rank;
         memcpy(info.shape, line->shape, (size_t)line->rank * sizeof info.shape[0]);
     }
-    err = sonde__trial_declare(trial, &info, &tensor, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_declare(trial, &info, &tensor, diag));
     if (!map_id(worker, id, tensor)) {
         return sonde__fail_nomem(diag, "the ids of a worker");
     }
@@ -444,10 +437,7 @@ sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *wo
 
     *tensor = SONDE__NONE;
     if (!is_mapped(worker, id)) {
-        err = sonde__trial_catalogue_read(trial, worker, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__trial_catalogue_read(trial, worker, diag));
     }
     if (id < MOST_UNKNOWN && !is_mapped(worker, id)) {
         char *known = line != NULL ? name_in_header(worker, segment, line) : NULL;

@@ -197,10 +197,7 @@ static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
             return err;
         }
         reader->held += count;
-        err = give_lines(reader);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(give_lines(reader));
     }
 }
 
@@ -259,10 +256,7 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
     if (!*found || !has_grown(damage, progress, where, (uint64_t)about.st_size)) {
         return SONDE_OK;
     }
-    err = open_regular(path, &fd, &size, &why);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(open_regular(path, &fd, &size, &why));
     err = read_opened(&reader, fd, size, path, &why);
     (void)close(fd);
     sonde__trial_damage_flush(damage, &progress->bad, where);

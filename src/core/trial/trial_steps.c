@@ -43,13 +43,12 @@ const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incom
         return NULL;
     }
     static const int64_t none;
-    sonde__trial_step_list *list = NULL;
 
     *count = 0;
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return &none;
     }
-    list = &trial->lists[mode][incomplete];
+    sonde__trial_step_list *list = &trial->lists[mode][incomplete];
     if (!list->valid) {
         if (!fill_list(trial, mode, incomplete, list)) {
             return NULL;
@@ -169,13 +168,12 @@ sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
         return SONDE_STEP_UNAVAILABLE;
     }
     const sonde__trial_steps *steps = &trial->steps;
-    size_t place = 0;
     bool there = false, complete = false;
 
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return SONDE_STEP_UNAVAILABLE;
     }
-    place = sonde__trial_steps_lower(steps, mode, step);
+    size_t place = sonde__trial_steps_lower(steps, mode, step);
     for (; place < steps->sorted_count[mode] &&
            sonde__trial_steps_at(steps, mode, place) == step;
          place++) {
@@ -258,7 +256,6 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
 
     for (;;) {
         sonde_step_state state = SONDE_STEP_AVAILABLE;
-        sonde_err err = SONDE_OK;
         double left = until - sonde__now();
 
         while (i < count && state == SONDE_STEP_AVAILABLE) {
@@ -278,10 +275,7 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
         }
         pause = changed ? 0.001 : SONDE_MIN(pause * 1.5, most);
         pause_for(seconds >= 0 ? SONDE_MIN(pause, left) : pause);
-        err = sonde_trial_refresh(trial, &changed, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_trial_refresh(trial, &changed, diag));
     }
 }
 
@@ -313,12 +307,12 @@ bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_s
         return false;
     }
     const sonde__trial_steps *steps = &trial->steps;
-    size_t place = 0;
 
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return false;
     }
-    place = sonde__trial_steps_lower(steps, mode, mode_step + (mode_step < INT64_MAX));
+    const size_t place =
+        sonde__trial_steps_lower(steps, mode, mode_step + (mode_step < INT64_MAX));
     if (place == 0 || sonde__trial_steps_at(steps, mode, place - 1) != mode_step) {
         return false;
     }

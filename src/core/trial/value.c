@@ -48,7 +48,6 @@ static sonde_err unpack(sonde_trial *trial, const sonde__trial_raw_item *item,
     const bool shuffled = layout->packing == SONDE__PACKED_ZSTD_SHUFFLE && element > 1;
     const unsigned long long inside = ZSTD_getFrameContentSize(stored, item->bytes);
     sonde__trial_scratch *unpacked = shuffled ? &trial->packed : &trial->value;
-    size_t got = 0;
 
     if (inside == ZSTD_CONTENTSIZE_ERROR ||
         (inside != ZSTD_CONTENTSIZE_UNKNOWN && inside != bytes)) {
@@ -59,7 +58,7 @@ static sonde_err unpack(sonde_trial *trial, const sonde__trial_raw_item *item,
         !sonde__trial_scratch_reserve(unpacked, bytes)) {
         return sonde__fail_nomem(diag, title);
     }
-    got = ZSTD_decompress(unpacked->bytes, bytes, stored, item->bytes);
+    const size_t got = ZSTD_decompress(unpacked->bytes, bytes, stored, item->bytes);
     if (got != bytes) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL, "cannot be decompressed: %s",
                            ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
@@ -95,8 +94,6 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     const unsigned char *bytes = NULL;
     char title[256];
     sonde_view value;
-    size_t size = 0;
-    sonde_err err = SONDE_OK;
 
     if (item->layout == SONDE__FOREIGN) {
         return trial->format->value(trial, worker, item, view, diag);
@@ -105,24 +102,15 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     layout = &trial->layouts.items[item->layout];
     segment = &worker->files[SONDE__FILE_SEGMENT].items[item->segment];
     value = sonde_view_of((sonde_dtype)layout->dtype, layout->rank, layout->shape, NULL);
-    size = (size_t)sonde_view_count(&value) * sonde_dtype_size(value.dtype);
-    err = sonde__trial_file_map(&worker->files[SONDE__FILE_SEGMENT], segment,
-                                trial->question, segment->head + item->offset,
-                                item->bytes, &bytes, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    const size_t size = (size_t)sonde_view_count(&value) * sonde_dtype_size(value.dtype);
+    SONDE__TRY(sonde__trial_file_map(&worker->files[SONDE__FILE_SEGMENT], segment,
+                                     trial->question, segment->head + item->offset,
+                                     item->bytes, &bytes, diag));
     if (layout->packing != SONDE__PACKED_NOT) {
-        err = unpack(trial, item, layout, bytes, size, title, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(unpack(trial, item, layout, bytes, size, title, diag));
         bytes = trial->value.bytes;
     }
-    err = check_hash(bytes, size, item->hash, title, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_hash(bytes, size, item->hash, title, diag));
     value.data = (void *)(uintptr_t)bytes; /* views have no const layout */
     *view = value;
     return SONDE_OK;
@@ -158,13 +146,9 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
     const uint32_t end =
         index + 1 < files->count ? files->items[index + 1].first : worker->stats_rows;
     const unsigned char *bytes = NULL;
-    const sonde_err err = sonde__trial_file_map(
-        files, file, trial->question, SONDE__STATS_HEAD,
-        (uint64_t)(end - file->first) * SONDE__STATS_ROW, &bytes, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_file_map(files, file, trial->question, SONDE__STATS_HEAD,
+                                     (uint64_t)(end - file->first) * SONDE__STATS_ROW,
+                                     &bytes, diag));
     *rows = (sonde__trial_rows){(const void *)bytes, file->first, end};
     return SONDE_OK;
 }
@@ -194,7 +178,6 @@ sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker
 {
     const sonde__trial_file_list *files = &worker->files[SONDE__FILE_SKETCH];
     const unsigned char *bytes = NULL;
-    const sonde__record_sketch_record *record = NULL;
     char title[256];
     const sonde_err err =
         sonde__trial_file_map(files, &files->items[item->file], trial->question,
@@ -203,7 +186,7 @@ sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker
     if (err != SONDE_OK) {
         return err;
     }
-    record = (const void *)bytes;
+    const sonde__record_sketch_record *record = (const void *)bytes;
     if (record->length != item->length ||
         !sonde__record_sketch_valid(record, item->length) ||
         sonde__record_sketch_check(record) != record->check) {

@@ -253,10 +253,8 @@ static sonde_err check_lines(sonde_trial *trial, const char *where, bool numbere
     for (const char *newline = NULL; (newline = memchr(next, '\n', size)) != NULL;
          next = newline + 1) {
         size -= (size_t)(newline + 1 - next);
-        err = check_line(trial, where, ++number, next, (size_t)(newline - next), diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            check_line(trial, where, ++number, next, (size_t)(newline - next), diag));
         if (numbered) {
             check_number(trial, where, last, next, (size_t)(newline - next));
         }
@@ -276,7 +274,6 @@ static sonde_err load_numbers(sonde_trial *trial, json_t **out, sonde_diag *diag
     sonde_diag why = {0};
     size_t size = 0;
     bool no_memory = false;
-    json_t *object = NULL;
     const sonde_err err = sonde__trial_read_small(
         &trial->buffer, sonde__trial_path(trial->path, name, path), &size, &why);
     const char *const text = (const char *)trial->buffer.bytes;
@@ -290,7 +287,7 @@ static sonde_err load_numbers(sonde_trial *trial, json_t **out, sonde_diag *diag
         }
         return SONDE_OK;
     }
-    object = sonde__json_read(text, size, 0, NULL, &no_memory);
+    json_t *object = sonde__json_read(text, size, 0, NULL, &no_memory);
     if (no_memory) {
         return sonde__fail_nomem(diag, path);
     }
@@ -423,22 +420,13 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     for (size_t i = 0; i < trial->worker_count; i++) {
         sonde__trial_worker *worker = trial->workers[i];
 
-        err = check_values(trial, worker, &sum, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(check_values(trial, worker, &sum, diag));
         if (trial->format == NULL) {
-            err = check_headers(trial, worker, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(check_headers(trial, worker, diag));
             check_counts(trial, worker);
             check_ring(trial, worker);
         } else {
-            err = check_statistics(trial, worker, diag);
-            if (err != SONDE_OK) {
-                goto error;
-            }
+            SONDE__TRY_GO(check_statistics(trial, worker, diag));
         }
         sum.rows +=
             worker->items[SONDE__VITALS].count + worker->items[SONDE__NORMS].count;
@@ -448,12 +436,9 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         sum.resumed = sum.resumed || worker->generation_count > 0;
     }
     if (trial->format == NULL) {
-        err = check_findings(
+        SONDE__TRY_GO(check_findings(
             trial, !sonde__store_is_address(path) || trial->status != SONDE_RUN_RUNNING,
-            diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+            diag));
     }
     sum.damaged = trial->damage.damaged;
     sum.torn = trial->damage.torn;

@@ -100,11 +100,8 @@ static sonde_err create(sonde_trial *trial, int rank, const char *name,
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__trial_items_init(&worker->items[kind], (sonde__trial_kind)kind);
     }
-    err = name_worker(trial, worker, name) ? list_files(worker, diag)
-                                           : sonde__fail_nomem(diag, "a worker");
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(name_worker(trial, worker, name) ? list_files(worker, diag)
+                                                   : sonde__fail_nomem(diag, "a worker"));
     check_indexes(trial, worker);
     *out = worker;
     return SONDE_OK;
@@ -119,16 +116,12 @@ sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name
 {
     sonde__trial_worker *worker = NULL;
     size_t place = trial->worker_count;
-    sonde_err err = SONDE_OK;
 
     if (!sonde__reserve(&trial->workers, &trial->worker_capacity, trial->worker_count + 1,
                         sizeof(sonde__trial_worker *))) {
         return sonde__fail_nomem(diag, "the workers of a run");
     }
-    err = create(trial, rank, name, &worker, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(create(trial, rank, name, &worker, diag));
     for (; place > 0 && trial->workers[place - 1]->rank > rank; place--) {
         trial->workers[place] = trial->workers[place - 1];
     }

@@ -14,7 +14,6 @@ static void reduce(sonde__plan_program *program, sonde__plan_trained *trained,
 {
     const sonde__op_attrs attrs = {.groups = count};
     sonde__op_graph *graph = &program->graph;
-    sonde__graph_node_value *value = NULL;
 
     if (trained->gradient == 0 || graph->err != SONDE_OK) {
         return;
@@ -24,7 +23,7 @@ static void reduce(sonde__plan_program *program, sonde__plan_trained *trained,
     if (trained->summed == 0) {
         return;
     }
-    value = &graph->values[trained->summed];
+    sonde__graph_node_value *value = &graph->values[trained->summed];
     value->role = SONDE_ROLE_GRADIENT;
     value->pass = SONDE_PASS_UPDATE; /* one a step */
     value->note = kind == &sonde__op_rank_sum

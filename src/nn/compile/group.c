@@ -79,10 +79,7 @@ sonde_err sonde__plan_take_groups(sonde__plan_program *program,
     if (count == 0) {
         return SONDE_OK;
     }
-    err = list_parameters(program->model, &parameters, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(list_parameters(program->model, &parameters, diag));
     program->groups = groups;
     program->group_count = count;
     for (int i = 1; err == SONDE_OK && i <= (int)count; i++) {

@@ -55,13 +55,12 @@ static int add_buffer(layout_work *work, sonde__op_value value, sonde__op_layout
 static sonde__plan_step *add_step(layout_work *work, const sonde__op_kind *kind)
 {
     sonde__plan *plan = work->plan;
-    sonde__plan_step *step = NULL;
 
     if (!sonde__reserve(&plan->steps, &plan->step_capacity, plan->step_count + 1,
                         sizeof *plan->steps)) {
         return NULL;
     }
-    step = &plan->steps[plan->step_count++];
+    sonde__plan_step *step = &plan->steps[plan->step_count++];
     *step = (sonde__plan_step){.kind = kind};
     for (int i = 0; i < SONDE__MAX_OPERANDS; i++) {
         step->in_buffer[i] = step->out_buffer[i] = -1;
@@ -84,7 +83,6 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
     const sonde__graph_node_value *node = &work->program->graph.values[value];
     const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__op_layout origin = SONDE__PLAIN;
-    sonde__plan_step *step = NULL;
     int source = -1, target = -1;
 
     if (*slot(work, value, layout) >= 0) {
@@ -99,7 +97,7 @@ static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout 
     source = *slot(work, value, origin) >= 0 ? *slot(work, value, origin)
                                              : add_buffer(work, value, origin);
     target = add_buffer(work, value, layout);
-    step = add_step(work, &sonde__op_reorder);
+    sonde__plan_step *step = add_step(work, &sonde__op_reorder);
     if (source < 0 || target < 0 || step == NULL) {
         return -1;
     }
@@ -266,7 +264,6 @@ static bool lay_op(layout_work *work, const sonde__graph_node_op *op)
 {
     const sonde__op_graph *graph = &work->program->graph;
     sonde__plan_step draft = {.kind = op->kind, .attrs = op->attrs, .module = op->module};
-    sonde__plan_step *step = NULL;
 
     draft.update = op->pass == SONDE_PASS_UPDATE;
     draft.call.attrs = &op->attrs;
@@ -295,7 +292,7 @@ static bool lay_op(layout_work *work, const sonde__graph_node_op *op)
             return false;
         }
     }
-    step = add_step(work, op->kind);
+    sonde__plan_step *step = add_step(work, op->kind);
     if (step == NULL) {
         return false;
     }

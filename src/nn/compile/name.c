@@ -3,6 +3,7 @@
  * aliases.
  */
 #include "nn/compile/compile.h"
+#include "base/fail.h"
 
 #include <string.h>
 
@@ -84,7 +85,6 @@ sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *
                            uint32_t *id_of, sonde_diag *diag)
 {
     const sonde__op_graph *graph = &program->graph;
-    sonde_err err = SONDE_OK;
 
     for (sonde__op_value v = 0; v < graph->value_count; v++) {
         const sonde__graph_node_value *value = &graph->values[v];
@@ -93,17 +93,11 @@ sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *
         if (value->name == NULL || !is_computed(graph, v)) {
             continue;
         }
-        err = declare(catalogue, graph, v, value->name, value->module, value->role,
-                      SONDE_NO_TENSOR, &id_of[v], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(declare(catalogue, graph, v, value->name, value->module, value->role,
+                           SONDE_NO_TENSOR, &id_of[v], diag));
     }
     for (size_t i = 0; i < graph->alias_count; i++) {
-        err = declare_alias(program, catalogue, &graph->aliases[i], id_of, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(declare_alias(program, catalogue, &graph->aliases[i], id_of, diag));
     }
     return SONDE_OK;
 }

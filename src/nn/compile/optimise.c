@@ -78,7 +78,6 @@ static void emit_update(sonde__plan_program *program, size_t i)
                                    .group = group,
                                    .bare = optimizer->no_bias_decay && shape.rank <= 1};
     sonde__op_value in[2 + MOST_STATES] = {trained->param, trained->summed};
-    sonde__op_value out = 0;
     int count = 2;
 
     graph->module = param.module;
@@ -88,7 +87,7 @@ static void emit_update(sonde__plan_program *program, size_t i)
             count = 3 + k;
         }
     }
-    out = sonde__op_emit(graph, row->op, &attrs, in, count);
+    const sonde__op_value out = sonde__op_emit(graph, row->op, &attrs, in, count);
     if (out == 0) {
         return;
     }
@@ -157,14 +156,13 @@ static void clip_all(sonde__plan_program *program)
 {
     const sonde_nn_optimizer *optimizer = program->optimizer;
     const size_t count = program->model->param_count;
-    sonde__op_value norm = 0;
 
     for (size_t i = 0; i < count && optimizer->clip_value > 0.0F; i++) {
         if (is_updated(program, i)) {
             clip(program, &program->trained[i], &sonde__op_clip_value, 0);
         }
     }
-    norm = optimizer->clip_norm > 0.0F ? emit_norm(program) : 0;
+    sonde__op_value norm = optimizer->clip_norm > 0.0F ? emit_norm(program) : 0;
     for (size_t i = 0; i < count && norm != 0; i++) {
         if (is_updated(program, i)) {
             clip(program, &program->trained[i], &sonde__op_clip_norm, norm);
@@ -268,14 +266,12 @@ static void name_numbers(sonde__plan_program *program)
 void sonde__pass_optimise(sonde__plan_program *program)
 {
     sonde__op_graph *graph = &program->graph;
-    sonde__op_value found = 0;
-    size_t first = 0;
 
     graph->pass = SONDE_PASS_BACKWARD;
     clip_all(program);
-    found = emit_found(program);
+    const sonde__op_value found = emit_found(program);
     graph->pass = SONDE_PASS_UPDATE;
-    first = graph->op_count;
+    const size_t first = graph->op_count;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
         if (is_updated(program, i)) {
             emit_update(program, i);

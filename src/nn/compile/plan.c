@@ -85,7 +85,6 @@ static sonde_err make_states(const sonde__plan_program *program, const sonde__pl
 /* Memory for the buffers of a replica after the first. */
 static bool make_buffers(sonde__plan *plan)
 {
-    unsigned char *data = NULL;
     size_t bytes = 0;
 
     for (size_t i = 0; i < plan->buffer_count; i++) {
@@ -94,7 +93,7 @@ static bool make_buffers(sonde__plan *plan)
                      : 0;
     }
     plan->buffer_block = sonde__malloc_aligned(SONDE__ALIGN, bytes);
-    data = plan->buffer_block;
+    unsigned char *data = plan->buffer_block;
     for (size_t i = 0; data != NULL && i < plan->buffer_count; i++) {
         if (plan->buffers[i].place == SONDE__IN_BUFFER) {
             plan->buffers[i].data = data;
@@ -302,23 +301,14 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
 
     plan->replica = device->replica;
     plan->slot = device->slot;
-    err = join_ranks(program, plan, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(join_ranks(program, plan, diag));
     choose_parts(plan, device);
     if (device->lookup != NULL && device->first == NULL &&
         !sonde__plan_set_key(program, device->lookup, plan)) {
         return sonde__fail_nomem(diag, "the key of a plan");
     }
-    err = sonde__plan_make_arena(device, plan, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = make_states(program, device->first, plan, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plan_make_arena(device, plan, diag));
+    SONDE__TRY(make_states(program, device->first, plan, diag));
     if (plan->replica > 0 && plan->slot == 0 && !make_buffers(plan)) {
         return sonde__fail_nomem(diag, "the buffers of a replica");
     }

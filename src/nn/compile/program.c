@@ -40,15 +40,9 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
     }
     program->batch_size =
         options->batch_size > 0 ? options->batch_size : built_batch(&model->graph);
-    err = sonde__graph_instantiate(&model->graph, program->batch_size, optimizer != NULL,
-                                   &program->graph, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_purpose(program, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_instantiate(&model->graph, program->batch_size,
+                                        optimizer != NULL, &program->graph, diag));
+    SONDE__TRY(check_purpose(program, diag));
     sonde__plan_autocast(program);
     if (program->graph.err != SONDE_OK) {
         if (diag != NULL) {

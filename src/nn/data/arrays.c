@@ -106,14 +106,8 @@ static sonde_err add_npy(sonde__data_arrays *all, const char *path, sonde_diag *
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__data_npy_parse(map, size, path, &view, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = add(all, name, strlen(name) - strlen(".npy"), &view, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__data_npy_parse(map, size, path, &view, diag));
+    SONDE__TRY_GO(add(all, name, strlen(name) - strlen(".npy"), &view, diag));
     all->arrays[all->count - 1].map = map;
     all->arrays[all->count - 1].map_size = size;
     return SONDE_OK;
@@ -138,15 +132,9 @@ static sonde_err add_member(sonde__data_arrays *all, const sonde__data_zip *zip,
         return err;
     }
     (void)snprintf(where, sizeof where, "%.60s: %s", zip->name, member->name);
-    err = sonde__data_npy_parse(bytes, member->size, where, &view, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = add(all, member->name, length - (ends_with(member->name, ".npy") ? 4 : 0),
-              &view, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__data_npy_parse(bytes, member->size, where, &view, diag));
+    SONDE__TRY_GO(add(all, member->name,
+                      length - (ends_with(member->name, ".npy") ? 4 : 0), &view, diag));
     all->arrays[all->count - 1].owned = owned;
     return SONDE_OK;
 

@@ -84,7 +84,6 @@ static void add_edge(sonde__data_canvas *canvas, sonde__data_point from,
     float x1 = p->xu * to.u + p->xv * to.v + p->x0;
     float y1 = p->yu * to.u + p->yv * to.v + p->y0;
     const float way = y0 < y1 ? 1.0f : -1.0f;
-    float slope = 0.0f;
 
     if (y0 > y1) {
         const float x = x0, y = y0;
@@ -97,7 +96,7 @@ static void add_edge(sonde__data_canvas *canvas, sonde__data_point from,
     if (y1 - y0 < 1e-6f) {
         return;
     }
-    slope = (x1 - x0) / (y1 - y0);
+    const float slope = (x1 - x0) / (y1 - y0);
     for (int row = (int)fmaxf(floorf(y0), 0.0f); row < SONDE__SIDE && (float)row < y1;
          row++) {
         const float top = fmaxf(y0, (float)row), bottom = fminf(y1, (float)(row + 1));

@@ -18,13 +18,12 @@ struct sonde_nn_contents {
 
 static sonde_nn_part *add_part(sonde_nn_contents *contents, const char *name)
 {
-    sonde_nn_part *part = NULL;
 
     if (!sonde__reserve(&contents->parts, &contents->capacity, contents->count + 1,
                         sizeof *contents->parts)) {
         return NULL;
     }
-    part = &contents->parts[contents->count];
+    sonde_nn_part *part = &contents->parts[contents->count];
     *part = (sonde_nn_part){.name = sonde__strdup(name)};
     contents->count += part->name != NULL ? 1 : 0;
     return part->name != NULL ? part : NULL;

@@ -15,14 +15,13 @@ sonde_err sonde__data_output_open(sonde__data_output *output, const char *path, 
                                   sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
-    int own = -1;
 
     *output = (sonde__data_output){.file = {.fd = -1}};
     err = sonde__whole_open(&output->file, path, diag);
     if (err != SONDE_OK || !gzip) {
         return err;
     }
-    own = dup(output->file.fd);
+    const int own = dup(output->file.fd);
     output->gzip = own >= 0 ? gzdopen(own, "wb1") : NULL;
     if (output->gzip == NULL) {
         err = own < 0 ? sonde__fail_errno(diag, path, "cannot be written")

@@ -117,7 +117,6 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
     const sonde_nn_dataset_options *const wanted = &taken;
     SONDE__TAKE(sonde_nn_dataset_options, &taken, options, diag);
     int64_t largest = 0;
-    sonde_err err = SONDE_OK;
 
     if (wanted->classes < 0 || (wanted->class_names != NULL && wanted->classes == 0)) {
         return sonde__fail(diag, SONDE_EINVAL, where, "one name a class",
@@ -127,19 +126,13 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
     if (!set->traits.has_labels) {
         return SONDE_OK;
     }
-    err = check_labels(set, wanted->classes, where, &largest, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_labels(set, wanted->classes, where, &largest, diag));
     if (wanted->class_names == NULL) {
         set->traits.classes = wanted->classes > 0 ? wanted->classes : largest + 1;
         return SONDE_OK;
     }
     for (int64_t i = 0; i < wanted->classes; i++) {
-        err = sonde__dataset_add_name(set, wanted->class_names[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__dataset_add_name(set, wanted->class_names[i], diag));
     }
     return SONDE_OK;
 }
@@ -192,23 +185,11 @@ sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view 
     if (set == NULL) {
         return sonde__fail_nomem(diag, "a data set");
     }
-    err = sonde__dataset_set_source(set, "memory", diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = check_memory(data, labels, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__dataset_set_data(set, data, "data", diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__dataset_set_source(set, "memory", diag));
+    SONDE__TRY_GO(check_memory(data, labels, diag));
+    SONDE__TRY_GO(sonde__dataset_set_data(set, data, "data", diag));
     set->labels = labels != NULL ? labels->data : NULL;
-    err = sonde__dataset_set_classes(set, options, "labels", diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__dataset_set_classes(set, options, "labels", diag));
     *out = set;
     return SONDE_OK;
 
@@ -301,10 +282,7 @@ static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scr
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__data_image_read(&all, &file->info, rows, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_image_read(&all, &file->info, rows, diag));
     if (planar != rows) {
         sonde__data_image_planar(&file->info, rows, planar);
     }
@@ -427,11 +405,7 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
     SONDE__NEEDS(diag, set, part);
     const int64_t all = set->traits.count;
     sonde_nn_dataset *drawn = NULL, *left = NULL;
-    const sonde_err err = check_count(set, count, rest != NULL, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_count(set, count, rest != NULL, diag));
     drawn = make_part(set, count);
     left = rest != NULL ? make_part(set, all - count) : NULL;
     if (drawn == NULL || (rest != NULL && left == NULL)) {
@@ -585,10 +559,7 @@ static sonde_err look_at_all(set_survey *survey, sonde_diag *diag)
     for (int64_t i = 0; i < set->traits.count; i++) {
         sonde_nn_sample sample;
 
-        err = sonde_nn_dataset_get(set, i, scratch, &sample, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(sonde_nn_dataset_get(set, i, scratch, &sample, diag));
         add_sample(survey, &sample);
     }
 
@@ -616,10 +587,7 @@ sonde_err sonde_nn_dataset_describe(const sonde_nn_dataset *set,
     for (int c = 0; c < CHANNELS_MAX; c++) {
         sonde_vitals_init(&survey->vitals[c]);
     }
-    err = look_at_all(survey, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(look_at_all(survey, diag));
     conclude(survey, &result);
     count_classes(set, counts, &result);
     if (class_counts != NULL) {

@@ -235,10 +235,7 @@ static sonde_err add_data(array_opening *o, const char *name)
         dtype = SONDE_U8;
     }
     wide = at_least_two(view);
-    err = have_elements(o, &wide, dtype, &data, &o->set->owned_data);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(have_elements(o, &wide, dtype, &data, &o->set->owned_data));
     o->set->traits.ready = dtype != SONDE_U8;
     err = sonde__dataset_set_data(o->set, &data, o->path, o->diag);
     if (err == SONDE_OK && o->options->matrices && data.rank == 3) {
@@ -254,24 +251,17 @@ static sonde_err add_field(array_opening *o, const char *name, const sonde_view 
 {
     const size_t k = o->set->traits.field_count;
     sonde_view wide, data;
-    sonde_err err = SONDE_OK;
 
     if (view->rank < 1 || view->rank > 1 + SONDE_NN_SAMPLE_DIMS) {
         return refuse_rank(o, name, view);
     }
-    err = check_count(o, name, view);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_count(o, name, view));
     if (k == SONDE_NN_FIELDS || sonde_dtype_is_complex(view->dtype)) {
         return refuse_dtype(o, name, view,
                             k == SONDE_NN_FIELDS ? "fewer inputs" : "real numbers");
     }
     wide = at_least_two(view);
-    err = have_elements(o, &wide, dtype, &data, &o->set->owned_fields[k]);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(have_elements(o, &wide, dtype, &data, &o->set->owned_fields[k]));
     return sonde__dataset_add_field(o->set, name, &data, o->diag);
 }
 
@@ -282,19 +272,12 @@ static sonde_err add_classes(array_opening *o, const char *name, const sonde_vie
     const bool one = view->rank == 1 || (view->rank == 2 && view->shape[1] == 1);
     void *owned = NULL;
     sonde_view labels;
-    sonde_err err = check_count(o, name, view);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_count(o, name, view));
     if (sonde_dtype_is_float(view->dtype) || sonde_dtype_is_complex(view->dtype)) {
         return refuse_dtype(o, name, view,
                             "classes: integers; or a loss with target: values");
     }
-    err = have_elements(o, view, SONDE_I64, &labels, &owned);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(have_elements(o, view, SONDE_I64, &labels, &owned));
     set->owned_labels = owned;
     set->labels = labels.data;
     set->traits.label_length = one ? 0 : sonde_view_count(view) / view->shape[0];
@@ -306,14 +289,13 @@ static sonde_err add_target(array_opening *o)
     const char *asked = o->options->target;
     const char *name =
         asked != NULL ? asked : find_name(o, target_names, SONDE_COUNT_OF(target_names));
-    const sonde_view *view = NULL;
     bool whole = false;
     sonde_err err = SONDE_OK;
 
     if (name == NULL || name[0] == '\0') {
         return SONDE_OK; /* no target */
     }
-    view = find_array(o, name, &whole);
+    const sonde_view *view = find_array(o, name, &whole);
     if (view == NULL) {
         return fail_missing(o, name);
     }
@@ -366,7 +348,6 @@ static sonde_err open_set(array_opening *o)
     char file[PATH_SIZE];
     struct stat status;
     const bool folder = stat(o->path, &status) == 0 && S_ISDIR(status.st_mode);
-    sonde_err err = SONDE_OK;
 
     (void)snprintf(file, sizeof file, "%s", o->path);
     if (folder && (find_split_file(o->path, SONDE_NN_TRAIN, file) ||
@@ -380,14 +361,8 @@ static sonde_err open_set(array_opening *o)
     } else {
         (void)snprintf(file, sizeof file, "%s", o->path);
     }
-    err = sonde__dataset_set_source(o->set, file, o->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__data_arrays_open(file, &o->set->arrays, o->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__dataset_set_source(o->set, file, o->diag));
+    SONDE__TRY(sonde__data_arrays_open(file, &o->set->arrays, o->diag));
     o->arrays = o->set->arrays;
     return add_all(o);
 }

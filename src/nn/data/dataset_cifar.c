@@ -120,11 +120,7 @@ static sonde_err read_split(const char *folder, sonde_nn_split split, records *a
 
     for (int i = first; i <= last; i++) {
         if (find_batch(folder, i, path)) {
-            const sonde_err err = read_batch(path, all, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(read_batch(path, all, diag));
         }
     }
     return all->count > 0
@@ -143,19 +139,12 @@ static sonde_err fill_set(sonde_nn_dataset *set, records *all, const char *folde
         .size = sizeof classes, .classes = CLASSES, .class_names = class_names};
     const int64_t shape[4] = {(int64_t)all->count, 3, SIDE, SIDE};
     const sonde_view data = sonde_view_of(SONDE_U8, 4, shape, all->pixels);
-    sonde_err err = SONDE_OK;
 
     set->owned_data = all->pixels;
     set->labels = set->owned_labels = all->labels;
     *all = (records){.count = 0};
-    err = sonde__dataset_set_source(set, folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__dataset_set_data(set, &data, folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__dataset_set_source(set, folder, diag));
+    SONDE__TRY(sonde__dataset_set_data(set, &data, folder, diag));
     return sonde__dataset_set_classes(set, &classes, folder, diag);
 }
 
@@ -171,19 +160,13 @@ sonde_err sonde_nn_dataset_open_cifar10(const char *folder, sonde_nn_split split
         return sonde__fail(diag, SONDE_EINVAL, folder, "a sonde_nn_split", "split %d",
                            (int)split);
     }
-    err = read_split(folder, split, &all, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(read_split(folder, split, &all, diag));
     set = sonde__calloc(1, sizeof *set);
     if (set == NULL) {
         err = sonde__fail_nomem(diag, "a data set");
         goto error;
     }
-    err = fill_set(set, &all, folder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(fill_set(set, &all, folder, diag));
     *out = set;
     return SONDE_OK;
 

@@ -29,7 +29,6 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde__data_idx *array,
                               const char *path, sonde_diag *diag)
 {
     sonde_view view = array->view;
-    sonde_err err = SONDE_OK;
     size_t bytes = 0;
 
     if (view.dtype == SONDE_U8 || view.dtype == SONDE_F32) {
@@ -43,10 +42,7 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde__data_idx *array,
         return sonde__fail_nomem(diag, "float32 samples");
     }
     view = sonde_view_of(SONDE_F32, view.rank, view.shape, set->owned_data);
-    err = sonde_view_copy(&view, &array->view, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_view_copy(&view, &array->view, diag));
     return sonde__dataset_set_data(set, &view, path, diag);
 }
 
@@ -116,24 +112,15 @@ sonde_err sonde_nn_dataset_open_idx(const char *images, const char *labels,
     if (set == NULL) {
         return sonde__fail_nomem(diag, "a data set");
     }
-    err = sonde__dataset_set_source(set, images, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_images(set, images, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__dataset_set_source(set, images, diag));
+    SONDE__TRY_GO(read_images(set, images, diag));
     if (labels != NULL) {
         err = read_labels(set, labels, diag);
     }
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__dataset_set_classes(set, options, labels, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__dataset_set_classes(set, options, labels, diag));
     *out = set;
     return SONDE_OK;
 
@@ -227,14 +214,13 @@ static sonde_err consider(const char *path, const char *name, bool folders,
 {
     struct stat status;
     char *full = join(path, name);
-    bool wanted = false;
 
     if (full == NULL) {
         return sonde__fail_nomem(diag, "file names");
     }
-    wanted = stat(full, &status) == 0 &&
-             (folders ? S_ISDIR(status.st_mode)
-                      : S_ISREG(status.st_mode) && is_image_name(name));
+    const bool wanted = stat(full, &status) == 0 &&
+                        (folders ? S_ISDIR(status.st_mode)
+                                 : S_ISREG(status.st_mode) && is_image_name(name));
     sonde__free(full);
     if (!wanted) {
         return SONDE_OK;
@@ -304,10 +290,7 @@ static sonde_err probe(const char *path, size_t size, unsigned char *head,
         return sonde__fail_nomem(diag, "an image file");
     }
     bytes.data = all;
-    err = sonde__data_file_read(path, all, size, &bytes.size, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__data_file_read(path, all, size, &bytes.size, diag));
     err = sonde__data_image_probe(&bytes, info, diag);
 
 done:
@@ -328,10 +311,7 @@ static sonde_err add_file(sonde_nn_dataset *set, char *path, unsigned char *head
     if (err != SONDE_OK) {
         goto error;
     }
-    err = probe(path, size, head, &file.info, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(probe(path, size, head, &file.info, diag));
     if ((!sonde__reserve(&set->files, &set->file_capacity, n + 1, sizeof *set->files) ||
          !sonde__reserve(&set->owned_labels, &set->label_capacity, n + 1,
                          sizeof *set->owned_labels))) {
@@ -362,10 +342,7 @@ static sonde_err add_images(sonde_nn_dataset *set, const char *path, bool partia
     if (partial && access(path, F_OK) != 0) {
         return SONDE_OK;
     }
-    err = list_folder(path, false, &files, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(list_folder(path, false, &files, diag));
     if (files.count == 0 && !partial) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
                           "this class has no images");
@@ -374,11 +351,8 @@ static sonde_err add_images(sonde_nn_dataset *set, const char *path, bool partia
     for (size_t i = 0; i < files.count; i++) {
         char *file = join(path, files.names[i]);
 
-        err = file != NULL ? add_file(set, file, head, diag)
-                           : sonde__fail_nomem(diag, "file names");
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(file != NULL ? add_file(set, file, head, diag)
+                                     : sonde__fail_nomem(diag, "file names"));
     }
 
 done:
@@ -464,15 +438,10 @@ static sonde_err fill(sonde_nn_dataset *set, const char *path, const char *other
     if (err != SONDE_OK) {
         return err;
     }
-    err = list_classes(path, other, &classes, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(list_classes(path, other, &classes, diag));
     for (size_t i = 0; i < classes.count; i++) {
-        err = add_class(set, path, classes.names[i], other != NULL, head, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(
+            add_class(set, path, classes.names[i], other != NULL, head, diag));
     }
     if (set->traits.count == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
@@ -628,7 +597,6 @@ sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_d
 static const known_set *find_known(const char *name, sonde_diag *diag)
 {
     const char *names[SONDE_COUNT_OF(known)];
-    const char *nearest = NULL;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
         names[i] = known[i].name;
@@ -636,7 +604,7 @@ static const known_set *find_known(const char *name, sonde_diag *diag)
             return &known[i];
         }
     }
-    nearest = sonde_diag_nearest(name, names, SONDE_COUNT_OF(names));
+    const char *nearest = sonde_diag_nearest(name, names, SONDE_COUNT_OF(names));
     (void)sonde__fail(diag, SONDE_ENOTFOUND, "data set",
                       nearest ? nearest : "fashion-mnist, mnist or fashion-synth",
                       "no data set is called '%s'", name);
@@ -728,7 +696,6 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
                            .prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
     sonde_nn_dataset_options options = {.size = sizeof options, .classes = CLASSES};
     bool found = false;
-    sonde_err err = SONDE_OK;
 
     if (search.set == NULL) {
         return SONDE_ENOTFOUND;
@@ -737,10 +704,7 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
         return sonde__fail(diag, SONDE_EINVAL, name, "a sonde_nn_split", "split %d",
                            (int)split);
     }
-    err = look(&search, dir, &found, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(look(&search, dir, &found, diag));
     if (!found && dir != NULL && access(dir, F_OK) != 0) {
         return sonde__fail(diag, SONDE_ENOTFOUND, name, "the folder of the data set",
                            "not found in %s: there is no such folder", dir);

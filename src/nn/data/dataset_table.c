@@ -69,10 +69,7 @@ static sonde_err read_file(sonde__data_table *t, int which)
     size_t got = 0;
     sonde_err err = SONDE_OK;
 
-    err = sonde__data_input_open(&input, t->files[which], t->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_open(&input, t->files[which], t->diag));
     if (t->format->raw) {
         sonde__data_input_raw(&input);
     }
@@ -235,17 +232,13 @@ static sonde_err draw_rows(sonde__data_table *t)
                                    t->options->seed};
     const sonde_nn_dataset all = {.traits = {.count = t->rows, .source = t->path}};
     sonde_nn_dataset *test = NULL, *train = NULL;
-    sonde_err err = SONDE_OK;
 
     if (t->rows < 2) {
         return sonde__fail(t->diag, SONDE_ERANGE, t->path, "at least 2",
                            "%" PRId64 " rows for two splits", t->rows);
     }
-    err = sonde_nn_dataset_split(&all, sonde__dataset_test_count(&draw, t->rows),
-                                 draw.seed, &test, &train, t->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_dataset_split(&all, sonde__dataset_test_count(&draw, t->rows),
+                                      draw.seed, &test, &train, t->diag));
     take_rows(train, &t->train, &t->train_count);
     if (draw.split == SONDE_NN_TEST) {
         take_rows(test, &t->wanted, &t->wanted_count);
@@ -525,18 +518,9 @@ static sonde_err fill(sonde__data_table *t, sonde_nn_dataset *set)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_table(t);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = split_rows(t);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = measure(t, &width);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_table(t));
+    SONDE__TRY(split_rows(t));
+    SONDE__TRY(measure(t, &width));
     err = put_data(t, set, width);
     if (err != SONDE_OK || t->target == SIZE_MAX) {
         return err;
@@ -632,14 +616,8 @@ sonde_err sonde_nn_dataset_open_table(const char *path,
     t->options = &options;
     t->path = path;
     t->diag = diag;
-    err = find_files(t);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = fill(t, set);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(find_files(t));
+    SONDE__TRY_GO(fill(t, set));
     sonde__data_table_destroy(t);
     *out = set;
     return SONDE_OK;

@@ -128,14 +128,13 @@ static sonde_err run_download(const transfer *download, download_end *end, char 
 {
     const sonde__curl *curl = sonde__curl_load(download->url, diag);
     char buffer[CURL_ERROR_SIZE] = "";
-    CURL *easy = NULL;
     long response = 0;
     CURLcode code = CURLE_OK;
 
     if (curl == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    easy = curl->easy_init();
+    CURL *easy = curl->easy_init();
     if (easy == NULL || !set_options(curl, easy, download, buffer)) {
         if (easy != NULL) {
             curl->easy_cleanup(easy);
@@ -214,10 +213,8 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
         sonde__data_input_raw(&input);
     }
     while (got > 0) {
-        err = sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(
+            sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag));
         sonde__sha256_add(&sha, block, got);
     }
     sonde__sha256_hex(&sha, hex);
@@ -237,10 +234,7 @@ static sonde_err check(const fetch_job *job, const char *path)
     if (job->file->sha256 == NULL) {
         return SONDE_OK;
     }
-    err = digest(path, job->file->of_content, found, job->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(digest(path, job->file->of_content, found, job->diag));
     if (sonde__strcasecmp(found, job->file->sha256) != 0) {
         err = sonde__fail(job->diag, SONDE_EFORMAT, job->file->url, job->file->sha256,
                           "wrong contents: its SHA-256%s is %s",
@@ -335,17 +329,10 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 static sonde_err complete(fetch_job *job, bool fresh)
 {
     download_end end = SONDE__DOWNLOAD_DONE;
-    sonde_err err = append_part(job, fresh, &end);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(append_part(job, fresh, &end));
     if (end == SONDE__DOWNLOAD_NO_RANGE &&
         (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
-        err = append_part(job, true, &end);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(append_part(job, true, &end));
         if (end != SONDE__DOWNLOAD_DONE) {
             return fail_download(job, end, "the server sends no such range");
         }
@@ -420,11 +407,7 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
                            const sonde_nn_fetch_options *options, sonde_diag *diag)
 {
     const char *address = options->mirror != NULL ? options->mirror : set->address;
-    sonde_err err = sonde__data_make_folders(dir, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_make_folders(dir, diag));
     for (size_t i = 0; i < FILES; i++) {
         char url[URL_SIZE], path[PATH_SIZE];
         const sonde_nn_remote_file file = {url, set->sha256[i], true};
@@ -435,10 +418,7 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
             return sonde__fail(diag, SONDE_EINVAL, dir, "shorter ones",
                                "the address or the path is too long");
         }
-        err = sonde_nn_fetch_file(&file, path, options, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_fetch_file(&file, path, options, diag));
     }
     return SONDE_OK;
 }
@@ -452,7 +432,6 @@ sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
     SONDE__TAKE(sonde_nn_fetch_options, &taken, given, diag);
     const public_set *set = find_set(name, diag);
     char cache[PATH_SIZE];
-    sonde_err err = SONDE_OK;
 
     if (set == NULL) {
         return SONDE_ENOTFOUND;
@@ -460,9 +439,6 @@ sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
     if (dir != NULL) {
         return fetch_all(set, dir, options, diag);
     }
-    err = sonde_nn_data_cache(name, cache, sizeof cache, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_data_cache(name, cache, sizeof cache, diag));
     return fetch_all(set, cache, options, diag);
 }

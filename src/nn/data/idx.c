@@ -109,28 +109,15 @@ static sonde_err read_array(sonde__data_input *input, sonde__data_idx *array,
 {
     sonde_view header = {0};
     size_t bytes = 0;
-    sonde_err err = read_magic(input, &header, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_shape(input, &header, &bytes, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_magic(input, &header, diag));
+    SONDE__TRY(read_shape(input, &header, &bytes, diag));
     array->data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
     if (array->data == NULL) {
         return sonde__fail(diag, SONDE_ENOMEM, input->name, NULL,
                            "out of memory for %zu bytes", bytes);
     }
-    err = sonde__data_input_read(input, array->data, bytes, "the data", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__data_input_at_end(input, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_read(input, array->data, bytes, "the data", diag));
+    SONDE__TRY(sonde__data_input_at_end(input, diag));
     swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
     array->view = sonde_view_of(header.dtype, header.rank, header.shape, array->data);
     return SONDE_OK;
@@ -154,11 +141,7 @@ static sonde_err load(sonde__data_input *input, sonde__data_idx **out, sonde_dia
 sonde_err sonde__data_idx_load(const char *path, sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
-    const sonde_err err = sonde__data_input_open(&input, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_open(&input, path, diag));
     return load(&input, out, diag);
 }
 
@@ -166,11 +149,7 @@ sonde_err sonde__data_idx_parse(const void *bytes, size_t size, const char *name
                                 sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
-    const sonde_err err = sonde__data_input_of_memory(&input, bytes, size, name, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_of_memory(&input, bytes, size, name, diag));
     return load(&input, out, diag);
 }
 
@@ -277,11 +256,7 @@ static sonde_err write_elements(sonde__data_output *output, const sonde_view *vi
             chunk[used++] = element[size - 1 - i];
         }
         if (used + sizeof(double) > CHUNK) {
-            const sonde_err err = sonde__data_output_write(output, chunk, used, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(sonde__data_output_write(output, chunk, used, diag));
             used = 0;
         }
     } while (step(view, index));
@@ -297,14 +272,8 @@ sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool g
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__data_output_open(&output, path, gzip, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = write_header(&output, view, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY(sonde__data_output_open(&output, path, gzip, diag));
+    SONDE__TRY_DONE(write_header(&output, view, diag));
     if (sonde_view_count(view) > 0) {
         err = sonde_dtype_size(view->dtype) == 1 && sonde_view_is_contiguous(view)
                   ? sonde__data_output_write(&output, view->data,

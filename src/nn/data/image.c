@@ -195,7 +195,6 @@ static void decode_png_rows(png_reading *job)
 {
     const size_t width = png_get_image_width(job->png, job->info);
     const size_t height = png_get_image_height(job->png, job->info);
-    int passes = 0;
 
     job->err = check_sides(job->bytes->name, width, height, job->diag);
     if (job->err != SONDE_OK) {
@@ -211,7 +210,7 @@ static void decode_png_rows(png_reading *job)
     if (job->pixels == NULL) {
         return;
     }
-    passes = png_set_interlace_handling(job->png);
+    const int passes = png_set_interlace_handling(job->png);
     png_read_update_info(job->png, job->info);
     if (png_get_rowbytes(job->png, job->info) != width * (size_t)job->image->channels) {
         png_error(job->png, "unexpected row size");
@@ -349,10 +348,7 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
                            "an image of %d channels, %d x %d", image->channels,
                            image->width, image->height);
     }
-    err = sonde__data_output_open(&output, path, false, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_output_open(&output, path, false, diag));
     job.row = sonde__malloc((size_t)image->width * (size_t)image->channels);
     err =
         job.row != NULL ? write_image(&job) : sonde__fail_nomem(diag, "a row of pixels");
@@ -410,11 +406,7 @@ sonde_err sonde__data_image_read(const sonde__data_bytes *bytes,
                                  sonde_diag *diag)
 {
     sonde__data_image_info now = {0};
-    sonde_err err = decode(bytes, &now, NULL, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(decode(bytes, &now, NULL, diag));
     if (now.channels != info->channels || now.height != info->height ||
         now.width != info->width) {
         char expected[64];
@@ -512,10 +504,7 @@ sonde_err sonde_nn_image_parse(const void *bytes, size_t size, const char *name,
         err = sonde__fail_nomem(diag, "an image");
         goto error;
     }
-    err = sonde__data_image_read(&all, &info, rows, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__data_image_read(&all, &info, rows, diag));
     if (planar != rows) {
         sonde__data_image_planar(&info, rows, planar);
         sonde__free(rows);
@@ -545,10 +534,7 @@ sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag 
     if (bytes == NULL) {
         return sonde__fail_nomem(diag, "an image file");
     }
-    err = sonde__data_file_read(path, bytes, size, &size, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__data_file_read(path, bytes, size, &size, diag));
     err = sonde_nn_image_parse(bytes, size, path, out, diag);
 
 done:

@@ -69,11 +69,7 @@ static sonde_err gzip_failed(const sonde__data_input *input, const char *why,
 /* Looks at the first two bytes. */
 static sonde_err begin(sonde__data_input *input, sonde_diag *diag)
 {
-    const sonde_err err = refill(input, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(refill(input, diag));
     input->gzip =
         input->left >= 2 && input->next[0] == GZIP_0 && input->next[1] == GZIP_1;
     if (input->gzip) {
@@ -195,11 +191,7 @@ static void unpack_at_once(sonde__data_input *input)
 static sonde_err next_member(sonde__data_input *input, sonde_diag *diag)
 {
     if (input->left == 0) {
-        const sonde_err err = refill(input, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(refill(input, diag));
     }
     if (input->left == 0) {
         return SONDE_OK;
@@ -306,11 +298,7 @@ sonde_err sonde__data_input_read(sonde__data_input *input, void *out, size_t siz
 {
     const uint64_t start = input->given;
     size_t got = 0;
-    const sonde_err err = sonde__data_input_read_some(input, out, size, &got, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_read_some(input, out, size, &got, diag));
     if (got < size) {
         char expected[96];
 
@@ -328,11 +316,7 @@ sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag)
     const uint64_t end = input->given;
     unsigned char byte = 0;
     size_t got = 0;
-    const sonde_err err = sonde__data_input_read_some(input, &byte, 1, &got, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_input_read_some(input, &byte, 1, &got, diag));
     if (got > 0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
                            "foreign bytes after the data, from byte %" PRIu64 "%s", end,

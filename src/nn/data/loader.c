@@ -87,12 +87,11 @@ void sonde_nn_loader_start_epoch(sonde_nn_loader *loader, uint64_t epoch)
 static const sonde__data_slot *have_chunk(sonde_nn_loader *loader, uint64_t ticket)
 {
     sonde__data_slot *slot = &loader->ring[ticket % loader->slots];
-    double start = 0.0;
 
     if (atomic_load_explicit(&slot->filled, memory_order_acquire) == ticket + 1) {
         return slot;
     }
-    start = sonde__now();
+    const double start = sonde__now();
     loader->stats.waits++;
     (void)pthread_mutex_lock(&loader->lock);
     atomic_store(&loader->consumer_waits, true);

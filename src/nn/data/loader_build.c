@@ -223,21 +223,11 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(loader->set);
     const sonde_nn_loader_options *options = &loader->options;
-    sonde_err err = check_options(options, traits->count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_options(options, traits->count, diag));
     loader->options.world = SONDE_MAX(options->world, 1);
-    err = split_epoch(loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_pipeline_create(options->transforms, options->transform_count, traits,
-                                   &loader->pipeline, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(split_epoch(loader, diag));
+    SONDE__TRY(sonde_nn_pipeline_create(options->transforms, options->transform_count,
+                                        traits, &loader->pipeline, diag));
     loader->options.transforms = NULL; /* the caller's */
     loader->sample_bytes = sonde_nn_pipeline_bytes(loader->pipeline);
     loader->label_length = SONDE_MAX(traits->label_length, (int64_t)1);
@@ -246,14 +236,8 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
         loader->field_bytes[k] = sonde__dataset_field_bytes(&traits->fields[k]);
     }
     loader->fresh = true;
-    err = take_memory(loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = make_locks(loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(take_memory(loader, diag));
+    SONDE__TRY(make_locks(loader, diag));
     return start_workers(loader, diag);
 }
 

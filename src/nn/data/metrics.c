@@ -183,11 +183,7 @@ static sonde_err check_batch(const sonde_nn_confusion *matrix, const sonde_view 
                            sonde_dtype_name(labels->dtype));
     }
     for (int64_t i = 0; i < labels->shape[0]; i++) {
-        const sonde_err err = check_range(matrix, "label", label_of(labels, i), i, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_range(matrix, "label", label_of(labels, i), i, diag));
     }
     return SONDE_OK;
 }
@@ -196,11 +192,7 @@ sonde_err sonde_nn_confusion_update(sonde_nn_confusion *matrix, const sonde_view
                                     const sonde_view *labels, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, matrix, scores, labels);
-    const sonde_err err = check_batch(matrix, scores, labels, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_batch(matrix, scores, labels, diag));
     for (int64_t i = 0; i < scores->shape[0]; i++) {
         count(matrix, label_of(labels, i),
               sonde_nn_argmax(scores->dtype, row_of(scores, i), matrix->classes,
@@ -268,7 +260,6 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
     }
     sonde_nn_class_scores scores = {0};
     uint64_t predicted = 0;
-    double right = 0.0;
 
     for (int64_t i = 0; i < matrix->classes; i++) {
         scores.support += matrix->counts[label * matrix->classes + i];
@@ -276,7 +267,7 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
     }
     scores.nan_rows = matrix->nan_counts[label];
     scores.support += scores.nan_rows;
-    right = (double)sonde_nn_confusion_count(matrix, label, label);
+    const double right = (double)sonde_nn_confusion_count(matrix, label, label);
     scores.precision = predicted > 0 ? right / (double)predicted : 0.0;
     scores.recall = scores.support > 0 ? right / (double)scores.support : 0.0;
     if (right > 0.0) {

@@ -74,11 +74,10 @@ static bool take_text(npy_header *h, char *out, size_t size)
 
 static bool take_size(npy_header *h, int64_t *out)
 {
-    const char *first = NULL;
     int64_t size = 0;
 
     skip_blanks(h);
-    first = h->next;
+    const char *first = h->next;
     while (h->next < h->end && *h->next >= '0' && *h->next <= '9') {
         if (__builtin_mul_overflow(size, 10, &size) ||
             __builtin_add_overflow(size, *h->next - '0', &size)) {
@@ -146,11 +145,7 @@ static sonde_err read_header(npy_header *h)
         return fail_header(h, "no dictionary");
     }
     while (!take(h, '}')) {
-        const sonde_err err = take_entry(h);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_entry(h));
         if (!take(h, ',') && (h->next == h->end || *h->next != '}')) {
             return fail_header(h, "no end");
         }
@@ -230,7 +225,6 @@ sonde_err sonde__data_npy_parse(const void *bytes, size_t size, const char *name
     size_t length = 0, start = 0;
     npy_header h = {.name = name, .diag = diag};
     sonde_dtype dtype = SONDE_F32;
-    sonde_err err = SONDE_OK;
     void *data = NULL;
 
     start = find_header(all, size, &length);
@@ -240,18 +234,9 @@ sonde_err sonde__data_npy_parse(const void *bytes, size_t size, const char *name
     }
     h.next = (const char *)all + start;
     h.end = h.next + length;
-    err = read_header(&h);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = find_dtype(&h, &dtype);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_size(&h, dtype, size - start - length);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_header(&h));
+    SONDE__TRY(find_dtype(&h, &dtype));
+    SONDE__TRY(check_size(&h, dtype, size - start - length));
     all += start + length;
     memcpy(&data, &all, sizeof data); /* a view's data is not const */
     *out = sonde_view_of(dtype, h.rank, h.shape, data);

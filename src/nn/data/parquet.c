@@ -365,10 +365,7 @@ static sonde_err read_groups(reading *r, const sonde__data_thrift_field *list)
     if (r->schema == NULL || file->groups > 0) {
         return fail_damaged(r, "row groups without a schema");
     }
-    err = r->in.broken ? SONDE_OK : make_columns(r);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(r->in.broken ? SONDE_OK : make_columns(r));
     file->groups = sonde__data_thrift_list(&r->in, list, &element);
     /* a chunk takes more than a byte */
     if (!sonde__mul(file->groups, file->leaves, &chunks) || chunks > file->size) {
@@ -474,7 +471,6 @@ sonde_err sonde__data_parquet_open(sonde__data_parquet *file, const void *bytes,
 {
     const unsigned char *first = bytes, *tail = first + size - (size < TAIL ? 0 : TAIL);
     reading r = {.file = file, .diag = diag};
-    size_t footer = 0;
     sonde_err err = SONDE_OK;
 
     *file = (sonde__data_parquet){.bytes = bytes, .size = size, .name = name};
@@ -489,8 +485,8 @@ sonde_err sonde__data_parquet_open(sonde__data_parquet *file, const void *bytes,
         return sonde__fail(diag, SONDE_EUNSUPPORTED, name, "a file without encryption",
                            "the Parquet file is encrypted");
     }
-    footer = (size_t)tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 |
-             (size_t)tail[3] << 24;
+    const size_t footer = (size_t)tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 |
+                          (size_t)tail[3] << 24;
     if (footer > size - TAIL - 4) {
         return fail_damaged(&r, "metadata longer than the file");
     }

@@ -386,10 +386,7 @@ static sonde_err read_dictionary(column_reading *r, const page_header *header)
         return fail_damaged(r, "a damaged dictionary");
     }
     r->has_dictionary = true;
-    err = open_page(r, header, &r->dictionary_page, &capacity, &content);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_page(r, header, &r->dictionary_page, &capacity, &content));
     err = sonde__data_parquet_decode(r->column, SONDE__PARQUET_PLAIN, &content, NULL,
                                      (size_t)header->values, &r->dictionary);
     return err == SONDE_OK ? err : fail_decoding(r, err, header->encoding);
@@ -406,10 +403,7 @@ static sonde_err read_data(column_reading *r, const page_header *header)
     if (header->values < 0 || header->values > r->left) {
         return fail_damaged(r, "more values than rows");
     }
-    err = open_page(r, header, &r->page, &r->page_capacity, &content);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_page(r, header, &r->page, &r->page_capacity, &content));
     if (optional || header->kind == DATA_2) {
         const size_t all = there;
 
@@ -441,11 +435,7 @@ static sonde_err read_data(column_reading *r, const page_header *header)
 static sonde_err read_page(column_reading *r)
 {
     page_header header;
-    sonde_err err = read_header(r, &header);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_header(r, &header));
     switch (header.kind) {
     case DATA:
     case DATA_2:

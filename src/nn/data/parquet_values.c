@@ -2,6 +2,7 @@
  * parquet_values.c - see parquet_values.h.
  */
 #include "nn/data/parquet_values.h"
+#include "base/fail.h"
 #include "base/memory.h"
 #include "nn/data/thrift.h"
 
@@ -48,12 +49,11 @@ static uint64_t get_bits(const unsigned char *bytes, uint64_t bit, unsigned widt
 {
     const unsigned char *p = bytes + bit / 8;
     const unsigned shift = (unsigned)(bit % 8), total = shift + width;
-    uint64_t value = 0;
 
     if (width == 0) {
         return 0;
     }
-    value = get(p, total > 64 ? 8 : (total + 7) / 8) >> shift;
+    uint64_t value = get(p, total > 64 ? 8 : (total + 7) / 8) >> shift;
     if (total > 64) {
         value |= (uint64_t)p[8] << (64 - shift);
     }
@@ -474,17 +474,13 @@ static sonde_err decode_prefixes(const sonde__data_parquet_column *column,
 {
     const sonde__data_parquet_column texts = {.type = SONDE__PARQUET_BYTES};
     sonde__data_parquet_span rest = {NULL, 0};
-    int64_t *prefixes = NULL;
     sonde_err err = SONDE_OK;
 
     if (!has_spans(column)) {
         return SONDE_EUNSUPPORTED;
     }
-    err = decode_differences(bytes, count, values, &rest);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    prefixes = values->lengths;
+    SONDE__TRY(decode_differences(bytes, count, values, &rest));
+    int64_t *prefixes = values->lengths;
     values->lengths = NULL;
     values->lengths_capacity = 0;
     err = decode_lengths(&texts, &rest, count, values);

@@ -116,10 +116,9 @@ int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
     uint32_t order[SONDE_NN_SYNTH_CLASSES];
     sonde__data_canvas canvas;
     sonde__data_pose pose = {0};
-    int label = 0;
 
     sonde__permute(seed, stream_of(split, true) | block, SONDE_NN_SYNTH_CLASSES, order);
-    label = (int)order[index % SONDE_NN_SYNTH_CLASSES];
+    const int label = (int)order[index % SONDE_NN_SYNTH_CLASSES];
     pose = draw_pose(&dice);
     sonde__data_canvas_clear(&canvas, &pose);
     weave(&canvas, &dice, label == 5 || label >= 7);
@@ -186,10 +185,7 @@ static sonde_err write_split(synth_work *work, sonde_nn_split split, int64_t cou
     if (err != SONDE_OK) {
         goto done;
     }
-    err = write_array(work, prefix, "images-idx3-ubyte", &images);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(write_array(work, prefix, "images-idx3-ubyte", &images));
     err = write_array(work, prefix, "labels-idx1-ubyte", &classes);
 
 done:
@@ -221,14 +217,8 @@ sonde_err sonde_nn_synth(const char *dir, const sonde_nn_synth_options *given,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__data_make_folders(work.dir, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__data_make_folders(work.dir, diag));
     work.total = train + test;
-    err = write_split(&work, SONDE_NN_TRAIN, train);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(write_split(&work, SONDE_NN_TRAIN, train));
     return write_split(&work, SONDE_NN_TEST, test);
 }

@@ -16,8 +16,6 @@ bool sonde__data_table_ends_with(const char *path, const char *ending)
 
 sonde_err sonde__data_table_add_column(sonde__data_table *t, const char *name)
 {
-    sonde__data_table_column *column = NULL;
-
     if (t->count == SONDE__TABLE_COLUMNS_MAX) {
         return sonde__fail(t->diag, SONDE_ERANGE, t->path, NULL, "more than %d columns",
                            SONDE__TABLE_COLUMNS_MAX);
@@ -25,7 +23,7 @@ sonde_err sonde__data_table_add_column(sonde__data_table *t, const char *name)
     if (!sonde__reserve(&t->columns, &t->capacity, t->count + 1, sizeof *t->columns)) {
         return sonde__fail_nomem(t->diag, "a table");
     }
-    column = &t->columns[t->count];
+    sonde__data_table_column *column = &t->columns[t->count];
     *column = (sonde__data_table_column){.numbers = true};
     sonde__names_init(&column->texts);
     column->name = sonde__strdup(name);

@@ -136,11 +136,7 @@ static sonde_err take_cell(sonde__data_table *t, const sonde__data_csv *csv, siz
                                         "a finite number", t->diag, "'%.80s'", csv->cell);
         }
     } else {
-        const sonde_err err = sonde__data_table_text_value(t, column, csv->cell, &value);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__data_table_text_value(t, column, csv->cell, &value));
     }
     column->values[row] = value;
     return SONDE_OK;

@@ -120,12 +120,8 @@ static sonde_err take_value(void *user, int64_t row,
                           diag);
     }
     if (!taken->column->numbers && !found->missing) {
-        const sonde_err err = sonde__data_table_text_value(taken->table, taken->column,
-                                                           found->text, &value);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__data_table_text_value(taken->table, taken->column, found->text,
+                                                &value));
     }
     taken->column->values[taken->first + row] = value;
     return SONDE_OK;

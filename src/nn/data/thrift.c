@@ -109,16 +109,13 @@ const unsigned char *sonde__data_thrift_bytes(sonde__data_thrift *in,
                                               const sonde__data_thrift_field *field,
                                               size_t *size)
 {
-    const unsigned char *bytes = NULL;
-    uint64_t length = 0;
-
     *size = 0;
     if (field->type != BINARY) {
         break_off(in);
         return in->end;
     }
-    length = sonde__data_thrift_varint(in);
-    bytes = take(in, length);
+    const uint64_t length = sonde__data_thrift_varint(in);
+    const unsigned char *bytes = take(in, length);
     *size = in->broken ? 0 : (size_t)length;
     return bytes;
 }

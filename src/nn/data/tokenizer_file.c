@@ -141,13 +141,9 @@ static sonde_err read_vocabulary(token_reading *r, json_t *vocabulary)
     }
     json_object_foreach(vocabulary, shown, id)
     {
-        const sonde_err err = json_is_integer(id)
-                                  ? add_token(r, shown, json_integer_value(id), false)
-                                  : fail_format(r, "a token without a number");
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(json_is_integer(id)
+                       ? add_token(r, shown, json_integer_value(id), false)
+                       : fail_format(r, "a token without a number"));
     }
     for (int byte = 0; byte < 256; byte++) {
         const char text = (char)(unsigned char)byte;
@@ -310,10 +306,7 @@ static sonde_err read_whole(token_reading *r, json_t *root)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_vocabulary(r, json_object_get(model, "vocab"));
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_vocabulary(r, json_object_get(model, "vocab")));
     err = read_added(r, json_object_get(root, "added_tokens"));
     return err != SONDE_OK ? err : read_merges(r, json_object_get(model, "merges"));
 }

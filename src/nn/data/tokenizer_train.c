@@ -382,14 +382,13 @@ sonde_err sonde_nn_tokenizer_train(const char *text, size_t size, int64_t vocabu
 {
     SONDE__NEEDS(diag, text, out);
     pair_training t = {.tok = NULL};
-    bool ok = false;
 
     if (vocabulary < 256 || vocabulary > SONDE_NN_TOKENS_MAX) {
         return sonde__fail(diag, SONDE_EINVAL, "vocabulary", "256 to 1048576",
                            "%" PRId64 " tokens", vocabulary);
     }
     t.tok = sonde__data_token_create();
-    ok = t.tok != NULL && learn(&t, text, size, vocabulary);
+    const bool ok = t.tok != NULL && learn(&t, text, size, vocabulary);
     fini(&t);
     if (!ok) {
         sonde_nn_tokenizer_destroy(t.tok);

@@ -137,11 +137,7 @@ static sonde_err want_image(const sample_flow *flow)
 
 static sonde_err want_bytes(const sample_flow *flow)
 {
-    const sonde_err err = want_image(flow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(want_image(flow));
     if (flow->dtype != SONDE_U8) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where,
                            "uint8: before to_float", "works on bytes, not on %s",
@@ -192,15 +188,8 @@ static sonde_err flow_normalise(sample_flow *flow, const sonde_nn_transform *tra
 static sonde_err flow_crop(sample_flow *flow, const sonde_nn_transform *transform)
 {
     const int64_t extra = 2 * (int64_t)transform->padding;
-    sonde_err err = want_image(flow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = want_sides(flow, transform);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(want_image(flow));
+    SONDE__TRY(want_sides(flow, transform));
     if (flow->shape[1] + extra < transform->height ||
         flow->shape[2] + extra < transform->width) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "a larger image",
@@ -216,15 +205,8 @@ static sonde_err flow_crop(sample_flow *flow, const sonde_nn_transform *transfor
 static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transform,
                              size_t *bytes)
 {
-    sonde_err err = want_bytes(flow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = want_sides(flow, transform);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(want_bytes(flow));
+    SONDE__TRY(want_sides(flow, transform));
     if (transform->filter != SONDE_NN_BILINEAR && transform->filter != SONDE_NN_BICUBIC) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where, "bilinear or bicubic",
                            "filter %d", (int)transform->filter);
@@ -241,11 +223,7 @@ static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transf
 
 static sonde_err flow_channels(sample_flow *flow, int64_t channels)
 {
-    const sonde_err err = want_bytes(flow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(want_bytes(flow));
     if (flow->shape[0] != 1 && flow->shape[0] != 3) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "1 or 3 channels",
                            "images have %d channels", (int)flow->shape[0]);
@@ -257,11 +235,7 @@ static sonde_err flow_channels(sample_flow *flow, int64_t channels)
 
 static sonde_err flow_invert_if_light(sample_flow *flow)
 {
-    const sonde_err err = want_bytes(flow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(want_bytes(flow));
     if (flow->shape[0] != 1 || flow->varied_channels) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "greyscale before it",
                            "looks at grey images");
@@ -382,14 +356,10 @@ static sonde_err compose(sonde_nn_pipeline *pipeline, const sonde_nn_transform *
     }
     for (size_t i = 0; i < count; i++) {
         const size_t kind = (size_t)list[i].kind;
-        sonde_err err = SONDE_OK;
 
         (void)snprintf(flow.where, sizeof flow.where, "transform %zu (%s)", i + 1,
                        kind < SONDE_COUNT_OF(names) ? names[kind] : "?");
-        err = flow_through(&flow, &list[i], &pipeline->resize_bytes);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(flow_through(&flow, &list[i], &pipeline->resize_bytes));
         append(pipeline, &list[i], i + 1);
         pipeline->buffer_bytes = SONDE_MAX(pipeline->buffer_bytes, flow_bytes(&flow));
     }
@@ -762,7 +732,6 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
         unsigned char *other = state.data == buffers ? buffers + step_size : buffers;
         void *to = i + 1 == pipeline->count ? out : other;
         random_draw draw = {{0}};
-        sonde_err err = SONDE_OK;
 
         if (is_random(step)) {
             sonde__philox(seed, sonde__data_stream(epoch, step->place), (uint64_t)index,
@@ -771,10 +740,8 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
         if (leaves_alone(step, &state, &draw)) {
             continue;
         }
-        err = run_step(pipeline, step, &state, &draw, buffers + 2 * step_size, to, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            run_step(pipeline, step, &state, &draw, buffers + 2 * step_size, to, diag));
     }
     if (state.data != out) {
         memcpy(out, state.data, bytes_of(&state));

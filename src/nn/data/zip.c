@@ -63,12 +63,11 @@ static sonde_err read_end64(const sonde__data_zip *zip, size_t end, uint64_t *co
                             uint64_t *directory, sonde_diag *diag)
 {
     const unsigned char *locator = zip->bytes + end - LOCATOR;
-    uint64_t place = 0;
 
     if (end < LOCATOR || !is_signature(locator, "PK\6\7")) {
         return SONDE_OK;
     }
-    place = get(locator + 8, 8);
+    const uint64_t place = get(locator + 8, 8);
     if (zip->size < END64 || place > zip->size - END64 ||
         !is_signature(zip->bytes + place, "PK\6\6")) {
         return fail_damaged(zip, end - LOCATOR, "no end of ZIP64", diag);
@@ -83,7 +82,6 @@ sonde_err sonde__data_zip_open(sonde__data_zip *zip, const void *bytes, size_t s
 {
     size_t end = 0;
     uint64_t count = 0, directory = 0;
-    sonde_err err = SONDE_OK;
 
     *zip = (sonde__data_zip){.bytes = bytes, .size = size, .name = name};
     if (!find_end(zip, &end)) {
@@ -92,10 +90,7 @@ sonde_err sonde__data_zip_open(sonde__data_zip *zip, const void *bytes, size_t s
     }
     count = get(zip->bytes + end + 10, 2);
     directory = get(zip->bytes + end + 16, 4);
-    err = read_end64(zip, end, &count, &directory, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_end64(zip, end, &count, &directory, diag));
     if (directory > end || count > (end - directory) / ENTRY) {
         return fail_damaged(zip, end, "a directory that is not in the file", diag);
     }
@@ -138,13 +133,12 @@ static sonde_err find_bytes(const sonde__data_zip *zip, uint64_t local,
                             sonde__data_zip_member *member, sonde_diag *diag)
 {
     const unsigned char *header = zip->bytes + local;
-    uint64_t start = 0;
 
     if (zip->size < LOCAL || local > zip->size - LOCAL ||
         !is_signature(header, "PK\3\4")) {
         return fail_damaged(zip, zip->next, "an entry without its member", diag);
     }
-    start = local + LOCAL + get(header + 26, 2) + get(header + 28, 2);
+    const uint64_t start = local + LOCAL + get(header + 26, 2) + get(header + 28, 2);
     if (start > zip->size || member->packed_size > zip->size - start) {
         return fail_damaged(zip, (size_t)local, "a member that is cut short", diag);
     }
@@ -191,7 +185,6 @@ sonde_err sonde__data_zip_next(sonde__data_zip *zip, sonde__data_zip_member *mem
 {
     const unsigned char *entry = zip->bytes + zip->next;
     size_t length = 0;
-    sonde_err err = SONDE_OK;
 
     *more = zip->left > 0;
     if (zip->left == 0) {
@@ -206,10 +199,7 @@ sonde_err sonde__data_zip_next(sonde__data_zip *zip, sonde__data_zip_member *mem
     if (length > zip->size - zip->next) {
         return fail_damaged(zip, zip->next, "an entry that is cut short", diag);
     }
-    err = read_entry(zip, entry, member, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_entry(zip, entry, member, diag));
     zip->next += length;
     zip->left--;
     return SONDE_OK;

@@ -52,7 +52,6 @@ sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name, sonde_ro
 {
     sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
     sonde__op_shape shape = {0};
-    const char *own = NULL;
 
     if (model == NULL || graph->err != SONDE_OK) {
         return 0;
@@ -68,7 +67,7 @@ sonde_nn_value sonde_nn_tensor(sonde_nn_model *model, const char *name, sonde_ro
     shape.dtype = memory->dtype;
     shape.rank = memory->rank;
     memcpy(shape.dim, memory->shape, sizeof shape.dim);
-    own = sonde__graph_string(graph, "%s", name);
+    const char *own = sonde__graph_string(graph, "%s", name);
     return own != NULL ? sonde__graph_add_tensor(
                              model, own, &shape, role,
                              (sonde__graph_param){.data = memory->data, .borrowed = true})
@@ -98,7 +97,6 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
 {
     sonde_view view = {0};
     sonde__graph_param *tensor = find_borrowed(model, name, &view);
-    const char *expected = NULL;
 
     if (tensor == NULL || memory == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, name != NULL ? name : "name",
@@ -109,7 +107,7 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
         return sonde__fail(diag, SONDE_ESHAPE, name, "the shape and dtype as before",
                            "another one");
     }
-    expected = wanted_memory(SONDE_ROLE_BUFFER, memory);
+    const char *expected = wanted_memory(SONDE_ROLE_BUFFER, memory);
     if (expected != NULL) {
         return sonde__fail(diag, SONDE_EINVAL, name, expected, "other memory");
     }
@@ -224,7 +222,6 @@ sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
     const sonde__op_layer *row = kind != NULL ? find_row(kind) : NULL;
     sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
     sonde__graph_layer layer = {.model = model, .kind = kind};
-    sonde_nn_value out = 0;
 
     if (model == NULL || graph->err != SONDE_OK) {
         return 0;
@@ -246,7 +243,7 @@ sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *module,
         return 0;
     }
     graph->module = layer.path;
-    out = emit(&layer, row, in, (int)count, settings, setting_count);
+    const sonde_nn_value out = emit(&layer, row, in, (int)count, settings, setting_count);
     graph->module = layer.outer;
     return graph->err == SONDE_OK ? out : 0;
 }
@@ -255,7 +252,6 @@ void sonde_nn_module_output(sonde_nn_model *model, const char *module,
                             sonde_nn_value value)
 {
     sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
-    sonde__graph_node_value *node = NULL;
     const char *path = NULL, *name = NULL, *outer = NULL;
 
     if (model == NULL || module == NULL || value == 0 || graph->err != SONDE_OK ||
@@ -267,7 +263,7 @@ void sonde_nn_module_output(sonde_nn_model *model, const char *module,
     if (name == NULL) {
         return;
     }
-    node = sonde__graph_value(graph, value);
+    sonde__graph_node_value *node = sonde__graph_value(graph, value);
     if (node->source == SONDE__FROM_OP && node->role != SONDE_ROLE_OUTPUT &&
         node->role != SONDE_ROLE_LOSS) {
         node->name = name;

@@ -71,11 +71,10 @@ const char *sonde__graph_string(sonde__op_graph *graph, const char *fmt, ...)
 {
     char text[512];
     uint32_t id = SONDE__NO_NAME;
-    int length = 0;
     va_list args;
 
     va_start(args, fmt);
-    length = sonde__vsnprintf(text, sizeof text, fmt, args);
+    const int length = sonde__vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (length < 0 || (size_t)length >= sizeof text) {
         (void)sonde__graph_fail(graph, SONDE_EINVAL, text, "at most 511 bytes",

@@ -300,10 +300,7 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
     sonde__unpacker *in = work->in;
     const description read = read_description(work);
     sonde__graph_param tensor = {0};
-    sonde__graph_param *made = NULL;
-    const void *values = NULL;
     bool given = false, held = false;
-    size_t bytes = 0;
 
     sonde__unpack_struct(in, &tensor, recipe_fields, SONDE_COUNT_OF(recipe_fields));
     held = sonde__unpack_below(in, 2) == 1;
@@ -311,8 +308,8 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
         return model_error(work);
     }
     tensor.count = (size_t)sonde__op_shape_count(shape);
-    bytes = tensor.count * sonde_dtype_size(shape->dtype);
-    values = held ? sonde__unpack(in, bytes) : NULL;
+    const size_t bytes = tensor.count * sonde_dtype_size(shape->dtype);
+    const void *values = held ? sonde__unpack(in, bytes) : NULL;
     if (in->bad || read.name == NULL || buffer != (read.role == SONDE_ROLE_BUFFER) ||
         (shape->dtype != SONDE_F32 && !(buffer && shape->dtype == SONDE_I64)) ||
         (tensor.blank > 0 && (tensor.blank_first > tensor.count ||
@@ -324,8 +321,8 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
     if (sonde__graph_add_tensor(model, read.name, shape, read.role, tensor) == 0) {
         return model_error(work);
     }
-    made = buffer ? &model->buffers[model->buffer_count - 1]
-                  : &model->params[model->param_count - 1];
+    sonde__graph_param *made = buffer ? &model->buffers[model->buffer_count - 1]
+                                      : &model->params[model->param_count - 1];
     made->given = given;
     describe(work, made->value, &read);
     if (!held) {
@@ -339,7 +336,6 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
 static sonde_err read_leaf(const reading *work, sonde__graph_source source)
 {
     sonde__op_shape shape = {0};
-    sonde__op_value id = 0;
     description read = {0};
 
     if (!read_shape(work, &shape)) {
@@ -348,7 +344,8 @@ static sonde_err read_leaf(const reading *work, sonde__graph_source source)
     if (source != SONDE__FROM_INPUT) {
         return read_tensor(work, &shape, source == SONDE__FROM_BUFFER);
     }
-    id = sonde_nn_input(work->model, shape.dtype, shape.rank, shape.dim);
+    const sonde__op_value id =
+        sonde_nn_input(work->model, shape.dtype, shape.rank, shape.dim);
     if (id == 0) {
         return model_error(work);
     }
@@ -404,13 +401,11 @@ static sonde_err read_op(const reading *work)
     sonde__op_graph *graph = &work->model->graph;
     sonde__op_value in[SONDE__MAX_OPERANDS] = {0};
     sonde__op_attrs attrs = {0};
-    const sonde__op_kind *kind = NULL;
     char text[TEXT];
     int count = 0;
-    sonde__op_value first = 0;
-    sonde_err err = SONDE_OK;
 
-    kind = sonde__graph_find_kind(sonde__unpack_text(work->in, text, sizeof text));
+    const sonde__op_kind *kind =
+        sonde__graph_find_kind(sonde__unpack_text(work->in, text, sizeof text));
     if (kind == NULL || !is_builders(kind)) {
         return sonde__fail(work->diag, SONDE_ENOTFOUND, work->where,
                            "an op of this version", "unknown op '%.100s'", text);
@@ -424,11 +419,8 @@ static sonde_err read_op(const reading *work)
         attrs.rank > SONDE_MAX_DIMS) {
         return refuse(work, "an op is cut off, or has numbers that cannot be");
     }
-    err = read_operands(work, kind, in, &count);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    first = sonde__op_emit(graph, kind, &attrs, in, count);
+    SONDE__TRY(read_operands(work, kind, in, &count));
+    const sonde__op_value first = sonde__op_emit(graph, kind, &attrs, in, count);
     if (first == 0) {
         return model_error(work);
     }
@@ -541,7 +533,6 @@ static void read_ends(const reading *work)
 {
     sonde_nn_model *model = work->model;
     const uint32_t count = sonde__unpack_u32(work->in);
-    sonde__op_value loss = 0;
 
     for (uint32_t i = 0; i < count && !work->in->bad; i++) {
         const sonde__op_value value = read_id(work);
@@ -549,7 +540,7 @@ static void read_ends(const reading *work)
         work->in->bad = work->in->bad || value == 0;
         sonde_nn_output(model, value);
     }
-    loss = read_id(work);
+    const sonde__op_value loss = read_id(work);
     if (loss != 0) {
         sonde_nn_loss(model, loss);
     }
@@ -569,21 +560,13 @@ static void read_stages(const reading *work)
 
 static sonde_err read_model(const reading *work)
 {
-    sonde_err err = SONDE_OK;
-
     read_stages(work);
-    err = read_items(work);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_items(work));
     read_aliases(work);
     read_prints(work);
     read_ends(work);
     read_calls(work);
-    err = model_error(work);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(model_error(work));
     return work->in->bad ? refuse(work, "it is cut off, or a list has what cannot be")
                          : SONDE_OK;
 }

@@ -138,14 +138,14 @@ static sonde_nn_value linear_op(sonde__graph_layer *layer, sonde_nn_value *in, i
     const int last = x.rank - 1;
     sonde__op_attrs rows = {.rank = 2, .dims = {-1}},
                     back = {.rank = x.rank, .dims = {-1}};
-    sonde_nn_value y = 0;
 
     if (x.rank <= 2) {
         return sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
     }
     rows.dims[1] = x.dim[last];
     in[0] = sonde__graph_layer_op(layer, &sonde__op_reshape, &rows, in, 1);
-    y = in[0] == 0 ? 0 : sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
+    sonde_nn_value y =
+        in[0] == 0 ? 0 : sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
     if (y == 0) {
         return 0;
     }

@@ -32,11 +32,7 @@ const sonde__op_shape *sonde__graph_shape(const sonde_nn_model *model,
 sonde_err sonde_nn_model_create(sonde_nn_model **out, sonde_diag *diag)
 {
     sonde_nn_model *model = NULL;
-    const sonde_err err = sonde__graph_expect(out, "out", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(out, "out", diag));
     model = sonde__calloc(1, sizeof *model);
     if (model == NULL) {
         return sonde__fail_nomem(diag, "a model");
@@ -89,18 +85,15 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
                               const int64_t *shape)
 {
     sonde__op_graph *graph = NULL;
-    size_t index = 0;
     sonde__op_shape input = {.dtype = dtype, .rank = rank};
-    const char *name = NULL;
-    sonde__op_value value = 0;
 
     if (model == NULL) {
         return 0;
     }
     graph = &model->graph;
-    index = graph->input_count;
-    name = index == 0 ? sonde__graph_string(graph, "input")
-                      : sonde__graph_string(graph, "input/%zu", index);
+    const size_t index = graph->input_count;
+    const char *name = index == 0 ? sonde__graph_string(graph, "input")
+                                  : sonde__graph_string(graph, "input/%zu", index);
     if (sonde_dtype_size(dtype) == 0) {
         return sonde__graph_fail(graph, SONDE_EDTYPE, name, "a sonde_dtype", "dtype %d",
                                  (int)dtype);
@@ -119,8 +112,8 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
         }
         input.dim[i] = shape[i];
     }
-    value = sonde__graph_leaf(graph, &input, SONDE__FROM_INPUT, (int)index, name,
-                              SONDE_ROLE_INPUT);
+    const sonde__op_value value = sonde__graph_leaf(graph, &input, SONDE__FROM_INPUT,
+                                                    (int)index, name, SONDE_ROLE_INPUT);
     if (value != 0) {
         (void)sonde__graph_push(graph, &graph->inputs, &graph->input_count,
                                 &graph->input_capacity, value);
@@ -219,8 +212,6 @@ const char *sonde__graph_module_path(sonde_nn_model *model, const char *name)
 
 void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
 {
-    const char *path = NULL;
-
     if (model == NULL) {
         return;
     }
@@ -230,7 +221,7 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
                                 "not a name for a scope");
         return;
     }
-    path = sonde__graph_module_path(model, name);
+    const char *path = sonde__graph_module_path(model, name);
     if (path != NULL) {
         model->graph.module = path;
     }
@@ -269,7 +260,6 @@ void sonde_nn_scope_pop(sonde_nn_model *model)
     sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
     const char *dot = model != NULL ? strrchr(graph->module, '.') : NULL;
     const size_t length = dot != NULL ? (size_t)(dot - graph->module) : 0;
-    const char *outer = NULL;
 
     if (model == NULL) {
         return;
@@ -279,7 +269,7 @@ void sonde_nn_scope_pop(sonde_nn_model *model)
                                 "no scope is open");
         return;
     }
-    outer = sonde__graph_string(graph, "%.*s", (int)length, graph->module);
+    const char *outer = sonde__graph_string(graph, "%.*s", (int)length, graph->module);
     if (outer != NULL) {
         graph->module = outer;
     }
@@ -370,12 +360,11 @@ static sonde_role alias_role(const sonde__graph_layer *layer, sonde_nn_value val
 void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value)
 {
     sonde_nn_model *model = layer->model;
-    sonde__graph_module_calls *calls = NULL;
 
     if (!layer->named || value == 0) {
         return;
     }
-    calls = calls_of(model, layer->path);
+    sonde__graph_module_calls *calls = calls_of(model, layer->path);
     if (calls != NULL) {
         (void)sonde__graph_alias(&model->graph,
                                  sonde__graph_string(&model->graph, "%s_input_%d",
@@ -390,7 +379,6 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
                                      const sonde_nn_value *in, int count)
 {
     sonde__op_graph *graph = &layer->model->graph;
-    sonde_nn_value out = 0;
 
     for (int i = 0; i < count; i++) {
         if (in[i] == 0) {
@@ -403,7 +391,7 @@ sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
                                      in[i]);
         }
     }
-    out = sonde__op_emit(graph, kind, attrs, in, count);
+    const sonde_nn_value out = sonde__op_emit(graph, kind, attrs, in, count);
     for (int i = 0; out != 0 && i < kind->out_count; i++) {
         sonde__graph_node_value *value = &graph->values[out + (sonde__op_value)i];
 
@@ -426,13 +414,12 @@ const char *sonde__graph_output_name(sonde_nn_model *model, const char *path)
 sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result)
 {
     sonde__op_graph *graph = &layer->model->graph;
-    const char *name = NULL;
 
     graph->module = layer->outer;
     if (result == 0 || graph->err != SONDE_OK || !layer->named) {
         return graph->err == SONDE_OK ? result : 0;
     }
-    name = sonde__graph_output_name(layer->model, layer->path);
+    const char *name = sonde__graph_output_name(layer->model, layer->path);
     if (name != NULL) {
         /* The last op of a module has the module's name; the count of its function name
          * stays unused. */
@@ -520,12 +507,11 @@ static sonde_nn_value layer_tensor(sonde__graph_layer *layer, const char *suffix
     sonde_nn_model *model = layer->model;
     sonde__op_graph *graph = &model->graph;
     const char *name = sonde__graph_string(graph, "%s.%s", layer->path, suffix);
-    const sonde__graph_param *known = NULL;
 
     if (name == NULL) {
         return 0;
     }
-    known = known_tensor(model, name);
+    const sonde__graph_param *known = known_tensor(model, name);
     if (known != NULL &&
         memcmp(&graph->values[known->value].shape, shape, sizeof *shape) != 0) {
         return sonde__graph_fail(graph, SONDE_ESHAPE, name, "the shape of its first call",
@@ -696,17 +682,13 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
 {
     static const sonde_metadata format = {"format",
                                           "pt"}; /* the value torch's own writer uses */
-    sonde_named_view *named = NULL;
     sonde_err err = sonde__graph_expect(model, "model", diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__graph_expect(path, "path", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    named = list_tensors(model, diag);
+    SONDE__TRY(sonde__graph_expect(path, "path", diag));
+    sonde_named_view *named = list_tensors(model, diag);
     if (named == NULL) {
         return SONDE_ENOMEM;
     }
@@ -725,31 +707,19 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__graph_expect(path, "path", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_safetensors_open(path, &file, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(path, "path", diag));
+    SONDE__TRY(sonde_safetensors_open(path, &file, diag));
     named = list_tensors(model, diag);
-    err = named == NULL
-              ? SONDE_ENOMEM
-              : sonde__graph_check_stored(file, path, named,
-                                          sonde__graph_tensor_count(model), true, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(named == NULL ? SONDE_ENOMEM
+                                : sonde__graph_check_stored(
+                                      file, path, named, sonde__graph_tensor_count(model),
+                                      true, diag));
     for (size_t i = 0; i < sonde__graph_tensor_count(model); i++) {
         const sonde_view target = sonde__graph_tensor_view(model, i);
 
-        err = sonde_view_copy(
+        SONDE__TRY_GO(sonde_view_copy(
             &target, sonde_safetensors_find(file, sonde__graph_tensor_name(model, i)),
-            diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+            diag));
     }
 error:
     sonde__free(named);

@@ -133,13 +133,13 @@ sonde_nn_value sonde__graph_emit_row(sonde__graph_layer *layer,
     sonde_diag diag = {0};
     const sonde__op_builder builder = {
         .graph = graph, .layer = layer, .emit = emit_op, .diag = &diag};
-    sonde_nn_value out = 0;
 
     attrs->stream = graph->op_count;
     if (row->build == NULL) {
         return sonde__graph_layer_op(layer, row->kind, attrs, operands, count);
     }
-    out = graph->err == SONDE_OK ? row->build(&builder, attrs, operands) : 0;
+    const sonde_nn_value out =
+        graph->err == SONDE_OK ? row->build(&builder, attrs, operands) : 0;
     if (out == 0 && graph->err == SONDE_OK) {
         if (diag.err == SONDE_OK) {
             (void)sonde__fail(&diag, SONDE_EINVAL, NULL, "all inputs and tensors",
@@ -156,7 +156,6 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
 {
     sonde_nn_value operands[SONDE__MAX_OPERANDS + SONDE__MAX_PARAMS] = {0}, out = 0;
     sonde__op_attrs attrs = {0};
-    int count = 0;
 
     if (!sonde__graph_read_settings(layer, row, settings, setting_count, &attrs)) {
         return 0;
@@ -168,7 +167,7 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
         operands[i] = in[i];
         sonde__graph_layer_input(layer, in[i]);
     }
-    count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
+    const int count = in[0] != 0 ? add_params(layer, row, &attrs, operands) : row->inputs;
     out = sonde__graph_emit_row(layer, row, &attrs, operands, count);
     return row->reduces ? sonde__graph_reduce_loss(layer, &attrs, out) : out;
 }

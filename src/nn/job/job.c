@@ -74,11 +74,7 @@ static sonde_err read_optimizer(const sonde__yaml_reader *reader,
 {
     sonde_nn_job_info *info = &job->info;
     sonde_diag diag = {0};
-    const sonde_err err = sonde__job_read_options(reader, section, info);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__job_read_options(reader, section, info));
     if (sonde_nn_optimizer_check(&info->optimizer, &diag) != SONDE_OK) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected, "%s is %s",
                                 diag.where, diag.found);
@@ -97,27 +93,14 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
     } numbers[] = {
         {"every", 1, &tap->every}, {"start", 0, &tap->start}, {"end", 0, &tap->end}};
     bool print = true;
-    sonde_err err = sonde__yaml_check_keys(reader, entry, keys, SONDE_COUNT_OF(keys));
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(reader, entry, keys, SONDE_COUNT_OF(keys)));
     *tap = (sonde_nn_job_tap){.every = 1};
-    err = sonde__yaml_text(reader, entry, "tensors", &tap->tensors);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(reader, entry, "tensors", &tap->tensors));
     for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_int(reader, entry, numbers[i].key, numbers[i].least, INT64_MAX,
-                              numbers[i].value);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__yaml_int(reader, entry, numbers[i].key, numbers[i].least,
+                                   INT64_MAX, numbers[i].value));
     }
-    err = sonde__yaml_bool(reader, entry, "print", &print);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_bool(reader, entry, "print", &print));
     if (!print) {
         return sonde__yaml_fail(reader, sonde__yaml_get(entry, "print"), SONDE_EINVAL,
                                 "true: use the section record to save without printing",
@@ -132,8 +115,6 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
 static sonde_err read_observe(const sonde__yaml_reader *reader,
                               const sonde__yaml *section, sonde_nn_job *job)
 {
-    sonde_err err = SONDE_OK;
-
     if (section->kind != SONDE__YAML_LIST) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list",
                                 "observe is no list");
@@ -143,10 +124,7 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
         return sonde__fail_nomem(reader->diag, "a job");
     }
     for (size_t i = 0; i < section->count; i++) {
-        err = read_tap(reader, section->children[i], &job->taps[job->tap_count++]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_tap(reader, section->children[i], &job->taps[job->tap_count++]));
     }
     return SONDE_OK;
 }
@@ -179,7 +157,6 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
 {
     const sonde_hook_options dry = {.size = sizeof dry, .dry_run = true};
     sonde_hook *hook = NULL;
-    sonde_err err = SONDE_OK;
 
     if (sonde__yaml_get(job->root, "record") == NULL) {
         return SONDE_OK;
@@ -189,10 +166,7 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
         return sonde__fail_nomem(diag, "a job");
     }
     job->record_size = size;
-    err = sonde_nn_job_hook(job, &dry, &hook, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_hook(job, &dry, &hook, diag));
     return sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, diag);
 }
 
@@ -289,10 +263,8 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     }
     job->info.model_name = model->text;
     builtin.name = model->text;
-    err = sonde__yaml_parse(text, strlen(text), model->text, &job->builtin, reader->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__yaml_parse(text, strlen(text), model->text, &job->builtin, reader->diag));
     err = read_sections(&builtin, job->builtin, job);
     job->model = sonde__yaml_get(job->builtin, "model");
     return err;
@@ -330,7 +302,6 @@ static sonde_err check_model(sonde_nn_job *job, sonde_diag *diag)
 static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
 {
     const sonde_nn_option *row = NULL;
-    sonde_err err = SONDE_OK;
 
     job->info = (sonde_nn_job_info){.model_name = "",
                                     .data_name = "",
@@ -344,10 +315,7 @@ static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
         if (row->standard == NULL) {
             continue;
         }
-        err = sonde_nn_job_set(job, row->name, row->standard, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_job_set(job, row->name, row->standard, diag));
     }
     return SONDE_OK;
 }
@@ -380,30 +348,12 @@ static sonde_err parse(const char *text, size_t size, const char *name,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde__yaml_parse(text, size, name, &job->root, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_model_section(&reader, job);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_sections(&reader, job->root, job);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = keep_record(job, text, size, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__job_tokens_find(job, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = check_model(job, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__yaml_parse(text, size, name, &job->root, diag));
+    SONDE__TRY_GO(read_model_section(&reader, job));
+    SONDE__TRY_GO(read_sections(&reader, job->root, job));
+    SONDE__TRY_GO(keep_record(job, text, size, diag));
+    SONDE__TRY_GO(sonde__job_tokens_find(job, diag));
+    SONDE__TRY_GO(check_model(job, diag));
     *out = job;
     return SONDE_OK;
 

@@ -82,10 +82,7 @@ static sonde_err read_crop(const sonde__yaml_reader *reader, const sonde__yaml *
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_ints(reader, body, "size", size, 2, &count);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_ints(reader, body, "size", size, 2, &count));
     size[1] = count == 1 ? size[0] : size[1];
     if (count == 0 || size[0] < 1 || size[1] < 1 || size[0] > LARGEST ||
         size[1] > LARGEST) {
@@ -138,19 +135,9 @@ static sonde_err read_normalize(const sonde__yaml_reader *reader,
     static const char *const keys[] = {"mean", "std"};
     float mean[SONDE_NN_TRANSFORM_CHANNELS], std[SONDE_NN_TRANSFORM_CHANNELS];
     int means = 0, stds = 0;
-    sonde_err err = sonde__yaml_check_keys(reader, body, keys, SONDE_COUNT_OF(keys));
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_channels(reader, entry, sonde__yaml_get(body, "mean"), mean, &means);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_channels(reader, entry, sonde__yaml_get(body, "std"), std, &stds);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(reader, body, keys, SONDE_COUNT_OF(keys)));
+    SONDE__TRY(read_channels(reader, entry, sonde__yaml_get(body, "mean"), mean, &means));
+    SONDE__TRY(read_channels(reader, entry, sonde__yaml_get(body, "std"), std, &stds));
     for (int i = 0; i < stds; i++) {
         if (!(std[i] > 0.0F)) {
             return sonde__yaml_fail(reader, entry, SONDE_EINVAL, "above 0", "std is %g",

@@ -76,7 +76,6 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
     sonde_nn_field found = {.rank = traits->varied_size ? -1 : traits->rank};
     char expected[96];
-    sonde_err err = SONDE_OK;
 
     memcpy(found.shape, traits->shape, sizeof found.shape);
     if (traits->varied_size) {
@@ -88,14 +87,9 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
         return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
                            text);
     }
-    err = check_shape(traits, "", &found, info->sample_rank, info->sample_shape, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_fields(info, traits, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        check_shape(traits, "", &found, info->sample_rank, info->sample_shape, diag));
+    SONDE__TRY(check_fields(info, traits, diag));
     if (info->classes > 0 && traits->classes > info->classes) {
         (void)snprintf(expected, sizeof expected, "at most the model's %lld",
                        (long long)info->classes);
@@ -331,10 +325,7 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
         return sonde__fail(diag, SONDE_EINVAL, "data", "a sonde_nn_split", "split %d",
                            (int)split);
     }
-    err = info->synthetic > 0 ? SONDE_OK : check_options(info, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(info->synthetic > 0 ? SONDE_OK : check_options(info, diag));
     if (info->synthetic > 0) {
         err = draw_data(info, split, &set, diag);
     } else if (path != NULL && sonde_nn_dataset_is_arrays(path)) {
@@ -355,10 +346,7 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
     if (err != SONDE_OK) {
         goto error;
     }
-    err = check_samples(info, set, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(check_samples(info, set, diag));
     if (split == SONDE_NN_TRAIN) {
         warn_of_scale(info, set);
     }
@@ -435,10 +423,7 @@ sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *s
                                              .transforms = transforms,
                                              .transform_count = count};
 
-    err = sonde_nn_loader_create(set, &options, &loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_loader_create(set, &options, &loader, diag));
     err = check_augmented(info, loader, diag);
     if (err != SONDE_OK) {
         sonde_nn_loader_destroy(loader);

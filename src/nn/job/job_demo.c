@@ -57,23 +57,11 @@ static sonde_err read_fault(const sonde__yaml_reader *reader, const sonde__yaml 
     err = sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys));
     err = read_count(reader, section, "scarce", &demo->scarce, err);
     err = read_count(reader, section, "seeds", &demo->seeds, err);
-    err = read_text(reader, section, "frozen", &demo->frozen, err);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_float(reader, section, "gain", &demo->gain);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_float(reader, section, "decay", &demo->decay);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_text(reader, section, "frozen", &demo->frozen, err));
+    SONDE__TRY(sonde__yaml_float(reader, section, "gain", &demo->gain));
+    SONDE__TRY(sonde__yaml_float(reader, section, "decay", &demo->decay));
     for (size_t i = 0; i < SONDE_COUNT_OF(flags); i++) {
-        err = sonde__yaml_bool(reader, section, flags[i].key, flags[i].value);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__yaml_bool(reader, section, flags[i].key, flags[i].value));
     }
     return SONDE_OK;
 }
@@ -97,18 +85,9 @@ sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         err = read_text(reader, section, texts[i].key, texts[i].value, err);
     }
-    err = read_count(reader, section, "raw_every", &demo->raw_every, err);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(reader, section, "pair", &demo->pair);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_samples(reader, sonde__yaml_get(section, "samples"), demo);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_count(reader, section, "raw_every", &demo->raw_every, err));
+    SONDE__TRY(sonde__yaml_bool(reader, section, "pair", &demo->pair));
+    SONDE__TRY(read_samples(reader, sonde__yaml_get(section, "samples"), demo));
     return read_fault(reader, sonde__yaml_get(section, "fault"), demo);
 }
 
@@ -147,10 +126,7 @@ sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job, sonde_diag *diag)
     if (fixed == NULL) {
         return SONDE_OK;
     }
-    err = sonde__yaml_check_keys(&reader, fixed, keys, SONDE_COUNT_OF(keys));
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(&reader, fixed, keys, SONDE_COUNT_OF(keys)));
     for (size_t i = 1; i <= 3; i++) { /* data, optimizer, options */
         const sonde__yaml *section = sonde__yaml_get(fixed, keys[i]);
 
@@ -167,9 +143,6 @@ sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_samples(&reader, sonde__yaml_get(fixed, "samples"), &job->demo);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_samples(&reader, sonde__yaml_get(fixed, "samples"), &job->demo));
     return read_fault(&reader, sonde__yaml_get(fixed, "fault"), &job->demo);
 }

@@ -94,19 +94,10 @@ static sonde_err read_group(const sonde__yaml_reader *reader, const sonde__yaml 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_read_entry(reader, entry, "optimizer", own_keys,
-                                SONDE_COUNT_OF(own_keys), &own);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_text(reader, entry, "name", &read.name);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_text(reader, entry, "params", &read.params);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__job_read_entry(reader, entry, "optimizer", own_keys,
+                                     SONDE_COUNT_OF(own_keys), &own));
+    SONDE__TRY(sonde__yaml_text(reader, entry, "name", &read.name));
+    SONDE__TRY(sonde__yaml_text(reader, entry, "params", &read.params));
     if (read.name == NULL || read.params == NULL) {
         return sonde__yaml_fail(
             reader, entry, SONDE_EINVAL, "name, and params: a selector of parameters",
@@ -140,16 +131,12 @@ sonde_err sonde__job_read_groups(const sonde__yaml_reader *reader,
     }
     for (size_t i = 0; i < list->count; i++) {
         sonde_nn_job_group group;
-        sonde_err err = SONDE_OK;
 
         if (list->children[i]->kind != SONDE__YAML_MAP) {
             return sonde__yaml_fail(reader, list->children[i], SONDE_EINVAL,
                                     "a map with name and params", "a group is no map");
         }
-        err = read_group(reader, list->children[i], &job->info, &group);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_group(reader, list->children[i], &job->info, &group));
     }
     job->groups = list;
     return SONDE_OK;

@@ -6,6 +6,7 @@
  * (layer_row.h).
  */
 #include "nn/job/job_layers.h"
+#include "base/fail.h"
 #include "base/macros.h"
 
 #include <string.h>
@@ -15,11 +16,7 @@ static sonde_err read_pair(const sonde__job_builder *b, const sonde__yaml *entry
                            const char *key, int64_t pair[2])
 {
     size_t count = 0;
-    const sonde_err err = sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count));
     if (count == 1) {
         pair[1] = pair[0];
     }
@@ -40,11 +37,7 @@ static sonde_err read_window(const sonde__job_builder *b, const sonde__yaml *ent
                 {"dilation", dilation}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(keys); i++) {
-        const sonde_err err = read_pair(b, entry, keys[i].key, keys[i].pair);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_pair(b, entry, keys[i].key, keys[i].pair));
     }
     return SONDE_OK;
 }
@@ -60,15 +53,10 @@ static sonde_err build_conv2d(sonde__job_builder *b, const sonde__yaml *entry,
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_window(b, entry, options.kernel, options.stride, options.padding,
-                      options.dilation);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_window(b, entry, options.kernel, options.stride, options.padding,
+                           options.dilation));
+    SONDE__TRY(
+        sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups));
     err = sonde__yaml_bool(&b->reader, entry, "bias", &bias);
     options.no_bias = !bias;
     if (err != SONDE_OK) {
@@ -110,10 +98,7 @@ static sonde_err build_group_norm(sonde__job_builder *b, const sonde__yaml *entr
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_float(&b->reader, entry, "eps", &options.eps);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_float(&b->reader, entry, "eps", &options.eps));
     err = sonde__yaml_bool(&b->reader, entry, "affine", &affine);
     options.no_affine = !affine;
     if (err != SONDE_OK) {
@@ -128,12 +113,8 @@ static sonde_err build_max_pool2d(sonde__job_builder *b, const sonde__yaml *entr
                                   sonde_nn_value *out)
 {
     sonde_nn_pool2d_options options = {.size = sizeof options};
-    const sonde_err err = read_window(b, entry, options.kernel, options.stride,
-                                      options.padding, options.dilation);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_window(b, entry, options.kernel, options.stride, options.padding,
+                           options.dilation));
     *out = sonde_nn_max_pool2d(b->model, name, in[0], &options);
     return SONDE_OK;
 }
@@ -156,11 +137,7 @@ static sonde_err build_plain(sonde__job_builder *b, const sonde__yaml *entry,
 {
     const sonde__job_layer_kind *kind = b->kind;
     int axis = 1;
-    const sonde_err err = sonde__job_read_axis(b, entry, &axis);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__job_read_axis(b, entry, &axis));
     *out = kind->of_one != NULL   ? kind->of_one(b->model, name, in[0])
            : kind->of_two != NULL ? kind->of_two(b->model, name, in[0], in[1])
                                   : kind->along(b->model, name, in[0], axis);

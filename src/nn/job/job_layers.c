@@ -78,7 +78,6 @@ static sonde_err find_unknown(const sonde__job_builder *b, const sonde__yaml *se
         const char *asked = asked_kind(entry);
         const sonde__yaml *inner = asked != NULL ? grouped_layers(entry) : NULL;
         sonde__job_layer_kind kind;
-        sonde_err err = SONDE_OK;
 
         if (asked == NULL) {
             return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
@@ -87,10 +86,7 @@ static sonde_err find_unknown(const sonde__job_builder *b, const sonde__yaml *se
         if (!sonde__job_find_kind(asked, &kind)) {
             add_unknown(u, entry, asked);
         }
-        err = inner != NULL ? find_unknown(b, inner, u) : SONDE_OK;
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(inner != NULL ? find_unknown(b, inner, u) : SONDE_OK);
     }
     return SONDE_OK;
 }
@@ -187,11 +183,7 @@ static sonde_err read_from(sonde__job_builder *b, const sonde__yaml *body,
     }
     b->given = source->count;
     for (size_t i = 0; i < source->count; i++) {
-        const sonde_err err = find_value(b, source->children[i], &in[i]);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(find_value(b, source->children[i], &in[i]));
     }
     return SONDE_OK;
 }
@@ -266,18 +258,9 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_text(&b->reader, body, "name", &name);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_from(b, body, &kind, in);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = begin_dtype(b, body, &kind);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(&b->reader, body, "name", &name));
+    SONDE__TRY(read_from(b, body, &kind, in));
+    SONDE__TRY(begin_dtype(b, body, &kind));
     b->kind = &kind;
     err = kind.build != NULL ? kind.build(b, body, name, in, &out)
                              : build_group(b, body, name, in[0], &out);
@@ -286,10 +269,7 @@ static sonde_err build_layer(sonde__job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__job_check_layer(b, entry);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__job_check_layer(b, entry));
     return sonde__job_remember(b, name, out);
 }
 
@@ -327,18 +307,13 @@ static sonde_err build_list(sonde__job_builder *b, const sonde__yaml *section,
                             size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        sonde_err err = SONDE_OK;
-
         if (b->built++ >= MAX_LAYERS) {
             return sonde__yaml_fail(&b->reader, section->children[i], SONDE_EINVAL,
                                     "at most 4096",
                                     "more layers than that, all repeats "
                                     "counted");
         }
-        err = build_layer(b, section->children[i]);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(build_layer(b, section->children[i]));
     }
     return SONDE_OK;
 }
@@ -382,15 +357,8 @@ sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *mode
 {
     const sonde__yaml *section = sonde__yaml_get(model, "layers");
     size_t count = 0;
-    sonde_err err = check_list(b, model, section);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_kinds(b, section);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_list(b, model, section));
+    SONDE__TRY(check_kinds(b, section));
     count = section->count;
     if (b->one_sample && is_batch_softmax(b, section->children[count - 1])) {
         count--;

@@ -106,19 +106,12 @@ sonde_err sonde__job_read_target(const sonde__yaml_reader *reader,
                                         [SONDE_NN_TARGET_VALUES] = "values"};
     const char *word = words[SONDE_NN_TARGET_INPUT];
     loss_entry entry = {.name = "", .body = &nothing};
-    sonde_err err = read_entry(reader, section, &entry);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_entry(reader, section, &entry));
     *target = SONDE_NN_TARGET_CLASS;
     if (entry.row == NULL) {
         return SONDE_OK;
     }
-    err = sonde__yaml_text(reader, entry.body, "target", &word);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(reader, entry.body, "target", &word));
     for (int i = SONDE_NN_TARGET_INPUT; i <= SONDE_NN_TARGET_VALUES; i++) {
         if (strcmp(word, words[i]) == 0 && word[0] != '\0') {
             *target = (sonde_nn_job_target)i;
@@ -238,11 +231,7 @@ static sonde_err read_reduction(const sonde__yaml_reader *reader, const sonde__y
                                 bool *sum)
 {
     const char *word = "mean";
-    const sonde_err err = sonde__yaml_text(reader, body, "reduction", &word);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(reader, body, "reduction", &word));
     *sum = strcmp(word, "sum") == 0;
     return *sum || strcmp(word, "mean") == 0
                ? SONDE_OK
@@ -268,14 +257,9 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_float(reader, body, "label_smoothing", &options->label_smoothing);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_reduction(reader, body, &options->sum);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__yaml_float(reader, body, "label_smoothing", &options->label_smoothing));
+    SONDE__TRY(read_reduction(reader, body, &options->sum));
     return SONDE_OK;
 }
 
@@ -335,20 +319,11 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
                                                           compared->labels));
         return SONDE_OK;
     }
-    err = read_class_keys(reader, body, &options);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_weights(reader, body, compared,
-                       count_classes(model, compared->output, options.axis), &weights,
-                       &options.weights);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = check_axis(reader, entry, model, compared, &options);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(read_class_keys(reader, body, &options));
+    SONDE__TRY_GO(read_weights(reader, body, compared,
+                               count_classes(model, compared->output, options.axis),
+                               &weights, &options.weights));
+    SONDE__TRY_GO(check_axis(reader, entry, model, compared, &options));
     *class_axis = options.axis;
     options.weight = weights;
     sonde_nn_loss(model, sonde_nn_cross_entropy_with(model, name, compared->output,
@@ -369,19 +344,13 @@ static sonde_err build_row_loss(const sonde__yaml_reader *reader, const loss_ent
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     sonde_nn_value in[2] = {compared->output, 0};
     size_t count = 0;
-    sonde_err err = SONDE_OK;
 
     for (int i = 0; i < fields; i++) {
         keys[2 + i] = entry->row->fields[i].key;
     }
-    err = sonde__yaml_check_keys(reader, entry->body, keys, (size_t)fields + 2);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__job_read_settings(reader, entry->body, entry->row, settings, &count);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(reader, entry->body, keys, (size_t)fields + 2));
+    SONDE__TRY(
+        sonde__job_read_settings(reader, entry->body, entry->row, settings, &count));
     in[1] = make_target(model, compared);
     sonde_nn_loss(model,
                   sonde_nn_layer(model, entry->row->name, name, in, 2, settings, count));
@@ -394,15 +363,8 @@ sonde_err sonde__job_build_loss(const sonde__yaml_reader *reader,
 {
     const char *name = "loss";
     loss_entry entry = {.name = "", .body = &nothing};
-    sonde_err err = read_entry(reader, section, &entry);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_text(reader, entry.body, "name", &name);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_entry(reader, section, &entry));
+    SONDE__TRY(sonde__yaml_text(reader, entry.body, "name", &name));
     return entry.row != NULL
                ? build_row_loss(reader, &entry, name, model, compared)
                : build_class_loss(reader, &entry, name, model, compared, class_axis);

@@ -39,11 +39,7 @@ static sonde_err read_dtype(const model_builder *b, const sonde__yaml *section,
                             sonde_dtype *out)
 {
     const char *dtype = "float32";
-    const sonde_err err = sonde__yaml_text(&b->reader, section, "dtype", &dtype);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_text(&b->reader, section, "dtype", &dtype));
     *out = strcmp(dtype, "int64") == 0 ? SONDE_I64 : SONDE_F32;
     if (*out == SONDE_F32 && strcmp(dtype, "float32") != 0) {
         return sonde__yaml_fail(&b->reader, sonde__yaml_get(section, "dtype"),
@@ -199,10 +195,7 @@ static sonde_err add_samples(model_builder *b, const sonde__yaml *section,
     sonde_err err = SONDE_OK;
 
     if (several == NULL) {
-        err = read_one_input(b, section, shape, &rank);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_one_input(b, section, shape, &rank));
         b->inputs[0] = sonde_nn_input(b->model, info->input_dtype, (int)rank + 1, shape);
     } else if (sonde__yaml_get(section, "input") != NULL ||
                sonde__yaml_get(section, "dtype") != NULL) {
@@ -237,27 +230,15 @@ static sonde_err build_layers(model_builder *b, const sonde_nn_job *job,
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_dtype(b, job->model, &info->input_dtype);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_model_create(&b->model, b->reader.diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_dtype(b, job->model, &info->input_dtype));
+    SONDE__TRY(sonde_nn_model_create(&b->model, b->reader.diag));
     info->input_count = 1;
     info->inputs[0].name = "input";
-    err = add_samples(b, job->model, info);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(add_samples(b, job->model, info));
     if (info->target != SONDE_NN_TARGET_VALUES) { /* else after the output */
         add_labels(b, info);
     }
-    err = check_status(b, job->model);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_status(b, job->model));
     layers.model = b->model;
     for (size_t i = 0; i < info->input_count && err == SONDE_OK; i++) {
         err = sonde__job_remember(&layers, info->inputs[i].name, b->inputs[i]);
@@ -292,11 +273,8 @@ static sonde_err open_onnx(model_builder *b, const sonde_nn_job *job,
     if (err != SONDE_OK || b->model == NULL) {
         return err;
     }
-    err = sonde__job_describe_inputs(job, b->model, b->model->graph.input_count, info,
-                                     b->reader.diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__job_describe_inputs(job, b->model, b->model->graph.input_count,
+                                          info, b->reader.diag));
     b->sample = b->model->graph.inputs[0];
     b->output = sonde_nn_model_output(b->model, 0);
     add_labels(b, info);
@@ -367,16 +345,10 @@ static sonde_err build_model(model_builder *b, const sonde_nn_job *job,
     if (err != SONDE_OK) {
         return err;
     }
-    err = job->model->kind == SONDE__YAML_MAP ? read_positions(b, job->model, info)
-                                              : SONDE_OK;
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = job->onnx != NULL ? open_onnx(b, job, info, &fitting)
-                            : build_layers(b, job, info);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(job->model->kind == SONDE__YAML_MAP ? read_positions(b, job->model, info)
+                                                   : SONDE_OK);
+    SONDE__TRY(job->onnx != NULL ? open_onnx(b, job, info, &fitting)
+                                 : build_layers(b, job, info));
     if (loss == NULL && fitting == NULL) {
         return sonde__yaml_fail(&b->reader, job->model, SONDE_EINVAL,
                                 "loss: cross_entropy, nll, mse_loss ...",

@@ -115,10 +115,7 @@ sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde_nn_onnx_load(path, &options, &model, &info, reader->diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_nn_onnx_load(path, &options, &model, &info, reader->diag));
     err = check_model(model, path, &info, sonde__yaml_get(job->model, "loss") != NULL,
                       reader->diag);
     if (err != SONDE_OK) {

@@ -350,16 +350,12 @@ static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *
                            const sonde_nn_option *row, sonde_nn_job_info *info)
 {
     float narrow = 0.0F;
-    double value = 0.0;
     char range[80];
-    const sonde_err err = sonde__yaml_float(reader, section, row->key, &narrow);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    value = row->size == sizeof narrow
-                ? (double)narrow
-                : sonde__strtod(sonde__yaml_get(section, row->key)->text, NULL);
+    SONDE__TRY(sonde__yaml_float(reader, section, row->key, &narrow));
+    const double value =
+        row->size == sizeof narrow
+            ? (double)narrow
+            : sonde__strtod(sonde__yaml_get(section, row->key)->text, NULL);
     if (!in_range(row, value)) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 range_of(row, range, sizeof range), "%s is %g", row->key,
@@ -374,12 +370,8 @@ static sonde_err read_choice(const sonde__yaml_reader *reader, const sonde__yaml
 {
     const char *text = "";
     char known[80];
-    const sonde_err err = sonde__yaml_text(reader, section, row->key, &text);
+    SONDE__TRY(sonde__yaml_text(reader, section, row->key, &text));
     const int choice = find_choice(row->value, text);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (choice < 0) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 list_choices(row->value, known, sizeof known),
@@ -453,7 +445,6 @@ sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
     enum { MOST_EXTRA = 4 };
     const char *keys[SONDE_COUNT_OF(rows) + MOST_EXTRA];
     size_t count = 0;
-    sonde_err err = SONDE_OK;
 
     while (count < extra_count && count < MOST_EXTRA) {
         keys[count] = extra[count];
@@ -464,19 +455,13 @@ sonde_err sonde__job_read_entry(const sonde__yaml_reader *reader,
             keys[count++] = rows[i].key;
         }
     }
-    err = sonde__yaml_check_keys(reader, entry, keys, count);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_check_keys(reader, entry, keys, count));
     for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
         if (strcmp(rows[i].section, section) != 0 || rows[i].key == NULL ||
             sonde__yaml_get(entry, rows[i].key) == NULL) {
             continue;
         }
-        err = read_row(reader, entry, &rows[i], info);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_row(reader, entry, &rows[i], info));
     }
     return SONDE_OK;
 }
@@ -487,16 +472,10 @@ sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
     static const char *const groups[] = {"groups"}, *const augment[] = {"augment"};
     const bool optimizer = strcmp(section->key, "optimizer") == 0;
     const bool data = strcmp(section->key, "data") == 0;
-    sonde_err err = take_poptorch_names(reader, section);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__job_read_entry(reader, section, section->key, data ? augment : groups,
-                                optimizer || data ? 1 : 0, info);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(take_poptorch_names(reader, section));
+    SONDE__TRY(sonde__job_read_entry(reader, section, section->key,
+                                     data ? augment : groups, optimizer || data ? 1 : 0,
+                                     info));
     settle_rules(&info->rules);
     return SONDE_OK;
 }

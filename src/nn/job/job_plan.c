@@ -128,10 +128,7 @@ sonde_err sonde__job_build_plan(const sonde_nn_job *job, sonde_nn_job_info *info
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_plan_model(job->plan, info->seed, &model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_plan_model(job->plan, info->seed, &model, diag));
     graph = &model->graph;
     sample = graph->input_count > 0 ? sonde__graph_shape(model, graph->inputs[0]) : NULL;
     output = sonde__graph_shape(model, sonde_nn_model_output(model, 0));

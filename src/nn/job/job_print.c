@@ -2,6 +2,7 @@
  * job_print.c - how a layer `print` of a job prints.
  */
 #include "nn/job/job.h"
+#include "base/fail.h"
 #include "base/macros.h"
 
 #include <string.h>
@@ -62,28 +63,18 @@ static sonde_err read_print(const sonde__yaml_reader *reader, const sonde__yaml 
     } texts[] = {{"separator", options->separator},
                  {"open_bracket", options->open_bracket},
                  {"close_bracket", options->close_bracket}};
-    sonde_err err = read_float_format(reader, entry, &options->float_format);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_float_format(reader, entry, &options->float_format));
     for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_int(reader, entry, numbers[i].key, 0, numbers[i].most,
-                              &numbers[i].value);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__yaml_int(reader, entry, numbers[i].key, 0, numbers[i].most,
+                                   &numbers[i].value));
         if (numbers[i].to != NULL) {
             *numbers[i].to = (int)numbers[i].value;
         }
     }
     options->summarise_threshold = numbers[0].value;
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
-        err = read_short_text(reader, entry, texts[i].key, texts[i].to,
-                              sizeof options->separator);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(read_short_text(reader, entry, texts[i].key, texts[i].to,
+                                   sizeof options->separator));
     }
     return SONDE_OK;
 }
@@ -94,15 +85,8 @@ sonde_err sonde__job_build_print(const sonde__yaml_reader *reader,
 {
     sonde_print_options options = sonde_print_options_default();
     bool gradient = true;
-    sonde_err err = sonde__yaml_bool(reader, entry, "gradient", &gradient);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_print(reader, entry, &options);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_bool(reader, entry, "gradient", &gradient));
+    SONDE__TRY(read_print(reader, entry, &options));
     *out = sonde_nn_print(model, in, name, gradient, &options);
     return SONDE_OK;
 }

@@ -6,6 +6,7 @@
  *     rules: {judge: default, every: 10, stop_on: [error], on_finding: [...], each: false}
  */
 #include "nn/job/job.h"
+#include "base/fail.h"
 
 #include <sonde/rules.h>
 
@@ -21,10 +22,7 @@ static sonde_err check_rules(const sonde__yaml_reader *reader, const sonde__yaml
         goto done;
     }
     for (size_t i = 0; i < judge->count; i++) {
-        err = sonde_rules_add_list(rules, judge->text[i], &inner);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(sonde_rules_add_list(rules, judge->text[i], &inner));
     }
 
 done:

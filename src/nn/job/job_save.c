@@ -63,13 +63,12 @@ static sonde_err write_tokenizer(FILE *stream, const sonde_nn_job *job, sonde_di
     const sonde_nn_tokenizer *tokenizer = NULL;
     char *text = NULL;
     size_t size = 0;
-    FILE *printed = NULL;
     sonde_err err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
 
     if (err != SONDE_OK || tokenizer == NULL) {
         return err;
     }
-    printed = open_memstream(&text, &size);
+    FILE *printed = open_memstream(&text, &size);
     err = printed != NULL ? sonde_nn_tokenizer_print(tokenizer, printed, diag)
                           : sonde__fail_nomem(diag, "a job");
     if (printed != NULL && fclose(printed) != 0 && err == SONDE_OK) {
@@ -110,22 +109,20 @@ static sonde_err print_job(const sonde_nn_job *job, char **text, sonde_diag *dia
 static sonde_err write_job(const sonde_nn_job *job, char **text, sonde_diag *diag)
 {
     char *printed = NULL;
-    const char *rest = NULL;
     size_t size = 0;
-    FILE *stream = NULL;
     sonde_err err = print_job(job, &printed, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    stream = open_memstream(text, &size);
+    FILE *stream = open_memstream(text, &size);
     if (stream == NULL) {
         free(printed);
         return sonde__fail_nomem(diag, "a job");
     }
     write_model(stream, &job->info);
     err = write_tokenizer(stream, job, diag);
-    rest = strchr(printed, '\n');
+    const char *rest = strchr(printed, '\n');
     (void)fputs(rest != NULL ? rest + 1 : "", stream);
     free(printed);
     if (fclose(stream) != 0 && err == SONDE_OK) {

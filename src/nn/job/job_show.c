@@ -176,12 +176,11 @@ static int64_t count_of(const sonde_nn_option *row, const void *field)
 static void write_choice(const writer *w, const char *words, int64_t i)
 {
     char text[32];
-    size_t length = 0;
 
     for (; i > 0; i--) {
         words += strcspn(words, "|") + 1;
     }
-    length = strcspn(words, "|");
+    const size_t length = strcspn(words, "|");
     (void)snprintf(text, sizeof text, "%.*s", (int)length, words);
     write_text(w, text);
 }
@@ -284,11 +283,7 @@ static sonde_err write_groups(writer *w, const sonde_nn_job *job, sonde_diag *di
     (void)fputc('[', w->stream);
     for (size_t i = 0; i < count; i++) {
         sonde_nn_job_group group;
-        const sonde_err err = sonde_nn_job_get_group(job, i, &group, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_job_get_group(job, i, &group, diag));
         (void)fputs(i > 0 ? ", " : "", w->stream);
         write_group(w, &group);
     }
@@ -365,11 +360,7 @@ sonde_err sonde_nn_job_print(const sonde_nn_job *job, bool json, FILE *stream,
 
         if (w.section != NULL && strcmp(w.section, "optimizer") == 0 &&
             strcmp(row->section, "optimizer") != 0) {
-            const sonde_err err = write_groups(&w, job, diag);
-
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(write_groups(&w, job, diag));
         }
         if (w.section != NULL && strcmp(w.section, "data") == 0 &&
             strcmp(row->section, "data") != 0) {

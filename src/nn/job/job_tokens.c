@@ -103,14 +103,14 @@ sonde_err sonde_nn_job_tokenizer(const sonde_nn_job *job, const sonde_nn_tokeniz
 {
     SONDE__NEEDS(diag, job, out);
     const sonde_nn_job_info *info = &job->info;
-    const sonde__yaml *saved = NULL;
     sonde_err err = SONDE_OK;
 
     *out = NULL;
     if (info->tokens == 0 && info->tokenizer[0] == '\0') {
         return SONDE_OK;
     }
-    saved = job->plan != NULL ? sonde__yaml_get(job->model, "tokenizer") : NULL;
+    const sonde__yaml *saved =
+        job->plan != NULL ? sonde__yaml_get(job->model, "tokenizer") : NULL;
     if (job->tokens->tokenizer == NULL && saved != NULL && saved->text != NULL) {
         err = sonde_nn_tokenizer_parse(saved->text, strlen(saved->text),
                                        &job->tokens->tokenizer, diag);

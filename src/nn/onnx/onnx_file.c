@@ -258,10 +258,7 @@ sonde_err sonde__onnx_parse(const void *bytes, size_t size, const char *name,
         err = sonde__fail_nomem(diag, "an ONNX model");
         goto error;
     }
-    err = unpack(file, bytes, size, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(unpack(file, bytes, size, diag));
     *out = file;
     return SONDE_OK;
 

@@ -614,13 +614,9 @@ sonde_err sonde_nn_onnx_load(const char *path, const sonde_nn_onnx_options *opti
     SONDE__NEEDS(diag, path, out);
     sonde__onnx_file *file = NULL;
     sonde_nn_onnx_options own;
-    sonde_err err = SONDE_OK;
 
     SONDE__TAKE(sonde_nn_onnx_options, &own, options, diag);
-    err = sonde__onnx_load(path, &file, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__onnx_load(path, &file, diag));
     return import_file(file, &own, out, info, diag);
 }
 
@@ -631,12 +627,8 @@ sonde_err sonde_nn_onnx_parse(const void *bytes, size_t size, const char *name,
     SONDE__NEEDS(diag, bytes, name, out);
     sonde__onnx_file *file = NULL;
     sonde_nn_onnx_options own;
-    sonde_err err = SONDE_OK;
 
     SONDE__TAKE(sonde_nn_onnx_options, &own, options, diag);
-    err = sonde__onnx_parse(bytes, size, name, NULL, &file, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__onnx_parse(bytes, size, name, NULL, &file, diag));
     return import_file(file, &own, out, info, diag);
 }

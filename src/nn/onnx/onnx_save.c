@@ -209,11 +209,7 @@ static sonde_err write_graph(sonde__onnx_writer *w, const bool *live, sonde_diag
 {
     const sonde__op_graph *graph = &w->model->graph;
     const size_t params = sonde_nn_parameter_count(w->model);
-    const sonde_err err = write_ops(w, live, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(write_ops(w, live, diag));
     sonde__onnx_wire_text(&w->graph, 2, "sonde");
     for (size_t i = 0; i < sonde__graph_tensor_count(w->model); i++) {
         const sonde__op_value value =

@@ -243,10 +243,7 @@ static sonde_err read_external(const sonde__onnx_file *file, const char *where,
     if (err != SONDE_OK) {
         return err;
     }
-    err = open_external(file, &from, where, &stream, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_external(file, &from, where, &stream, diag));
     if (fstat(fileno(stream), &info) != 0 || !S_ISREG(info.st_mode) ||
         from.offset > (uint64_t)info.st_size ||
         bytes > (uint64_t)info.st_size - from.offset) {
@@ -285,10 +282,7 @@ sonde_err sonde__onnx_tensor_open(const sonde__onnx_file *file,
         return sonde__fail(diag, SONDE_EUNSUPPORTED, where, "a whole tensor",
                            "a segment of a tensor");
     }
-    err = read_dims(proto, where, tensor, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_dims(proto, where, tensor, diag));
     if (!sonde__mul(tensor->count, types[tensor->type].size, &bytes)) {
         return sonde__fail(diag, SONDE_ESHAPE, where, NULL,
                            "a tensor of more elements than any machine has");

@@ -90,15 +90,14 @@ static int self_attention_parts(const sonde__op_call *call, int max)
 static bool takes_part(const sonde__op_call *call, const sonde__operand *mask, int64_t i,
                        int64_t j, int64_t at, double *score)
 {
-    int64_t place_of_mask = 0;
-
     if (call->attrs->causal && j > i) {
         return false;
     }
     if (mask == NULL) {
         return true;
     }
-    place_of_mask = sonde__op_broadcast_at(&mask->shape, &call->out[1].shape, at);
+    const int64_t place_of_mask =
+        sonde__op_broadcast_at(&mask->shape, &call->out[1].shape, at);
     if (mask->shape.dtype == SONDE_BOOL) {
         return ((const uint8_t *)mask->data)[place_of_mask] != 0;
     }

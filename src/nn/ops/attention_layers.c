@@ -295,13 +295,13 @@ static sonde__op_value feed_forward(const sonde__op_builder *builder,
 {
     static const sonde__op_attrs by_erf = {.choice = 0};
     const sonde__op_value wide = emit_linear(builder, x, t->w1, t->b1);
-    sonde__op_value y = 0;
 
     if (wide == 0) {
         return 0;
     }
-    y = attrs->choice == 0 ? builder->emit(builder, &sonde__op_relu, NULL, &wide, 1)
-                           : builder->emit(builder, &sonde__op_gelu, &by_erf, &wide, 1);
+    sonde__op_value y = attrs->choice == 0
+                            ? builder->emit(builder, &sonde__op_relu, NULL, &wide, 1)
+                            : builder->emit(builder, &sonde__op_gelu, &by_erf, &wide, 1);
     y = emit_dropout(builder, attrs, y, 2);
     y = y == 0 ? 0 : emit_linear(builder, y, t->w2, t->b2);
     return emit_dropout(builder, attrs, y, 3);
@@ -365,12 +365,11 @@ static int encoder_params(const sonde__op_shape *x, const sonde__op_attrs *attrs
         {.suffix = "norm2.weight", .rank = 1, .dim = {width}, .constant = 1.0F},
         {.suffix = "norm2.bias", .rank = 1, .dim = {width}},
     };
-    int count = 0;
 
     if (x->rank != 3) {
         return 0;
     }
-    count = attention_params(width, attrs->bias, names, params);
+    int count = attention_params(width, attrs->bias, names, params);
     for (int i = 0; i < 8; i++) {
         if (attrs->bias || i % 2 == 0) {
             params[count] = rest[i];

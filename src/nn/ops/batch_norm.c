@@ -167,13 +167,12 @@ static void batch_norm_gradient(const sonde__op_gradient_context *context)
     const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
                                   context->out[2], context->in[1]};
     const bool affine = context->attrs->affine;
-    sonde__op_value dx = 0;
 
     if (context->grad_out[0] == 0) {
         return; /* something reads the statistics only */
     }
-    dx = sonde__op_emit(context->graph, &sonde__op_batch_norm_grad, context->attrs, in,
-                        affine ? 5 : 4);
+    sonde__op_value dx = sonde__op_emit(context->graph, &sonde__op_batch_norm_grad,
+                                        context->attrs, in, affine ? 5 : 4);
     for (sonde__op_value i = 0; i < (affine ? 3 : 1) && dx != 0; i++) {
         context->grad_in[i] = context->wanted[i] ? dx + i : 0;
     }

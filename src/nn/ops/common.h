@@ -10,15 +10,8 @@
 #ifndef SONDE_NN_OPS_COMMON_H
 #define SONDE_NN_OPS_COMMON_H
 
+#include "base/fail.h"
 #include "nn/ops/ops.h"
-
-#define SONDE__TRY(expression)                                                           \
-    do {                                                                                 \
-        const sonde_err try_err = (expression);                                          \
-        if (try_err != SONDE_OK) {                                                       \
-            return try_err;                                                              \
-        }                                                                                \
-    } while (0)
 
 /* --- checks for shape rules; all fill diag with found and expected ------------------ */
 

@@ -284,20 +284,18 @@ static value variance(builder *b, const sonde__op_attrs *attrs, value x)
     const sonde__op_shape s = *sonde__op_value_shape(b->graph, x);
     sonde__op_attrs mean = {.mean = true, .keep_dims = true};
     int axis = attrs->axis;
-    double count = 0.0;
-    value y = 0;
 
     if (sonde__op_expect_axis(&axis, s.rank, b->diag) != SONDE_OK) {
         return 0;
     }
     mean.axes = 1U << (unsigned)axis;
-    count = (double)s.dim[axis];
+    const double count = (double)s.dim[axis];
     if (count <= (double)attrs->kernel[0]) {
         (void)sonde__fail(b->diag, SONDE_ESHAPE, NULL, "more elements than correction",
                           "dimension %d has %g", axis, count);
         return 0;
     }
-    y = two(b, &sonde__op_sub, x, one(b, &sonde__op_reduce, &mean, x));
+    value y = two(b, &sonde__op_sub, x, one(b, &sonde__op_reduce, &mean, x));
     mean.keep_dims = attrs->keep_dims;
     y = one(b, &sonde__op_reduce, &mean, square_of(b, y));
     return scaled(b, y, (float)(count / (count - (double)attrs->kernel[0])));

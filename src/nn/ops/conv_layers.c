@@ -222,13 +222,12 @@ static sonde__op_value windows_in_depth(const sonde__op_builder *builder,
                                      .stride = {attrs->stride[2]},
                                      .padding = {attrs->padding[2]},
                                      .dilation = {attrs->dilation[2]}};
-    int64_t depth = 0;
 
     x = builder->emit(builder, &sonde__op_remap, &windows, &x, 1);
     if (x == 0) {
         return 0;
     }
-    depth = shape_of(builder, x).dim[2] / kernel;
+    const int64_t depth = shape_of(builder, x).dim[2] / kernel;
     x = reshaped(
         builder, x,
         (sonde__op_attrs){.rank = 6,

@@ -130,13 +130,12 @@ static void group_norm_gradient(const sonde__op_gradient_context *context)
 {
     const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
                                   context->out[2], context->in[1]};
-    sonde__op_value dx = 0;
 
     if (context->grad_out[0] == 0) {
         return; /* something reads the statistics only */
     }
-    dx = sonde__op_emit(context->graph, &sonde__op_group_norm_grad, context->attrs, in,
-                        context->in[1] != 0 ? 5 : 4);
+    sonde__op_value dx = sonde__op_emit(context->graph, &sonde__op_group_norm_grad,
+                                        context->attrs, in, context->in[1] != 0 ? 5 : 4);
     for (sonde__op_value i = 0; i < 3 && dx != 0; i++) {
         context->grad_in[i] = context->wanted[i] ? dx + i : 0;
     }

@@ -206,7 +206,6 @@ static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *y = &call->out[0], *index = &call->in[1];
     sonde__op_shape taken = y->shape;
-    int64_t count = 0;
 
     (void)part, (void)parts;
     for (int d = 0; d < taken.rank; d++) {
@@ -214,7 +213,7 @@ static void scatter_grad_run(const sonde__op_call *call, int part, int parts)
                        : d == call->attrs->axis        ? index->shape.dim[0]
                                                        : taken.dim[d];
     }
-    count = sonde__op_shape_count(&taken);
+    const int64_t count = sonde__op_shape_count(&taken);
     copy_or_clear(y, &call->in[0]);
     for (int64_t i = 0; i < count; i++) {
         const int64_t place = place_of(&y->shape, &taken, index, call->attrs->axis, i);

@@ -55,11 +55,10 @@ static sonde_err arg_sort_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
 {
     const sonde__op_shape *x = &call->in[0].shape;
-    int64_t extent = 0;
 
     SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     SONDE__TRY(sonde__op_expect_axis(&attrs->axis, x->rank, diag));
-    extent = x->dim[attrs->axis];
+    const int64_t extent = x->dim[attrs->axis];
     if (attrs->kernel[0] < 0 || attrs->kernel[0] > extent) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "no more than there are",
                            "k is %lld of %lld elements", (long long)attrs->kernel[0],

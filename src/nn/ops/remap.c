@@ -119,10 +119,9 @@ static taps between(const sonde__op_attrs *attrs, int64_t extent, int64_t i)
     const double step = spacing(attrs, extent, corners);
     double at = corners ? step * (double)i : step * ((double)i + 0.5) - 0.5;
     taps t = {.count = linear ? 2 : 4};
-    int64_t first = 0;
 
     at = linear && at < 0.0 ? 0.0 : at;
-    first = (int64_t)floor(at);
+    const int64_t first = (int64_t)floor(at);
     at -= (double)first;
     for (int k = 0; k < t.count; k++) {
         t.place[k] = within(linear ? first + k : first - 1 + k, extent);

@@ -273,7 +273,6 @@ static void row_norm_gradient(const sonde__op_gradient_context *context,
 {
     sonde__op_value in[5] = {context->grad_out[0], context->in[0]};
     int count = 2;
-    sonde__op_value dx = 0;
 
     if (context->grad_out[0] == 0) {
         return; /* something reads the statistics only */
@@ -284,7 +283,7 @@ static void row_norm_gradient(const sonde__op_gradient_context *context,
     if (context->in[1] != 0) {
         in[count++] = context->in[1];
     }
-    dx = sonde__op_emit(context->graph, grad, context->attrs, in, count);
+    sonde__op_value dx = sonde__op_emit(context->graph, grad, context->attrs, in, count);
     for (sonde__op_value i = 0; i < (sonde__op_value)grad->out_count && dx != 0; i++) {
         context->grad_in[i] = context->wanted[i] ? dx + i : 0;
     }

@@ -155,10 +155,8 @@ static sonde_err sum_piece(sonde_nn_ranks *ranks, float *values, int64_t count,
     for (int64_t i = count; i < each * ranks->count; i++) {
         slices[i] = 0.0F;
     }
-    err = ranks->ops->exchange(slices, parts, (int)each, &ranks->wait, &ranks->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        ranks->ops->exchange(slices, parts, (int)each, &ranks->wait, &ranks->diag));
     for (int64_t i = 0; i < each; i++) {
         float total = parts[i];
 
@@ -226,13 +224,12 @@ sonde_err sonde_nn_ranks_first(sonde_nn_ranks *ranks, const void *own, void *fir
     const size_t count = (size_t)sonde_nn_ranks_count(ranks);
     const size_t each = 1 + bytes; /* whether there are some, and they */
     unsigned char *given = sonde__calloc(count + 1, each);
-    unsigned char *all = NULL;
 
     *any = false;
     if (given == NULL) {
         return sonde__fail_nomem(diag, "the ranks");
     }
-    all = given + each;
+    unsigned char *all = given + each;
     if (own != NULL) {
         given[0] = 1;
         memcpy(given + 1, own, bytes);

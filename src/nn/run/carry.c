@@ -68,15 +68,8 @@ sonde_err sonde_nn_session_carry(sonde_nn_session *session, const sonde_nn_sessi
                                  sonde_diag *diag)
 {
     SONDE__NEEDS(diag, session, last);
-    sonde_err err = sonde__session_ready(session, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_pair(session, last, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__session_ready(session, diag));
+    SONDE__TRY(check_pair(session, last, diag));
     for (size_t i = 0; i < session->plan.state_count; i++) {
         const sonde__plan_state *state = &session->plan.states[i];
         const sonde__plan_state *found =

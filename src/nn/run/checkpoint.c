@@ -47,11 +47,7 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
 static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
                       size_t *count, sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (!session->compiled) {
         return sonde__fail(diag, SONDE_ESTATE, "session",
                            "a call of compile or run before", "it has not been compiled");
@@ -102,10 +98,7 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     if (err != SONDE_OK) {
         return err;
     }
-    err = list(session, &named, &count, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(list(session, &named, &count, diag));
     options = &session->options;
     (void)snprintf(step, sizeof step, "%" PRId64, session->step);
     (void)snprintf(batch, sizeof batch, "%" PRId64, session->program.batch_size);
@@ -239,11 +232,7 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
 {
     const char *optimizer = sonde_safetensors_metadata(file, "sonde.optimizer");
     sonde_nn_checkpoint_info info;
-    const sonde_err err = read_info(file, path, &info, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_info(file, path, &info, diag));
     if (session->training && strcmp(optimizer, optimizer_name(session)) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, path, optimizer_name(session),
                            "it was made with optimiser %s", optimizer);
@@ -264,28 +253,13 @@ sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__session_ready(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = list(session, &named, &count, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_safetensors_open(path, &file, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = check(session, file, path, named, count, &step, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY(sonde__session_ready(session, diag));
+    SONDE__TRY(list(session, &named, &count, diag));
+    SONDE__TRY_GO(sonde_safetensors_open(path, &file, diag));
+    SONDE__TRY_GO(check(session, file, path, named, count, &step, diag));
     for (size_t i = 0; i < count; i++) {
-        err = sonde_view_copy(&named[i].view, sonde_safetensors_find(file, named[i].name),
-                              diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde_view_copy(&named[i].view,
+                                      sonde_safetensors_find(file, named[i].name), diag));
     }
     session->step = step;
 error:

@@ -50,10 +50,8 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         return err;
     }
     program->ranks = session->ranks;
-    err = sonde__plan_take_groups(program, session->groups, session->group_count, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__plan_take_groups(program, session->groups, session->group_count, diag));
     for (size_t i = 1; i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 5;
         const bool left_out =
@@ -95,27 +93,18 @@ static sonde_err add_tap(sonde_nn_session *session, const char *selector,
 
 static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
 {
-    sonde_err err = sonde__session_add_anchors(session, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__session_add_anchors(session, diag));
     for (size_t i = 0; i < session->tap_count; i++) {
         const sonde__session_tap_request *request = &session->tap_requests[i];
 
-        err = add_tap(session, request->selector, &request->schedule, request->how,
-                      request->sink, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_tap(session, request->selector, &request->schedule, request->how,
+                           request->sink, diag));
     }
     for (size_t i = 0; i < session->attach_count; i++) {
         const sonde__session_attach_request *request = &session->attach_requests[i];
 
-        err = request->attach(request->user, session->catalogue, session->observer, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            request->attach(request->user, session->catalogue, session->observer, diag));
     }
     return SONDE_OK;
 }
@@ -139,29 +128,14 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
     if (err != SONDE_OK || nothing) {
         return err;
     }
-    err = sonde_observer_create(session->catalogue, &session->observer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = add_requests(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_add_prints(session, id_of, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_observer_create(session->catalogue, &session->observer, diag));
+    SONDE__TRY(add_requests(session, diag));
+    SONDE__TRY(sonde__session_add_prints(session, id_of, diag));
     if (session->hook != NULL) {
-        err = sonde_hook_attach(session->hook, session->catalogue, session->mode,
-                                session->observer, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_attach(session->hook, session->catalogue, session->mode,
+                                     session->observer, diag));
     }
-    err = sonde_observer_bind(session->observer, &shape, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_observer_bind(session->observer, &shape, diag));
     session->gate = sonde_observer_get_gate(session->observer);
     return SONDE_OK;
 }
@@ -253,10 +227,7 @@ static sonde_err make_first_plan(sonde_nn_session *session, const uint32_t *id_o
         return err;
     }
     report_progress(session, SONDE_COUNT_OF(pass_names) - 2);
-    err = make_inputs(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_inputs(session, diag));
     return sonde__pass_plan(program, id_of, session->observer, device, &session->plan,
                             diag);
 }
@@ -433,15 +404,11 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                             : processors;
     sonde__plan_device device = {.replicas = session->options.replication_factor,
                                  .threads = threads};
-    sonde_err err = SONDE_OK;
 
     session->stages = sonde__plan_has_stages(&session->program)
                           ? session->program.graph.stage_count
                           : 0;
-    err = check_stages(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_stages(session, diag));
     if (session->stages > 0) { /* one for each, though some may share a processor */
         const int most = SONDE_MAX(session->options.threads, threads);
         const int needed = session->stages * device.replicas;
@@ -449,23 +416,10 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
         device.threads = most >= needed ? needed : SONDE_MIN(threads, device.replicas);
     }
     device.lookup = lookup->find != NULL ? lookup : NULL;
-    err = make_first_plan(session, id_of, &device, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_plan(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = make_replicas(session, id_of, &device, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = make_team(session, &device, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_first_plan(session, id_of, &device, diag));
+    SONDE__TRY(check_plan(session, diag));
+    SONDE__TRY(make_replicas(session, id_of, &device, diag));
+    SONDE__TRY(make_team(session, &device, diag));
     return sonde__session_make_outputs(session, diag);
 }
 
@@ -499,15 +453,9 @@ static void log_names(const sonde_nn_session *session)
 /* The options, as the environment leaves them, and whether they can be. */
 static sonde_err settle_options(sonde_nn_session *session, sonde_diag *diag)
 {
-    sonde_err err = sonde__cpu_isa_check(diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_options_override(&session->options, session->training, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__cpu_isa_check(diag));
+    SONDE__TRY(
+        sonde__session_options_override(&session->options, session->training, diag));
     return sonde__session_options_check(&session->options, session->training, diag);
 }
 
@@ -525,35 +473,20 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
     }
-    err = settle_options(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(settle_options(session, diag));
     if (session->options.floating_point_exceptions) {
         session->options.threads = 1;
     }
     memset(&session->latency, 0, sizeof session->latency);
-    err = run_passes(session, &session->program, SIZE_MAX, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(run_passes(session, &session->program, SIZE_MAX, diag));
     id_of = sonde__calloc(session->program.graph.value_count, sizeof *id_of);
     if (id_of == NULL) {
         err = sonde__fail_nomem(diag, "the names");
         goto error;
     }
-    err = make_observer(session, id_of, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__session_plan_search_begin(&search, session, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = make_plan(session, id_of, &search.lookup, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(make_observer(session, id_of, diag));
+    SONDE__TRY_GO(sonde__session_plan_search_begin(&search, session, diag));
+    SONDE__TRY_GO(make_plan(session, id_of, &search.lookup, diag));
     sonde__free(id_of);
     sonde__session_begin_scaling(session);
     report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
@@ -606,21 +539,12 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
             "unknown pass '%s'", pass);
     }
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
-        err = sonde__session_ready(session, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__session_ready(session, diag));
         sonde__plan_dump_plan(&session->plan, stream);
         return SONDE_OK;
     }
-    err = sonde__session_options_check(&session->options, session->training, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = run_passes(session, &program, last, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY(sonde__session_options_check(&session->options, session->training, diag));
+    SONDE__TRY_GO(run_passes(session, &program, last, diag));
     sonde__plan_dump_graph(&program.graph, stream);
 error:
     sonde__plan_program_fini(&program);

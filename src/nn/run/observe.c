@@ -28,7 +28,6 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
 {
-    const sonde_tensor_info *info = NULL;
     uint32_t id = 0;
 
     if (!session->training || !sonde__plan_splits(&session->program) ||
@@ -36,7 +35,7 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
         sonde_catalogue_find(session->catalogue, tensor, &id, NULL) != SONDE_OK) {
         return tensor;
     }
-    info = sonde_catalogue_info(session->catalogue, id);
+    const sonde_tensor_info *info = sonde_catalogue_info(session->catalogue, id);
     if (info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) {
         return tensor;
     }
@@ -49,11 +48,7 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
 sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag)
 {
     const sonde_anchor_options options = anchor_options(session);
-    sonde_err err = sonde_anchors_create(&options, &session->anchors, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_anchors_create(&options, &session->anchors, diag));
     for (size_t i = 0; i < session->anchor_count; i++) {
         const sonde__session_anchor_request *request = &session->anchor_requests[i];
         sonde_anchor_mode mode =
@@ -63,13 +58,10 @@ sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag
         if (mode == SONDE_ANCHOR_DEFAULT) {
             mode = session->training ? SONDE_ANCHOR_FINAL : SONDE_ANCHOR_ALL;
         }
-        err = sonde_anchors_add(
+        SONDE__TRY(sonde_anchors_add(
             session->anchors, request->user_name,
             final_name(session, request->tensor_name, mode, name, sizeof name),
-            request->mode, request->period, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+            request->mode, request->period, diag));
     }
     return sonde_anchors_attach(session->anchors, session->catalogue, session->observer,
                                 diag);
@@ -79,11 +71,7 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
                                     const char *user_name, sonde_view *view,
                                     sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (user_name == NULL || view == NULL) {
         return sonde__graph_expect(NULL, user_name == NULL ? "anchor name" : "view",
                                    diag);
@@ -107,17 +95,13 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
                               .same_as = SONDE_NO_TENSOR};
     char name[24];
     uint32_t id = 0;
-    sonde_err err = SONDE_OK;
 
     (void)snprintf(name, sizeof name, "%zu", i);
     info.name = name;
     for (int k = 0; k < info.rank; k++) {
         info.shape[k] = shape->dim[k];
     }
-    err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_catalogue_declare(session->output_catalogue, &info, &id, diag));
     return sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1, diag);
 }
 
@@ -132,26 +116,17 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_anchors_create(&options, &session->outputs, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_anchors_create(&options, &session->outputs, diag));
     for (size_t i = 0; i < session->plan.output_count; i++) {
-        err = declare_output(session, i, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(declare_output(session, i, diag));
     }
     err =
         sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_anchors_attach(session->outputs, session->output_catalogue,
-                               session->output_observer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_anchors_attach(session->outputs, session->output_catalogue,
+                                    session->output_observer, diag));
     err = sonde_observer_bind(session->output_observer, &shape, diag);
     if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
         (void)snprintf(diag->where, sizeof diag->where, "output_mode");
@@ -232,11 +207,7 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
                                   sonde_view *view, sonde_diag *diag)
 {
     char name[24];
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (view == NULL) {
         return sonde__graph_expect(NULL, "view", diag);
     }
@@ -256,11 +227,7 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
 sonde_err sonde_nn_session_loss(const sonde_nn_session *session, double *loss,
                                 sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (loss == NULL) {
         return sonde__graph_expect(NULL, "loss", diag);
     }
@@ -288,10 +255,7 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
         return err;
     }
     if (title != NULL) {
-        err = sonde_printer_title(printer, id, title, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde_printer_title(printer, id, title, diag));
     }
     tap.what = what;
     tap.when[session->mode] = sonde_schedule_always();
@@ -347,7 +311,6 @@ sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *i
                                     sonde_diag *diag)
 {
     const sonde__op_graph *graph = &session->program.graph;
-    sonde_err err = SONDE_OK;
 
     session->printers = sonde__calloc(graph->print_count, sizeof(sonde_printer *));
     if (session->printers == NULL) {
@@ -359,10 +322,7 @@ sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *i
         if (value == 0 || id_of[value] == SONDE_NO_TENSOR) {
             continue;
         }
-        err = add_print(session, &graph->prints[i], id_of, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_print(session, &graph->prints[i], id_of, diag));
     }
     return SONDE_OK;
 }

@@ -229,11 +229,7 @@ static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *d
 
 sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(optimizer, "optimizer", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(optimizer, "optimizer", diag));
     return check_ranges(optimizer, diag) != SONDE_OK ? SONDE_EINVAL
                                                      : check_fields(optimizer, diag);
 }

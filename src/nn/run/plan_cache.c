@@ -187,11 +187,10 @@ static bool put_entry(const char *path, const void *bytes, size_t size)
 {
     static atomic_uint number;
     char temporary[PATH + 64];
-    bool well = false;
 
     (void)snprintf(temporary, sizeof temporary, "%s.%ld-%u", path, (long)getpid(),
                    atomic_fetch_add_explicit(&number, 1, memory_order_relaxed));
-    well = write_file(temporary, bytes, size) && rename(temporary, path) == 0;
+    const bool well = write_file(temporary, bytes, size) && rename(temporary, path) == 0;
     if (!well) {
         const int error = errno;
 
@@ -257,12 +256,11 @@ static void bound_folder(const char *path, int64_t most)
     DIR *folder = opendir(path);
     size_t count = 0;
     int64_t total = 0;
-    entry *entries = NULL;
 
     if (folder == NULL) {
         return;
     }
-    entries = list_entries(folder, &count, &total);
+    entry *entries = list_entries(folder, &count, &total);
     if (entries != NULL && total > most) {
         qsort(entries, count, sizeof *entries, compare_used);
         for (size_t i = 0; i < count && total > most; i++) {
@@ -279,10 +277,9 @@ static void keep(const sonde__session_plan_search *search)
 {
     sonde__packer out = {0};
     char path[PATH];
-    size_t begun = 0;
 
     sonde__session_plan_container_begin(&out);
-    begun = sonde__session_plan_section_begin(&out, SONDE__PLAN_PLACES);
+    const size_t begun = sonde__session_plan_section_begin(&out, SONDE__PLAN_PLACES);
     sonde__session_plan_places_pack(&out, &search->session->plan);
     sonde__session_plan_section_end(&out, begun);
     sonde__session_plan_container_end(&out);

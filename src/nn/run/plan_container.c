@@ -49,12 +49,11 @@ void sonde__session_plan_section_end(sonde__packer *out, size_t begun)
 void sonde__session_plan_container_begin(sonde__packer *out)
 {
     static const unsigned char blank[HEADER - 8];
-    size_t begun = 0;
 
     sonde__pack(out, magic, sizeof magic);
     sonde__pack_u32(out, FORMAT);
     sonde__pack(out, blank, sizeof blank - 4);
-    begun = sonde__session_plan_section_begin(out, SONDE__PLAN_HEAD);
+    const size_t begun = sonde__session_plan_section_begin(out, SONDE__PLAN_HEAD);
     sonde__pack_text(out, SONDE_VERSION);
     sonde__pack_text(out, sonde__isa_name());
     sonde__session_plan_section_end(out, begun);
@@ -99,14 +98,13 @@ static sonde_err check_header(const unsigned char *bytes, size_t size, const cha
     sonde__unpacker in = {.bytes = bytes, .size = size};
     XXH128_hash_t hash = {0, 0};
     uint64_t whole = 0, low = 0, high = 0;
-    uint32_t format = 0;
 
     if (size < sizeof magic || memcmp(bytes, magic, sizeof magic) != 0) {
         return sonde__fail(diag, SONDE_EFORMAT, name, "a file of sonde compile --save",
                            size == 0 ? "the file is empty" : "the file is no plan");
     }
     in.place = sizeof magic;
-    format = sonde__unpack_u32(&in);
+    const uint32_t format = sonde__unpack_u32(&in);
     (void)sonde__unpack_u32(&in);
     whole = sonde__unpack_u64(&in);
     low = sonde__unpack_u64(&in);
@@ -166,11 +164,7 @@ sonde_err sonde__session_plan_container_read(const void *bytes, size_t size,
                                              sonde_diag *diag)
 {
     sonde__unpacker in = {.bytes = bytes, .size = size, .place = HEADER};
-    const sonde_err err = check_header(bytes, size, name, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_header(bytes, size, name, diag));
     *container = (sonde__session_plan_container){0};
     while (in.place < in.size) {
         const char *tag = sonde__unpack(&in, 4);

@@ -60,10 +60,8 @@ static bool set_key(sonde_nn_session *session)
 static void pack_plan(sonde__packer *out, const sonde_nn_session *session,
                       const sonde_nn_plan_options *options)
 {
-    size_t begun = 0;
-
     sonde__session_plan_container_begin(out);
-    begun = sonde__session_plan_section_begin(out, SONDE__PLAN_SESSION);
+    size_t begun = sonde__session_plan_section_begin(out, SONDE__PLAN_SESSION);
     pack_session(out, session, options->weights);
     sonde__session_plan_section_end(out, begun);
     begun = sonde__session_plan_section_begin(out, SONDE__PLAN_PLACES);
@@ -89,10 +87,7 @@ sonde_err sonde_nn_plan_save(sonde_nn_session *session, const char *path,
     sonde_err err = SONDE_OK;
 
     SONDE__TAKE(sonde_nn_plan_options, &taken, options, diag);
-    err = sonde__session_ready(session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__session_ready(session, diag));
     if (!set_key(session)) {
         return sonde__fail_nomem(diag, "a plan");
     }
@@ -169,13 +164,10 @@ sonde_err sonde_nn_plan_session(const sonde_nn_plan *plan, sonde_nn_model *model
     sonde_err err = SONDE_OK;
 
     info.options.plan = plan;
-    err = info.training
-              ? sonde_nn_training_session(model, &info.options, &info.optimizer, &session,
-                                          diag)
-              : sonde_nn_inference_session(model, &info.options, &session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(info.training
+                   ? sonde_nn_training_session(model, &info.options, &info.optimizer,
+                                               &session, diag)
+                   : sonde_nn_inference_session(model, &info.options, &session, diag));
     err = sonde_nn_session_set_mode(session, mode, diag);
     if (err == SONDE_OK) {
         err = add_groups(plan, &in, session, diag);

@@ -169,14 +169,9 @@ static sonde_err make(unsigned char *bytes, size_t size, const char *name,
         err = sonde__fail_nomem(diag, "a plan");
         goto error;
     }
-    err = sonde__session_plan_container_read(bytes, size, name, &plan->container, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_sections(plan, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(
+        sonde__session_plan_container_read(bytes, size, name, &plan->container, diag));
+    SONDE__TRY_GO(read_sections(plan, diag));
     plan->info.arena_bytes = plan->places->arena_bytes;
     *out = plan;
     return SONDE_OK;

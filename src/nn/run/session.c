@@ -123,8 +123,6 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
                                       const sonde_view *inputs, size_t count,
                                       sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (inputs == NULL && count > 0) {
         return sonde__graph_expect(inputs, "inputs", diag);
     }
@@ -134,18 +132,12 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
                            session->input_count, count);
     }
     for (size_t i = 0; i < count; i++) {
-        err = check_view(session, i, &inputs[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_view(session, i, &inputs[i], diag));
     }
     for (size_t i = 0; inputs != NULL && i < session->plan.target_count; i++) {
         const sonde__plan_target *target = &session->plan.targets[i];
 
-        err = check_targets(session, target, &inputs[target->input], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_targets(session, target, &inputs[target->input], diag));
     }
     return SONDE_OK;
 }
@@ -156,20 +148,10 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
 {
     sonde_nn_session *session = NULL;
     sonde_nn_options taken;
-    sonde_err err = sonde_nn_model_status(model, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__graph_expect(out, "out", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_model_status(model, diag));
+    SONDE__TRY(sonde__graph_expect(out, "out", diag));
     if (optimizer != NULL) {
-        err = sonde_nn_optimizer_check(optimizer, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_optimizer_check(optimizer, diag));
     }
     sonde_nn_options_init(&taken);
     if (options != NULL) {
@@ -237,11 +219,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
 static sonde_err check_open(const sonde_nn_session *session, const void *given,
                             const char *what, sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (!session->compiled) {
         return sonde__graph_expect(given, what, diag);
     }
@@ -252,12 +230,8 @@ static sonde_err check_open(const sonde_nn_session *session, const void *given,
 sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
                                        const sonde_nn_options *options, sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, options, "options", diag);
+    SONDE__TRY(check_open(session, options, "options", diag));
     sonde_nn_options taken;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     SONDE__TAKE(sonde_nn_options, &taken, options, diag);
     session->options = taken;
     return SONDE_OK;
@@ -266,11 +240,7 @@ sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
 sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
                                     sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, session, "mode", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(session, session, "mode", diag));
     if ((unsigned)mode >= SONDE_MODE_GLOBAL) {
         return sonde__fail(diag, SONDE_EINVAL, "mode", "train, eval or predict", "%d",
                            (int)mode);
@@ -295,16 +265,9 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
                                   int period, sonde_diag *diag)
 {
     sonde__session_anchor_request request = {.mode = mode, .period = period};
-    sonde_err err = check_open(session, user_name,
-                               user_name != NULL ? user_name : "anchor name", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__graph_expect(tensor_name, user_name, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(session, user_name,
+                          user_name != NULL ? user_name : "anchor name", diag));
+    SONDE__TRY(sonde__graph_expect(tensor_name, user_name, diag));
     if ((unsigned)mode > SONDE_ANCHOR_MEAN) {
         char where[160];
 
@@ -343,19 +306,10 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__graph_expect(schedule, "schedule", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(schedule, "schedule", diag));
     request.schedule = *schedule;
-    err = sonde_schedule_check(schedule, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__graph_expect(sink, "sink", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_schedule_check(schedule, diag));
+    SONDE__TRY(sonde__graph_expect(sink, "sink", diag));
     request.selector = sonde__strdup(selector);
     request.steps = sonde__calloc(schedule->step_count, sizeof *request.steps);
     if (request.selector == NULL || request.steps == NULL ||
@@ -377,11 +331,7 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
 sonde_err sonde_nn_session_attach(sonde_nn_session *session, sonde_nn_attach attach,
                                   void *user, sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, session, "attach", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(session, session, "attach", diag));
     if (attach == NULL) {
         return sonde__graph_expect(NULL, "attach", diag);
     }
@@ -413,11 +363,7 @@ sonde_err sonde_nn_session_outfeed(sonde_nn_session *session, sonde_outfeed *que
 sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *hook,
                                        sonde_diag *diag)
 {
-    const sonde_err err = check_open(session, session, "hook", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(session, session, "hook", diag));
     session->hook = hook;
     return SONDE_OK;
 }
@@ -459,15 +405,8 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
                                     sonde_nn_session_info *info, sonde_diag *diag)
 {
     const sonde_nn_options *options = NULL;
-    sonde_err err = check_compiled(session, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__graph_expect(info, "info", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_compiled(session, diag));
+    SONDE__TRY(sonde__graph_expect(info, "info", diag));
     options = &session->options;
     *info = (sonde_nn_session_info){
         .arena_bytes = session->plan.arena_bytes * (size_t)options->replication_factor,
@@ -491,24 +430,14 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
                                          const sonde_nn_optimizer *optimizer,
                                          sonde_diag *diag)
 {
-    sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_optimizer_check(optimizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
+    SONDE__TRY(sonde_nn_optimizer_check(optimizer, diag));
     if (!session->training) {
         return sonde__fail(diag, SONDE_ESTATE, "optimizer", "a training session",
                            "this session infers");
     }
-    err = sonde__session_optimizer_may_become(session, &session->optimizer, optimizer,
-                                              diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__session_optimizer_may_become(session, &session->optimizer,
+                                                   optimizer, diag));
     session->optimizer = *optimizer;
     for (size_t i = 0; i < session->group_count; i++) { /* it is one for all groups */
         session->groups[i].optimizer.loss_scaling = optimizer->loss_scaling;
@@ -519,29 +448,15 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
 sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,
                                size_t count, sonde_diag *diag)
 {
-    sonde_err err = sonde__session_ready(session, diag);
-    double started = 0.0;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_check_inputs(session, inputs, count, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__session_ready(session, diag));
+    SONDE__TRY(sonde__session_check_inputs(session, inputs, count, diag));
     if (session->control != NULL && session->ranks == NULL) {
-        err = sonde_nn_session_heed(session, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_session_heed(session, diag));
     }
     if (session->hook != NULL) {
-        err = sonde_hook_open(session->hook, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_open(session->hook, diag));
     }
-    started = sonde__now();
+    const double started = sonde__now();
     sonde__session_execute(session, inputs);
     sonde__session_latency_add(&session->latency, sonde__now() - started);
     return session->trap.found ? sonde__session_trap_error(session, diag)
@@ -557,11 +472,7 @@ sonde_err sonde_nn_session_attach_control(sonde_nn_session *session,
                                           sonde_diag *diag)
 {
     char *folder = NULL;
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (checkpoints != NULL && strlen(checkpoints) + 64 > PATH) {
         return sonde__fail(diag, SONDE_EINVAL, "checkpoints", "a shorter path",
                            "a path of %zu bytes", strlen(checkpoints));
@@ -614,11 +525,7 @@ static void save_checkpoint(const sonde_nn_session *session, const sonde_request
 sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
 {
     sonde_request request;
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     while (!session->stopped && session->control != NULL &&
            sonde_control_take(session->control, &request)) {
         if (request.kind == SONDE_REQUEST_CHECKPOINT) {

@@ -59,11 +59,7 @@ static sonde_err check_numbers(const sonde_nn_session *session, const char *name
         : optimizer->backoff_factor != all->backoff_factor   ? "backoff_factor"
         : optimizer->growth_interval != all->growth_interval ? "growth_interval"
                                                              : NULL;
-    const sonde_err err = sonde_nn_optimizer_check(optimizer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_optimizer_check(optimizer, diag));
     return field == NULL ? SONDE_OK
                          : sonde__fail(diag, SONDE_EINVAL, field,
                                        "the value of the session's optimiser",
@@ -75,7 +71,6 @@ sonde_err sonde_nn_session_add_group(sonde_nn_session *session,
 {
     SONDE__NEEDS(diag, session, group);
     sonde_nn_group taken = *group;
-    sonde_err err = SONDE_OK;
 
     SONDE__NEEDS(diag, taken.name, taken.params);
     if (session->compiled || !session->training) {
@@ -84,14 +79,8 @@ sonde_err sonde_nn_session_add_group(sonde_nn_session *session,
                            session->training ? "the session is compiled"
                                              : "this session infers");
     }
-    err = check_name(session, taken.name, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = check_numbers(session, taken.name, &taken.optimizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_name(session, taken.name, diag));
+    SONDE__TRY(check_numbers(session, taken.name, &taken.optimizer, diag));
     if (session->group_count == SONDE_NN_GROUPS_MOST) {
         return sonde__fail(diag, SONDE_ERANGE, "group", "fewer groups", "more than %d",
                            SONDE_NN_GROUPS_MOST);
@@ -131,10 +120,7 @@ sonde_err sonde_nn_session_set_group(sonde_nn_session *session, const char *name
         return sonde__fail(diag, SONDE_ENOTFOUND, "group", "the name of a group",
                            "no group is named '%s'", name);
     }
-    err = check_numbers(session, name, optimizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_numbers(session, name, optimizer, diag));
     err =
         sonde__session_optimizer_may_become(session, &group->optimizer, optimizer, diag);
     if (err != SONDE_OK) {

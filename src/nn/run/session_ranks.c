@@ -15,11 +15,7 @@
 sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_ranks *ranks,
                                         sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (session->compiled) {
         return sonde__fail(diag, SONDE_ESTATE, "ranks", "before compile",
                            "the session is compiled");
@@ -111,20 +107,14 @@ void sonde__session_share_buffers(const sonde_nn_session *session)
 sonde_err sonde_nn_session_share(sonde_nn_session *session, sonde_diag *diag)
 {
     sonde_err err = sonde__session_ready(session, diag);
-    uint64_t hash = 0;
 
     if (err != SONDE_OK || session->ranks == NULL) {
         return err;
     }
-    hash = digest(session);
-    err = mix_optimizers(session, &hash, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__ranks_agree(session->ranks, hash, "the network or its options", diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    uint64_t hash = digest(session);
+    SONDE__TRY(mix_optimizers(session, &hash, diag));
+    SONDE__TRY(
+        sonde__ranks_agree(session->ranks, hash, "the network or its options", diag));
     sonde__ranks_broadcast(session->ranks, &session->step, sizeof session->step);
     share_tensors(session, session->model->params, session->model->param_count);
     share_tensors(session, session->model->buffers, session->model->buffer_count);

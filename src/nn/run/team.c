@@ -267,13 +267,12 @@ static void begin(sonde__session_pace *pace, bool together, bool trying)
  * the measurement starts with this window. */
 static bool is_slow_now(sonde__session_pace *pace)
 {
-    bool is_slow = false;
-
     if (pace->trying || pace->window_done < WINDOW_STEPS ||
         pace->window < trial_seconds) {
         return false;
     }
-    is_slow = pace->window / pace->window_done > slow * pace->mean[pace->together];
+    const bool is_slow =
+        pace->window / pace->window_done > slow * pace->mean[pace->together];
     if (is_slow) {
         pace->spent = pace->window;
         pace->done = pace->window_done;

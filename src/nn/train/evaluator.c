@@ -138,10 +138,7 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     evaluator->loader = loader;
     evaluator->batch = sonde_nn_loader_batch(loader);
     evaluator->batch = count < evaluator->batch ? count : evaluator->batch;
-    err = make_session(evaluator, evaluator->batch, &evaluator->whole, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_session(evaluator, evaluator->batch, &evaluator->whole, diag));
     if (evaluator->target == SONDE_NN_TARGET_CLASS ||
         evaluator->target == SONDE_NN_TARGET_ONE_HOT) {
         err = make_matrix(evaluator, diag);
@@ -252,12 +249,9 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
     if (err != SONDE_OK) {
         goto error;
     }
-    err = sonde_nn_job_loader(job, evaluator->part != NULL ? evaluator->part : set,
-                              (count + batches - 1) / batches, false,
-                              &evaluator->own_loader, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_nn_job_loader(
+        job, evaluator->part != NULL ? evaluator->part : set,
+        (count + batches - 1) / batches, false, &evaluator->own_loader, diag));
     return finish_create(evaluator, evaluator->own_loader, out, diag);
 
 error:
@@ -400,26 +394,17 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     sonde_nn_session *session =
         batch->count == evaluator->batch ? evaluator->whole : evaluator->rest;
     sonde_view inputs[SONDE_NN_FEED_INPUTS], scores, loss;
-    size_t count = 0;
     sonde_err err = SONDE_OK;
 
-    count = sonde__train_batch_views(evaluator->loader, batch, inputs);
-    err = sonde_nn_session_run(session, inputs, count_inputs(evaluator, count), diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_output(session, 0, &scores, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    const size_t count = sonde__train_batch_views(evaluator->loader, batch, inputs);
+    SONDE__TRY(
+        sonde_nn_session_run(session, inputs, count_inputs(evaluator, count), diag));
+    SONDE__TRY(sonde_nn_session_output(session, 0, &scores, diag));
     err = measure(evaluator, &scores, &inputs[0], &inputs[count - 1], diag);
     if (err != SONDE_OK || !lossy) {
         return err;
     }
-    err = sonde_nn_session_output(session, evaluator->loss_output, &loss, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_session_output(session, evaluator->loss_output, &loss, diag));
     sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
                               (double)batch->count);
     return SONDE_OK;
@@ -447,10 +432,7 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
         if (err != SONDE_OK || batch.count == 0) {
             return err;
         }
-        err = take_batch(evaluator, &batch, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_batch(evaluator, &batch, diag));
         done += batch.count;
         if (options->progress != NULL &&
             !options->progress(options->progress_user, done, total)) {

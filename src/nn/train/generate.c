@@ -103,19 +103,13 @@ static sonde_err next_token(generation *run, int64_t *token, sonde_diag *diag)
     const sonde_view inputs[2] = {sonde_view_of(SONDE_I64, 2, shape, run->window),
                                   sonde_view_of(SONDE_I64, 2, shape, run->targets)};
     sonde_view scores;
-    sonde_err err = SONDE_OK;
 
     for (int64_t i = run->filled; i < run->length; i++) {
         run->window[i] = 0;
     }
-    err = sonde_nn_session_run(run->session, inputs, run->targets != NULL ? 2 : 1, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_output(run->session, 0, &scores, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_nn_session_run(run->session, inputs, run->targets != NULL ? 2 : 1, diag));
+    SONDE__TRY(sonde_nn_session_output(run->session, 0, &scores, diag));
     *token = draw(run, (const float *)scores.data + (run->filled - 1) * run->classes);
     return *token >= 0 ? SONDE_OK
                        : sonde__fail(diag, SONDE_ESTATE, "generate", "finite scores",
@@ -125,15 +119,11 @@ static sonde_err next_token(generation *run, int64_t *token, sonde_diag *diag)
 static sonde_err open_session(generation *run, sonde_nn_model *model, sonde_diag *diag)
 {
     sonde_nn_options options;
-    sonde_err err = SONDE_OK;
 
     sonde_nn_options_init(&options);
     sonde_nn_options_set_batch_size(&options, 1);
     options.fixed_batch = true;
-    err = sonde_nn_inference_session(model, &options, &run->session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_inference_session(model, &options, &run->session, diag));
     return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
 }
 
@@ -146,10 +136,7 @@ sonde_err sonde_nn_generate(sonde_nn_model *model, const int64_t *prompt,
     sonde_err err = SONDE_OK;
 
     SONDE__TAKE(sonde_nn_generate_options, &run.options, options, diag);
-    err = check(model, &run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check(model, &run, diag));
     if (prompt_count < 1) {
         return sonde__fail(diag, SONDE_EINVAL, "prompt", "at least one token",
                            "%lld tokens", (long long)prompt_count);

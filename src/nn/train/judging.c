@@ -52,10 +52,7 @@ static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules 
         return err;
     }
     for (size_t i = 0; i < asked->judge.count; i++) {
-        err = sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -80,26 +77,16 @@ static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rule
                                            .each = asked->each,
                                            .command_seconds = asked->action_timeout,
                                            .webhook_seconds = asked->action_timeout};
-    sonde_err err = SONDE_OK;
 
     if (asked->stop_on.count + asked->on_finding.count == 0) {
         return SONDE_OK;
     }
-    err = sonde_actions_create(&options, &trainer->actions, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_actions_create(&options, &trainer->actions, diag));
     for (size_t i = 0; i < asked->on_finding.count; i++) {
-        err = sonde_actions_add(trainer->actions, asked->on_finding.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_actions_add(trainer->actions, asked->on_finding.text[i], diag));
     }
     for (size_t i = 0; i < asked->stop_on.count; i++) {
-        err = add_stop(trainer->actions, asked->stop_on.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_stop(trainer->actions, asked->stop_on.text[i], diag));
     }
     if (trainer->rules == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, "rules",
@@ -185,7 +172,6 @@ bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict 
         return false;
     }
     size_t count = 0;
-    const sonde_finding *all = NULL;
 
     if (trainer->rules == NULL) {
         return false;
@@ -197,7 +183,7 @@ bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer, sonde_nn_verdict 
         sonde_rules_account(trainer->rules, i, &account);
         verdict->rules += account.judged;
     }
-    all = sonde_rules_findings(trainer->rules, &count);
+    const sonde_finding *all = sonde_rules_findings(trainer->rules, &count);
     for (size_t i = 0; i < count; i++) {
         verdict->counts[all[i].severity]++;
         verdict->following += all[i].because_of != 0;

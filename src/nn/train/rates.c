@@ -76,11 +76,7 @@ static sonde_err take_job_rate(const sonde_nn_rate *given,
                                const sonde_nn_job_texts *texts, sonde_nn_rate *rate,
                                sonde_diag *diag)
 {
-    const sonde_err err = check_schedule(given, texts, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_schedule(given, texts, diag));
     *rate = *given;
     for (size_t i = 0; i < texts->count; i++) {
         if (i == SONDE_NN_RATE_MOST || !read_table_entry(texts->text[i], rate, (int)i)) {
@@ -127,11 +123,7 @@ static sonde_err read_job_group(const sonde_nn_trainer *trainer, size_t i,
                                 sonde_diag *diag)
 {
     sonde_nn_job_group given;
-    const sonde_err err = sonde_nn_job_get_group(trainer->job, i, &given, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_get_group(trainer->job, i, &given, diag));
     *params = given.params;
     *group = (sonde__train_group){
         .name = given.name, .optimizer = given.optimizer, .own = given.scheduled};
@@ -177,10 +169,7 @@ sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)
         }
         given.name = group->name;
         given.optimizer = group->optimizer;
-        err = sonde_nn_session_add_group(trainer->session, &given, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_session_add_group(trainer->session, &given, diag));
         if (group->own && changes(&group->rate)) {
             trainer->scheduled = true;
         }

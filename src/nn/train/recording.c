@@ -76,10 +76,7 @@ static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
 
     if (record->every > 0) {
         config.every = record->every;
-        err = sonde_hook_save(hook, NULL, -1, &config, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_save(hook, NULL, -1, &config, diag));
     }
     if (record->include.count > 0) {
         err = sonde_hook_add_collection(hook, "default", diag);
@@ -88,10 +85,7 @@ static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
         return err;
     }
     for (size_t i = 0; i < record->include.count; i++) {
-        err = sonde_hook_include(hook, "default", record->include.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_hook_include(hook, "default", record->include.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -130,20 +124,12 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
                              : sonde__fail(diag, SONDE_EINVAL, given, "--record RUN",
                                            "nothing is recorded");
     }
-    err = file != NULL ? sonde_hook_load(file, &options, &hook, diag)
-                       : sonde_nn_job_hook(trainer->job, &options, &hook, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = configure(record, hook, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(file != NULL ? sonde_hook_load(file, &options, &hook, diag)
+                               : sonde_nn_job_hook(trainer->job, &options, &hook, diag));
+    SONDE__TRY_GO(configure(record, hook, diag));
     if (asked->resume != NULL) {
-        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(
+            sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resumed.step, diag));
     }
     *out = hook;
     return SONDE_OK;
@@ -238,7 +224,6 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
     char renamed[4 * NAME_SIZE * RESULTS] = "";
     bool kept_one[RESULTS] = {false};
     size_t used = 0;
-    int number = 0;
 
     if (trainer->former_kept || out == NULL) {
         return SONDE_OK;
@@ -247,7 +232,7 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (trainer->former_kept) {
         return SONDE_OK;
     }
-    number = free_number(out);
+    const int number = free_number(out);
     for (int i = 0; i < RESULTS; i++) {
         char name[NAME_SIZE], kept[NAME_SIZE];
         char path[SONDE__TRAIN_PATH], kept_path[SONDE__TRAIN_PATH];
@@ -383,11 +368,7 @@ sonde_err sonde__train_resume_load(sonde_nn_trainer *trainer, sonde_diag *diag)
         return SONDE_OK;
     }
     if (trainer->resumed.settings) {
-        const sonde_err err = check_settings(trainer, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_settings(trainer, diag));
     }
     return sonde_nn_session_load(trainer->session, trainer->resume, diag);
 }

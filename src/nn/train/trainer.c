@@ -64,36 +64,14 @@ static sonde_err agree(sonde_nn_trainer *trainer, double *loss, sonde_diag *diag
 
 static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    sonde_err err = sonde_nn_session_compile(trainer->session, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_describe(trainer->session, &trainer->plan, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__train_resume_load(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_share(trainer->session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_session_compile(trainer->session, diag));
+    SONDE__TRY(sonde_nn_session_describe(trainer->session, &trainer->plan, diag));
+    SONDE__TRY(sonde__train_resume_load(trainer, diag));
+    SONDE__TRY(sonde_nn_session_share(trainer->session, diag));
     trainer->first_step = sonde_nn_session_step(trainer->session);
-    err = sonde__train_open_data(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__train_agree(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__train_resume_check_data(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__train_open_data(trainer, diag));
+    SONDE__TRY(sonde__train_agree(trainer, diag));
+    SONDE__TRY(sonde__train_resume_check_data(trainer, diag));
     return sonde__train_open_evaluation(trainer, diag);
 }
 
@@ -149,39 +127,19 @@ static sonde_err train_batch(sonde_nn_trainer *trainer, const sonde_nn_feed_batc
                              sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    sonde_err err = sonde__train_set_rates(trainer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_run(trainer->session, batch->inputs,
-                               count_inputs(trainer, batch), diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__train_keep_former(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_loss(trainer->session, &step->loss, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = agree(trainer, &step->loss, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__train_set_rates(trainer, diag));
+    SONDE__TRY(sonde_nn_session_run(trainer->session, batch->inputs,
+                                    count_inputs(trainer, batch), diag));
+    SONDE__TRY(sonde__train_keep_former(trainer, diag));
+    SONDE__TRY(sonde_nn_session_loss(trainer->session, &step->loss, diag));
+    SONDE__TRY(agree(trainer, &step->loss, diag));
     sonde_nn_running_mean_add(mean, step->loss, 1.0);
     step->mean = sonde_nn_running_mean_get(mean);
     step->step = sonde_nn_session_step(trainer->session);
     step->call = step->step / trainer->session_options.device_iterations - 1;
     step->samples += batch->samples;
     if (events->step != NULL) {
-        err = events->step(events->user, step, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(events->step(events->user, step, diag));
     }
     return heed(trainer, diag);
 }
@@ -207,10 +165,7 @@ static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
             step.samples += batch.samples;
             continue;
         }
-        err = train_batch(trainer, &batch, &step, mean, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(train_batch(trainer, &batch, &step, mean, diag));
     }
     return SONDE_OK;
 }
@@ -240,19 +195,13 @@ static sonde_err save_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     char path[SONDE__TRAIN_PATH];
-    sonde_err err = SONDE_OK;
 
     if (trainer->options.out == NULL) {
         return SONDE_OK;
     }
-    err = sonde__train_path(trainer->options.out, "checkpoint.safetensors", path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_save(trainer->session, path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__train_path(trainer->options.out, "checkpoint.safetensors", path, diag));
+    SONDE__TRY(sonde_nn_session_save(trainer->session, path, diag));
     trainer->saved_step = sonde_nn_session_step(trainer->session);
     if (events->checkpoint != NULL) {
         events->checkpoint(events->user, path, trainer->saved_step);
@@ -282,18 +231,11 @@ static bool is_evaluated(const sonde_nn_trainer *trainer, int epoch)
 static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
                                 sonde_diag *diag)
 {
-    sonde_err err = sonde_nn_evaluator_run(trainer->between, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_evaluator_run(trainer->between, diag));
     trainer->evaluated = epoch->number + 1;
     epoch->eval_set = eval_set(trainer);
     epoch->score = sonde_nn_evaluator_score(trainer->between);
-    err = record_number(trainer, "eval_loss", epoch->score.loss, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(record_number(trainer, "eval_loss", epoch->score.loss, diag));
     return epoch->score.tokens
                ? record_number(trainer, "eval_perplexity", epoch->score.perplexity, diag)
            : epoch->score.classes
@@ -318,15 +260,9 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
     }
     if (events->epoch_end != NULL) {
         epoch->step = sonde_nn_session_step(trainer->session);
-        err = events->epoch_end(events->user, epoch, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(events->epoch_end(events->user, epoch, diag));
     }
-    err = heed(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(heed(trainer, diag));
     try_checkpoint(trainer);
     return SONDE_OK;
 }
@@ -363,11 +299,7 @@ static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
     const sonde_request *request = stop_request(trainer);
-    const sonde_err err = save_checkpoint(trainer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(save_checkpoint(trainer, diag));
     trainer->stopped = request;
     if (events->stopped != NULL) {
         events->stopped(events->user, request, sonde_nn_session_step(trainer->session));
@@ -475,16 +407,11 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     result = sonde_nn_evaluator_score(last);
     trainer->matrix = sonde_nn_evaluator_matrix(last);
-    err = record_number(trainer, "test_loss", result.loss, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
-          : result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
-                           : record_fit(trainer, "error", "r2", &result, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(record_number(trainer, "test_loss", result.loss, diag));
+    SONDE__TRY(
+        result.tokens    ? record_number(trainer, "perplexity", result.perplexity, diag)
+        : result.classes ? record_number(trainer, "accuracy", result.accuracy, diag)
+                         : record_fit(trainer, "error", "r2", &result, diag));
     if (events->scored != NULL) {
         events->scored(events->user, &result, trainer->matrix);
     }
@@ -517,27 +444,17 @@ static sonde_err save_model(const sonde_nn_trainer *trainer, sonde_diag *diag)
     const bool trained = trainer->resume[0] != '\0' ||
                          sonde_nn_session_step(trainer->session) > trainer->first_step;
     char path[SONDE__TRAIN_PATH];
-    sonde_err err = SONDE_OK;
 
     if (options->out == NULL) {
         return SONDE_OK;
     }
-    err = sonde__train_path(options->out, "model.safetensors", path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__train_path(options->out, "model.safetensors", path, diag));
     if (!trained && access(path, F_OK) == 0) {
         sonde__train_warn(trainer, "%s is kept: nothing was trained", path);
         return SONDE_OK;
     }
-    err = save_tokenizer(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_model_save(trainer->model, path, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(save_tokenizer(trainer, diag));
+    SONDE__TRY(sonde_nn_model_save(trainer->model, path, diag));
     if (options->events.saved != NULL) {
         options->events.saved(options->events.user, path);
     }
@@ -590,14 +507,8 @@ sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     trainer->ran = true;
     diag = diag != NULL ? diag : &own;
-    err = prepare(trainer, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = train_all(trainer, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(prepare(trainer, diag));
+    SONDE__TRY_DONE(train_all(trainer, diag));
     err = finish(trainer, diag);
 
 done:

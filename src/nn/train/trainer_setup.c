@@ -30,11 +30,7 @@ static void start_loader(void *user, uint64_t epoch)
 static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag *diag)
 {
     sonde_nn_batch batch;
-    const sonde_err err = sonde_nn_loader_next(user, &batch, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_loader_next(user, &batch, diag));
     out->count = sonde__train_batch_views(user, &batch, out->inputs);
     out->samples = batch.count;
     return SONDE_OK;
@@ -59,23 +55,13 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
     const char *path = trainer->hook != NULL ? sonde_hook_path(trainer->hook) : NULL;
     const char *folder = path != NULL ? path : trainer->options.out;
     char checkpoints[SONDE__TRAIN_PATH];
-    sonde_err err = sonde__train_judging_open(trainer, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__train_judging_open(trainer, path, diag));
     if (trainer->rules != NULL) {
-        err = sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
-                                      trainer, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
+                                           trainer, diag));
     }
     if (folder != NULL) {
-        err = sonde__train_path(folder, "checkpoints", checkpoints, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__train_path(folder, "checkpoints", checkpoints, diag));
     }
     return sonde_nn_session_attach_control(trainer->session, trainer->control,
                                            folder != NULL ? checkpoints : NULL, diag);
@@ -89,29 +75,18 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_training_session(trainer->model, &trainer->session_options,
-                                    &trainer->optimizer, &trainer->session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__train_add_groups(trainer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_training_session(trainer->model, &trainer->session_options,
+                                         &trainer->optimizer, &trainer->session, diag));
+    SONDE__TRY(
+        sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag));
+    SONDE__TRY(sonde__train_add_groups(trainer, diag));
     if (trainer->job != NULL) {
         err = sonde__train_hook_open(trainer, &trainer->hook, diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag));
     return attach_judging(trainer, diag);
 }
 
@@ -155,18 +130,9 @@ static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out
     if (sonde_nn_ranks_rank(trainer->options.ranks) > 0) {
         trainer->options.out = NULL; /* rank 0 saves */
     }
-    err = lock_out(trainer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__train_take_rate(trainer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = make_session(trainer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(lock_out(trainer, diag));
+    SONDE__TRY_GO(sonde__train_take_rate(trainer, diag));
+    SONDE__TRY_GO(make_session(trainer, diag));
     *out = trainer;
     return SONDE_OK;
 
@@ -265,11 +231,7 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_job_set_environment(job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_set_environment(job, diag));
     trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
@@ -363,12 +325,9 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     info->rank = sonde_nn_ranks_rank(trainer->options.ranks);
     info->world = sonde_nn_ranks_count(trainer->options.ranks);
-    err = sonde_nn_job_loader(trainer->job,
-                              trainer->kept != NULL ? trainer->kept : trainer->train,
-                              trainer->plan.combined_batch, true, &trainer->loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_loader(
+        trainer->job, trainer->kept != NULL ? trainer->kept : trainer->train,
+        trainer->plan.combined_batch, true, &trainer->loader, diag));
     trainer->feed = sonde_nn_loader_feed(trainer->loader);
     return SONDE_OK;
 }
@@ -458,10 +417,7 @@ sonde_err sonde__train_agree(const sonde_nn_trainer *trainer, sonde_diag *diag)
     for (size_t i = 0; i < trainer->group_count; i++) {
         rates = mix_rate(rates, &trainer->groups[i].rate);
     }
-    err = expect_same(trainer, "the number of epochs", trainer->epochs, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(expect_same(trainer, "the number of epochs", trainer->epochs, diag));
     err = expect_same(trainer, "the schedule", (double)(rates >> 11), diag);
     if (err != SONDE_OK || set == NULL) {
         return err;

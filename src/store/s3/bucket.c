@@ -34,8 +34,6 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
                                   "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
     const bool ours = strncmp(url, "s3://", 5) == 0;
     const char *name = ours ? url + 5 : "";
-    const char *key = NULL;
-    size_t length = 0;
 
     for (const char *letter = url; *letter != '\0'; letter++) {
         if ((unsigned char)*letter < ' ' || *letter == '\x7f') {
@@ -45,10 +43,10 @@ static sonde_err split_url(sonde__s3_bucket *bucket, const char *url, sonde_diag
     if (!ours || strspn(name, letters) != strcspn(name, "/") || strcspn(name, "/") == 0) {
         return bad_url(url, diag);
     }
-    key = name + strcspn(name, "/");
+    const char *key = name + strcspn(name, "/");
     bucket->name = sonde__strndup(name, (size_t)(key - name));
     key += strspn(key, "/");
-    length = strlen(key);
+    size_t length = strlen(key);
     while (length > 0 && key[length - 1] == '/') {
         length--;
     }
@@ -85,7 +83,6 @@ static sonde_err split_endpoint(sonde__s3_bucket *bucket, const char *endpoint,
                                 sonde_diag *diag)
 {
     const char *host = strstr(endpoint, "://");
-    size_t length = 0;
 
     if (host == NULL || strspn(host + 3, "/?#") > 0 || host[3] == '\0' ||
         (strncmp(endpoint, "http://", 7) != 0 && strncmp(endpoint, "https://", 8) != 0)) {
@@ -94,7 +91,7 @@ static sonde_err split_endpoint(sonde__s3_bucket *bucket, const char *endpoint,
     }
     bucket->scheme = sonde__strndup(endpoint, (size_t)(host - endpoint));
     host += 3;
-    length = strcspn(host, "/");
+    size_t length = strcspn(host, "/");
     bucket->host = sonde__strndup(host, length);
     host += length;
     length = strcspn(host, "?#");
@@ -164,22 +161,10 @@ sonde_err sonde__s3_bucket_open(const char *url, sonde__s3_line *line,
     (void)pthread_mutex_init(&bucket->lock, NULL);
     (void)pthread_mutex_init(&bucket->renewal, NULL);
     bucket->stall = 20.0;
-    err = split_url(bucket, url, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__s3_keys_find(line, &bucket->keys, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = find_region(bucket, line, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = find_endpoint(bucket, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(split_url(bucket, url, diag));
+    SONDE__TRY_GO(sonde__s3_keys_find(line, &bucket->keys, diag));
+    SONDE__TRY_GO(find_region(bucket, line, diag));
+    SONDE__TRY_GO(find_endpoint(bucket, diag));
     *out = bucket;
     return SONDE_OK;
 
@@ -241,10 +226,8 @@ static bool copy_keys(sonde__s3_bucket *bucket, sonde__s3_keys *keys)
 /* Whether it is time for new credentials. */
 static bool is_due(sonde__s3_bucket *bucket)
 {
-    bool due = false;
-
     (void)pthread_mutex_lock(&bucket->lock);
-    due = sonde__s3_keys_are_old(&bucket->keys);
+    const bool due = sonde__s3_keys_are_old(&bucket->keys);
     (void)pthread_mutex_unlock(&bucket->lock);
     return due;
 }
@@ -347,7 +330,6 @@ static bool sign_and_call(attempt *try, const sonde__s3_keys *keys, signed_texts
                            .stall = try->bucket->stall,
                            .connect = 10.0,
                            .stop = try->bucket->stop};
-    size_t count = 0;
 
     memcpy(signing.query, request->query, sizeof signing.query);
     add_target(try, &texts->path, &texts->host);
@@ -372,7 +354,7 @@ static bool sign_and_call(attempt *try, const sonde__s3_keys *keys, signed_texts
         return false;
     }
     memcpy(headers, signing.headers, sizeof signing.headers);
-    count = signing.header_count;
+    size_t count = signing.header_count;
     headers[count++] = (sonde__s3_pair){"authorization", texts->authorization.data};
     if (request->header.name != NULL) {
         headers[count++] = request->header;
@@ -388,10 +370,9 @@ static bool try_once(attempt *try)
 {
     sonde__s3_keys keys = {0};
     signed_texts texts = {0};
-    bool done = false;
 
     renew_old_keys(try);
-    done = copy_keys(try->bucket, &keys);
+    bool done = copy_keys(try->bucket, &keys);
     (void)snprintf(try->key, sizeof try->key, "%s", done ? keys.key : "");
     done = done && sign_and_call(try, &keys, &texts);
     sonde__s3_keys_fini(&keys);
@@ -498,10 +479,9 @@ static void wait_for(const attempt *try, int n)
     const double most = SONDE_MIN(0.1 * (double)(1u << SONDE_MIN(n, 10)),
                                   sonde__s3_setting("SONDE_S3_LONGEST_WAIT", LONGEST));
     unsigned lot = 0;
-    double left = 0.0;
 
     (void)!getrandom(&lot, sizeof lot, GRND_NONBLOCK);
-    left = most * (0.5 + 0.5 * (double)lot / 4294967295.0);
+    double left = most * (0.5 + 0.5 * (double)lot / 4294967295.0);
     left = SONDE_MAX(left, SONDE_MIN(try->answer->retry_after, 30.0));
     for (; left > 0.0 && !is_stopped(try->bucket); left -= 0.05) {
         const struct timespec nap = {0, (long)(1e9 * SONDE_MIN(left, 0.05))};

@@ -67,15 +67,8 @@ static sonde_err set_up(sonde__s3_copy *copy, const char *url, const char *folde
                         sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    sonde_err err = sonde__s3_line_open(&copy->line, url, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__s3_line_open(&copy->line, url, diag));
+    SONDE__TRY(sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag));
     copy->folder = sonde__strdup(folder);
     if (copy->folder == NULL) {
         return sonde__fail_nomem(diag, url);
@@ -107,14 +100,8 @@ sonde_err sonde__s3_copy_open(const char *url, const char *folder, void **out,
     (void)pthread_mutex_init(&copy->guard, NULL);
     copy->lock = copy->held = -1;
     copy->world = 1;
-    err = set_up(copy, url, folder, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde__s3_copy_refresh(copy, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(set_up(copy, url, folder, diag));
+    SONDE__TRY_GO(sonde__s3_copy_refresh(copy, diag));
     copy->opened = true;
     *out = copy;
     return SONDE_OK;
@@ -135,12 +122,8 @@ static sonde_err get_whole(const sonde__s3_copy *copy, sonde__s3_line *line,
     while (whole->length < item->size) {
         const size_t count =
             (size_t)SONDE_MIN(item->size - whole->length, (uint64_t)SONDE__S3_PART);
-        const sonde_err err = sonde__s3_get(copy->bucket, line, item->name, whole->length,
-                                            count, text, NULL, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__s3_get(copy->bucket, line, item->name, whole->length, count,
+                                 text, NULL, diag));
         if (text->length < count) { /* the next list has the new size */
             return SONDE_OK;
         }
@@ -165,14 +148,9 @@ static sonde_err bring(sonde__s3_copy *copy, sonde__s3_line *line, sonde__s3_cop
         item->stale = err != SONDE_OK;
         return err;
     }
-    err = get_whole(copy, line, item, text, &whole, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde__s3_copy_write(copy, item->name, whole.data, whole.length, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(get_whole(copy, line, item, text, &whole, diag));
+    SONDE__TRY_DONE(
+        sonde__s3_copy_write(copy, item->name, whole.data, whole.length, diag));
     item->stale = whole.length != item->size;
 
 done:
@@ -351,13 +329,12 @@ typedef struct held {
 static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name,
                       held *out, sonde_diag *diag)
 {
-    const sonde__s3_copied *item = NULL;
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
 
     (void)snprintf(out->name, sizeof out->name, "%s%s%s", folder,
                    folder[0] != '\0' ? "/" : "", name);
-    item = sonde__s3_copy_find(copy, out->name);
+    const sonde__s3_copied *item = sonde__s3_copy_find(copy, out->name);
     if (item != NULL && !item->stale && strcmp(item->etag, "-") != 0) {
         (void)snprintf(out->etag, sizeof out->etag, "%s", item->etag);
     }
@@ -389,15 +366,9 @@ static sonde_err put_in_place(sonde__s3_copy *copy, held *small, sonde_diag *dia
     }
     (void)snprintf(object.name, sizeof object.name, "%s", small->name);
     (void)snprintf(object.etag, sizeof object.etag, "%s", small->etag);
-    err = sonde__s3_copy_write(copy, small->name, small->body.data, small->body.length,
-                               diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde__s3_copy_note(copy, &object, false, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__s3_copy_write(copy, small->name, small->body.data,
+                                         small->body.length, diag));
+    SONDE__TRY_DONE(sonde__s3_copy_note(copy, &object, false, diag));
     sonde__s3_copy_find(copy, small->name)->stale = false;
 
 done:
@@ -459,11 +430,7 @@ static sonde_err list_worker(sonde__s3_copy *copy, const char *worker, sonde_dia
     static const char *const small[] = {"generations.jsonl", "catalogue.jsonl"};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
-        const sonde_err err = list_kind(copy, worker, kinds[i], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(list_kind(copy, worker, kinds[i], diag));
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(small); i++) {
         held file = {0};
@@ -473,10 +440,7 @@ static sonde_err list_worker(sonde__s3_copy *copy, const char *worker, sonde_dia
             sonde_text_fini(&file.body);
             return err;
         }
-        err = put_in_place(copy, &file, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(put_in_place(copy, &file, diag));
     }
     return SONDE_OK;
 }
@@ -505,15 +469,9 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
         goto done;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
-        err = bring_all(copy, order[i], diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(bring_all(copy, order[i], diag));
     }
-    err = put_in_place(copy, &list, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(put_in_place(copy, &list, diag));
     err = put_in_place(copy, &state, diag);
 
 done:
@@ -617,10 +575,7 @@ static sonde_err list_findings(sonde__s3_copy *copy, sonde_diag *diag)
     if (err != SONDE_OK) {
         goto done;
     }
-    err = put_in_place(copy, &numbers, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(put_in_place(copy, &numbers, diag));
     err = sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note, copy,
                          diag);
 
@@ -643,15 +598,9 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
     if (copy->foreign) {
         return copy->smdebug ? refresh_foreign(copy, diag) : SONDE_OK;
     }
-    err = hold(copy, "", "end.json", &end, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(hold(copy, "", "end.json", &end, diag));
     for (size_t i = 0; i < copy->worker_count; i++) {
-        err = refresh_worker(copy, copy->workers[i], diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(refresh_worker(copy, copy->workers[i], diag));
     }
     if (!copy->opened) {
         err = list_findings(copy, diag);
@@ -659,10 +608,7 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
     if (err != SONDE_OK) {
         goto done;
     }
-    err = bring_all(copy, is_any, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(bring_all(copy, is_any, diag));
     err = put_in_place(copy, &end, diag);
 
 done:
@@ -724,11 +670,10 @@ sonde_err sonde__s3_copy_fetch(void *handle, const char *name, uint64_t offset,
                                uint64_t count, sonde_diag *diag)
 {
     sonde__s3_copy *copy = handle;
-    sonde__s3_copied *item = NULL;
     sonde_err err = SONDE_OK;
 
     (void)pthread_mutex_lock(&copy->guard);
-    item = sonde__s3_copy_find(copy, name);
+    sonde__s3_copied *item = sonde__s3_copy_find(copy, name);
     if (item != NULL && item->lazy && !item->stale) {
         err = sonde__s3_copy_bring(copy, item, offset, count, diag);
     }

@@ -100,14 +100,12 @@ static bool empty(const char *root, const old_copy *copy)
 {
     static const char *const parts[] = {"run", "have", "objects"};
     char path[SONDE__S3_PATH];
-    int fd = -1;
-    bool free = false;
 
     if ((size_t)snprintf(path, sizeof path, "%s/%s", root, copy->name) >= sizeof path) {
         return false;
     }
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
     for (size_t i = 0; free && i < sizeof parts / sizeof *parts; i++) {
         if ((size_t)snprintf(path, sizeof path, "%s/%s/%s", root, copy->name, parts[i]) <
             sizeof path) {
@@ -137,14 +135,13 @@ void sonde__s3_copy_evict(const char *folder)
     const struct dirent *entry = NULL;
     copy_list list = {0};
     double bytes = 0.0;
-    DIR *all = NULL;
 
     if (slash == NULL || (size_t)(slash - folder) >= sizeof root) {
         return;
     }
     memcpy(root, folder, (size_t)(slash - folder));
     root[slash - folder] = '\0';
-    all = opendir(root);
+    DIR *all = opendir(root);
     while (all != NULL && (entry = readdir(all)) != NULL) {
         if (entry->d_name[0] != '.') {
             add(&list, root, entry->d_name);

@@ -78,15 +78,13 @@ static sonde_err write_whole(const char *path, const void *bytes, size_t size,
                              sonde_diag *diag)
 {
     char part[SONDE__S3_PATH];
-    FILE *stream = NULL;
-    bool done = false;
 
     if ((size_t)snprintf(part, sizeof part, "%s.%ld.new", path, (long)getpid()) >=
         sizeof part) {
         return sonde__fail(diag, SONDE_EINVAL, path, "a shorter name", "too long");
     }
-    stream = fopen(part, "we");
-    done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
+    FILE *stream = fopen(part, "we");
+    bool done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
     done = stream != NULL && fclose(stream) == 0 && done;
     if (!done || rename(part, path) != 0) {
         const int failed = errno;
@@ -172,8 +170,6 @@ static sonde_err take_line(sonde__s3_copy *copy, const char *line, sonde_diag *d
     sonde__s3_object object = {.size = 0};
     char path[SONDE__S3_PATH], kind = 0;
     struct stat about;
-    sonde__s3_copied *item = NULL;
-    sonde_err err = SONDE_OK;
 
     if (sscanf(line, "%127s %" SCNu64 " %c %1024[^\n]", object.etag, &object.size, &kind,
                object.name) != 4 ||
@@ -181,11 +177,8 @@ static sonde_err take_line(sonde__s3_copy *copy, const char *line, sonde_diag *d
         (uint64_t)about.st_size != object.size) {
         return SONDE_OK;
     }
-    err = sonde__s3_copy_note(copy, &object, kind == 'l', diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    item = sonde__s3_copy_find(copy, object.name);
+    SONDE__TRY(sonde__s3_copy_note(copy, &object, kind == 'l', diag));
+    sonde__s3_copied *item = sonde__s3_copy_find(copy, object.name);
     if (item != NULL) {
         item->stale = false;
     }
@@ -205,10 +198,7 @@ sonde_err sonde__s3_copy_load(sonde__s3_copy *copy, sonde_diag *diag)
         return SONDE_OK;
     }
     while (getline(&line, &room, stream) >= 0) {
-        err = take_line(copy, line, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(take_line(copy, line, diag));
     }
 
 done:
@@ -356,10 +346,7 @@ static sonde_err bring_blocks(const sonde__s3_copy *copy, sonde__s3_line *line,
                           object.size, item->size);
         goto done;
     }
-    err = write_blocks(copy, item, &body, offset, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(write_blocks(copy, item, &body, offset, diag));
     for (uint64_t block = first; block < end; block++) {
         (void)__atomic_fetch_or(&item->bits[block / 8],
                                 (unsigned char)(1u << (block % 8)), __ATOMIC_RELEASE);
@@ -388,10 +375,7 @@ sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line 
     if (item->size == 0) {
         return SONDE_OK;
     }
-    err = map_bits(copy, item, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(map_bits(copy, item, diag));
     err = bring_blocks(copy, line, item, 0, 1, diag);
     unmap(item);
     return err;

@@ -212,7 +212,6 @@ void sonde__s3_line_call(sonde__s3_line *line, const sonde__s3_call *call,
 {
     sonde_text body = answer->body;
     char error[CURL_ERROR_SIZE] = "";
-    struct curl_slist *headers = NULL;
     CURLcode code = CURLE_OUT_OF_MEMORY;
 
     _Static_assert(CURL_ERROR_SIZE <= sizeof answer->fault, "libcurl writes so much");
@@ -220,7 +219,7 @@ void sonde__s3_line_call(sonde__s3_line *line, const sonde__s3_call *call,
     body.failed = false;
     *answer = (sonde__s3_answer){.body = body, .most = call->most};
     line->curl->easy_reset(line->easy);
-    headers = make_headers(line, call);
+    struct curl_slist *headers = make_headers(line, call);
     if (headers != NULL && set_options(line, call, answer) &&
         set_pointer(line, CURLOPT_HTTPHEADER, headers)) {
         code = line->curl->easy_perform(line->easy);

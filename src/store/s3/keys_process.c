@@ -115,12 +115,11 @@ static bool read_some(const child *process, sonde_text *output)
 {
     struct pollfd ready = {.fd = process->out, .events = POLLIN};
     char block[4096];
-    ssize_t n = 0;
 
     if (poll(&ready, 1, 50) <= 0) {
         return true;
     }
-    n = read(process->out, block, sizeof block);
+    const ssize_t n = read(process->out, block, sizeof block);
     if (n > 0) {
         sonde_text_put(output, block, (size_t)n);
         memset(block, 0, sizeof block);
@@ -170,7 +169,6 @@ static sonde_err run(char *command, double most, const char *where, sonde_text *
     char *words[MOST_WORDS + 1];
     child process = {0};
     int status = 0, failed = 0;
-    bool ended = false;
 
     if (split(command, words) == 0) {
         return sonde__fail(diag, SONDE_EINVAL, where, "a program and its arguments",
@@ -182,7 +180,7 @@ static sonde_err run(char *command, double most, const char *where, sonde_text *
         return sonde__fail(diag, SONDE_EIO, where, NULL, "'%s' cannot be run: %s",
                            words[0], strerror(failed));
     }
-    ended = finish(&process, most, output, &status);
+    const bool ended = finish(&process, most, output, &status);
     if (process.out >= 0) {
         (void)close(process.out);
     }
@@ -211,10 +209,7 @@ sonde_err sonde__s3_keys_of_process(const char *profile, double most,
         return SONDE_ENOTFOUND;
     }
     (void)snprintf(where, sizeof where, "credential_process of profile %.100s", profile);
-    err = run(command, most, where, &output, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(run(command, most, where, &output, diag));
     err = output.failed ? sonde__fail_nomem(diag, where)
                         : sonde__s3_keys_take_json(keys, output.data, output.length,
                                                    "SessionToken", where, diag);

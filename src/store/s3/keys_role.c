@@ -199,10 +199,7 @@ sonde_err sonde__s3_keys_of_role(sonde__s3_line *line, const char *profile,
                         "its role needs a code of the device %s", device);
         goto done;
     }
-    err = begin(&ask, "AssumeRole", arn != NULL ? arn : "", session, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(begin(&ask, "AssumeRole", arn != NULL ? arn : "", session, diag));
     add(&ask, "DurationSeconds", seconds);
     add(&ask, "ExternalId", id);
     (void)snprintf(help, sizeof help,
@@ -255,10 +252,7 @@ sonde_err sonde__s3_keys_of_token(sonde__s3_line *line, const char *profile,
                           "cannot be read, or is empty");
         goto done;
     }
-    err = begin(&ask, "AssumeRoleWithWebIdentity", arn, session, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(begin(&ask, "AssumeRoleWithWebIdentity", arn, session, diag));
     add(&ask, "WebIdentityToken", token);
     (void)snprintf(help, sizeof help, "a role that the token in %.180s may assume", path);
     err = put(&ask, arn, help, keys, diag);

@@ -179,11 +179,10 @@ static void save_token(const sign_on *sso)
 {
     char part[PATH + 32];
     char *text = json_dumps(sso->token, 0);
-    int fd = -1;
     bool done = false;
 
     (void)snprintf(part, sizeof part, "%s.XXXXXX", sso->path);
-    fd = text != NULL ? mkstemp(part) : -1;
+    const int fd = text != NULL ? mkstemp(part) : -1;
     if (fd >= 0) {
         done = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
         done = close(fd) == 0 && done;
@@ -269,7 +268,6 @@ static bool refresh_token(const sign_on *sso)
 static sonde_err find_token(sign_on *sso, sonde_diag *diag)
 {
     const double now = (double)time(NULL);
-    double expires = 0.0;
     bool no_memory = false;
 
     sso->token = sonde__json_read_file(sso->path, &no_memory);
@@ -279,7 +277,7 @@ static sonde_err find_token(sign_on *sso, sonde_diag *diag)
     if (sso->token == NULL || text_of(sso->token, "accessToken")[0] == '\0') {
         return must_log_in(sso, "you are not logged in", diag);
     }
-    expires = sonde__s3_time(text_of(sso->token, "expiresAt"));
+    const double expires = sonde__s3_time(text_of(sso->token, "expiresAt"));
     if (now > expires - SOON && text_of(sso->token, "refreshToken")[0] != '\0' &&
         refresh_token(sso)) {
         return SONDE_OK;
@@ -366,10 +364,7 @@ sonde_err sonde__s3_keys_of_sso(sonde__s3_line *line, const char *profile,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = find_token(&sso, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(find_token(&sso, diag));
     err = ask(&sso, keys, diag);
 
 done:

@@ -29,14 +29,13 @@ double sonde__s3_time(const char *text)
 {
     struct tm when = {0};
     const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &when);
-    double seconds = 0.0;
     int hours = 0, minutes = 0;
     char sign = 0;
 
     if (rest == NULL) {
         return 0.0;
     }
-    seconds = (double)timegm(&when);
+    double seconds = (double)timegm(&when);
     rest += *rest == '.' ? 1 + strspn(rest + 1, "0123456789") : 0;
     if (sscanf(rest, "%c%2d:%2d", &sign, &hours, &minutes) == 3 &&
         (sign == '+' || sign == '-')) {

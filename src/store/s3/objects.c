@@ -24,10 +24,8 @@ enum { MOST_ANSWER = 4 << 20, MOST_SMALL = 64 << 20 };
 
 static void copy_etag(char etag[SONDE__S3_ETAG], const char *text)
 {
-    size_t length = 0;
-
     text += text[0] == '"' ? 1 : 0;
-    length = SONDE_MIN(strcspn(text, "\""), (size_t)SONDE__S3_ETAG - 1);
+    const size_t length = SONDE_MIN(strcspn(text, "\""), (size_t)SONDE__S3_ETAG - 1);
     memmove(etag, text, length); /* text may be in etag */
     etag[length] = '\0';
 }
@@ -234,7 +232,6 @@ static sonde_err see_all(const listing *list, const char *body, const char *elem
         char name[3 * SONDE__S3_NAME], number[32] = "";
         sonde__s3_object object = {.size = 0};
         const char *part = row;
-        sonde_err err = SONDE_OK;
 
         row += strlen(open);
         if (!sonde__s3_xml(&part, key, name, sizeof name)) {
@@ -253,10 +250,7 @@ static sonde_err see_all(const listing *list, const char *body, const char *elem
             continue;
         }
         (void)snprintf(object.name, sizeof object.name, "%s", name + list->skip);
-        err = list->seen(list->user, &object, list->diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(list->seen(list->user, &object, list->diag));
     }
     return SONDE_OK;
 }
@@ -273,14 +267,8 @@ static sonde_err list_page(const listing *list, const sonde__s3_request *request
     if (err != SONDE_OK || answer.body.length == 0) {
         goto done;
     }
-    err = see_all(list, answer.body.data, "Contents", "Key");
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = see_all(list, answer.body.data, "CommonPrefixes", "Prefix");
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(see_all(list, answer.body.data, "Contents", "Key"));
+    SONDE__TRY_DONE(see_all(list, answer.body.data, "CommonPrefixes", "Prefix"));
     if (sonde__s3_xml_first(&answer.body, "IsTruncated", truncated, sizeof truncated) &&
         strcmp(truncated, "true") == 0) {
         (void)sonde__s3_xml_first(&answer.body, "NextContinuationToken", token, size);
@@ -328,10 +316,7 @@ sonde_err sonde__s3_list(sonde__s3_bucket *bucket, sonde__s3_line *line,
         if (folders) {
             request.query[request.query_count++] = (sonde__s3_pair){"delimiter", "/"};
         }
-        err = list_page(&list, &request, token, sizeof token);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(list_page(&list, &request, token, sizeof token));
     } while (token[0] != '\0');
 
 done:

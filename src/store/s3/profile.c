@@ -68,12 +68,10 @@ static FILE *open_file(sonde__s3_profile_file file)
 /* Cuts blanks at both ends. */
 static char *trim(char *text)
 {
-    size_t length = 0;
-
     while (isspace((unsigned char)*text)) {
         text++;
     }
-    length = strlen(text);
+    size_t length = strlen(text);
     while (length > 0 && isspace((unsigned char)text[length - 1])) {
         text[--length] = '\0';
     }
@@ -91,7 +89,6 @@ static bool begins(char *line, const section *wanted)
 {
     char *end = strchr(line, ']');
     char *kind = NULL, *name = NULL;
-    size_t length = 0;
 
     if (end == NULL) {
         return false;
@@ -111,7 +108,7 @@ static bool begins(char *line, const section *wanted)
         *name++ = '\0';
     }
     name = trim(name);
-    length = strlen(name);
+    const size_t length = strlen(name);
     if (length > 1 && (name[0] == '"' || name[0] == '\'') &&
         name[length - 1] == name[0]) {
         name[length - 1] = '\0';
@@ -239,8 +236,6 @@ char *sonde__s3_endpoint(const char *profile, const char *service)
 {
     const char *ignore = sonde__s3_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
     char variable[64];
-    const char *given = NULL;
-    char *found = NULL;
 
     if (ignore != NULL && sonde__strcasecmp(ignore, "true") == 0) {
         return NULL;
@@ -249,12 +244,12 @@ char *sonde__s3_endpoint(const char *profile, const char *service)
     for (char *letter = variable; *letter != '\0'; letter++) {
         *letter = (char)sonde__toupper((unsigned char)*letter);
     }
-    given = sonde__s3_variable(variable);
+    const char *given = sonde__s3_variable(variable);
     given = given != NULL ? given : sonde__s3_variable("AWS_ENDPOINT_URL");
     if (given != NULL) {
         return sonde__strdup(given);
     }
-    found = endpoint_of_services(profile, service);
+    char *found = endpoint_of_services(profile, service);
     return found != NULL ? found : sonde__s3_profile_value(profile, "endpoint_url");
 }
 

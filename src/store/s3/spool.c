@@ -196,11 +196,7 @@ done:
 static sonde_err fetch_past(sonde__s3_spool *spool, sonde_diag *diag)
 {
     char start[40];
-    const sonde_err err = drop_superseded(spool, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(drop_superseded(spool, diag));
     (void)snprintf(start, sizeof start, "%s/", spool->worker);
     return sonde__s3_list(spool->bucket, &spool->line, start, "", false, take_object,
                           spool, diag);
@@ -268,19 +264,12 @@ static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
     const char *url = spool->bucket->url;
     char name[64];
     bool ended = false, written = false;
-    sonde_err err = exists(spool, "end.json", &ended, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(exists(spool, "end.json", &ended, diag));
     if (spool->writer.world <= 1 || ended) {
         return fail_taken(spool, diag);
     }
     (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
-    err = exists(spool, name, &written, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(exists(spool, name, &written, diag));
     return written ? sonde__fail(diag, SONDE_EEXIST, url, "a resumed run",
                                  "worker %d has written this run", spool->writer.rank)
                    : SONDE_OK;
@@ -290,29 +279,17 @@ static sonde_err check_free(const sonde__s3_spool *spool, sonde_diag *diag)
 static sonde_err take_run(sonde__s3_spool *spool, const sonde_text *run, sonde_diag *diag)
 {
     const sonde__store_writer *writer = &spool->writer;
-    sonde_err err = writer->resumes ? SONDE_OK : check_free(spool, diag);
+    SONDE__TRY(writer->resumes ? SONDE_OK : check_free(spool, diag));
     bool same = true;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (sonde__s3_spool_has(spool, "run.json")) {
-        err = compare_ids(spool, run, &same, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(compare_ids(spool, run, &same, diag));
     }
     if (!same) {
-        err = drop_other(spool, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(drop_other(spool, diag));
     }
     if (!sonde__s3_spool_has(spool, "run.json")) {
-        err = sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__s3_spool_write(spool, "run.json", run->data, run->length, diag));
     }
     spool->run_sent = true;
     return writer->resumes ? fetch_past(spool, diag) : SONDE_OK;
@@ -390,10 +367,7 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__s3_line_open(&spool->beat_line, url, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__s3_line_open(&spool->beat_line, url, diag));
     spool->line.progress = spool->writer.progress;
     sonde__s3_begin_asking(spool->line.progress); /* for credentials */
     err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
@@ -401,10 +375,7 @@ static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *fol
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__s3_spool_enter(spool, folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__s3_spool_enter(spool, folder, diag));
     if (spool->writer.sends) {
         err = read_world(spool, diag);
     }
@@ -513,13 +484,11 @@ static void *beat_on(void *user);
 /* A thread counts as a user, and as running, from before it starts. */
 static int start_thread(sonde__s3_spool *spool, pthread_t *thread, void *run(void *))
 {
-    int failed = 0;
-
     (void)atomic_fetch_add(&spool->users, 1);
     (void)pthread_mutex_lock(&spool->lock);
     spool->running++;
     (void)pthread_mutex_unlock(&spool->lock);
-    failed = pthread_create(thread, NULL, run, spool);
+    const int failed = pthread_create(thread, NULL, run, spool);
     if (failed != 0) {
         (void)pthread_mutex_lock(&spool->lock);
         spool->running--;
@@ -734,13 +703,12 @@ static bool wait_for_sender(sonde__s3_spool *spool)
 sonde_err sonde__s3_spool_finish(void *handle, sonde_diag *diag)
 {
     sonde__s3_spool *spool = handle;
-    bool done = false;
 
     if (!spool->started) {
         return SONDE_OK;
     }
     atomic_store(&spool->closing, true);
-    done = wait_for_sender(spool);
+    const bool done = wait_for_sender(spool);
     if (!stop_threads(spool)) {
         return sonde__fail(diag, SONDE_EIO, spool->bucket->url, "a disk that answers",
                            "a system call on its spool hangs; what is not sent is kept "

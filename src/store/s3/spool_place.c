@@ -101,13 +101,11 @@ sonde_err sonde__s3_spool_write(const sonde__s3_spool *spool, const char *name,
                                 const void *bytes, size_t size, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    FILE *stream = NULL;
-    bool done = false;
 
     (void)sonde__s3_spool_path(spool, name, path);
     sonde__s3_make_way(path);
-    stream = fopen(path, "we");
-    done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
+    FILE *stream = fopen(path, "we");
+    bool done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
     done = stream != NULL && fclose(stream) == 0 && done;
     return done ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
 }

@@ -146,10 +146,7 @@ static sonde_err look_into(sonde__s3_spool *spool, const char *folder, sonde_dia
         if (entry->d_name[0] == '.') {
             continue;
         }
-        err = add_file(spool, folder, entry->d_name, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(add_file(spool, folder, entry->d_name, diag));
     }
 
 done:
@@ -197,11 +194,7 @@ static sonde_err look(sonde__s3_spool *spool, sonde_diag *diag)
 
     spool->count = 0;
     for (size_t i = 0; i < count; i++) {
-        const sonde_err err = look_into(spool, folders[i], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(look_into(spool, folders[i], diag));
     }
     if (spool->count > 0) {
         qsort(spool->files, spool->count, sizeof *spool->files, in_order);
@@ -282,13 +275,9 @@ static sonde_err keep_barriers(sonde__s3_spool *spool, sonde_diag *diag)
 {
     for (size_t i = 0; i < spool->count; i++) {
         const sonde__s3_spooled *file = &spool->files[i];
-        const sonde_err err = file->kind == STEPS && !file->part
-                                  ? keep_barrier(spool, file->number, diag)
-                                  : SONDE_OK;
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(file->kind == STEPS && !file->part
+                       ? keep_barrier(spool, file->number, diag)
+                       : SONDE_OK);
     }
     return SONDE_OK;
 }
@@ -463,7 +452,6 @@ static sonde_err send_steps(sonde__s3_spool *spool, sonde_diag *diag)
 {
     for (size_t i = 0; i < spool->count; i++) {
         sonde__s3_spooled *file = &spool->files[i];
-        sonde_err err = SONDE_OK;
 
         if (file->kind != STEPS || file->part || file->name[0] == '\0') {
             continue;
@@ -471,10 +459,7 @@ static sonde_err send_steps(sonde__s3_spool *spool, sonde_diag *diag)
         if (!may_pass(spool, file->number)) {
             return SONDE_OK;
         }
-        err = send_closed(spool, file, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(send_closed(spool, file, diag));
     }
     return SONDE_OK;
 }
@@ -535,14 +520,8 @@ sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *di
     *all = false;
     spool->busy = false;
     spool->final = atomic_load(&spool->closing);
-    err = look(spool, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = send_found(spool, &left, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(look(spool, diag));
+    SONDE__TRY_DONE(send_found(spool, &left, diag));
     *all = spool->final && !left;
 
 done:

@@ -66,15 +66,14 @@ static bool recall(upload *up)
 {
     FILE *stream = up->memory != NULL ? fopen(up->memory, "re") : NULL;
     char line[SONDE__S3_NAME + 128], ours[sizeof line], etag[160];
-    bool same = false;
     int number = 0;
 
     if (stream == NULL) {
         return false;
     }
     describe(up, ours, sizeof ours);
-    same = next_line(stream, up->id, sizeof up->id) && up->id[0] != '\0' &&
-           next_line(stream, line, sizeof line) && strcmp(line, ours) == 0;
+    const bool same = next_line(stream, up->id, sizeof up->id) && up->id[0] != '\0' &&
+                      next_line(stream, line, sizeof line) && strcmp(line, ours) == 0;
     while (same && next_line(stream, line, sizeof line) &&
            sscanf(line, "%d %159s", &number, etag) == 2 && number == up->sent + 1) {
         add_part(up, number, etag);
@@ -155,10 +154,7 @@ static sonde_err put_part(upload *up, int number, const void *bytes, size_t size
     sonde_err err = SONDE_OK;
 
     (void)snprintf(text, sizeof text, "%d", number);
-    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag));
     add_part(up, number, answer.etag);
     remember_part(up, number, answer.etag);
 
@@ -185,10 +181,7 @@ static sonde_err end_upload(upload *up)
     }
     request.body = up->parts.data;
     request.size = up->parts.length;
-    err = sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag));
     if (answer.body.length > 0 && strstr(answer.body.data, "<Error>") != NULL &&
         sonde__s3_xml_first(&answer.body, "Code", code, sizeof code)) {
         err = sonde__fail(up->diag, SONDE_EIO,
@@ -307,10 +300,7 @@ static sonde_err put_parts(upload *up)
     if (up->memory != NULL) {
         sonde__s3_forget_upload(up->bucket, up->line, up->memory);
     }
-    err = begin_upload(up);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(begin_upload(up));
     remember_begin(up);
     err = put_rest(up);
     if (err == SONDE_OK) {

@@ -67,11 +67,10 @@ static char **make_environment(const sonde__action_job *job)
 static int set_attributes(posix_spawnattr_t *attributes)
 {
     sigset_t none, all;
-    int failed = 0;
 
     (void)sigemptyset(&none);
     (void)sigfillset(&all);
-    failed = posix_spawnattr_setsigmask(attributes, &none);
+    int failed = posix_spawnattr_setsigmask(attributes, &none);
     failed = failed != 0 ? failed : posix_spawnattr_setsigdefault(attributes, &all);
     failed = failed != 0 ? failed : posix_spawnattr_setpgroup(attributes, 0);
     return failed != 0 ? failed
@@ -303,7 +302,6 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
 {
     request post = {.curl = sonde__curl_load("webhook", NULL), .good = true};
     char message[CURL_ERROR_SIZE] = "";
-    struct curl_slist *headers = NULL;
     sonde__action_job_end end = SONDE__JOB_FAILED;
     long status = 0;
 
@@ -312,7 +310,8 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
     if (post.easy == NULL) {
         return end;
     }
-    headers = post.curl->slist_append(NULL, "Content-Type: application/json");
+    struct curl_slist *headers =
+        post.curl->slist_append(NULL, "Content-Type: application/json");
     if (headers != NULL && set_options(&post, actions, job, headers, message)) {
         const CURLcode code = post.curl->easy_perform(post.easy);
 
@@ -476,7 +475,6 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag)
 {
     sonde__actions_queue *queue = &actions->queue;
     sigset_t all, before;
-    int failed = 0;
 
     if (queue->started) {
         return SONDE_OK;
@@ -485,7 +483,7 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag)
      * it */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    failed = pthread_create(&queue->thread, NULL, run_queue, actions);
+    const int failed = pthread_create(&queue->thread, NULL, run_queue, actions);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
         return sonde__fail(diag, SONDE_ENOMEM, "actions", NULL,
@@ -529,13 +527,12 @@ bool sonde_actions_finish(sonde_actions *actions, double seconds)
     sonde__actions_queue *queue = &actions->queue;
     const struct timespec until = at_time(sonde__now() + seconds);
     int waited = 0;
-    size_t left = 0;
 
     (void)pthread_mutex_lock(&queue->lock);
     while ((queue->count > 0 || queue->busy) && waited != ETIMEDOUT) {
         waited = pthread_cond_timedwait(&queue->changed, &queue->lock, &until);
     }
-    left = queue->count;
+    const size_t left = queue->count;
     for (size_t i = 0; i < left; i++) {
         sonde__free(queue->jobs[i]);
     }

@@ -85,10 +85,7 @@ sonde_err sonde_actions_create(const sonde_actions_options *given, sonde_actions
             goto error;
         }
     }
-    err = sonde__actions_queue_init(&actions->queue, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__actions_queue_init(&actions->queue, diag));
     *out = actions;
     return SONDE_OK;
 
@@ -194,8 +191,6 @@ static sonde_err read_kind(sonde__action *action, const char *text, sonde_diag *
 static sonde_err check_action(sonde_actions *actions, const sonde__action *action,
                               sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if ((action->kind == SONDE__ACTION_STOP ||
          action->kind == SONDE__ACTION_CHECKPOINT) &&
         actions->options.control == NULL && actions->run == NULL) {
@@ -203,10 +198,7 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
                            "a control or the folder of a run", "no run to stop is given");
     }
     if (action->kind == SONDE__ACTION_WEBHOOK) {
-        err = sonde__action_check_url(action->text, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde__action_check_url(action->text, diag));
     }
     return action->kind == SONDE__ACTION_WEBHOOK || action->kind == SONDE__ACTION_COMMAND
                ? sonde__actions_queue_start(actions, diag)
@@ -225,18 +217,9 @@ sonde_err sonde_actions_add(sonde_actions *actions, const char *text, sonde_diag
                            "too many actions: the limit is %d", SONDE_ACTIONS_MOST);
     }
     sonde__names_init(&action.did);
-    err = read_when(&action, text, when, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = read_kind(&action, text + (when > 0 ? when + 1 : 0), diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = check_action(actions, &action, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(read_when(&action, text, when, diag));
+    SONDE__TRY_GO(read_kind(&action, text + (when > 0 ? when + 1 : 0), diag));
+    SONDE__TRY_GO(check_action(actions, &action, diag));
     actions->items[actions->count++] = action;
     return SONDE_OK;
 
@@ -249,8 +232,6 @@ error:
 static sonde_err check_in_use(const char *rule, const char *const *names, size_t count,
                               sonde_diag *diag)
 {
-    const char *near = NULL;
-
     if (rule == NULL) {
         return SONDE_OK;
     }
@@ -259,7 +240,7 @@ static sonde_err check_in_use(const char *rule, const char *const *names, size_t
             return SONDE_OK;
         }
     }
-    near = sonde_diag_nearest(rule, names, count);
+    const char *near = sonde_diag_nearest(rule, names, count);
     return sonde__fail(diag, SONDE_ENOTFOUND, "action",
                        near != NULL ? near : "error, warning, any or a rule in use",
                        "no rule '%s' is in use", rule);

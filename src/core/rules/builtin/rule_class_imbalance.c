@@ -159,8 +159,6 @@ static bool is_rare(const imbalance *state, int c, int64_t all)
 static void judge_mistakes(sonde_rule_run *run, imbalance *state)
 {
     int64_t all = 0, wrong = 0;
-    double share_wrong = 0.0;
-    bool learns = false;
 
     for (int c = 0; c < SONDE__CLASSES; c++) {
         all += state->guessed[c];
@@ -169,9 +167,10 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     if (all == 0) {
         return;
     }
-    share_wrong = (double)wrong / (double)all;
-    learns = !state->smdebug && (share_wrong < 0.9 * state->wrong_before ||
-                                 share_wrong >= 0.5 * state->threshold_misprediction);
+    const double share_wrong = (double)wrong / (double)all;
+    const bool learns =
+        !state->smdebug && (share_wrong < 0.9 * state->wrong_before ||
+                            share_wrong >= 0.5 * state->threshold_misprediction);
     if (learns) {
         memset(state->missed, 0, sizeof state->missed);
         state->wrong_before = share_wrong;

@@ -127,14 +127,13 @@ static void step(sonde_rule_run *run)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     uint64_t *kept = &state->kept[state->inputs % REMEMBERED];
-    bool again = false;
 
     if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
         forget(run);
         state->mode = at->mode;
         state->others = at->global_step - at->mode_step;
     }
-    again = state->inputs != 0 && *kept == state->inputs;
+    bool again = state->inputs != 0 && *kept == state->inputs;
     state->again = state->again || again;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;

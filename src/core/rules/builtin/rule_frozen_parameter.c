@@ -657,7 +657,6 @@ static void step(sonde_rule_run *run)
     frozen *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    double rate = 0.0;
 
     if (state->linked != count) {
         sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL,
@@ -665,7 +664,7 @@ static void step(sonde_rule_run *run)
         sonde__builtin_link(run, PARAMETERS, STATE, NULL, offsetof(tensor_memory, state));
         state->linked = count;
     }
-    rate = compare(run, tensors, count);
+    const double rate = compare(run, tensors, count);
     for (size_t i = 0; i < count; i++) {
         if (tensors[i].need == PARAMETERS && tensors[i].vitals != NULL) {
             judge_alone(run, i, rate);

@@ -163,14 +163,13 @@ static double exceeded(const spike *state, const tensor_memory *memory, double n
                        double level)
 {
     const sonde__builtin_recent *recent = &memory->recent;
-    double limit = 0.0;
 
     if (recent->count < state->least || memory->largest <= 0.0 || norm < level ||
         norm <= state->factor / 10.0 * memory->largest ||
         !sonde__builtin_recent_exceeds(recent, state->factor, norm)) {
         return 0.0;
     }
-    limit = largest_usual(recent, state->factor);
+    const double limit = largest_usual(recent, state->factor);
     return norm > limit && sonde__builtin_recent_median(recent) > 0.0 ? limit : 0.0;
 }
 

@@ -192,7 +192,6 @@ static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memor
     const size_t before = memory->count - patience;
     const double *after = memory->losses + before, first = memory->first;
     double recent[RECENT], later[MOST], gained = 0.0;
-    bool moved = false;
 
     /* The step of the jump usually decides; sorting takes longer. */
     if (before < RECENT ||
@@ -210,7 +209,7 @@ static void judge_lost(sonde_rule_run *run, size_t i, const tensor_memory *memor
             patience - tenth(patience)) {
         return;
     }
-    moved = has_moved(memory, before);
+    const bool moved = has_moved(memory, before);
     if (sonde_rule_found(run, i, moved ? SONDE_SEVERITY_WARNING : SONDE_SEVERITY_NOTE,
                          "mean", later[patience / 2],
                          recent[RECENT / 2] + LOST * gained)) {

@@ -164,12 +164,11 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const bool paired = memory->has && seen->at.mode_step == memory->step + 1;
     double values[SAMPLE], dot = 0.0;
     norms at = {0};
-    size_t count = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
-    count = sonde__builtin_sample(seen->view, SAMPLE, values);
+    size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double before = (double)memory->before[i], fresh = values[i] - before;
 
@@ -356,13 +355,12 @@ static void judge(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
 {
     zero_grad *state = sonde_rule_state(run);
     const bool doubled = !state->from_start || state->single > SINGLE;
-    double percent = 0.0;
 
     state->held <<= 1;
     if (state->streak < state->patience) {
         return;
     }
-    percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
+    const double percent = are_sums(state) ? percent_summed(state, tensors, count) : 0.0;
     state->held |= percent >= SHARE;
     if (percent >= SHARE && ((is_clear(state, percent) && doubled) ||
                              (holds_often(state->held) && !is_smooth(state)))) {

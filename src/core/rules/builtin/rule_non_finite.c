@@ -180,7 +180,6 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
     int first_rank = 0;
     bool masked = false;
     const bool started = ((const non_finite *)sonde_rule_state(run))->started;
-    bool sure = false;
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
@@ -190,7 +189,7 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
                       !sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
                                                started, &memory->given);
     }
-    sure = is_sure(run, &masked);
+    const bool sure = is_sure(run, &masked);
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
@@ -257,7 +256,6 @@ static void step(sonde_rule_run *run)
     size_t others = 0, count = 0;
     const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const sonde_vitals *v = NULL;
     sonde__builtin_skip skip = SONDE__SKIP_NO;
 
     state->started = true;
@@ -270,7 +268,7 @@ static void step(sonde_rule_run *run)
         state->open = first;
         state->skipped = skip == SONDE__SKIP_YES;
     }
-    v = tensors[state->open].vitals;
+    const sonde_vitals *v = tensors[state->open].vitals;
     if (sonde__builtin_found_bad(run, (size_t)state->open, skip,
                                  v != NULL ? (double)sonde__builtin_bad(v) : 0.0) &&
         v != NULL) {

@@ -168,13 +168,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     tensor_memory *memory = tensor->memory;
     double values[SMALL], change = 0.0;
-    size_t count = 0;
 
     (void)run;
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
-    count = sonde__builtin_sample(seen->view, SMALL, values);
+    size_t count = sonde__builtin_sample(seen->view, SMALL, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - (double)memory->before[i];
 

@@ -338,12 +338,12 @@ typedef struct name_parts {
 static name_parts split(const char *name)
 {
     name_parts parts = {0, strlen(name)};
-    size_t end = 0;
 
     while (parts.word > 0 && isdigit((unsigned char)name[parts.word - 1])) {
         parts.word--;
     }
-    end = parts.word > 0 && name[parts.word - 1] == '.' ? parts.word - 1 : parts.word;
+    const size_t end =
+        parts.word > 0 && name[parts.word - 1] == '.' ? parts.word - 1 : parts.word;
     for (parts.module = end; parts.module > 0 && name[parts.module - 1] != '.';) {
         parts.module--;
     }

@@ -126,14 +126,13 @@ static void judge_dropout(sonde_rule_run *run, size_t i, bool training)
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     tensor_memory *memory = tensors[i].memory;
-    bool off = false;
 
     if (memory->input == SIZE_MAX || tensors[memory->input].vitals == NULL ||
         tensors[memory->input].vitals->l1 <= 0.0 ||
         sonde__builtin_bad(tensors[memory->input].vitals) > 0) {
         return; /* nothing to drop */
     }
-    off = is_off(tensors[i].vitals, tensors[memory->input].vitals);
+    bool off = is_off(tensors[i].vitals, tensors[memory->input].vitals);
     if (training) {
         memory->was_on += !state->evaluated && !off;
         memory->off = state->evaluated && off ? memory->off + 1 : 0;

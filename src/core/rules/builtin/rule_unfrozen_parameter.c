@@ -145,12 +145,11 @@ static void step(sonde_rule_run *run)
     const bool chosen = state->tensor_regex != NULL;
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    bool most = false;
 
     if (state->linked != count) {
         find_trained(run);
     }
-    most = 2 * state->trained > state->parameters;
+    const bool most = 2 * state->trained > state->parameters;
 
     for (size_t i = 0; i < count; i++) {
         tensor_memory *memory = tensors[i].memory;

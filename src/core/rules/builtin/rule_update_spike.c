@@ -112,13 +112,12 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     const double change = v->sumsq - memory->sumsq;
     const bool long_known = memory->changes.count >= HISTORY && steps <= 1.0;
     double median = 0.0, least = 0.0;
-    bool many = false;
 
     if (jump <= LEAST * memory->largest) {
         return; /* as most do: the median takes longer */
     }
     median = steps * sonde__builtin_recent_median(&memory->changes);
-    many = v->count >= MANY && median > 0.0;
+    const bool many = v->count >= MANY && median > 0.0;
     least = !many ? 15.0 : long_known ? LEAST : 3.0;
     if (jump <= least * memory->largest || memory->largest <= 0.0 ||
         change <= (many ? 0.3 : 0.9) * square || change >= (many ? 3.0 : 1.1) * square ||

@@ -99,14 +99,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, pruned = 0.0;
-    size_t count = 0;
-    int64_t since = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
-    since = memory->last > 0 ? seen->at.mode_step + 1 - memory->last : 0;
-    count = sonde__builtin_sample(seen->view, SAMPLE, values);
+    const int64_t since = memory->last > 0 ? seen->at.mode_step + 1 - memory->last : 0;
+    size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - (double)memory->before[i];
 

@@ -105,7 +105,6 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const update_ratio *state = sonde_rule_state(run);
     tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, norm = 0.0, sum = 0.0, along = 0.0;
-    size_t count = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
@@ -114,7 +113,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (memory->raw_count > 0 && memory->raw_age < state->num_steps) {
         return;
     }
-    count = sonde__builtin_sample(seen->view, SAMPLE, values);
+    const size_t count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - memory->raw[i];
 

@@ -74,13 +74,12 @@ static void take(sonde_rule_run *run, sonde__builtin_update_look *slow, const lo
     const sonde__builtin_update_ratio *state = sonde_rule_state(run);
     const double largest = state->step.largest_between, loss = state->step.loss;
     const int64_t place = slow->compared;
-    double mean = 0.0;
 
     if (place >= at->steps) {
         return;
     }
     slow->compared++;
-    mean = (slow->sum += largest) / (double)at->steps;
+    double mean = (slow->sum += largest) / (double)at->steps;
     if (place < at->part) {
         slow->first_part += largest;
         slow->first_loss += loss;

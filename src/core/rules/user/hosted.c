@@ -206,14 +206,8 @@ sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limi
     host->wire.fd = -1;
     host->seconds = limits->seconds;
     host->patience = SONDE__RULE_PATIENCE * limits->seconds;
-    err = start(host, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = open_file(host, path, limits, rules, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(start(host, diag));
+    SONDE__TRY_GO(open_file(host, path, limits, rules, diag));
     *out = host;
     return SONDE_OK;
 
@@ -444,12 +438,11 @@ static void put_coordinate(sonde__user_wire *wire, const sonde_coordinate *at)
 static void put_view(sonde__user_wire *wire, const sonde_view *view)
 {
     const size_t size = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
-    void *room = NULL;
 
     sonde__user_wire_put_u32(wire, (uint32_t)view->dtype);
     sonde__user_wire_put_u32(wire, (uint32_t)view->rank);
     sonde__user_wire_put_bytes(wire, view->shape, sizeof view->shape);
-    room = sonde__user_wire_room(wire, size);
+    void *room = sonde__user_wire_room(wire, size);
     if (room != NULL) {
         const sonde_view to = sonde_view_of(view->dtype, view->rank, view->shape, room);
 
@@ -489,15 +482,9 @@ static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (seen->view != NULL) {
         put_view(wire, seen->view);
     }
-    err = sonde__user_wire_end(wire);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__user_wire_end(wire));
     if (wire->out_used >= SEND_AT) {
-        err = sonde__user_wire_flush(wire);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde__user_wire_flush(wire));
     }
     return;
 
@@ -509,14 +496,13 @@ error:
 static void hosted_step(sonde_rule_run *run)
 {
     sonde__user_hosted_state *state = run->state;
-    sonde__user_wire *wire = NULL;
     char doing[64];
     sonde_err err = SONDE_OK;
 
     if (state->host == NULL) {
         return;
     }
-    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire *wire = sonde__user_host_wire(state->host);
     sonde__user_wire_begin(wire, SONDE__WIRE_STEP);
     put_coordinate(wire, sonde_rule_at(run));
     sonde__user_wire_put_i64(wire, (int64_t)run->rules->bad);
@@ -632,7 +618,6 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
 {
     sonde__user_hosted_state *state = run->state;
     sonde__user_message answer = {0};
-    sonde__user_wire *wire = NULL;
     char doing[256];
     int64_t need = SONDE_RULE_IGNORE;
     sonde_err err = SONDE_OK;
@@ -640,7 +625,7 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
     if (state->host == NULL) {
         return SONDE_RULE_IGNORE;
     }
-    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire *wire = sonde__user_host_wire(state->host);
     sonde__user_wire_begin(wire, SONDE__WIRE_DECLARE);
     put_tensor(wire, info, id);
     sonde__user_wire_put_text(wire, collections_of(run, id));
@@ -675,7 +660,6 @@ static bool write_param(const sonde_rule_run *run, size_t i, char *buf, size_t s
 {
     const sonde_rule_param *param = &run->rule->params[i];
     const char *field = (const char *)run->state + param->offset;
-    size_t used = 0;
 
     if (param->kind == SONDE_RULE_REAL) {
         double value = 0;
@@ -697,7 +681,7 @@ static bool write_param(const sonde_rule_run *run, size_t i, char *buf, size_t s
     if (run->texts[i] == NULL) {
         return true;
     }
-    used = (size_t)snprintf(buf, size, "%s=", param->name);
+    size_t used = (size_t)snprintf(buf, size, "%s=", param->name);
     for (const char *p = run->texts[i]; *p != '\0' && used + 3 < size; p++) {
         if (*p == ',') {
             buf[used++] = '\\';
@@ -748,10 +732,7 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     sonde__user_wire_begin(wire, SONDE__WIRE_SETUP);
     sonde__user_wire_put_text(wire, run->rule->name);
     sonde__user_wire_put_text(wire, params);
-    err = end_and_ask(state->host, &answer);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(end_and_ask(state->host, &answer));
     if (answer.kind == SONDE__WIRE_ERROR) {
         return sonde__user_host_error(&answer, hosted->path, diag);
     }

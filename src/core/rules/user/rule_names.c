@@ -68,10 +68,7 @@ sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *dia
                         sizeof(sonde_rule_file *))) {
         return sonde__fail_nomem(diag, path);
     }
-    err = sonde_rule_file_open(path, &rules->limits, &file, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_rule_file_open(path, &rules->limits, &file, diag));
     for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL; i++) {
         if (find_loaded(rules, rule->name) != NULL) {
             err =
@@ -97,15 +94,10 @@ static bool ends_in(const char *text, const char *end)
 static sonde_err add_file(sonde_rules *rules, const char *path, const char *params,
                           sonde_diag *diag)
 {
-    const sonde_rule_file *file = NULL;
     const sonde_rule *rule = NULL;
     size_t count = 0;
-    sonde_err err = sonde_rules_load(rules, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    file = find_file(rules, path);
+    SONDE__TRY(sonde_rules_load(rules, path, diag));
+    const sonde_rule_file *file = find_file(rules, path);
     while (sonde_rule_file_at(file, count) != NULL) {
         count++;
     }
@@ -114,10 +106,7 @@ static sonde_err add_file(sonde_rules *rules, const char *path, const char *para
                            "parameters for a file of %zu rules", count);
     }
     for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL; i++) {
-        err = sonde_rules_add_rule(rules, rule, params, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_rules_add_rule(rules, rule, params, diag));
     }
     return SONDE_OK;
 }
@@ -131,11 +120,7 @@ static sonde_err add_named(sonde_rules *rules, const char *name, const char *par
         return add_file(rules, name, params, diag);
     }
     if (rule == NULL) {
-        const sonde_err err = sonde_rule_by_name(name, &rule, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_rule_by_name(name, &rule, diag));
     }
     return sonde_rules_add_rule(rules, rule, params, diag);
 }
@@ -164,20 +149,13 @@ sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, rules);
     const sonde_rule *rule = NULL;
-    sonde_err err = SONDE_OK;
 
     for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
-        err = add_default(rules, rule, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_default(rules, rule, diag));
     }
     for (size_t i = 0; i < rules->file_count; i++) {
         for (size_t j = 0; (rule = sonde_rule_file_at(rules->files[i], j)) != NULL; j++) {
-            err = add_default(rules, rule, diag);
-            if (err != SONDE_OK) {
-                return err;
-            }
+            SONDE__TRY(add_default(rules, rule, diag));
         }
     }
     return SONDE_OK;

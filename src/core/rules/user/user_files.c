@@ -99,7 +99,6 @@ void sonde__user_hosted_fini(sonde__user_hosted *hosted)
 sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted *out)
 {
     sonde_rule *rule = &out->rule;
-    bool idle = false;
 
     *out = (sonde__user_hosted){.rule.abi = SONDE_RULE_ABI};
     rule->name = sonde__user_need_text(message);
@@ -108,7 +107,7 @@ sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted
     rule->advice = sonde__user_need_text(message);
     rule->modes = sonde__user_take_u32(message);
     rule->by_name_only = sonde__user_take_u32(message) != 0;
-    idle = sonde__user_take_u32(message) != 0;
+    bool idle = sonde__user_take_u32(message) != 0;
     rule->param_count = sonde__user_take_u32(message);
     rule->need_count = sonde__user_take_u32(message);
     if (message->bad || rule->param_count > SONDE__RULE_MOST ||
@@ -264,11 +263,7 @@ static sonde_err check_texts(const sonde_rule *rule, const char *path, sonde_dia
 sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
                                  sonde_diag *diag)
 {
-    sonde_err err = check_texts(rule, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_texts(rule, path, diag));
     if (rule->param_count > SONDE__RULE_MOST || rule->need_count > SONDE__RULE_MOST ||
         (rule->param_count > 0 && rule->params == NULL) ||
         (rule->need_count > 0 && rule->needs == NULL)) {
@@ -284,16 +279,10 @@ sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
         return bad_row(diag, path, rule, "a function wants", "it selects no tensors");
     }
     for (size_t i = 0; i < rule->param_count; i++) {
-        err = check_param(rule, i, path, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_param(rule, i, path, diag));
     }
     for (size_t i = 0; i < rule->need_count; i++) {
-        err = check_need(rule, i, path, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_need(rule, i, path, diag));
     }
     return SONDE_OK;
 }
@@ -341,7 +330,6 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
                             sonde_diag *diag)
 {
     sonde__user_message message = *answer;
-    size_t count = 0;
 
     file->texts = sonde__malloc(answer->left);
     if (file->texts == NULL) {
@@ -349,7 +337,7 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
     }
     memcpy(file->texts, answer->at, answer->left);
     message.at = file->texts;
-    count = sonde__user_take_u32(&message);
+    size_t count = sonde__user_take_u32(&message);
     if (message.bad || count == 0 || count > SONDE__RULE_MOST) {
         return sonde__fail(diag, SONDE_EFORMAT, file->path, "1 to 64 rules", "%zu rules",
                            count);
@@ -369,10 +357,7 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
         rule->path = file->path;
         rule->limits = &file->limits;
         file->count = i + 1;
-        err = check_name(file, i, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_name(file, i, diag));
     }
     return SONDE_OK;
 }
@@ -399,15 +384,9 @@ sonde_err sonde_rule_file_open(const char *path, const sonde_rule_limits *limits
         err = sonde__fail_nomem(diag, path);
         goto error;
     }
-    err = sonde__user_host_start(path, &file->limits, &host, &answer, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde__user_host_start(path, &file->limits, &host, &answer, diag));
     if (answer.at != NULL) {
-        err = read_rules(file, &answer, diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(read_rules(file, &answer, diag));
     }
     sonde__user_host_stop(host);
     *out = file;

@@ -2,6 +2,7 @@
  * wire.c - messages over a pair of sockets.
  */
 #include "rules/user/wire.h"
+#include "base/fail.h"
 #include "base/clock.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -38,7 +39,6 @@ void sonde__user_wire_fini(sonde__user_wire *wire)
 static bool make_room(unsigned char **bytes, size_t *capacity, size_t used, size_t size)
 {
     size_t wanted = SONDE_MAX(*capacity, FIRST_ROOM);
-    unsigned char *grown = NULL;
 
     if (size > SIZE_MAX / 4 - used) {
         return false;
@@ -49,7 +49,7 @@ static bool make_room(unsigned char **bytes, size_t *capacity, size_t used, size
     if (wanted == *capacity) {
         return true;
     }
-    grown = sonde__grow(*bytes, used, wanted);
+    unsigned char *grown = sonde__grow(*bytes, used, wanted);
     if (grown == NULL) {
         return false;
     }
@@ -69,14 +69,12 @@ void sonde__user_wire_begin(sonde__user_wire *wire, sonde__user_wire_kind kind)
 
 static void *take_room(sonde__user_wire *wire, size_t size)
 {
-    void *room = NULL;
-
     if (wire->no_memory ||
         !make_room(&wire->out, &wire->out_capacity, wire->out_used, size)) {
         wire->no_memory = true;
         return NULL;
     }
-    room = wire->out + wire->out_used;
+    void *room = wire->out + wire->out_used;
     wire->out_used += size;
     return room;
 }
@@ -126,14 +124,12 @@ void *sonde__user_wire_room(sonde__user_wire *wire, size_t size)
 
 sonde_err sonde__user_wire_end(sonde__user_wire *wire)
 {
-    uint64_t length = 0;
-
     (void)sonde__user_wire_room(wire, 0); /* the next message begins aligned as well */
     if (wire->no_memory) {
         wire->out_used = wire->begun;
         return SONDE_ENOMEM;
     }
-    length = wire->out_used - wire->begun - HEADER;
+    uint64_t length = wire->out_used - wire->begun - HEADER;
     memcpy(wire->out + wire->begun + 8, &length, sizeof length);
     return SONDE_OK;
 }
@@ -184,11 +180,7 @@ sonde_err sonde__user_wire_flush(sonde__user_wire *wire)
     while (sent < size) {
         const ssize_t n =
             send(wire->fd, wire->out + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-        const sonde_err err = n > 0 ? SONDE_OK : move_result(n, wire, POLLOUT);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(n > 0 ? SONDE_OK : move_result(n, wire, POLLOUT));
         sent += n > 0 ? (size_t)n : 0;
     }
     return SONDE_OK;
@@ -201,11 +193,7 @@ static sonde_err receive(sonde__user_wire *wire, void *out, size_t size)
     while (got < size) {
         const ssize_t n =
             recv(wire->fd, (unsigned char *)out + got, size - got, MSG_DONTWAIT);
-        const sonde_err err = n > 0 ? SONDE_OK : move_result(n, wire, POLLIN);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(n > 0 ? SONDE_OK : move_result(n, wire, POLLIN));
         got += n > 0 ? (size_t)n : 0;
     }
     return SONDE_OK;
@@ -215,15 +203,8 @@ sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *mes
 {
     uint32_t head[2];
     uint64_t length = 0;
-    sonde_err err = receive(wire, head, sizeof head);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = receive(wire, &length, sizeof length);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(receive(wire, head, sizeof head));
+    SONDE__TRY(receive(wire, &length, sizeof length));
     if (head[1] != 0 || (wire->most != 0 && length > wire->most)) {
         return SONDE_EFORMAT;
     }
@@ -231,10 +212,7 @@ sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *mes
         !make_room(&wire->in, &wire->in_capacity, 0, (size_t)length)) {
         return SONDE_ENOMEM;
     }
-    err = receive(wire, wire->in, (size_t)length);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(receive(wire, wire->in, (size_t)length));
     *message = (sonde__user_message){head[0], wire->in, (size_t)length, false};
     return SONDE_OK;
 }
@@ -292,12 +270,11 @@ double sonde__user_take_f64(sonde__user_message *message)
 const char *sonde__user_take_text(sonde__user_message *message)
 {
     const uint32_t length = sonde__user_take_u32(message);
-    const char *text = NULL;
 
     if (message->bad || length == NO_TEXT) {
         return NULL;
     }
-    text = sonde__user_take_bytes(message, (size_t)length + 1);
+    const char *text = sonde__user_take_bytes(message, (size_t)length + 1);
     if (text != NULL && (text[length] != '\0' || strlen(text) != length)) {
         message->bad = true;
         text = NULL;
