@@ -39,20 +39,16 @@ SONDE_API const char *sonde_severity_name(sonde_severity severity); /* "warning"
 
 /*
  * A file of rules is a shared object that exports SONDE_RULE_PLUGIN of <sonde/rule.h>, or
- * a script in Lua whose name ends in ".lua". It never runs in the calling process: each
- * rule at work has a process of its own, sonde-rule-host, which gets the evidence and
- * sends findings back. A rule that crashes or exceeds a limit is switched off, with a
- * finding about it. The program is in the folder "sonde" beside libsonde; the environment
- * variable SONDE_RULE_HOST names another path.
- *
- * Cost: a few milliseconds to start a host; at a step with evidence for the rule, a copy
- * of it and a switch to another process and back, some tens of microseconds.
+ * a script in Lua whose name ends in ".lua". Both run in the calling process. A shared
+ * object is trusted code: if it crashes, the process does. A script runs under limits; if
+ * it has an error or exceeds one of them, the rule is switched off, with a finding about
+ * it. Scripts need sonde-lua.so in the folder "sonde" beside libsonde.
  */
+/* Limits of a rule in Lua; of each call of a function of the script. */
 typedef struct sonde_rule_limits {
-    double seconds;  /* processor time for a step; 0: 2. Ten times that in real time */
-    uint64_t memory; /* bytes, for a rule in Lua; 0: 256 MB */
-    uint64_t
-        instructions; /* of Lua, for each call of a function of the rule; 0: 50 million */
+    double seconds;        /* processor time of a call; 0: 2 */
+    uint64_t memory;       /* bytes; 0: 256 MB */
+    uint64_t instructions; /* of a call; 0: 50 million */
 } sonde_rule_limits;
 
 typedef struct sonde_rule_file sonde_rule_file;

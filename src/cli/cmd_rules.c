@@ -736,7 +736,7 @@ static const cli_option options[] = {
     {"plugin", 0, CLI_LIST, "FILE", "add the rules of this .so or .lua file",
      AT(plugins)},
     {"rule-seconds", 0, CLI_REAL, "SECONDS",
-     "processor time limit of a rule from a file, per step (2)", AT(rule_seconds)},
+     "processor time limit of a rule in Lua, per call (2)", AT(rule_seconds)},
     {"rule-memory", 0, CLI_SIZE, "MB", "memory limit of a rule in Lua (256)",
      AT(rule_memory)},
     {"follow", 'f', CLI_FLAG, NULL, "keep reading until the run ends", AT(follow)},

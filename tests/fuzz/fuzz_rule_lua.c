@@ -1,9 +1,11 @@
 /*
  * fuzz_rule_lua.c - any bytes as a rule in Lua; one that is a rule judges a few steps.
  */
-#include "rule_host/host.h"
+#include <sonde/rules.h>
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -47,18 +49,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const sonde_rule_limits limits = {
         .seconds = 1, .memory = 4 << 20, .instructions = 20000};
-    rule_source source = {0};
+    static char path[] = "/tmp/sonde_fuzz_XXXXXX.lua";
+    static int file = -1;
+    sonde_rule_file *rules = NULL;
     sonde_diag diag = {0};
-    const sonde_err err = lua_open_text((const char *)data, size, "folder/fuzz.lua",
-                                        &limits, &source, &diag);
+
+    file = file < 0 ? mkstemps(path, 4) : file;
+    if (file < 0 || ftruncate(file, 0) != 0 ||
+        pwrite(file, data, size, 0) != (ssize_t)size) {
+        abort();
+    }
+    const sonde_err err = sonde_rule_file_open(path, &limits, &rules, &diag);
 
     if (err == SONDE_OK) {
-        judge(source.rules[0]);
+        judge(sonde_rule_file_at(rules, 0));
     } else if (diag.err != err || diag.found[0] == '\0') {
         abort(); /* an error must say what it is */
     }
-    if (source.close != NULL) {
-        source.close(&source);
-    }
+    sonde_rule_file_close(rules);
     return 0;
 }

@@ -79,8 +79,8 @@ line=$(sed -n 's/^ [*]  *\(cc .*\)$/\1/p' "$work/outlier_element.c")
     --plugin ./quiet_layer.lua) >"$work/log" || fail "rules of files do not load"
 grep -q '^OutlierElement ' "$work/log" && grep -q '^QuietLayer ' "$work/log" ||
     { cat "$work/log"; fail "rules of files are not listed"; }
-ldd "$(find "$work/prefix" -name sonde-rule-host)" | grep 'not found' &&
-    fail "sonde-rule-host: a library is not found"
+ldd "$(find "$work/prefix" -name sonde-lua.so)" | grep 'not found' &&
+    fail "sonde-lua.so: a library is not found"
 
 command -v dpkg-deb >/dev/null || exit 0
 (cd "$work" && "$(dirname "$cmake")/cpack" --config "$build/CPackConfig.cmake" -G DEB) >"$work/log" 2>&1 ||

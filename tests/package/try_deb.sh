@@ -19,7 +19,7 @@ root=$work/root
 dpkg-deb -c "$runtime" >"$work/runtime"
 dpkg-deb -c "$development" >"$work/development"
 grep -q 'libsonde\.so\.0$\|libsonde\.so\.0 ->' "$work/runtime" || fail "package sonde: no libsonde.so.0"
-grep -q '/sonde/sonde-rule-host$' "$work/runtime" || fail "package sonde: no sonde-rule-host"
+grep -q '/sonde/sonde-lua.so$' "$work/runtime" || fail "package sonde: no sonde-lua.so"
 grep -q '\.h$' "$work/runtime" && fail "package sonde: holds headers"
 for file in include/sonde/error.h libsonde.so sonde.pc sondeConfig.cmake; do
     grep -q "$file" "$work/development" || fail "package sonde-dev: no $file"

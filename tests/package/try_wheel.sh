@@ -29,7 +29,7 @@ clean() { env -i PATH="$work/env/bin:/usr/bin:/bin" HOME="$work" "$@"; }
 site=$(clean python -c 'import sonde, os; print(os.path.dirname(os.path.dirname(sonde.__file__)))')
 ! grep -rlaE "$root|/build-via-sdist|$HOME/|/tmp/build" "$site"/sonde "$site"/sonde*.libs 2>/dev/null ||
     fail "a file of the wheel has a path of this machine"
-find "$site/sonde" -type f \( -name '*.so*' -o -name sonde -o -name sonde-rule-host \) >objects
+find "$site/sonde" -type f \( -name '*.so*' -o -name sonde \) >objects
 while read -r object; do
     ! readelf -d "$object" | grep -E 'R(UN)?PATH' | grep -qE '\[/|:/' ||
         fail "$object: an absolute RPATH"
@@ -58,7 +58,7 @@ clean python -m sonde rules runs/first --rule NonFinite >found && fail "the comm
 grep -q 'NonFinite' found || { cat found; fail "the command finds nothing"; }
 sed -n '/^-- loss_jump.lua/,/^return rule/p' "$root/docs/own_rules.md" >loss_jump.lua
 clean sonde rules list --plugin ./loss_jump.lua | grep -q '^LossJump ' ||
-    fail "a rule in a file does not load: sonde-rule-host"
+    fail "a rule in a file does not load: sonde-lua.so"
 clean sonde train --help >/dev/null || fail "sonde train does not start"
 
 packages=$("$python" -c 'import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))' \

@@ -1,7 +1,7 @@
 /*
- * The same rule beside the engine and in a host, in the process that trains, live and
- * afterwards: the same findings with the same ids, of vital signs, raw values, sketches
- * and hashes, in C and in Lua. tsan: yes
+ * A rule of a file, in C and in Lua, in the process that trains, live and afterwards: the
+ * same findings with the same ids, of vital signs, raw values, sketches and hashes.
+ * tsan: yes
  */
 #include "record/record_sink.h"
 #include "rules/sources.h"
@@ -10,7 +10,6 @@
 
 #include <sonde/recorder.h>
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 enum { STEPS = 30, TENSORS = 4, ROWS = 3, COLUMNS = 4 };
@@ -148,27 +147,8 @@ static void *produce_slowly(void *arg)
 
 /* --- rules ------------------------------------------------------------------------ */
 
-/* The mirror's rules without a host: the same shared object in this process. */
-static sonde_rules *beside(void)
-{
-    char path[4096];
-    void *object = dlopen(user_plugin("mirror", NULL, path, sizeof path), RTLD_NOW);
-    const sonde_rule_plugin *table = NULL;
-    sonde_rules *rules = NULL;
-    sonde_diag diag = {0};
-
-    assert_non_null(object); /* stays: rules point into it */
-    table = dlsym(object, SONDE_RULE_PLUGIN_NAME);
-    assert_non_null(table);
-    ok(sonde_rules_create(&rules, &diag), &diag);
-    for (size_t i = 0; i < table->count; i++) {
-        ok(sonde_rules_add_rule(rules, table->rules[i], NULL, &diag), &diag);
-    }
-    return rules;
-}
-
 /* collections: of MirrorVitals; NULL: whatever rules the file holds, as they are. */
-static sonde_rules *hosted(const char *path, const char *collections)
+static sonde_rules *from_file(const char *path, const char *collections)
 {
     const sonde_rule_limits limits = {.seconds = 30};
     sonde_rules *rules = NULL;
@@ -221,32 +201,16 @@ static void make_run(sonde_rules *inside, sonde_rules *live)
     sonde_catalogue_destroy(self.catalogue);
 }
 
-static void in_a_host_as_beside_it(void **state)
-{
-    char path[4096];
-    sonde_rules *live = beside(), *inside_beside = beside(), *inside = NULL;
-
-    (void)state;
-    (void)user_plugin("mirror", NULL, path, sizeof path);
-    make_run(inside_beside, live);
-    sonde_rules_destroy(live);
-    inside = hosted(path, NULL);
-    live = hosted(path, NULL);
-    make_run(inside, live);
-    same(inside, inside_beside, 10);
-    same(live, judge(beside()), 10);
-    same(judge(hosted(path, NULL)), judge(beside()), 10);
-}
-
 /* collections is NULL or of such as are the same everywhere: a process knows roles
  * alone. */
 static void from_each_source(const char *path, const char *collections)
 {
-    sonde_rules *live = hosted(path, collections), *inside = hosted(path, collections);
+    sonde_rules *live = from_file(path, collections),
+                *inside = from_file(path, collections);
 
     make_run(inside, live);
-    same(inside, judge(hosted(path, collections)), 6);
-    same(live, judge(hosted(path, collections)), 6);
+    same(inside, judge(from_file(path, collections)), 6);
+    same(live, judge(from_file(path, collections)), 6);
 }
 
 static void in_c_from_each_source(void **state)
@@ -267,7 +231,6 @@ static void in_lua_from_each_source(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_a_host_as_beside_it),
         cmocka_unit_test(in_c_from_each_source),
         cmocka_unit_test(in_lua_from_each_source),
     };

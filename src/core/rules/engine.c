@@ -83,9 +83,10 @@ void sonde_rules_destroy(sonde_rules *rules)
     sonde__free(rules->folder);
     sonde__rule_finding_files_fini(&rules->finding_files);
     sonde__table_fini(&rules->outputs);
-    if (rules->close_files != NULL) {
-        rules->close_files(rules);
+    for (size_t i = 0; i < rules->file_count; i++) {
+        sonde_rule_file_close(rules->files[i]);
     }
+    sonde__free(rules->files);
     sonde__free(rules);
 }
 
@@ -246,10 +247,9 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     const size_t i = run->count;
 
     if (need < 0 || (size_t)need >= run->rule->need_count) {
-        return sonde__fail(diag, SONDE_ERANGE, run->rule->name,
-                           "SONDE_RULE_IGNORE or the index of a need",
-                           "wants returned %d for '%s'", need,
-                           sonde_rule_info(run, id)->name);
+        sonde_rule_fail(run, "wants returned %d for '%s', which is no index of a need",
+                        need, sonde_rule_info(run, id)->name);
+        return SONDE_OK;
     }
     if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
         !sonde__reserve(&run->tensor_findings, &run->finding_capacity, i + 1,
@@ -273,7 +273,7 @@ static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag)
 {
     SONDE__TRY(sonde__rule_mark(run, first, end, diag));
-    for (size_t id = first; id < end; id++) {
+    for (size_t id = first; id < end && !run->failed; id++) {
         const int need = run->rule->wants(
             run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
 

@@ -154,9 +154,8 @@ struct sonde_rules {
     sonde__rule_finding_files finding_files;
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
-    void (*close_files)(sonde_rules *rules); /* NULL: no file is open */
-    sonde_rule_limits limits;                /* of rules in them */
-    sonde_catalogue *own; /* the tensors of all attachments; NULL: there is none */
+    sonde_rule_limits limits; /* of rules in them */
+    sonde_catalogue *own;     /* the tensors of all attachments; NULL: there is none */
     sonde__rule_attached *attached;
     void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
     sonde_trial *trial;                        /* that is judged; NULL: there is none */

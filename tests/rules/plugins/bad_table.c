@@ -4,8 +4,6 @@
  */
 #include <sonde/rule.h>
 
-#include <signal.h>
-
 typedef struct state {
     double limit;
 } state;
@@ -45,13 +43,6 @@ static void step(sonde_rule_run *run)
 }
 #endif
 
-#if BAD == 20
-__attribute__((constructor)) static void crash(void)
-{
-    (void)raise(SIGSEGV);
-}
-#endif
-
 static const sonde_rule rule = {
     .abi = BAD == 16 ? SONDE_RULE_ABI + 1 : SONDE_RULE_ABI,
     .name = BAD == 4    ? NULL
@@ -65,7 +56,7 @@ static const sonde_rule rule = {
     .param_count = BAD == 26 ? 1000000 : 2,
     .needs = needs,
     .need_count = 1,
-    .modes = BAD == 27 ? 1U << 9 : 0,
+    .modes = BAD == 20 ? 1U << 9 : 0,
     .state_size = BAD == 5 ? (size_t)1 << 60 : sizeof(state),
     .wants = BAD == 15 ? NULL : wants,
     .step = step,

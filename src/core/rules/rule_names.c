@@ -1,12 +1,11 @@
 /*
- * rule_names.c - rules by name: those of files, and lists of these and built-in ones.
+ * rule_names.c - rules by name, built in or from a file, and lists of them.
  */
-#include "rules/user/hosted.h"
+#include "rules/engine.h"
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/point.h"
-
-#include "observe/tensor_names.h"
+#include "rules/rule_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,19 +29,11 @@ static const sonde_rule *find_loaded(const sonde_rules *rules, const char *name)
 static const sonde_rule_file *find_file(const sonde_rules *rules, const char *path)
 {
     for (size_t i = 0; i < rules->file_count; i++) {
-        if (strcmp(sonde__user_file_path(rules->files[i]), path) == 0) {
+        if (strcmp(sonde__rule_file_path(rules->files[i]), path) == 0) {
             return rules->files[i];
         }
     }
     return NULL;
-}
-
-static void close_files(sonde_rules *rules)
-{
-    for (size_t i = 0; i < rules->file_count; i++) {
-        sonde_rule_file_close(rules->files[i]);
-    }
-    sonde__free(rules->files);
 }
 
 void sonde_rules_set_limits(sonde_rules *rules, const sonde_rule_limits *limits)
@@ -63,7 +54,6 @@ sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *dia
     if (find_file(rules, path) != NULL) {
         return SONDE_OK;
     }
-    rules->close_files = close_files;
     if (!sonde__reserve(&rules->files, &rules->file_capacity, rules->file_count + 1,
                         sizeof(sonde_rule_file *))) {
         return sonde__fail_nomem(diag, path);

@@ -1,20 +1,17 @@
 /*
  * lua_load.c - a script is run once; the table that it returns is a rule.
  */
-#include "rule_host/lua_rule.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/point.h"
-#include "rules/user/hosted.h"
+#include "rules/lua/lua_rule.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { SCRIPT_MOST = 1 << 20 };
 
 static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", "observe",
                                                                "step", "idle",  "finish"};
@@ -108,9 +105,9 @@ static size_t list_field(lua_State *L, const char *key)
                          luaL_typename(L, -1));
     }
     const size_t count = lua_rawlen(L, -1);
-    if (count > LUA_RULE_MOST) {
+    if (count > SONDE__RULE_MOST) {
         (void)luaL_error(L, "%d entries in %s (expected at most %d)", (int)count, key,
-                         LUA_RULE_MOST);
+                         SONDE__RULE_MOST);
     }
     if (count == 0) {
         lua_pop(L, 1);
@@ -205,7 +202,7 @@ static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
     param->least = number_field(L, what, "least");
     param->most = number_field(L, what, "most");
     param->required = flag_field(L, what, "required");
-    param->offset = i * LUA_RULE_FIELD;
+    param->offset = sizeof(lua_work) + i * LUA_RULE_FIELD;
     param->kind = SONDE_RULE_TEXT;
     lua_getfield(L, -1, "default");
     read_default(L, what, param);
@@ -361,18 +358,12 @@ static void read_rule(lua_State *L, lua_rule *script)
     check_wants(L, script);
 }
 
-typedef struct source_text {
-    const char *text;
-    size_t size;
-} source_text;
-
 static int load_script(lua_State *L)
 {
-    const source_text *given = lua_touserdata(L, 1);
     lua_rule *script = lua_rule_of(L);
 
     lua_pushfstring(L, "@%s", script->name);
-    if (luaL_loadbufferx(L, given->text, given->size, lua_tostring(L, -1), "t") !=
+    if (luaL_loadbufferx(L, script->text, script->size, lua_tostring(L, -1), "t") !=
         LUA_OK) {
         return lua_error(L);
     }
@@ -402,70 +393,80 @@ sonde_err lua_rule_fail(const lua_rule *script, const char *text, sonde_diag *di
         text += length + digits + 2;
         text += strspn(text, " ");
     }
-    return sonde__fail(diag, SONDE_EINVAL, where, NULL, "%s", text);
+    return sonde__fail(diag, script->limits.starved ? SONDE_ENOMEM : SONDE_EINVAL, where,
+                       NULL, "%s", text);
 }
 
-static void lua_rule_close(rule_source *source)
+void lua_rule_close(lua_rule *script)
 {
-    lua_rule *script = source->behind;
-
+    if (script == NULL) {
+        return;
+    }
     lua_state_destroy(script);
+    sonde__free(script->text);
     sonde__free(script);
-    source->behind = NULL;
 }
 
-sonde_err lua_open_text(const char *text, size_t size, const char *path,
-                        const sonde_rule_limits *limits, rule_source *source,
-                        sonde_diag *diag)
+sonde_err lua_rule_open(const char *text, size_t size, const char *path,
+                        const sonde_rule_limits *limits, lua_rule **out, sonde_diag *diag)
 {
-    source_text given = {text, size};
-    const char *slash = strrchr(path, '/'), *failed = NULL;
+    const char *slash = strrchr(path, '/');
     lua_rule *script = sonde__calloc(1, sizeof *script);
 
     if (script == NULL) {
         return sonde__fail_nomem(diag, path);
     }
-    source->behind = script;
-    source->close = lua_rule_close;
     (void)snprintf(script->path, sizeof script->path, "%s", path);
     (void)snprintf(script->name, sizeof script->name, "%s",
                    slash != NULL ? slash + 1 : path);
-    SONDE__TRY(lua_state_create(script, limits, diag));
-    failed = lua_run(script, load_script, &given);
-    if (failed != NULL) {
-        return lua_rule_fail(script, failed, diag);
+    script->wanted = *limits;
+    script->size = size;
+    script->text = sonde__malloc(size);
+    sonde_err err = sonde__fail_nomem(diag, path);
+
+    if (script->text != NULL) {
+        memcpy(script->text, text, size);
+        err = lua_state_create(script, diag);
+    }
+    if (err == SONDE_OK) {
+        const char *failed = lua_run(script, load_script, NULL);
+
+        err = failed != NULL ? lua_rule_fail(script, failed, diag) : SONDE_OK;
+    }
+    if (err != SONDE_OK) {
+        lua_rule_close(script);
+        return err;
     }
     script->rule.abi = SONDE_RULE_ABI;
     script->rule.params = script->params;
     script->rule.needs = script->needs;
-    script->rule.state_size = script->rule.param_count * LUA_RULE_FIELD;
+    script->rule.state_size =
+        sizeof(lua_work) + script->rule.param_count * LUA_RULE_FIELD;
     lua_rule_functions(script);
-    source->rules[0] = &script->rule;
-    source->count = 1;
-    return sonde__user_rule_check(&script->rule, path, diag);
+    *out = script;
+    return SONDE_OK;
 }
 
-sonde_err lua_open(const char *path, const sonde_rule_limits *limits, rule_source *source,
-                   sonde_diag *diag)
+/* --- the object's table ------------------------------------------------------------- */
+
+static sonde_err open_row(const char *text, size_t size, const char *path,
+                          const sonde_rule_limits *limits, const sonde_rule **rule,
+                          sonde_diag *diag)
 {
-    FILE *file = fopen(path, "rbe");
-    sonde_err err = SONDE_OK;
-
-    if (file == NULL) {
-        return sonde__fail_errno(diag, path, "a script cannot be opened");
-    }
-    char *text = sonde__malloc(SCRIPT_MOST + 1);
-    const size_t size = text != NULL ? fread(text, 1, SCRIPT_MOST + 1, file) : 0;
-    if (text == NULL) {
-        err = sonde__fail_nomem(diag, path);
-    } else if (ferror(file)) {
-        err = sonde__fail_errno(diag, path, "a script cannot be read");
-    } else if (size > SCRIPT_MOST) {
-        err = sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MB", "a larger script");
-    } else {
-        err = lua_open_text(text, size, path, limits, source, diag);
-    }
-    (void)fclose(file);
-    sonde__free(text);
-    return err;
+    lua_rule *script = NULL;
+    SONDE__TRY(lua_rule_open(text, size, path, limits, &script, diag));
+    *rule = &script->rule;
+    return SONDE_OK;
 }
+
+static void close_row(const sonde_rule *rule)
+{
+    lua_rule *script = NULL;
+
+    memcpy(&script, &rule, sizeof(void *)); /* its first member */
+    lua_rule_close(script);
+}
+
+SONDE_API extern const sonde__rule_scripts sonde__rule_lua;
+
+const sonde__rule_scripts sonde__rule_lua = {open_row, close_row};

@@ -1,162 +1,13 @@
 /*
- * lua_script.c - a script at work: a Lua state with limits, and the functions of the
- * rule's row, each of which calls the script's function of that name.
- *
- * A script has no access to files, programs or bytecode, finds nothing that differs from
- * run to run, and has bounded memory and instructions. C functions of Lua that do not
- * count instructions, pattern matching above all, are ended by the host's time limit. An
- * error in the script switches the rule off; the finding names the script's line.
+ * lua_script.c - a script at work: the functions of the rule's row, each of which calls the
+ * script's function of that name. An error in the script switches the rule off; the finding
+ * names the script's line.
  */
-#include "rule_host/lua_rule.h"
 #include "base/fail.h"
-#include "base/macros.h"
+#include "rules/lua/lua_rule.h"
 
-#include <limits.h>
-#include <lualib.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* --- memory ------------------------------------------------------------------------- */
-
-static void *allocate(void *user, void *block, size_t old_size, size_t size)
-{
-    lua_rule *script = user;
-    const size_t before = block != NULL ? old_size : 0;
-
-    if (size == 0) {
-        free(block);
-        script->used -= before;
-        return NULL;
-    }
-    if (size > before && size - before > script->most - script->used) {
-        return NULL;
-    }
-    void *moved = realloc(block, size);
-    if (moved != NULL) {
-        script->used += size - before;
-    }
-    return moved;
-}
-
-/* --- the library -------------------------------------------------------------------- */
-
-/* pairs in the order of keys: the order of Lua's own pairs differs between processes. */
-static const char prelude[] =
-    "local next, type, sort, rawget = next, type, table.sort, rawget\n"
-    "local function before(a, b)\n"
-    "    local type_a, type_b = type(a), type(b)\n"
-    "    if type_a ~= type_b then return type_a < type_b end\n"
-    "    if type_a == 'number' or type_a == 'string' then return a < b end\n"
-    "    if type_a == 'boolean' then return not a and b end\n"
-    "    if type_a ~= 'table' then return false end\n"
-    "    return (rawget(a, 'index') or 0) < (rawget(b, 'index') or 0)\n"
-    "end\n"
-    "function pairs(given)\n"
-    "    local keys, n, i = {}, 0, 0\n"
-    "    for key in next, given do n = n + 1; keys[n] = key end\n"
-    "    sort(keys, before)\n"
-    "    return function()\n"
-    "        while i < n do\n"
-    "            i = i + 1\n"
-    "            local value = given[keys[i]]\n"
-    "            if value ~= nil then return keys[i], value end\n"
-    "        end\n"
-    "    end, given\n"
-    "end\n"
-    "_G.next = nil\n"
-    "math.randomseed(1)\n"
-    "math.randomseed = nil\n"
-    "string.dump = nil\n"
-    "load, loadfile, dofile, collectgarbage, warn = nil\n";
-
-static int open_libraries(lua_State *L)
-{
-    static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},
-                                         {LUA_STRLIBNAME, luaopen_string},
-                                         {LUA_TABLIBNAME, luaopen_table},
-                                         {LUA_MATHLIBNAME, luaopen_math},
-                                         {LUA_UTF8LIBNAME, luaopen_utf8}};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(libraries); i++) {
-        luaL_requiref(L, libraries[i].name, libraries[i].func, 1);
-        lua_pop(L, 1);
-    }
-    if (luaL_loadbufferx(L, prelude, sizeof prelude - 1, "=sonde", "t") != LUA_OK) {
-        return lua_error(L);
-    }
-    lua_call(L, 0, 0);
-    lua_pushnil(L); /* scripts cannot reach the libraries by this table */
-    lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    return 0;
-}
-
-/* --- running ------------------------------------------------------------------------ */
-
-lua_rule *lua_rule_of(lua_State *L)
-{
-    lua_rule *script = NULL;
-
-    memcpy(&script, lua_getextraspace(L), sizeof(void *));
-    return script;
-}
-
-/* From here on every instruction fails, so that no pcall can continue. */
-static void too_many(lua_State *L, lua_Debug *where)
-{
-    (void)where;
-    lua_sethook(L, too_many, LUA_MASKCOUNT, 1);
-    luaL_where(L, 0);
-    lua_pushfstring(L, "more than %d instructions in one call",
-                    lua_rule_of(L)->instructions);
-    lua_concat(L, 2);
-    (void)lua_error(L);
-}
-
-const char *lua_run(lua_rule *script, lua_CFunction work, void *arg)
-{
-    lua_State *L = script->state;
-
-    lua_settop(L, 0);
-    lua_pushcfunction(L, work);
-    lua_pushlightuserdata(L, arg);
-    lua_sethook(L, too_many, LUA_MASKCOUNT, script->instructions);
-    const int failed = lua_pcall(L, 1, 0, 0);
-    lua_sethook(L, NULL, 0, 0);
-    if (failed == LUA_OK) {
-        return NULL;
-    }
-    if (failed == LUA_ERRMEM) {
-        return "it exceeds its memory limit";
-    }
-    return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
-                                          : "an error value that is not a text";
-}
-
-sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
-                           sonde_diag *diag)
-{
-    script->most = (size_t)SONDE_MIN(limits->memory, SIZE_MAX / 2);
-    script->instructions = (int)SONDE_MIN(limits->instructions, (uint64_t)INT_MAX);
-    script->state = lua_newstate(allocate, script);
-    if (script->state == NULL) {
-        return sonde__fail_nomem(diag, script->path);
-    }
-    memcpy(lua_getextraspace(script->state), &script, sizeof(void *));
-    const char *failed = lua_run(script, open_libraries, NULL);
-    return failed == NULL ? SONDE_OK
-                          : sonde__fail(diag, SONDE_ENOMEM, script->path, "more memory",
-                                        "%s", failed);
-}
-
-void lua_state_destroy(lua_rule *script)
-{
-    if (script->state != NULL) {
-        lua_close(script->state);
-    }
-    script->state = NULL;
-}
 
 /* The argument of lua_run. */
 typedef struct job {
@@ -168,13 +19,9 @@ typedef struct job {
     int need;
 } job;
 
-static lua_rule *rule_of(sonde_rule_run *run)
+static lua_rule *script_of(sonde_rule_run *run)
 {
-    lua_rule *script = NULL;
-
-    memcpy(&script, &run->rule, sizeof(void *)); /* its first member */
-    script->run = run;
-    return script;
+    return ((lua_work *)sonde_rule_state(run))->script;
 }
 
 /* True on success. */
@@ -194,7 +41,7 @@ static bool run_job(lua_rule *script, lua_CFunction work, job *what)
 static void push_param(lua_State *L, const lua_rule *script, size_t i)
 {
     const sonde_rule_param *param = &script->params[i];
-    const char *field = (const char *)script->run->state + param->offset;
+    const char *field = (const char *)sonde_rule_state(script->run) + param->offset;
 
     if (param->kind == SONDE_RULE_REAL) {
         double value = 0;
@@ -217,7 +64,10 @@ static void push_param(lua_State *L, const lua_rule *script, size_t i)
     } else if (param->kind == SONDE_RULE_FLAG) {
         lua_pushboolean(L, field[0] != 0);
     } else {
-        lua_pushstring(L, script->run->texts[i]); /* nil for NULL */
+        const char *text = NULL;
+
+        memcpy(&text, field, sizeof(void *));
+        lua_pushstring(L, text); /* nil for NULL */
     }
 }
 
@@ -252,11 +102,21 @@ static int do_init(lua_State *L)
 
 static sonde_err call_init(sonde_rule_run *run, sonde_diag *diag)
 {
-    lua_rule *script = rule_of(run);
-    job what = {.function = LUA_RULE_INIT};
-    const char *failed = lua_run(script, do_init, &what);
+    const lua_rule *row = (const lua_rule *)sonde_rule_row(run); /* its first member */
+    lua_work *work = sonde_rule_state(run);
 
-    return failed == NULL ? SONDE_OK : lua_rule_fail(script, failed, diag);
+    SONDE__TRY(lua_rule_open(row->text, row->size, row->path, &row->wanted, &work->script,
+                             diag));
+    work->script->run = run;
+    job what = {.function = LUA_RULE_INIT};
+    const char *failed = lua_run(work->script, do_init, &what);
+
+    return failed == NULL ? SONDE_OK : lua_rule_fail(work->script, failed, diag);
+}
+
+static void call_destroy(sonde_rule_run *run)
+{
+    lua_rule_close(script_of(run));
 }
 
 /* --- tensors ------------------------------------------------------------------------ */
@@ -310,8 +170,7 @@ static int call_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32
     job what = {
         .function = LUA_RULE_WANTS, .info = info, .id = id, .need = SONDE_RULE_IGNORE};
 
-    return !run->failed && run_job(rule_of(run), do_wants, &what) ? what.need
-                                                                  : SONDE_RULE_IGNORE;
+    return run_job(script_of(run), do_wants, &what) ? what.need : SONDE_RULE_IGNORE;
 }
 
 /* --- steps -------------------------------------------------------------------------- */
@@ -332,7 +191,7 @@ static int do_observe(lua_State *L)
 static void call_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                          const sonde_observation *observation)
 {
-    lua_rule *script = rule_of(run);
+    lua_rule *script = script_of(run);
     size_t count = 0;
     job what = {.function = LUA_RULE_OBSERVE,
                 .tensor = (size_t)(tensor - sonde_rule_tensors(run, &count))};
@@ -359,7 +218,7 @@ static int do_call(lua_State *L)
 
 static void call(sonde_rule_run *run, lua_function function, double seconds)
 {
-    lua_rule *script = rule_of(run);
+    lua_rule *script = script_of(run);
     job what = {.function = function, .seconds = seconds};
 
     script->may_find = true;
@@ -394,4 +253,5 @@ void lua_rule_functions(lua_rule *script)
     script->rule.idle = script->functions[LUA_RULE_IDLE] != LUA_NOREF ? call_idle : NULL;
     script->rule.finish =
         script->functions[LUA_RULE_FINISH] != LUA_NOREF ? call_finish : NULL;
+    script->rule.destroy = call_destroy;
 }

@@ -8,9 +8,9 @@
  *               userdata without content: they read the data of the current call, and
  *               raise an error if there is none
  */
-#include "rule_host/lua_rule.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "rules/lua/lua_rule.h"
 
 #include <math.h>
 #include <string.h>
@@ -226,10 +226,21 @@ static const sonde_observation *observed(lua_State *L)
     return seen;
 }
 
-static void push_element(lua_State *L, const sonde_view *view, size_t i)
+/* Element i of a view, in row-major order. */
+static const void *element(const sonde_view *view, int64_t i)
 {
-    const unsigned char *spot =
-        (const unsigned char *)view->data + i * sonde_dtype_size(view->dtype);
+    int64_t index[SONDE_MAX_DIMS] = {0};
+
+    for (int axis = view->rank - 1; axis >= 0; axis--) {
+        index[axis] = i % view->shape[axis];
+        i /= view->shape[axis];
+    }
+    return sonde_view_at(view, index);
+}
+
+static void push_element(lua_State *L, const sonde_view *view, int64_t i)
+{
+    const void *spot = element(view, i);
 
     if (view->dtype == SONDE_I64 || view->dtype == SONDE_U64) {
         int64_t value = 0;
@@ -254,7 +265,7 @@ static int values_index(lua_State *L)
         return luaL_error(L, "values[%I] is out of range (there are %I)", i,
                           (lua_Integer)count);
     }
-    push_element(L, view, (size_t)i - 1);
+    push_element(L, view, i - 1);
     return 1;
 }
 
@@ -513,7 +524,7 @@ void lua_context_update(lua_rule *script)
     lua_pop(L, 1);
 }
 
-void lua_context_create(lua_rule *script)
+static void create_context(lua_rule *script)
 {
     static const luaL_Reg methods[] = {
         {"found", context_found},   {"fail", context_fail},
@@ -574,5 +585,5 @@ void lua_objects_create(lua_rule *script)
     script->seen = make_object(L, "sonde.seen");
     script->tensors = make_list(L);
     script->vitals = make_list(L);
-    lua_context_create(script);
+    create_context(script);
 }
