@@ -2,6 +2,7 @@
  * cli_findings.c - see cli_findings.h.
  */
 #include "cli/cli_findings.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/log.h>
@@ -235,15 +236,9 @@ sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actio
     if (asked->on_finding.count == 0) {
         return SONDE_OK;
     }
-    err = sonde_actions_create(&options, &actions, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_actions_create(&options, &actions, diag));
     for (size_t i = 0; i < asked->on_finding.count; i++) {
-        err = sonde_actions_add(actions, asked->on_finding.text[i], diag);
-        if (err != SONDE_OK) {
-            goto error;
-        }
+        SONDE__TRY_GO(sonde_actions_add(actions, asked->on_finding.text[i], diag));
     }
     cli_actions_log();
     *out = actions;

@@ -2,6 +2,7 @@
  * cli_job.c - jobs and data for the commands that need them.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 
 #include <sonde/nn/fetch.h>
 #include <sonde/nn/synth.h>
@@ -175,10 +176,7 @@ sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
         sonde_nn_dataset_class_names(info->data_name) == NULL) {
         return err; /* an unknown name is not fetched */
     }
-    err = provide(info, quiet, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(provide(info, quiet, diag));
     return sonde_nn_job_open_data(job, split, out, diag);
 }
 

@@ -3,6 +3,7 @@
  */
 #include "cli/cli_pictures.h"
 
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/plot.h>
@@ -70,10 +71,7 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     for (int64_t i = 0; i < count; i++) {
         sonde_nn_sample sample;
 
-        err = sonde_nn_dataset_get(run->train, i, room, &sample, diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(sonde_nn_dataset_get(run->train, i, room, &sample, diag));
         memcpy(pixels + (size_t)i * bytes, sample.data, bytes);
         labels[i] = sonde_nn_dataset_class_name(run->train, sample.label);
     }

@@ -2,6 +2,7 @@
  * cli_run.c - see cli_run.h.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -121,10 +122,7 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
             (void)snprintf(diag->where, sizeof diag->where, "--stat");
             return err;
         }
-        err = check_new(stats, reduction.name, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(check_new(stats, reduction.name, diag));
         stats->item[stats->count++] = reduction;
         if (item[length] == '\0') {
             return SONDE_OK;
@@ -178,14 +176,10 @@ static sonde_err keep_members(const sonde_trial *trial, const char *collection,
 {
     uint32_t *own = NULL;
     size_t own_count = 0, kept = 0, next = 0;
-    sonde_err err = SONDE_OK;
 
     if (selector != NULL) {
-        err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial), &own,
-                                     &own_count, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_selector_resolve(selector, sonde_trial_catalogue(trial), &own,
+                                          &own_count, diag));
     }
     for (size_t i = 0; i < *count; i++) { /* both lists are by id */
         const bool selected = next < own_count && own[next] == ids[i];
@@ -217,14 +211,9 @@ sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids
                                      diag);
         goto error;
     }
-    err = sonde_selector_create("*", &all, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
-    err = sonde_selector_resolve(all, sonde_trial_catalogue(trial), ids, count, diag);
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(sonde_selector_create("*", &all, diag));
+    SONDE__TRY_GO(
+        sonde_selector_resolve(all, sonde_trial_catalogue(trial), ids, count, diag));
     err = keep_members(trial, text + 1, selector, *ids, count, diag);
 error:
     sonde_selector_destroy(all);
@@ -235,11 +224,7 @@ error:
 sonde_err cli_select(const sonde_trial *trial, const char *text, uint32_t **ids,
                      size_t *count, sonde_diag *diag)
 {
-    const sonde_err err = cli_resolve(trial, text != NULL ? text : "*", ids, count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_resolve(trial, text != NULL ? text : "*", ids, count, diag));
     if (*count == 0 && text != NULL) {
         cli_warn("'%s' matches no tensor", text);
     }

@@ -80,13 +80,12 @@ static void put_line(const char *kind, const char *fmt, va_list args)
 static void put_line(const char *kind, const char *fmt, va_list args)
 {
     char text[2 * SONDE_DIAG_LINE], line[sizeof text + 256], rank[32] = "";
-    size_t used = 0;
 
     (void)vsnprintf(text, sizeof text, fmt, args);
     if (shown_rank > 0) {
         (void)snprintf(rank, sizeof rank, "rank %d: ", shown_rank);
     }
-    used = (size_t)snprintf(line, sizeof line, "sonde: %s%s", rank, kind);
+    size_t used = (size_t)snprintf(line, sizeof line, "sonde: %s%s", rank, kind);
     for (const char *piece = text; *piece != '\0' && used + 6 < sizeof line; piece++) {
         if (*piece == '\n') {
             used += (size_t)snprintf(line + used, sizeof line - used, "\\x0a");
@@ -268,7 +267,6 @@ static void note_made(const char *path, bool is_new)
 sonde_err cli_make_folder(const char *path, sonde_diag *diag)
 {
     char part[4096], probe[4096];
-    FILE *file = NULL;
     struct stat status;
 
     if (path[0] == '~' && (path[1] == '/' || path[1] == '\0')) {
@@ -298,7 +296,7 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag)
     if (cli_join(path, ".sonde-probe", probe, sizeof probe, diag) != SONDE_OK) {
         return diag->err;
     }
-    file = fopen(probe, "w");
+    FILE *file = fopen(probe, "w");
     if (file == NULL) {
         return fail_path(diag, path, "cannot write into the folder");
     }
@@ -368,13 +366,11 @@ static void draw(cli_progress *progress, double now, const char *note)
 
 void cli_progress_update(cli_progress *progress, int64_t done, const char *note)
 {
-    double now = 0.0;
-
     progress->done = done;
     if (progress->quiet || !progress->terminal) {
         return;
     }
-    now = cli_now();
+    const double now = cli_now();
     if (now - progress->drawn >= 0.1) {
         progress->drawn = now;
         draw(progress, now, note);

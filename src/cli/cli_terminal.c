@@ -137,12 +137,10 @@ void cli_guard_output(void)
 {
     static border out = {.fd = STDOUT_FILENO};
     static border err = {.fd = STDERR_FILENO, .redraws = true};
-    FILE *guarded_out = NULL;
-    FILE *guarded_err = NULL;
 
     take_closed();
-    guarded_out = make_stream(&out, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
-    guarded_err = make_stream(&err, _IONBF);
+    FILE *guarded_out = make_stream(&out, isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF);
+    FILE *guarded_err = make_stream(&err, _IONBF);
     stdout = guarded_out != NULL ? guarded_out : stdout;
     stderr = guarded_err != NULL ? guarded_err : stderr;
 }

@@ -2,6 +2,7 @@
  * cmd_data.c - `sonde data fetch|synth|info`: data sets by name.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/nn/fetch.h>
@@ -225,10 +226,7 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
         err = diag->err = SONDE_ENOMEM;
         goto done;
     }
-    err = sonde_nn_dataset_describe(set, &info, counts, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_nn_dataset_describe(set, &info, counts, diag));
     print_info(split == SONDE_NN_TRAIN ? "train" : "test", set, &info, counts, json);
 
 done:
@@ -316,14 +314,9 @@ static sonde_err describe_file(const char *path, const char *split, bool json,
 {
     const bool test = split != NULL && strcmp(split, "test") == 0;
     sonde_nn_contents *contents = NULL;
-    const sonde_nn_part *part = NULL;
-    const sonde_err err = sonde_nn_contents_open(
-        path, test ? SONDE_NN_TEST : SONDE_NN_TRAIN, &contents, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    part = sonde_nn_contents_at(contents, 0);
+    SONDE__TRY(sonde_nn_contents_open(path, test ? SONDE_NN_TEST : SONDE_NN_TRAIN,
+                                      &contents, diag));
+    const sonde_nn_part *part = sonde_nn_contents_at(contents, 0);
     if (!json && part != NULL && part->kind != SONDE_NN_PART_ARRAY) {
         (void)printf("%s%s%s: %" PRId64 " rows\n", path, split != NULL ? ", " : "",
                      split != NULL ? split : "", part->shape[0]);

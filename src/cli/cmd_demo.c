@@ -3,6 +3,7 @@
  * what the rules find and why.
  */
 #include "cli/cli_findings.h"
+#include "base/fail.h"
 #include "cli/demo.h"
 
 #include <errno.h>
@@ -375,7 +376,6 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
                                 .threads = asked->threads,
                                 .learning_rate = asked->learning_rate,
                                 .quiet = asked->quiet};
-    sonde_err err = SONDE_OK;
 
     if (show->demo->pair) {
         cli_demo_options other = options;
@@ -386,15 +386,9 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
             (void)printf("\nTraining the run to compare with; recorded in %s\n",
                          show->other);
         }
-        err = cli_demo_train(show->file, &other, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(cli_demo_train(show->file, &other, diag));
     }
-    err = judged ? open_rules(show, diag) : SONDE_OK;
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(judged ? open_rules(show, diag) : SONDE_OK);
     if (!asked->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
                      show->rules == NULL        ? ""
@@ -413,15 +407,8 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
 static sonde_err judge_record(showing *show, sonde_diag *diag)
 {
     const sonde_rules_pace pace = {0};
-    sonde_err err = sonde_trial_open(show->run, NULL, &show->trial, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_rules_write_to(show->rules, show->run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_open(show->run, NULL, &show->trial, diag));
+    SONDE__TRY(sonde_rules_write_to(show->rules, show->run, diag));
     return sonde_rules_judge(show->rules, show->trial, &pace, diag);
 }
 
@@ -462,20 +449,11 @@ static int run_demo(const void *values, int argc, char **argv)
         return cli_fail(&diag);
     }
     show.demo = sonde_nn_job_get_demo(show.job);
-    err = choose_run(&show, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(choose_run(&show, &diag));
     introduce(&show);
-    err = train(&show, judged, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(train(&show, judged, &diag));
     if (judged && asked->hook_type != NULL) {
-        err = judge_record(&show, &diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(judge_record(&show, &diag));
     }
     if (judged) {
         conclude(&show);

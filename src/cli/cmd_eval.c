@@ -2,6 +2,7 @@
  * cmd_eval.c - `sonde eval`: how well saved weights do on the test set.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 #include "cli/cli_pictures.h"
 
@@ -141,17 +142,9 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     const eval_values *asked = run->asked;
     const sonde_nn_evaluator_options options = {
         .size = sizeof options, .progress = on_progress, .progress_user = run};
-    sonde_nn_job_info *info = NULL;
-    sonde_err err = cli_job_open(asked->model, &run->job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    info = sonde_nn_job_get_info(run->job);
-    err = sonde_nn_job_set_environment(run->job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_job_open(asked->model, &run->job, diag));
+    sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
+    SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
     if (asked->batch != CLI_NOT_GIVEN) {
         info->eval_batch_size = asked->batch;
     }
@@ -161,26 +154,11 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     if (asked->data != NULL) {
         info->data_path = asked->data;
     }
-    err = set_columns(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = balance(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_tokenizer_find(run->job, weights, run->tokenizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_build(run->job, &run->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_weights_load(run->job, run->model, weights, asked->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(set_columns(run, diag));
+    SONDE__TRY(balance(run, diag));
+    SONDE__TRY(cli_tokenizer_find(run->job, weights, run->tokenizer, diag));
+    SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
+    SONDE__TRY(cli_weights_load(run->job, run->model, weights, asked->model, diag));
     run->data = info->data_name;
     if (!sonde_nn_job_has_test(run->job) &&
         !sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TRAIN)) {
@@ -189,10 +167,7 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
             "too",
             info->data_path);
     }
-    err = cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag));
     return sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0, &options,
                                              &run->evaluator, diag);
 }
@@ -248,14 +223,8 @@ static int run_eval(const void *values, int argc, char **argv)
         return cli_fail(&diag);
     }
     cli_catch_interrupt();
-    err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = evaluate(&run, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(set_up(&run, argc > 0 ? argv[0] : NULL, &diag));
+    SONDE__TRY_DONE(evaluate(&run, &diag));
     err = show(&run, &diag);
 
 done:

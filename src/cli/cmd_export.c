@@ -3,6 +3,7 @@
  * JSON.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/nn/onnx.h>
@@ -75,10 +76,7 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
         (void)snprintf(diag->where, sizeof diag->where, "--to");
         return err;
     }
-    err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
     if (asked->stats != NULL) {
         err = cli_stats_parse(asked->stats, NULL, stats, diag);
         options->stats = stats->item;
@@ -121,10 +119,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde_trial_open(argv[0], NULL, &trial, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &trial, diag));
     if (argc > 2) {
         err = cli_select_some(trial, argv[2], &ids, &options.id_count, diag);
         options.ids = ids;
@@ -161,14 +156,8 @@ static sonde_err export_model(const export_values *asked, char **argv, sonde_dia
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_nn_job_build(job, &model, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = cli_weights_load(job, model, asked->weights, argv[0], diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_nn_job_build(job, &model, diag));
+    SONDE__TRY_DONE(cli_weights_load(job, model, asked->weights, argv[0], diag));
     err = sonde_nn_onnx_save(model, argv[1], diag);
     if (err == SONDE_OK && !asked->quiet) {
         (void)printf("%s: %zu parameters\n", argv[1], sonde_nn_parameter_count(model));

@@ -2,6 +2,7 @@
  * cmd_ls.c - `sonde ls`: describes a run and lists its tensors.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -127,11 +128,7 @@ static sonde_err list_one(sonde_trial *trial, const char *name, int width, bool 
 {
     size_t steps = 0;
     sonde_run_info info;
-    const sonde_err err = cli_steps(trial, SONDE_MODE_GLOBAL, false, NULL, &steps, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_steps(trial, SONDE_MODE_GLOBAL, false, NULL, &steps, diag));
     sonde_trial_describe(trial, &info);
     if (json) {
         put_run(cli_json(), &info, steps);
@@ -158,10 +155,7 @@ static sonde_err list_runs(const char *folder, bool names, bool json, bool *any,
     if (err != SONDE_OK || width == 0) {
         return err;
     }
-    err = begin(&walk, folder, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(begin(&walk, folder, diag));
     if (json) {
         sonde_json_object(cli_json(), NULL);
         sonde_json_list(cli_json(), "runs");
@@ -216,21 +210,10 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
 static sonde_err count_kinds(sonde_trial *trial, uint32_t id, saved *kinds,
                              sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     *kinds = (saved){.first = -1, .last = -1};
-    err = count_steps(trial, id, SONDE_HOW_RAW, &kinds->raw, kinds, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = count_steps(trial, id, SONDE_HOW_NORMS, &kinds->norms, kinds, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(count_steps(trial, id, SONDE_HOW_RAW, &kinds->raw, kinds, diag));
+    SONDE__TRY(count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag));
+    SONDE__TRY(count_steps(trial, id, SONDE_HOW_NORMS, &kinds->norms, kinds, diag));
     return count_steps(trial, id, SONDE_HOW_SKETCH, &kinds->sketch, kinds, diag);
 }
 
@@ -532,16 +515,12 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
                                   ? sonde_catalogue_info(catalogue, info->same_as)->name
                                   : "";
         saved kinds;
-        sonde_err err = SONDE_OK;
 
         if (asked->names) {
             (void)puts(info->name);
             continue;
         }
-        err = count_kinds(trial, ids[i], &kinds, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(count_kinds(trial, ids[i], &kinds, diag));
         if (asked->json) {
             put_tensor(json, info, same_as, &kinds);
         } else {
@@ -581,10 +560,7 @@ static int run_ls(const void *values, int argc, char **argv)
     if (err != SONDE_OK) {
         goto done;
     }
-    err = cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag));
     err = list(asked, trial, ids, count, &diag);
 
 done:

@@ -224,10 +224,9 @@ typedef struct manual_values {
 static int write_file(const char *folder, const char *name, void (*print)(FILE *))
 {
     char path[4096];
-    FILE *file = NULL;
 
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    file = fopen(path, "w");
+    FILE *file = fopen(path, "w");
     if (file == NULL) {
         return cli_fail_text("%s: cannot be written", path);
     }

@@ -3,6 +3,7 @@
  * steps.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <sonde/plot.h>
 
@@ -118,12 +119,8 @@ static sonde_err choose_steps(sonde_trial *trial, uint32_t id, const cli_range *
                               columns *c, sonde_diag *diag)
 {
     size_t all = 0, kept = 0;
-    sonde_err err = sonde_trial_tensor_steps(
-        trial, id, range->mode, SONDE_HOW_RAW | SONDE_HOW_SKETCH, &c->steps, &all, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_tensor_steps(
+        trial, id, range->mode, SONDE_HOW_RAW | SONDE_HOW_SKETCH, &c->steps, &all, diag));
     for (size_t i = 0; i < all; i++) {
         if (c->steps[i] >= range->begin &&
             (range->end == 0 || c->steps[i] < range->end)) {
@@ -240,10 +237,7 @@ static sonde_err draw_heat(sonde_trial *trial, uint32_t id, const cli_range *ran
     if (err != SONDE_OK) {
         goto done;
     }
-    err = read_columns(trial, id, range, &c, left_out, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(read_columns(trial, id, range, &c, left_out, diag));
     cut(&c);
     plot.histograms = c.histograms;
     plot.steps = c.steps;
@@ -322,11 +316,7 @@ static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
 {
     uint32_t *ids = NULL, *all = NULL;
     size_t count = 0;
-    sonde_err err = cli_select_some(p->trial, text, &ids, &count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_select_some(p->trial, text, &ids, &count, diag));
     all = realloc(p->ids, (p->id_count + count) * sizeof *all);
     if (all != NULL) {
         p->ids = all;
@@ -488,15 +478,9 @@ static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *dia
     sonde_err err = SONDE_OK;
 
     for (int i = 0; i < argc; i++) {
-        err = add_selected(p, argv[i], diag);
-        if (err != SONDE_OK) {
-            goto done;
-        }
+        SONDE__TRY_DONE(add_selected(p, argv[i], diag));
     }
-    err = read_points(p, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(read_points(p, diag));
     err = draw_curves(p, diag);
 
 done:
@@ -540,8 +524,6 @@ static void make_title(plotting *p)
 
 static sonde_err check(plotting *p, int argc, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (p->asked->out == NULL) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--output", "FILE.png or FILE.svg",
                               "is missing");
@@ -550,14 +532,8 @@ static sonde_err check(plotting *p, int argc, sonde_diag *diag)
         return sonde_diag_set(diag, SONDE_EINVAL, "--histogram", "one tensor",
                               "several tensors, or --stat");
     }
-    err = sonde_plot_check_path(p->asked->out, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_stats_parse(p->asked->stats, "mean", &p->stats, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_plot_check_path(p->asked->out, diag));
+    SONDE__TRY(cli_stats_parse(p->asked->stats, "mean", &p->stats, diag));
     for (size_t i = 0; i < p->stats.count; i++) {
         if (p->stats.item[i].kind == SONDE_REDUCTION_HASH) {
             return sonde_diag_set(diag, SONDE_EINVAL, "--stat",
@@ -578,10 +554,7 @@ static int run_plot(const void *values, int argc, char **argv)
     if (err != SONDE_OK) {
         goto done;
     }
-    err = sonde_trial_open(argv[0], NULL, &p.trial, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &p.trial, &diag));
     make_title(&p);
     err = p.asked->histogram ? plot_heat(&p, argv[1], &diag)
                              : plot_curves(&p, argc - 1, argv + 1, &diag);

@@ -7,6 +7,7 @@
  * with a light one are inverted.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 #include "cli/predict_text.h"
 
@@ -133,11 +134,7 @@ static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
         .page = {.title = title}, .panels = panels, .count = 2, .arrows = true};
     char path[4096];
     void *pixels = NULL;
-    const sonde_err err = picture_path(run, number, path, sizeof path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(picture_path(run, number, path, sizeof path, diag));
     memcpy(&pixels, &sample->data, sizeof pixels);
     panels[0].image = sonde_view_of(traits->dtype, traits->rank, sample->shape, pixels);
     panels[1].image = sonde_view_of(SONDE_F32, 3, run->info->sample_shape, run->input);
@@ -265,24 +262,12 @@ static sonde_err predict_image(prediction *run, const char *path, int number,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = make_pipeline(run, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = transform(run, &sample, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(make_pipeline(run, diag));
+    SONDE__TRY_DONE(transform(run, &sample, diag));
     memcpy(shape + 1, run->info->sample_shape, 3 * sizeof *shape);
     input = sonde_view_of(SONDE_F32, 4, shape, run->input);
-    err = sonde_nn_session_run(run->session, &input, 1, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde_nn_session_output(run->session, 0, &scores, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_nn_session_run(run->session, &input, 1, diag));
+    SONDE__TRY_DONE(sonde_nn_session_output(run->session, 0, &scores, diag));
     print_scores(run, &scores, path);
     if (run->asked->picture != NULL) {
         err = draw(run, &sample, path, number, diag);
@@ -301,18 +286,10 @@ done:
 static sonde_err set_up(prediction *run, sonde_diag *diag)
 {
     const predict_values *asked = run->asked;
-    sonde_nn_job_info *info = NULL;
     sonde_nn_options options;
-    sonde_err err = cli_job_open(asked->model, &run->job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_set_environment(run->job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    info = sonde_nn_job_get_info(run->job);
+    SONDE__TRY(cli_job_open(asked->model, &run->job, diag));
+    SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
+    sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     info->one_sample = true;
     if (asked->data != NULL) {
         info->data_path = asked->data;
@@ -330,18 +307,10 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
         return sonde_diag_set(diag, SONDE_EINVAL, asked->model, "a model with classes",
                               "it has none");
     }
-    err = cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_build(run->job, &run->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_weights_load(run->job, run->model, asked->weights, asked->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag));
+    SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
+    SONDE__TRY(
+        cli_weights_load(run->job, run->model, asked->weights, asked->model, diag));
     if (asked->prompt != NULL) {
         return SONDE_OK;
     }
@@ -359,10 +328,7 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
     options.fixed_batch = true;
     options.threads = info->options.threads;
     options.plan_cache = info->options.plan_cache;
-    err = sonde_nn_inference_session(run->model, &options, &run->session, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_inference_session(run->model, &options, &run->session, diag));
     return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);
 }
 

@@ -2,6 +2,7 @@
  * cmd_query.c - `sonde query`: statistics of tensors over steps, as a table, CSV or JSON.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -85,13 +86,10 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
 {
     const sonde_export_kind kind =
         q->format == QUERY_CSV ? SONDE_EXPORT_CSV : SONDE_EXPORT_JSONL;
-    sonde_err err = SONDE_OK;
 
     q->text.length = 0;
-    err = sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag));
     if (q->format == QUERY_JSON) { /* the comma comes before the newline */
         (void)printf("%s\n%.*s", q->rows > 0 ? "," : "", (int)(q->text.length - 1),
                      q->text.data);
@@ -177,10 +175,7 @@ static sonde_err print_rows(query *q, sonde_trial *trial,
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_trial_rows(trial, options, true, print_row, q, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_rows(trial, options, true, print_row, q, diag));
     if (q->format == QUERY_JSON) {
         (void)puts("\n]");
     }
@@ -206,12 +201,8 @@ static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size
     for (size_t i = 0; i < count && !any; i++) {
         int64_t *steps = NULL;
         size_t steps_count = 0;
-        const sonde_err err = sonde_trial_tensor_steps(trial, ids[i], range->mode, how,
-                                                       &steps, &steps_count, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_trial_tensor_steps(trial, ids[i], range->mode, how, &steps,
+                                            &steps_count, diag));
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
         }
@@ -234,26 +225,12 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     if (err != SONDE_OK) {
         goto done;
     }
-    err = cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde_trial_open(run, NULL, &trial, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = cli_select(trial, selector, &ids, &count, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = prepare(q, trial, ids, count, &range, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag));
+    SONDE__TRY_DONE(
+        cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
+    SONDE__TRY_DONE(sonde_trial_open(run, NULL, &trial, diag));
+    SONDE__TRY_DONE(cli_select(trial, selector, &ids, &count, diag));
+    SONDE__TRY_DONE(prepare(q, trial, ids, count, &range, diag));
     options.ids = ids != NULL ? ids : &none;
     options.id_count = count;
     options.mode = range.mode;

@@ -2,6 +2,7 @@
  * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded.
  */
 #include "cli/cli_findings.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/report.h>
@@ -358,7 +359,6 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
     sonde_rule_limits limits = {0};
-    sonde_err err = SONDE_OK;
 
     if (asked->rule_seconds <= 0) {
         return sonde_diag_set(diag, SONDE_EINVAL, "--rule-seconds", "more than 0", "'%g'",
@@ -371,10 +371,7 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
     }
     sonde_rules_set_limits(run->rules, &limits);
     for (size_t i = 0; i < asked->plugins.count; i++) {
-        err = sonde_rules_load(run->rules, asked->plugins.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_rules_load(run->rules, asked->plugins.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -395,16 +392,10 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
         return add_rule(run, "SimilarAcrossRuns", false, diag);
     }
     for (size_t i = 0; i < asked->rules.count; i++) {
-        err = add_rule(run, asked->rules.text[i], false, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_rule(run, asked->rules.text[i], false, diag));
     }
     for (size_t i = 0; i < asked->names.count; i++) {
-        err = add_rule(run, asked->names.text[i], true, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(add_rule(run, asked->names.text[i], true, diag));
     }
     return SONDE_OK;
 }
@@ -473,34 +464,18 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
     const rules_values *asked = run->asked;
     cli_acting acting;
     sonde_run_info info;
-    sonde_err err = sonde_rules_create(&run->rules, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = add_rules(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_trial_open(run->path, NULL, &run->trial, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_rules_create(&run->rules, diag));
+    SONDE__TRY(add_rules(run, diag));
+    SONDE__TRY(sonde_trial_open(run->path, NULL, &run->trial, diag));
     sonde_trial_describe(run->trial, &info);
     if (!asked->no_save && !info.foreign) {
-        err = sonde_rules_write_to(run->rules, run->path, diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_rules_write_to(run->rules, run->path, diag));
     }
     acting = asked->acting;
     if (stops_if_stalled(run) && acting.on_finding.count < CLI_LIST_MOST) {
         acting.on_finding.text[acting.on_finding.count++] = "StalledTraining=stop";
     }
-    err = cli_actions_open(&acting, run->path, &run->actions, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_actions_open(&acting, run->path, &run->actions, diag));
     return run->actions != NULL ? sonde_actions_check(run->actions, run->rules, diag)
                                 : SONDE_OK;
 }
@@ -651,7 +626,6 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
 {
     judged_run run = {.asked = asked, .path = path};
     sonde_diag diag = {0};
-    bool crashed = false;
     sonde_err err = judge(&run, &diag);
 
     if (run.trial != NULL && (err == SONDE_OK || err == SONDE_ETIMEOUT)) {
@@ -666,7 +640,7 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
             diag = writing;
         }
     }
-    crashed = err == SONDE_OK && asked->follow && warn_crashed(&run);
+    const bool crashed = err == SONDE_OK && asked->follow && warn_crashed(&run);
     cli_actions_close(run.actions);
     sonde_rules_destroy(run.rules);
     sonde_trial_close(run.trial);

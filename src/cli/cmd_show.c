@@ -2,6 +2,7 @@
  * cmd_show.c - `sonde show`: one tensor at one step as values, statistics or a histogram.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <sonde/print.h>
 
@@ -128,10 +129,7 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_trial_value(what->trial, what->id, &what->at, &view, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_trial_value(what->trial, what->id, &what->at, &view, diag));
     (void)sonde_shape_text(view.rank, view.shape, shape, sizeof shape);
     if (what->asked->json) {
         int64_t index[SONDE_MAX_DIMS] = {0};
@@ -333,10 +331,7 @@ static sonde_err show_histogram(const shown *what, sonde_diag *diag)
     if (sketch == NULL) {
         return cli_fail_memory(diag);
     }
-    err = sonde_trial_sketch(what->trial, what->id, &what->at, sketch, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_trial_sketch(what->trial, what->id, &what->at, sketch, diag));
     if (what->asked->json) {
         print_bars_json(what, sketch);
     } else {
@@ -391,10 +386,7 @@ static sonde_err find(shown *what, const char *name, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde_catalogue_find(catalogue, name, &what->id, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_catalogue_find(catalogue, name, &what->id, diag));
     what->info = sonde_catalogue_info(catalogue, what->id);
     what->at = (sonde_trial_at){.mode = range.mode,
                                 .step = asked->step,
@@ -424,14 +416,8 @@ static int run_show(const void *values, int argc, char **argv)
     if (what.asked->stats && what.asked->histogram) {
         return cli_fail_text("show: --stats and --histogram (expected one of them)");
     }
-    err = sonde_trial_open(argv[0], NULL, &what.trial, &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = find(&what, argv[1], &diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &what.trial, &diag));
+    SONDE__TRY_DONE(find(&what, argv[1], &diag));
     err = what.asked->histogram ? show_histogram(&what, &diag)
           : what.asked->stats   ? show_stats(&what, &diag)
                                 : show_elements(&what, &diag);

@@ -5,6 +5,7 @@
  * a few microseconds if not. A step is printed when all workers have ended it.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -197,11 +198,7 @@ static sonde_err go_back(tail *t, sonde_diag *diag)
     if (mode != SONDE_MODE_GLOBAL) { /* the first step of the mode from there on */
         size_t count = 0;
         const int64_t *steps = NULL;
-        const sonde_err err = cli_steps(t->trial, mode, true, &steps, &count, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(cli_steps(t->trial, mode, true, &steps, &count, diag));
         step = count > 0 ? steps[count - 1] + 1 : 0;
         while (count > 0 &&
                sonde_trial_global_step(t->trial, mode, steps[count - 1], &there) &&
@@ -226,12 +223,8 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
     const size_t most = lines == CLI_NOT_GIVEN ? USUAL_LINES : (size_t)lines;
     size_t count = 0, low = 0;
     const int64_t *steps = NULL;
-    sonde_err err = cli_steps(t->trial, t->range.mode, false, &steps, &count, diag);
+    SONDE__TRY(cli_steps(t->trial, t->range.mode, false, &steps, &count, diag));
     size_t high = count;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
@@ -248,10 +241,7 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
         t->printed = steps[low - 1];
     }
     for (size_t i = low; i < count && !cli_interrupted(); i++) {
-        err = print_step(t, steps[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(print_step(t, steps[i], diag));
     }
     (void)fflush(stdout);
     return SONDE_OK;
@@ -269,15 +259,8 @@ static void pause_poll(void)
 /* Prints what is new in the run. */
 static sonde_err print_changes(tail *t, bool first, bool live, sonde_diag *diag)
 {
-    sonde_err err = select_tensors(t, live, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = go_back(t, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(select_tensors(t, live, diag));
+    SONDE__TRY(go_back(t, diag));
     return print_new(t, first, diag);
 }
 
@@ -305,15 +288,8 @@ static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
 
 static sonde_err start(tail *t, const char *run, sonde_diag *diag)
 {
-    sonde_err err = cli_stats_parse(t->asked->stats, "mean,std,min,max", &t->stats, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_range_parse(t->asked->mode, NULL, t->asked->worker, &t->range, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_stats_parse(t->asked->stats, "mean,std,min,max", &t->stats, diag));
+    SONDE__TRY(cli_range_parse(t->asked->mode, NULL, t->asked->worker, &t->range, diag));
     return sonde_trial_open(run, NULL, &t->trial, diag);
 }
 

@@ -3,6 +3,7 @@
  * running the model; `sonde compile` prints the compiled model.
  */
 #include "cli/cli_job.h"
+#include "base/fail.h"
 #include "cli/cli_run.h"
 
 #include <sonde/nn/option.h>
@@ -83,13 +84,12 @@ static sonde_err load_weights(const tensors_values *asked, const char *job,
 static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
                          sonde_diag *diag)
 {
-    sonde_nn_job_info *info = NULL;
     sonde_err err = cli_job_open(job, &work->job, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    info = sonde_nn_job_get_info(work->job);
+    sonde_nn_job_info *info = sonde_nn_job_get_info(work->job);
     info->options.on_progress = show_progress;
     work->began = seconds_now();
     info->options.progress_user = &work->began;
@@ -105,21 +105,12 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     if (asked->threads != CLI_NOT_GIVEN) {
         info->options.threads = (int)asked->threads;
     }
-    err = sonde_nn_job_set_environment(work->job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_set_environment(work->job, diag));
     if (asked->inference && asked->accumulation == CLI_NOT_GIVEN) {
         info->options.gradient_accumulation = 1; /* a job's is one of training */
     }
-    err = sonde_nn_job_build(work->job, &work->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = load_weights(asked, job, work, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_build(work->job, &work->model, diag));
+    SONDE__TRY(load_weights(asked, job, work, diag));
     err = asked->inference
               ? sonde_nn_inference_session(work->model, &info->options, &work->session,
                                            diag)
@@ -193,14 +184,8 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
         }
         return SONDE_OK;
     }
-    err = sonde_selector_create(asked->select, &selector, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_selector_resolve(selector, catalogue, &ids, &count, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY(sonde_selector_create(asked->select, &selector, diag));
+    SONDE__TRY_DONE(sonde_selector_resolve(selector, catalogue, &ids, &count, diag));
     for (size_t i = 0; i < count; i++) {
         print_tensor(asked, catalogue, ids[i]);
     }
@@ -233,12 +218,8 @@ done:
 static sonde_err describe(const compiled *work, sonde_diag *diag)
 {
     sonde_nn_session_info info;
-    const sonde_err err = sonde_nn_session_describe(work->session, &info, diag);
+    SONDE__TRY(sonde_nn_session_describe(work->session, &info, diag));
     char arena[32], live[32], state[32];
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     (void)printf("compiled in %.2f ms: %zu steps, %d thread%s, %lld samples a call\n"
                  "arena %s (largest live set %s), state %s\n",
                  1e3 * info.compile_seconds, info.op_count, info.threads,

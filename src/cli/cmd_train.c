@@ -3,6 +3,7 @@
  * pictures.
  */
 #include "cli/cli_findings.h"
+#include "base/fail.h"
 #include "cli/cli_job.h"
 #include "cli/cli_pictures.h"
 #include "cli/cli_run.h"
@@ -311,11 +312,7 @@ static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **
     const training *run = user;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     const char *asked = info->data_name;
-    const sonde_err err = cli_data_open(run->job, split, run->asked->quiet, out, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_data_open(run->job, split, run->asked->quiet, out, diag));
     if (run->asked->json && strcmp(info->data_name, asked) != 0) {
         sonde_json *const json = cli_json();
 
@@ -354,16 +351,12 @@ static sonde_err set_option(const training *run, const sonde_nn_option *row,
                             const given *value, sonde_diag *diag)
 {
     const char *text = value->flag ? "true" : value->text;
-    sonde_err err = SONDE_OK;
 
     if (text != NULL) {
         return sonde_nn_job_set(run->job, row->name, text, diag);
     }
     for (size_t i = 0; i < value->list.count; i++) {
-        err = sonde_nn_job_set(run->job, row->name, value->list.text[i], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_job_set(run->job, row->name, value->list.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -373,11 +366,7 @@ static sonde_err set_options(const training *run, sonde_diag *diag)
     const sonde_nn_option *row = NULL;
 
     for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
-        const sonde_err err = set_option(run, row, &run->asked->rows[i], diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(set_option(run, row, &run->asked->rows[i], diag));
     }
     return SONDE_OK;
 }
@@ -426,32 +415,22 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
     const size_t taps = sonde_nn_job_tap_count(run->job);
     const sonde_schedule always = sonde_schedule_always();
     sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
-    sonde_err err = SONDE_OK;
 
     if (taps + asked->count == 0) {
         return SONDE_OK;
     }
-    err = sonde_printer_create(NULL, NULL, &run->printer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_printer_create(NULL, NULL, &run->printer, diag));
     for (size_t i = 0; i < asked->count; i++) {
-        err = sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
-                                   sonde_printer_sink(run->printer), diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
+                                        sonde_printer_sink(run->printer), diag));
     }
     for (size_t i = 0; i < taps; i++) {
         const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
         const sonde_schedule schedule = {
             .every = tap->every, .start = tap->start, .end = tap->end};
 
-        err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
-                                   sonde_printer_sink(run->printer), diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
+                                        sonde_printer_sink(run->printer), diag));
     }
     return SONDE_OK;
 }
@@ -459,15 +438,10 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
 /* Processes that mpirun has started train together; the first one prints and draws. */
 static sonde_err join_ranks(training *run, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (sonde_nn_ranks_started() == 1) {
         return SONDE_OK;
     }
-    err = sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_ranks_join(is_interrupted, NULL, &run->ranks, diag));
     cli_set_rank(sonde_nn_ranks_rank(run->ranks));
     if (sonde_nn_ranks_rank(run->ranks) == 0) {
         return SONDE_OK;
@@ -490,25 +464,12 @@ static sonde_err open_job(training *run, const char *job, sonde_diag *diag)
 
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = join_ranks(run, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = open_job(run, job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = cli_make_folder(run->out, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(join_ranks(run, diag));
+    SONDE__TRY(open_job(run, job, diag));
+    SONDE__TRY(cli_make_folder(run->out, diag));
     sonde_nn_job_get_info(run->job)->options.on_progress =
         run->silent ? NULL : cli_compile_progress;
-    err = make_trainer(run, job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(make_trainer(run, job, diag));
     return add_prints(run, diag);
 }
 
@@ -554,15 +515,8 @@ static void print_saved(const training *run)
 /* What --print-options prints: the job's, after its flags and the environment. */
 static sonde_err print_options(training *run, const char *job, sonde_diag *diag)
 {
-    sonde_err err = open_job(run, job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_set_environment(run->job, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_job(run, job, diag));
+    SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
     return sonde_nn_job_print(run->job, run->asked->json, stdout, diag);
 }
 

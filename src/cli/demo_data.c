@@ -3,6 +3,7 @@
  * faults.
  */
 #include "cli/demo.h"
+#include "base/fail.h"
 
 #include <sonde/nn/synth.h>
 
@@ -33,7 +34,6 @@ static sonde_err fail_source(sonde_diag *diag, const char *folder, const char *f
 static sonde_err open_source(const char *folder, sonde_nn_split split, source *where,
                              sonde_diag *diag)
 {
-    const sonde_nn_dataset_traits *traits = NULL;
     sonde_err err = SONDE_ENOTFOUND;
 
     *where = (source){.split = split, .count = INT64_MAX};
@@ -47,7 +47,7 @@ static sonde_err open_source(const char *folder, sonde_nn_split split, source *w
     if (err != SONDE_OK) {
         return err;
     }
-    traits = sonde_nn_dataset_get_traits(where->folder);
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(where->folder);
     where->count = traits->count;
     if (traits->dtype != SONDE_U8 || traits->rank != 3 || traits->shape[0] != 1 ||
         traits->shape[1] != SIDE || traits->shape[2] != SIDE ||
@@ -69,11 +69,7 @@ static sonde_err take(const source *where, int64_t i, float *pixels, int64_t *la
         *label = sonde_nn_synth_draw(DRAWN_SEED, where->split, i, drawn);
     } else {
         sonde_nn_sample sample;
-        const sonde_err err = sonde_nn_dataset_get(where->folder, i, NULL, &sample, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(sonde_nn_dataset_get(where->folder, i, NULL, &sample, diag));
         bytes = sample.data;
         *label = sample.label;
     }
@@ -90,15 +86,11 @@ static sonde_err fill(const sonde_nn_demo *demo, const source *where, const char
     int64_t of_class_0 = 0, taken = 0;
 
     for (int64_t i = 0; taken < count; i++) {
-        sonde_err err = SONDE_OK;
-
         if (i >= where->count) {
             return fail_source(diag, folder, "too few samples", "a whole data set");
         }
-        err = take(where, i, out->pixels + taken * PIXELS, &out->labels[taken], diag);
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            take(where, i, out->pixels + taken * PIXELS, &out->labels[taken], diag));
         if (demo->scarce > 0 && out->labels[taken] == 0 &&
             of_class_0++ % demo->scarce != 0) {
             continue;
@@ -150,10 +142,7 @@ sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
     if (err != SONDE_OK) {
         goto done;
     }
-    err = fill(demo, &place, folder, count, out, diag);
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(fill(demo, &place, folder, count, out, diag));
     if (demo->shuffled && split == SONDE_NN_TRAIN) {
         shuffle_labels(out->labels, count, seed);
     }

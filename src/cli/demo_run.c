@@ -6,6 +6,7 @@
  * activations less often. So judging the record again finds the same.
  */
 #include "cli/cli_run.h"
+#include "base/fail.h"
 #include "cli/demo.h"
 
 #include <sonde/nn/option.h>
@@ -119,13 +120,12 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_
 {
     const char *recording = recording_of(hook_type);
     sonde_nn_job *job = NULL, *plain = NULL;
-    const char *more = NULL;
     sonde_err err = parse(file->name, file->text, recording, "", &plain, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    more = sonde_nn_job_get_demo(plain)->collections;
+    const char *more = sonde_nn_job_get_demo(plain)->collections;
     if (more == NULL || strncmp(recording, USUAL, strlen(USUAL)) != 0) {
         more = "";
     }
@@ -148,11 +148,7 @@ sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, const char *hook_
 static sonde_err set_options(running *run, sonde_diag *diag)
 {
     const cli_demo_options *asked = run->asked;
-    const sonde_err err = sonde_nn_job_set_environment(run->job, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
     run->info->record.path = asked->run;
     run->info->rules.none = true;
     run->info->seed += (uint64_t)asked->seed;
@@ -226,19 +222,12 @@ static sonde_err next_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *
 static sonde_err open_training(running *run, sonde_diag *diag)
 {
     const sonde_nn_options *options = &run->info->options;
-    sonde_err err = cli_demo_data(run->demo, run->asked->data, SONDE_NN_TRAIN,
-                                  run->info->seed, &run->train, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_loader(run->job, run->train.set,
-                              options->batch_size * options->device_iterations *
-                                  options->gradient_accumulation,
-                              true, &run->loader, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_demo_data(run->demo, run->asked->data, SONDE_NN_TRAIN, run->info->seed,
+                             &run->train, diag));
+    SONDE__TRY(sonde_nn_job_loader(run->job, run->train.set,
+                                   options->batch_size * options->device_iterations *
+                                       options->gradient_accumulation,
+                                   true, &run->loader, diag));
     run->feed = sonde_nn_loader_feed(run->loader);
     return SONDE_OK;
 }
@@ -248,12 +237,8 @@ static sonde_err open_test(void *user, sonde_nn_split split, sonde_nn_dataset **
                            sonde_diag *diag)
 {
     running *run = user;
-    const sonde_err err = cli_demo_data(run->demo, run->asked->data, split,
-                                        run->info->seed, &run->test, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_demo_data(run->demo, run->asked->data, split, run->info->seed,
+                             &run->test, diag));
     *out = run->test.set;
     run->test.set = NULL;
     return SONDE_OK;
@@ -365,20 +350,11 @@ static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *dia
     }
     run->demo = sonde_nn_job_get_demo(run->job);
     run->info = sonde_nn_job_get_info(run->job);
-    err = set_options(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_job_build(run->job, &run->model, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(set_options(run, diag));
+    SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
     set_weights(run);
     leave_out(run);
-    err = open_training(run, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_training(run, diag));
     return make_trainer(run, file->name, diag);
 }
 

@@ -144,7 +144,6 @@ static bool is_later_rank(void)
 int main(int argc, char **argv)
 {
     int words = 0;
-    const cli_command *command = NULL;
     sonde_diag diag = {0};
 
     (void)signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails like a full disk */
@@ -170,7 +169,7 @@ int main(int argc, char **argv)
     if (sonde_isa_check(&diag) != SONDE_OK) {
         return cli_fail(&diag);
     }
-    command = cli_find(argc - 1, argv + 1, &words);
+    const cli_command *command = cli_find(argc - 1, argv + 1, &words);
     if (command == NULL) {
         return fail_command(argc - 1, argv + 1);
     }

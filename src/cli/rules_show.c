@@ -3,6 +3,7 @@
  * loaded from a file, looks for.
  */
 #include "cli/cli.h"
+#include "base/fail.h"
 
 #include <sonde/rules.h>
 
@@ -143,11 +144,7 @@ static sonde_err show_loaded(const char *path, const char *name, bool *shown,
 {
     sonde_rule_file *file = NULL;
     const sonde_rule *rule = NULL;
-    const sonde_err err = sonde_rule_file_open(path, NULL, &file, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_rule_file_open(path, NULL, &file, diag));
     for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL && !*shown; i++) {
         if (strcasecmp(rule->name, name) == 0) {
             show(rule);
