@@ -26,6 +26,13 @@
 
 static const char *filter;
 
+#define KERNEL(isa, op, place) sonde__kernel_fast_kernels_of(isa, SONDE__FAST_##op)[place]
+
+static const sonde__op_kernel *first(sonde__isa isa, sonde__kernel_fast_op op)
+{
+    return sonde__kernel_fast_kernels_of(isa, op)[0];
+}
+
 /* --- operands --------------------------------------------------------------------- */
 
 typedef enum content { NUMBERS, WINNERS, CLASSES } content;
@@ -218,10 +225,11 @@ enum { PLAIN_CONV, WITH_RELU, WITH_POOL };
 static double forward(const char *name, const layer *l, int kind, unsigned wanted,
                       sonde__isa isa)
 {
-    const sonde__kernel_conv2d_kernels *k = sonde__kernel_lane_kernels_of(isa)->conv2d;
     static const sonde__op_kind *const kinds[] = {
         &sonde__op_conv2d, &sonde__op_conv2d_relu, &sonde__op_conv2d_relu_pool};
-    const sonde__op_kernel *const kernels[] = {&k->forward, &k->relu, &k->relu_pool};
+    const sonde__op_kernel *const kernels[] = {KERNEL(isa, CONV2D, 1),
+                                               KERNEL(isa, CONV2D_RELU, 1),
+                                               KERNEL(isa, CONV2D_RELU_POOL, 0)};
     bench b = start(l, kernels[kind], (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->c, l->h, l->w);
@@ -233,8 +241,7 @@ static double forward(const char *name, const layer *l, int kind, unsigned wante
 
 static double input_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b =
-        start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_grad->input, (double)l->n);
+    bench b = start(l, KERNEL(isa, CONV2D_GRAD_INPUT, 1), (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     INPUT(&b, NUMBERS, l->o, l->c / l->groups, l->k, l->k);
@@ -245,8 +252,7 @@ static double input_gradient(const char *name, const layer *l, sonde__isa isa)
 
 static double weight_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b = start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->weight,
-                    (double)l->n);
+    bench b = start(l, KERNEL(isa, CONV2D_GRAD_WEIGHT, 1), (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     INPUT(&b, NUMBERS, l->n, l->c, l->h, l->w);
@@ -257,7 +263,7 @@ static double weight_gradient(const char *name, const layer *l, sonde__isa isa)
 
 static double bias_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b = {.kernel = &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->channel_sum};
+    bench b = {.kernel = KERNEL(isa, CHANNEL_SUM, 1)};
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     complete(&b, &sonde__op_channel_sum, 0);
@@ -267,8 +273,7 @@ static double bias_gradient(const char *name, const layer *l, sonde__isa isa)
 static double fused_gradient(const char *name, const layer *l, unsigned wanted,
                              sonde__isa isa)
 {
-    bench b = start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->pool_relu,
-                    (double)l->n);
+    bench b = start(l, KERNEL(isa, POOL_RELU_CONV_GRAD, 0), (double)l->n);
     const int64_t ph = extent(l, l->h) / 2, pw = extent(l, l->w) / 2;
 
     INPUT(&b, NUMBERS, l->n, l->o, ph, pw);
@@ -284,9 +289,9 @@ static double fused_gradient(const char *name, const layer *l, unsigned wanted,
 
 static double pool(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__kernel_pool_kernels *k = sonde__kernel_lane_kernels_of(isa)->pool;
-    bench b = {.kernel = grad ? &k->grad : &k->forward,
-               .attrs = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
+    bench b = {
+        .kernel = first(isa, grad ? SONDE__FAST_MAX_POOL2D_GRAD : SONDE__FAST_MAX_POOL2D),
+        .attrs = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
 
     if (grad) {
         INPUT(&b, NUMBERS, 16, 5, 13, 13);
@@ -301,10 +306,9 @@ static double pool(const char *name, bool grad, sonde__isa isa)
 
 static double norm(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__kernel_group_norm_kernels *k =
-        sonde__kernel_lane_kernels_of(isa)->group_norm;
-    bench b = {.kernel = grad ? &k->grad : &k->forward,
-               .attrs = {.groups = 3, .eps = 1e-5F}};
+    bench b = {
+        .kernel = first(isa, grad ? SONDE__FAST_GROUP_NORM_GRAD : SONDE__FAST_GROUP_NORM),
+        .attrs = {.groups = 3, .eps = 1e-5F}};
 
     INPUT(&b, NUMBERS, 16, 12, 9, 9);
     if (grad) {
@@ -322,8 +326,8 @@ static double norm(const char *name, bool grad, sonde__isa isa)
 
 static double log_softmax(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__kernel_softmax_kernels *k = sonde__kernel_lane_kernels_of(isa)->softmax;
-    bench b = {.kernel = grad ? &k->log_softmax_grad : &k->log_softmax,
+    bench b = {.kernel = first(isa, grad ? SONDE__FAST_LOG_SOFTMAX_GRAD
+                                         : SONDE__FAST_LOG_SOFTMAX),
                .attrs = {.axis = 1}};
 
     INPUT(&b, NUMBERS, 16, 10);
@@ -336,8 +340,8 @@ static double log_softmax(const char *name, bool grad, sonde__isa isa)
 
 static double nll(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__kernel_nll_kernels *k = sonde__kernel_lane_kernels_of(isa)->nll;
-    bench b = {.kernel = grad ? &k->grad : &k->forward, .attrs = {.mean = true}};
+    bench b = {.kernel = first(isa, grad ? SONDE__FAST_NLL_GRAD : SONDE__FAST_NLL),
+               .attrs = {.mean = true}};
 
     if (grad) {
         add_input(&b, 0, (int64_t[]){0}, NUMBERS);

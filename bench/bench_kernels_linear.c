@@ -244,7 +244,7 @@ static void bench_reorders(const char *text, int64_t rows, int64_t cols)
 static void bench_channel_sum(const char *text, int64_t rows, int64_t cols)
 {
     const sonde__operand dy = matrix(rows, cols, SONDE__LANES);
-    job j = stream_job(SONDE__FAST_LINEAR_CHANNEL_SUM, &dy, 1, 1, 1);
+    job j = stream_job(SONDE__FAST_CHANNEL_SUM, &dy, 1, 1, 1);
 
     j.call.out[0] = matrix(1, cols, SONDE__PLAIN);
     bench_stream(text, &j);

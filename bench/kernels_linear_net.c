@@ -79,7 +79,7 @@ static void add_backward(net *n, int i, double flops)
                  (const sonde__operand *const[]){&n->dx[i]});
         n->flops += flops;
     }
-    j = add_job(n, SONDE__FAST_LINEAR_CHANNEL_SUM, SONDE__LANES, 0);
+    j = add_job(n, SONDE__FAST_CHANNEL_SUM, SONDE__LANES, 0);
     set_call(j, 1, (const sonde__operand *const[]){&n->dx[i + 1]}, 1,
              (const sonde__operand *const[]){&n->db[i]});
     j = add_job(n, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD, n->x[i].layout, 2);

@@ -183,26 +183,30 @@ static inline void assert_same_bytes(const op_run *run, int i, const void *got,
     }
 }
 
-/* Which kernel of a set. */
-typedef const sonde__op_kernel *(*pick_fn)(const sonde__kernel_lane_kernels *set);
+/* Which kernel of a list. */
+typedef struct pick {
+    sonde__kernel_fast_op op;
+    int place;
+} pick;
 
-#define DEFINE_PICK(name, member)                                                        \
-    static const sonde__op_kernel *name(const sonde__kernel_lane_kernels *set)           \
-    {                                                                                    \
-        return &set->member;                                                             \
-    }
+#define DEFINE_PICK(name, op, place) static const pick name = {SONDE__FAST_##op, place};
+#define KERNEL(isa, op, place) sonde__kernel_fast_kernels_of(isa, SONDE__FAST_##op)[place]
+
+static inline const sonde__op_kernel *picked(sonde__isa isa, pick which)
+{
+    return sonde__kernel_fast_kernels_of(isa, which.op)[which.place];
+}
 
 /* Every instruction set's kernel against the reference, and parts against each other.
  * Frees the inputs. */
-static inline void check(op_run *run, pick_fn pick, double tolerance)
+static inline void check(op_run *run, pick which, double tolerance)
 {
     void *expected[SONDE__MAX_OPERANDS];
 
     infer(run);
     run_kernel(run, reference_of(run->kind), &(run_options){.parts = 1}, expected);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__op_kernel *kernel =
-            pick(sonde__kernel_lane_kernels_of((sonde__isa)isa));
+        const sonde__op_kernel *kernel = picked((sonde__isa)isa, which);
         void *whole[SONDE__MAX_OPERANDS], *got[SONDE__MAX_OPERANDS];
 
         run_parts(run, kernel, 1, ALL, whole);

@@ -9,17 +9,17 @@
 
 #include "nn/kernels/fast.h"
 
-DEFINE_PICK(conv2d_kernel, conv2d->forward)
-DEFINE_PICK(conv2d_relu_kernel, conv2d->relu)
-DEFINE_PICK(conv2d_relu_pool_kernel, conv2d->relu_pool)
-DEFINE_PICK(grad_input_kernel, conv2d_grad->input)
-DEFINE_PICK(wide_kernel, conv2d_wide->forward)
-DEFINE_PICK(wide_relu_kernel, conv2d_wide->relu)
-DEFINE_PICK(wide_input_kernel, conv2d_wide->input)
-DEFINE_PICK(wide_weight_kernel, conv2d_wide_weight->weight)
-DEFINE_PICK(grad_weight_kernel, conv2d_weight->weight)
-DEFINE_PICK(channel_sum_kernel, conv2d_weight->channel_sum)
-DEFINE_PICK(pool_relu_conv_grad_kernel, conv2d_weight->pool_relu)
+DEFINE_PICK(conv2d_kernel, CONV2D, 1)
+DEFINE_PICK(conv2d_relu_kernel, CONV2D_RELU, 1)
+DEFINE_PICK(conv2d_relu_pool_kernel, CONV2D_RELU_POOL, 0)
+DEFINE_PICK(grad_input_kernel, CONV2D_GRAD_INPUT, 1)
+DEFINE_PICK(wide_kernel, CONV2D, 0)
+DEFINE_PICK(wide_relu_kernel, CONV2D_RELU, 0)
+DEFINE_PICK(wide_input_kernel, CONV2D_GRAD_INPUT, 0)
+DEFINE_PICK(wide_weight_kernel, CONV2D_GRAD_WEIGHT, 0)
+DEFINE_PICK(grad_weight_kernel, CONV2D_GRAD_WEIGHT, 1)
+DEFINE_PICK(channel_sum_kernel, CHANNEL_SUM, 1)
+DEFINE_PICK(pool_relu_conv_grad_kernel, POOL_RELU_CONV_GRAD, 0)
 
 /* --- convolutions ------------------------------------------------------------------- */
 
@@ -189,8 +189,7 @@ static void many_channels_are_not_fused_with_a_pool(void **state)
 
         infer(&run);
         assert_int_equal(
-            kernel_accepts(&run, conv2d_relu_pool_kernel(
-                                     sonde__kernel_lane_kernels_of(sonde__cpu_isa()))),
+            kernel_accepts(&run, KERNEL(sonde__cpu_isa(), CONV2D_RELU_POOL, 0)),
             fused[i]);
         free_inputs(&run);
     }
@@ -231,20 +230,20 @@ static const sonde__op_attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}};
 
 /* conv, relu, pooled, index: one kernel after the other. */
-static void run_forward_chain(const op_run *fused, const sonde__kernel_lane_kernels *set,
+static void run_forward_chain(const op_run *fused, sonde__isa isa,
                               const sonde__op_kernel *relu_kernel, void *out[4])
 {
     op_run conv =
         member_run(&sonde__op_conv2d, &fused->attrs, fused->in_count, fused->in);
     op_run relu, pool;
 
-    run_parts(&conv, &set->conv2d->forward, 1, ALL, out);
+    run_parts(&conv, KERNEL(isa, CONV2D, 1), 1, ALL, out);
     relu = member_run(&sonde__op_relu, &fused->attrs, 1,
                       (sonde__operand[]){plain(&conv.out[0], out[0])});
     run_parts(&relu, relu_kernel, 1, ALL, out + 1);
     pool = member_run(&sonde__op_max_pool2d, &two_by_two, 1,
                       (sonde__operand[]){plain(&conv.out[0], out[1])});
-    run_parts(&pool, &set->pool->forward, 1, ALL, out + 2);
+    run_parts(&pool, KERNEL(isa, MAX_POOL2D, 0), 1, ALL, out + 2);
 }
 
 /* Whatever is observed, what is computed stays: every set of optional outputs gives the
@@ -276,17 +275,17 @@ static void check_fused_forward(op_run *fused)
 {
     infer(fused);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel_lane_kernels *set =
-            sonde__kernel_lane_kernels_of((sonde__isa)isa);
         const sonde__op_kernel *relu =
             sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU)[0];
         void *expected[4];
 
-        run_forward_chain(fused, set, relu, expected);
+        run_forward_chain(fused, (sonde__isa)isa, relu, expected);
         if (fused->kind == &sonde__op_conv2d_relu) {
-            expect_same_whatever_is_wanted(fused, &set->conv2d->relu, expected);
+            expect_same_whatever_is_wanted(fused, KERNEL((sonde__isa)isa, CONV2D_RELU, 1),
+                                           expected);
         } else {
-            expect_same_whatever_is_wanted(fused, &set->conv2d->relu_pool, expected);
+            expect_same_whatever_is_wanted(
+                fused, KERNEL((sonde__isa)isa, CONV2D_RELU_POOL, 0), expected);
         }
         free_outputs(expected, 4);
     }
@@ -354,7 +353,7 @@ static op_run pool_grad_run(const conv_case *c)
 
 /* drelu, dconv, dw, db: one kernel after the other. relu_grad wants ReLU's output, which
  * is the pool's where a gradient flows, and may be anything elsewhere. */
-static void run_backward_chain(const op_run *fused, const sonde__kernel_lane_kernels *set,
+static void run_backward_chain(const op_run *fused, sonde__isa isa,
                                const sonde__op_kernel *relu_grad, void *out[4])
 {
     sonde__op_attrs pool_attrs = two_by_two, weight_attrs = fused->attrs;
@@ -364,20 +363,20 @@ static void run_backward_chain(const op_run *fused, const sonde__kernel_lane_ker
     memcpy(pool_attrs.dims, fused->out[0].dim, sizeof pool_attrs.dims);
     pool_attrs.rank = 4;
     pool = member_run(&sonde__op_max_pool2d_grad, &pool_attrs, 2, fused->in);
-    run_parts(&pool, &set->pool->grad, 1, ALL, out);
+    run_parts(&pool, KERNEL(isa, MAX_POOL2D_GRAD, 0), 1, ALL, out);
     spread = member_run(&sonde__op_max_pool2d_grad, &pool_attrs, 2,
                         (sonde__operand[]){fused->in[2], fused->in[1]});
-    run_parts(&spread, &set->pool->grad, 1, ALL, relu_y);
+    run_parts(&spread, KERNEL(isa, MAX_POOL2D_GRAD, 0), 1, ALL, relu_y);
     relu = member_run(
         &sonde__op_relu_grad, &two_by_two, 2,
         (sonde__operand[]){plain(&pool.out[0], out[0]), plain(&pool.out[0], relu_y[0])});
     run_parts(&relu, relu_grad, 1, ALL, out + 1);
     weight = member_run(&sonde__op_conv2d_grad_weight, &weight_attrs, 2,
                         (sonde__operand[]){plain(&pool.out[0], out[1]), fused->in[3]});
-    run_parts(&weight, &set->conv2d_weight->weight, 1, ALL, out + 2);
+    run_parts(&weight, KERNEL(isa, CONV2D_GRAD_WEIGHT, 1), 1, ALL, out + 2);
     sum = member_run(&sonde__op_channel_sum, &two_by_two, 1,
                      (sonde__operand[]){plain(&pool.out[0], out[1])});
-    run_parts(&sum, &set->conv2d_weight->channel_sum, 1, ALL, out + 3);
+    run_parts(&sum, KERNEL(isa, CHANNEL_SUM, 1), 1, ALL, out + 3);
     free(relu_y[0]);
 }
 
@@ -385,14 +384,13 @@ static void check_fused_backward(op_run *fused)
 {
     infer(fused);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel_lane_kernels *set =
-            sonde__kernel_lane_kernels_of((sonde__isa)isa);
         const sonde__op_kernel *relu_grad =
             sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU_GRAD)[0];
         void *expected[4];
 
-        run_backward_chain(fused, set, relu_grad, expected);
-        expect_same_whatever_is_wanted(fused, &set->conv2d_weight->pool_relu, expected);
+        run_backward_chain(fused, (sonde__isa)isa, relu_grad, expected);
+        expect_same_whatever_is_wanted(
+            fused, KERNEL((sonde__isa)isa, POOL_RELU_CONV_GRAD, 0), expected);
         free_outputs(expected, 4);
     }
 }
@@ -419,8 +417,7 @@ static void convolutions_propagate_nan_and_inf(void **state)
         const conv_case *c = &conv_cases[i];
         op_run runs[] = {forward_run(c, &sonde__op_conv2d, true), backward_run(c, false),
                          backward_run(c, true)};
-        static const pick_fn picks[] = {conv2d_kernel, grad_input_kernel,
-                                        grad_weight_kernel};
+        const pick picks[] = {conv2d_kernel, grad_input_kernel, grad_weight_kernel};
 
         for (size_t k = 0; k < SONDE_COUNT_OF(runs) && i > 1; k++) {
             spoil(&runs[k]);
@@ -449,8 +446,8 @@ static void convolutions_propagate_nan_and_inf(void **state)
 static void many_channels_propagate_nan_and_inf(void **state)
 {
     static const size_t few[] = {1, 3, 5, 6, 7};
-    static const pick_fn picks[] = {wide_kernel, wide_relu_kernel, wide_input_kernel,
-                                    wide_weight_kernel};
+    const pick picks[] = {wide_kernel, wide_relu_kernel, wide_input_kernel,
+                          wide_weight_kernel};
 
     (void)state;
     for (size_t i = 0; i < 2 * SONDE_COUNT_OF(few); i++) {
@@ -477,8 +474,7 @@ static void many_channels_propagate_nan_and_inf(void **state)
 
 static void little_work_is_not_divided(void **state)
 {
-    const sonde__kernel_conv2d_kernels *k =
-        sonde__kernel_lane_kernels_of(sonde__cpu_isa())->conv2d;
+    const sonde__op_kernel *k = KERNEL(sonde__cpu_isa(), CONV2D, 1);
     const conv_case small = {16, 1, 28, 28, 5, 3, 3, 1, 0, 1, 1};
     const conv_case large = {64, 5, 13, 13, 12, 5, 5, 1, 0, 1, 1};
     op_run runs[] = {forward_run(&small, &sonde__op_conv2d, true),
@@ -488,8 +484,8 @@ static void little_work_is_not_divided(void **state)
     (void)state;
     for (int i = 0; i < 2; i++) {
         memcpy(call.in, runs[i].in, sizeof call.in);
-        assert_int_equal(k->forward.parts(&call, 4), i == 0 ? 1 : 4);
-        assert_int_equal(k->forward.parts(&call, 1), 1);
+        assert_int_equal(k->parts(&call, 4), i == 0 ? 1 : 4);
+        assert_int_equal(k->parts(&call, 1), 1);
         free_inputs(&runs[i]);
     }
 }

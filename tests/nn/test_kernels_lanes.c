@@ -6,17 +6,18 @@
 #include "base/cpu.h"
 #include "base/macros.h"
 #include "base/random.h"
+#include "nn/kernels/rows.h"
 
-DEFINE_PICK(pool_kernel, pool->forward)
-DEFINE_PICK(pool_grad_kernel, pool->grad)
-DEFINE_PICK(norm_kernel, group_norm->forward)
-DEFINE_PICK(norm_grad_kernel, group_norm->grad)
-DEFINE_PICK(softmax_kernel, softmax->softmax)
-DEFINE_PICK(log_softmax_kernel, softmax->log_softmax)
-DEFINE_PICK(softmax_grad_kernel, softmax->softmax_grad)
-DEFINE_PICK(log_softmax_grad_kernel, softmax->log_softmax_grad)
-DEFINE_PICK(nll_kernel, nll->forward)
-DEFINE_PICK(nll_grad_kernel, nll->grad)
+DEFINE_PICK(pool_kernel, MAX_POOL2D, 0)
+DEFINE_PICK(pool_grad_kernel, MAX_POOL2D_GRAD, 0)
+DEFINE_PICK(norm_kernel, GROUP_NORM, 0)
+DEFINE_PICK(norm_grad_kernel, GROUP_NORM_GRAD, 0)
+DEFINE_PICK(softmax_kernel, SOFTMAX, 0)
+DEFINE_PICK(log_softmax_kernel, LOG_SOFTMAX, 0)
+DEFINE_PICK(softmax_grad_kernel, SOFTMAX_GRAD, 0)
+DEFINE_PICK(log_softmax_grad_kernel, LOG_SOFTMAX_GRAD, 0)
+DEFINE_PICK(nll_kernel, NLL, 0)
+DEFINE_PICK(nll_grad_kernel, NLL_GRAD, 0)
 
 /* --- pooling ------------------------------------------------------------------------ */
 
@@ -185,8 +186,8 @@ static void softmax(void **state)
     static const sonde__op_kind *const kinds[] = {
         &sonde__op_softmax, &sonde__op_log_softmax, &sonde__op_softmax_grad,
         &sonde__op_log_softmax_grad};
-    static const pick_fn picks[] = {softmax_kernel, log_softmax_kernel,
-                                    softmax_grad_kernel, log_softmax_grad_kernel};
+    const pick picks[] = {softmax_kernel, log_softmax_kernel, softmax_grad_kernel,
+                          log_softmax_grad_kernel};
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(cases) * 4 * 2; i++) {
@@ -277,7 +278,7 @@ static void nll_gradient_of_padding_lanes_is_zero(void **state)
             .out = {{{SONDE_F32, 2, {3, 2}}, SONDE__LANES, dlogp}}};
 
         memset(dlogp, 0xFF, sizeof dlogp);
-        sonde__kernel_lane_kernels_of((sonde__isa)isa)->nll->grad.run(&call, 0, 1);
+        KERNEL((sonde__isa)isa, NLL_GRAD, 0)->run(&call, 0, 1);
         for (int lane = 3; lane < 16; lane++) {
             assert_true(dlogp[lane] == 0.0F && dlogp[16 + lane] == 0.0F);
         }
@@ -301,7 +302,7 @@ static double ulps(float got, double expected)
     return fabs((double)got - expected) / ldexp(1.0, exponent - 24);
 }
 
-static double worst_of(void (*run)(const float *, float *, size_t),
+static double worst_of(void (*run)(const float *, float *, int64_t),
                        double (*exact)(double))
 {
     enum { BATCH = 4096, STEP = 2039 }; /* a prime: all patterns of low bits */
@@ -329,8 +330,7 @@ static void exp_and_log_are_right_to_two_ulps(void **state)
 {
     (void)state;
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel_softmax_kernels *k =
-            sonde__kernel_lane_kernels_of((sonde__isa)isa)->softmax;
+        const sonde__kernel_row_functions *k = sonde__kernel_rows_of((sonde__isa)isa);
         const double of_exp = worst_of(k->exp, exp), of_log = worst_of(k->log, log);
 
         assert_true(of_exp <= 2.0);
@@ -347,8 +347,7 @@ static void exp_and_log_of_special_numbers(void **state)
 
     (void)state;
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel_softmax_kernels *k =
-            sonde__kernel_lane_kernels_of((sonde__isa)isa)->softmax;
+        const sonde__kernel_row_functions *k = sonde__kernel_rows_of((sonde__isa)isa);
 
         k->exp(from, e, 16);
         k->log(from, l, 16);
@@ -367,35 +366,35 @@ static void exp_and_log_of_special_numbers(void **state)
 
 /* --- lists, and what is declined -- ------------------------------------------------- */
 
-static void lists_hold_the_kernels_of_this_processor(void **state)
+static void lists_end(void **state)
 {
-    const sonde__kernel_lane_kernels *set =
-        sonde__kernel_lane_kernels_of(sonde__cpu_isa());
-
     (void)state;
-    assert_ptr_equal(sonde__kernel_conv2d_fast()[0], &set->conv2d_wide->forward);
-    assert_ptr_equal(sonde__kernel_conv2d_fast()[1], &set->conv2d->forward);
-    assert_null(sonde__kernel_conv2d_fast()[2]);
-    assert_ptr_equal(sonde__kernel_nll_grad_fast()[0], &set->nll->grad);
-    assert_ptr_equal(sonde__kernel_channel_sum_fast()[1],
-                     &set->conv2d_weight->channel_sum);
-    assert_null(sonde__kernel_channel_sum_fast()[2]);
+    for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
+        for (int op = 0; op < SONDE__FAST_OPS; op++) {
+            const sonde__op_kernel *const *list =
+                sonde__kernel_fast_kernels_of((sonde__isa)isa, (sonde__kernel_fast_op)op);
+            int count = 0;
+
+            for (; list[count] != NULL; count++) {
+                assert_non_null(list[count]->run);
+            }
+            assert_in_range(count, 1, 3);
+        }
+    }
 }
 
 static void other_dtypes_and_axis_0_are_declined(void **state)
 {
-    const sonde__kernel_lane_kernels *set =
-        sonde__kernel_lane_kernels_of(sonde__cpu_isa());
     op_run run = {.kind = &sonde__op_softmax, .attrs = {.axis = 0}};
 
     (void)state;
     add_random(&run, DIMS(3, 4));
     infer(&run);
-    assert_false(kernel_accepts(&run, &set->softmax->softmax));
+    assert_false(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));
     run.attrs.axis = 1;
-    assert_true(kernel_accepts(&run, &set->softmax->softmax));
+    assert_true(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));
     run.in[0].shape.dtype = SONDE_F64;
-    assert_false(kernel_accepts(&run, &set->softmax->softmax));
+    assert_false(kernel_accepts(&run, KERNEL(sonde__cpu_isa(), SOFTMAX, 0)));
     free_inputs(&run);
 }
 
@@ -413,7 +412,7 @@ int main(void)
         cmocka_unit_test(nll_gradient_of_padding_lanes_is_zero),
         cmocka_unit_test(exp_and_log_are_right_to_two_ulps),
         cmocka_unit_test(exp_and_log_of_special_numbers),
-        cmocka_unit_test(lists_hold_the_kernels_of_this_processor),
+        cmocka_unit_test(lists_end),
         cmocka_unit_test(other_dtypes_and_axis_0_are_declined),
     };
 

@@ -103,7 +103,7 @@ static void check_gradients(const matrices *m)
     case_init(&op.base, NULL, NULL);
     case_in(&op.base, m->dy, 2, m->n, m->o);
     case_out(&op.base, NULL, 1, m->o, 0);
-    each_kernel(SONDE__FAST_LINEAR_CHANNEL_SUM, check_op, &op);
+    each_kernel(SONDE__FAST_CHANNEL_SUM, check_op, &op);
 }
 
 static void test_products(void **state)
@@ -372,7 +372,8 @@ static void test_norms_of_updates(void **state)
 
 static void test_parts(void **state)
 {
-    const sonde__op_kernel *linear = sonde__kernel_linear_fast()[0];
+    const sonde__op_kernel *linear =
+        sonde__kernel_fast_kernels_of(sonde__cpu_isa(), SONDE__FAST_LINEAR)[0];
     kernel_case c;
 
     (void)state;

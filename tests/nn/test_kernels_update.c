@@ -201,7 +201,8 @@ static void test_elementwise(void **state)
 
 static void test_add_declines_broadcasts(void **state)
 {
-    const sonde__op_kernel *add = sonde__kernel_add_fast()[0];
+    const sonde__op_kernel *add =
+        sonde__kernel_fast_kernels_of(sonde__cpu_isa(), SONDE__FAST_ADD)[0];
     kernel_case c;
 
     (void)state;

@@ -12,14 +12,10 @@
 
 #include "nn/kernels/fast.h"
 
-DEFINE_PICK(relu_kernel, conv2d->relu)
-DEFINE_PICK(pool_kernel, conv2d->relu_pool)
-DEFINE_PICK(gradient_kernel, conv2d_weight->pool_relu)
-
-static const sonde__op_kernel *linear_kernel(sonde__isa isa)
-{
-    return sonde__kernel_fast_kernels_of(isa, SONDE__FAST_LINEAR_RELU)[0];
-}
+DEFINE_PICK(relu_kernel, CONV2D_RELU, 1)
+DEFINE_PICK(pool_kernel, CONV2D_RELU_POOL, 0)
+DEFINE_PICK(gradient_kernel, POOL_RELU_CONV_GRAD, 0)
+DEFINE_PICK(linear_kernel, LINEAR_RELU, 0)
 
 /* --- what is told ------------------------------------------------------------------- */
 
@@ -94,19 +90,15 @@ static void check_kernel(const op_run *run, const sonde__op_kernel *kernel,
     }
 }
 
-typedef const sonde__op_kernel *(*kernel_fn)(sonde__isa isa);
-
 /* Frees the inputs. Returns what is told. */
-static unsigned check_told(op_run *run, pick_fn pick, kernel_fn choose)
+static unsigned check_told(op_run *run, pick which)
 {
     sonde_vitals vitals[SONDE__AVX512 + 1][SONDE__MAX_OPERANDS];
     unsigned told = 0;
 
     infer(run);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__op_kernel *kernel =
-            choose != NULL ? choose((sonde__isa)isa)
-                           : pick(sonde__kernel_lane_kernels_of((sonde__isa)isa));
+        const sonde__op_kernel *kernel = picked((sonde__isa)isa, which);
 
         check_kernel(run, kernel, vitals[isa]);
         told = told_of(run, kernel, ALL);
@@ -181,9 +173,8 @@ static void layers_and_their_relu(void **state)
 
             alter(&relu, kind);
             alter(&pool, kind);
-            assert_int_equal(check_told(&relu, relu_kernel, NULL), 3);
-            assert_int_equal(check_told(&pool, pool_kernel, NULL),
-                             layers[i].pool ? 3 : 0);
+            assert_int_equal(check_told(&relu, relu_kernel), 3);
+            assert_int_equal(check_told(&pool, pool_kernel), layers[i].pool ? 3 : 0);
         }
     }
 }
@@ -201,7 +192,7 @@ static void linear_layers_and_their_relu(void **state)
             add_random(&run, DIMS(sizes[i][2], sizes[i][1]));
             add_random(&run, DIMS(sizes[i][2]));
             alter(&run, kind);
-            assert_int_equal(check_told(&run, NULL, linear_kernel), 3);
+            assert_int_equal(check_told(&run, linear_kernel), 3);
         }
     }
 }
@@ -260,11 +251,10 @@ static void gradients_that_a_pool_spreads(void **state)
                 put_oddities(&run, kind == 1);
                 put_oddities(&again, kind == 1);
             }
-            assert_int_equal(check_told(&run, gradient_kernel, NULL), 3);
+            assert_int_equal(check_told(&run, gradient_kernel), 3);
             infer(&again);
-            run_told(&again,
-                     gradient_kernel(sonde__kernel_lane_kernels_of(sonde__cpu_isa())), 2,
-                     0, out, 3, told);
+            run_told(&again, picked(sonde__cpu_isa(), gradient_kernel), 2, 0, out, 3,
+                     told);
             free_outputs(out, again.kind->out_count);
             expect_spread(&again, told);
             free_inputs(&again);

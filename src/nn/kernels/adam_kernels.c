@@ -147,14 +147,10 @@ static void adam_run(const sonde__op_call *call, int part, int parts)
     *(float *)call->out[3].data = step;
 }
 
-static const sonde__op_kernel adam_flat = {
+const sonde__op_kernel ISA(sonde__kernel_adam) = {
     .name = "flat",
     .accepts = stream_f32,
     .vitals_in = 1U << ADAM_G,
     .vitals_out = 1U << 0 | 1U << 1 | 1U << 2,
     .run = adam_run,
-};
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_adam_lists)[] = {
-    (const sonde__op_kernel *const[]){&adam_flat, NULL},
 };

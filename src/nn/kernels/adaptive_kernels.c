@@ -445,25 +445,20 @@ static void lamb_run(const sonde__op_call *call, int part, int parts)
 
 /* --- lists -------------------------------------------------------------------------- */
 
-static const sonde__op_kernel rms_flat = {.name = "flat",
-                                          .accepts = rms_accepts,
-                                          .parts = stream_parts,
-                                          .vitals_in = 1U << 1,
-                                          .vitals_out = 1U << 0 | 1U << 1 | 1U << 3,
-                                          .run = rms_run};
-static const sonde__op_kernel adagrad_flat = {.name = "flat",
-                                              .accepts = stream_f32,
-                                              .vitals_in = 1U << 1,
-                                              .vitals_out = 3U,
-                                              .run = adagrad_run};
-static const sonde__op_kernel lamb_flat = {.name = "flat",
-                                           .accepts = stream_f32,
-                                           .vitals_in = 1U << 1,
-                                           .vitals_out = 7U,
-                                           .run = lamb_run};
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_adaptive_lists)[] = {
-    (const sonde__op_kernel *const[]){&rms_flat, NULL},
-    (const sonde__op_kernel *const[]){&adagrad_flat, NULL},
-    (const sonde__op_kernel *const[]){&lamb_flat, NULL},
-};
+const sonde__op_kernel ISA(sonde__kernel_rmsprop) = {.name = "flat",
+                                                     .accepts = rms_accepts,
+                                                     .parts = stream_parts,
+                                                     .vitals_in = 1U << 1,
+                                                     .vitals_out = 1U << 0 | 1U << 1 |
+                                                                   1U << 3,
+                                                     .run = rms_run};
+const sonde__op_kernel ISA(sonde__kernel_adagrad) = {.name = "flat",
+                                                     .accepts = stream_f32,
+                                                     .vitals_in = 1U << 1,
+                                                     .vitals_out = 3U,
+                                                     .run = adagrad_run};
+const sonde__op_kernel ISA(sonde__kernel_lamb) = {.name = "flat",
+                                                  .accepts = stream_f32,
+                                                  .vitals_in = 1U << 1,
+                                                  .vitals_out = 7U,
+                                                  .run = lamb_run};

@@ -219,23 +219,25 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_batch_norm_kernels ISA(sonde__kernel_batch_norm) = {
-    .forward = {.name = "lanes",
-                .accepts = norm_accepts,
-                .in = {SONDE__LANES},
-                .out = {SONDE__LANES},
-                .parts = norm_parts,
-                .run = norm_run},
-    .relu = {.name = "lanes",
-             .accepts = norm_accepts,
-             .in = {SONDE__LANES},
-             .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN, SONDE__LANES},
-             .parts = norm_parts,
-             .run = norm_run},
-    .grad = {.name = "lanes",
-             .accepts = norm_accepts,
-             .in = {SONDE__LANES, SONDE__LANES},
-             .out = {SONDE__LANES},
-             .parts = grad_parts,
-             .run = grad_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_batch_norm) = {.name = "lanes",
+                                                        .accepts = norm_accepts,
+                                                        .in = {SONDE__LANES},
+                                                        .out = {SONDE__LANES},
+                                                        .parts = norm_parts,
+                                                        .run = norm_run};
+
+const sonde__op_kernel ISA(sonde__kernel_batch_norm_relu) = {
+    .name = "lanes",
+    .accepts = norm_accepts,
+    .in = {SONDE__LANES},
+    .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN, SONDE__LANES},
+    .parts = norm_parts,
+    .run = norm_run};
+
+const sonde__op_kernel ISA(sonde__kernel_batch_norm_grad) = {
+    .name = "lanes",
+    .accepts = norm_accepts,
+    .in = {SONDE__LANES, SONDE__LANES},
+    .out = {SONDE__LANES},
+    .parts = grad_parts,
+    .run = grad_run};

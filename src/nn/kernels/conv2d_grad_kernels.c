@@ -426,12 +426,11 @@ static void input_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_conv2d_grad_kernels ISA(sonde__kernel_conv2d_grad) = {
-    .input = {.name = "lanes",
-              .accepts = input_accepts,
-              .in = {SONDE__LANES, SONDE__PLAIN},
-              .out = {SONDE__LANES},
-              .scratch = input_scratch,
-              .parts = input_parts,
-              .run = input_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_input) = {
+    .name = "lanes",
+    .accepts = input_accepts,
+    .in = {SONDE__LANES, SONDE__PLAIN},
+    .out = {SONDE__LANES},
+    .scratch = input_scratch,
+    .parts = input_parts,
+    .run = input_run};

@@ -540,25 +540,27 @@ static void fused_run(const sonde__op_call *call, int part, int parts)
 
 /* --- rows of the table -------------------------------------------------------------- */
 
-const sonde__kernel_conv2d_weight_kernels ISA(sonde__kernel_conv2d_weight) = {
-    .weight = {.name = "lanes",
-               .accepts = weight_accepts,
-               .in = {SONDE__LANES, SONDE__LANES},
-               .scratch = weight_scratch,
-               .parts = weight_parts,
-               .run = weight_run},
-    .channel_sum = {.name = "lanes",
-                    .accepts = sum_accepts,
-                    .in = {SONDE__LANES},
-                    .parts = sum_parts,
-                    .run = sum_run},
-    .pool_relu = {.name = "lanes",
-                  .accepts = fused_accepts,
-                  .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
-                  .out = {SONDE__LANES, SONDE__LANES},
-                  .scratch = fused_scratch,
-                  .parts = fused_parts,
-                  .vitals_out = 1U << 0 | 1U << 1,
-                  .run = fused_run,
-                  .finish = fused_finish},
-};
+const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight) = {
+    .name = "lanes",
+    .accepts = weight_accepts,
+    .in = {SONDE__LANES, SONDE__LANES},
+    .scratch = weight_scratch,
+    .parts = weight_parts,
+    .run = weight_run};
+
+const sonde__op_kernel ISA(sonde__kernel_channel_sum) = {.name = "lanes",
+                                                         .accepts = sum_accepts,
+                                                         .in = {SONDE__LANES},
+                                                         .parts = sum_parts,
+                                                         .run = sum_run};
+
+const sonde__op_kernel ISA(sonde__kernel_pool_relu_conv_grad) = {
+    .name = "lanes",
+    .accepts = fused_accepts,
+    .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .scratch = fused_scratch,
+    .parts = fused_parts,
+    .vitals_out = 1U << 0 | 1U << 1,
+    .run = fused_run,
+    .finish = fused_finish};

@@ -752,26 +752,29 @@ static void input_run(const sonde__op_call *call, int part, int parts)
     run_part(&c, call->scratch, part, parts);
 }
 
-const sonde__kernel_conv2d_wide_kernels ISA(sonde__kernel_conv2d_wide) = {
-    .forward = {.name = "wide",
-                .accepts = forward_accepts,
-                .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-                .out = {SONDE__LANES},
-                .scratch = forward_scratch,
-                .parts = forward_parts,
-                .run = forward_run},
-    .relu = {.name = "wide",
-             .accepts = forward_accepts,
-             .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-             .out = {SONDE__LANES, SONDE__LANES},
-             .scratch = forward_scratch,
-             .parts = forward_parts,
-             .run = relu_run},
-    .input = {.name = "wide",
-              .accepts = input_accepts,
-              .in = {SONDE__LANES, SONDE__PLAIN},
-              .out = {SONDE__LANES},
-              .scratch = input_scratch,
-              .parts = input_parts,
-              .run = input_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_conv2d_wide) = {
+    .name = "wide",
+    .accepts = forward_accepts,
+    .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+    .out = {SONDE__LANES},
+    .scratch = forward_scratch,
+    .parts = forward_parts,
+    .run = forward_run};
+
+const sonde__op_kernel ISA(sonde__kernel_conv2d_relu_wide) = {
+    .name = "wide",
+    .accepts = forward_accepts,
+    .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .scratch = forward_scratch,
+    .parts = forward_parts,
+    .run = relu_run};
+
+const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_input_wide) = {
+    .name = "wide",
+    .accepts = input_accepts,
+    .in = {SONDE__LANES, SONDE__PLAIN},
+    .out = {SONDE__LANES},
+    .scratch = input_scratch,
+    .parts = input_parts,
+    .run = input_run};

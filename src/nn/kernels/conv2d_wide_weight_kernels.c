@@ -494,12 +494,11 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_conv2d_wide_weight_kernels ISA(sonde__kernel_conv2d_wide_weight) = {
-    .weight = {.name = "wide",
-               .accepts = weight_accepts,
-               .in = {SONDE__LANES, SONDE__LANES},
-               .out = {SONDE__PLAIN},
-               .scratch = weight_scratch,
-               .parts = weight_parts,
-               .run = weight_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_weight_wide) = {
+    .name = "wide",
+    .accepts = weight_accepts,
+    .in = {SONDE__LANES, SONDE__LANES},
+    .out = {SONDE__PLAIN},
+    .scratch = weight_scratch,
+    .parts = weight_parts,
+    .run = weight_run};

@@ -96,7 +96,7 @@ static bool accepts_same_shapes(const sonde__op_call *call)
 }
 
 #define STREAM_KERNEL(op, accepts_fn)                                                    \
-    static const sonde__op_kernel op##_any = {                                           \
+    const sonde__op_kernel ISA(sonde__kernel_##op) = {                                   \
         .name = "flat",                                                                  \
         .accepts = accepts_fn,                                                           \
         .in = {SONDE__ANY, SONDE__ANY},                                                  \
@@ -110,12 +110,3 @@ STREAM_KERNEL(add, accepts_same_shapes)
 STREAM_KERNEL(scale, stream_f32)
 STREAM_KERNEL(accumulate, stream_f32)
 STREAM_KERNEL(replica_sum, stream_f32)
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_elementwise_lists)[] = {
-    (const sonde__op_kernel *const[]){&relu_any, NULL},
-    (const sonde__op_kernel *const[]){&relu_grad_any, NULL},
-    (const sonde__op_kernel *const[]){&add_any, NULL},
-    (const sonde__op_kernel *const[]){&scale_any, NULL},
-    (const sonde__op_kernel *const[]){&accumulate_any, NULL},
-    (const sonde__op_kernel *const[]){&replica_sum_any, NULL},
-};

@@ -235,18 +235,19 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_group_norm_kernels ISA(sonde__kernel_group_norm) = {
-    .forward = {.name = "lanes",
-                .accepts = norm_accepts,
-                .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-                .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES},
-                .parts = norm_parts,
-                .run = norm_run},
-    .grad = {.name = "lanes",
-             .accepts = norm_accepts,
-             .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__PLAIN},
-             .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-             .scratch = grad_scratch,
-             .parts = grad_parts,
-             .run = grad_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_group_norm) = {
+    .name = "lanes",
+    .accepts = norm_accepts,
+    .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+    .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES},
+    .parts = norm_parts,
+    .run = norm_run};
+
+const sonde__op_kernel ISA(sonde__kernel_group_norm_grad) = {
+    .name = "lanes",
+    .accepts = norm_accepts,
+    .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__PLAIN},
+    .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+    .scratch = grad_scratch,
+    .parts = grad_parts,
+    .run = grad_run};

@@ -1,66 +1,174 @@
 /*
- * linear_kernels.c - the linear layer and its gradients in LANES, and the bias gradient.
+ * linear_kernels.c - the linear layer and its input gradient in LANES.
  *
- * The matrix products are cut so that operands read repeatedly stay in cache: forward
- * and backward take as many sample blocks at once as half of L2 holds and run each group
- * of weight rows over them, so w is read from memory once per such batch; the weight
- * gradient takes one panel of x and a chunk of rows of dw at a time. x in a layout that a
- * tile cannot read is copied into scratch on the way, which costs less than a reorder op:
- * it is read from memory once in any case.
+ * The matrix products are cut so that operands read repeatedly stay in cache: as many
+ * sample blocks at once as half of L2 holds, and each group of weight rows over them, so w
+ * is read from memory once per such batch. x in a layout that a tile cannot read is copied
+ * into scratch on the way, which costs less than a reorder op: it is read from memory once
+ * in any case.
  *
- * Threads get blocks of samples where there are enough, else rows of w; of the weight
- * gradient they get rows, the same ones as in a forward op that divides rows, so that a
- * part of w stays in its core's L2.
+ * Threads get blocks of samples where there are enough, else rows of w.
  */
 #include "base/isa.h"
 #include "base/macros.h"
 #include "nn/kernels/fast.h"
+#include "nn/kernels/linear_tile.h"
 #include "nn/kernels/relu_vitals.h"
 #include "nn/kernels/reorder_tile.h"
-#include "nn/kernels/sgd_update.h"
-#include "nn/kernels/tile_kernels.h"
 
 #include <string.h>
 
 enum {
-    DEPTH_CHUNK = 1024,        /* terms of a sum in one pass over a tile */
-    BATCH_FLOATS = 96 * 1024,  /* of x in L2 at once: 384 KB */
-    CHUNK_FLOATS = 160 * 1024, /* of dy in L2 at once: 640 KB */
-    GRAIN_FLOPS = 1000 * 1000, /* what is worth a part of its own */
-    GRAIN_BYTES = 256 * 1024
+    DEPTH_CHUNK = 1024,       /* terms of a sum in one pass over a tile */
+    BATCH_FLOATS = 96 * 1024, /* of x in L2 at once: 384 KB */
 };
 
-typedef struct span {
-    int64_t begin, end;
-} span;
+/* --- accumulators ------------------------------------------------------------------- */
 
-/* Part `part` of `parts` of count things. */
-static inline span part_of(int64_t count, int part, int parts)
+VEC_INLINE void tile_init(const int rows, const int vecs, const tile *t, const float *c,
+                          ptrdiff_t c_stride, int64_t row, vf acc[MAX_TILE_ROWS][2])
 {
-    return (span){count * part / parts, count * (part + 1) / parts};
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            acc[r][v] = (vf){0};
+        }
+    }
+    if (t->resume) {
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            VEC_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                acc[r][v] = vf_load(c + r * c_stride + v * t->c_second);
+            }
+        }
+    } else if (t->bias != NULL) {
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            VEC_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                acc[r][v] = vf_set1(t->bias[row + r]);
+            }
+        }
+    }
 }
 
-static inline int worth(int64_t cost, int64_t grain, int max)
+/* C in LANES: rows are 16 apart. */
+VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, float *c,
+                                 vf acc[MAX_TILE_ROWS][2])
 {
-    const int64_t parts = cost / grain;
+    if (t->pre != NULL) {
+        float *const pre = t->pre + (c - t->c_origin);
 
-    return parts < 1 ? 1 : parts < max ? (int)parts : max;
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            VEC_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                vf_store(pre + 16 * r + v * t->c_second, acc[r][v]);
+            }
+        }
+    }
+    if (t->relu) {
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            VEC_UNROLL
+            for (int v = 0; v < vecs; v++) {
+                acc[r][v] = vf_relu(acc[r][v]);
+            }
+        }
+    }
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            vf_store(c + 16 * r + v * t->c_second, acc[r][v]);
+        }
+    }
 }
 
-static inline size_t rounded(size_t bytes)
+/* --- forward: A (row, k) at a[row * a_stride + k] ----------------------------------- */
+
+/* One k of the sum; A through every third row's pointer, so that few registers hold all.
+ */
+VEC_INLINE void forward_step(const int rows, const int vecs, const int k,
+                             const float *const base[], ptrdiff_t stride, ptrdiff_t twice,
+                             const float *b, ptrdiff_t b_second, vf acc[MAX_TILE_ROWS][2])
 {
-    return (bytes + 63) / 64 * 64;
+    vf x[2];
+
+    tile_load_b(vecs, b + 16 * k, b_second, x);
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        const float *const a = base[r / 3] + (r % 3 == 0   ? 0
+                                              : r % 3 == 1 ? stride
+                                                           : twice);
+
+        tile_step(vecs, a[k], x, acc[r]);
+    }
 }
 
-static inline const float *in_data(const sonde__op_call *call, int i)
+VEC_INLINE void forward_tile(const int rows, const int vecs, const tile *t,
+                             const float *a, const float *b, float *c, int64_t row)
 {
-    return i < call->in_count ? call->in[i].data : NULL;
+    const ptrdiff_t stride = t->a_stride, b_second = t->b_second;
+    const float *base[(MAX_TILE_ROWS + 2) / 3];
+    vf acc[MAX_TILE_ROWS][2];
+    ptrdiff_t twice = 2 * stride;
+    int64_t k = t->depth;
+
+    TILE_POINTER(twice);
+    tile_init(rows, vecs, t, c, 16, row, acc);
+    VEC_UNROLL
+    for (int i = 0; 3 * i < rows; i++) {
+        base[i] = a + 3 * i * stride;
+        TILE_POINTER(base[i]);
+    }
+    for (; k >= 2; k -= 2) {
+        forward_step(rows, vecs, 0, base, stride, twice, b, b_second, acc);
+        forward_step(rows, vecs, 1, base, stride, twice, b, b_second, acc);
+        b += 32;
+        TILE_POINTER(b);
+        VEC_UNROLL
+        for (int i = 0; 3 * i < rows; i++) {
+            base[i] += 2;
+            TILE_POINTER(base[i]);
+        }
+    }
+    if (k > 0) {
+        forward_step(rows, vecs, 0, base, stride, twice, b, b_second, acc);
+    }
+    tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-static inline bool all_f32(const sonde__op_call *call)
+/* --- backward: A (row, o) at a[row + o * a_stride] ---------------------------------- */
+
+VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
+                              const float *a, const float *b, float *c, int64_t row)
 {
-    return call->in[0].shape.dtype == SONDE_F32;
+    const ptrdiff_t stride = t->a_stride, b_second = t->b_second;
+    vf acc[MAX_TILE_ROWS][2];
+
+    tile_init(rows, vecs, t, c, 16, row, acc);
+    for (int64_t o = t->depth; o > 0; o--) {
+        vf dy[2];
+
+        __builtin_prefetch(a + 8 * stride); /* every step another line */
+        tile_load_b(vecs, b, b_second, dy);
+        VEC_UNROLL
+        for (int r = 0; r < rows; r++) {
+            tile_step(vecs, a[r], dy, acc[r]);
+        }
+        a += stride;
+        b += 16;
+        TILE_POINTER(a);
+        TILE_POINTER(b);
+    }
+    tile_store_lanes(rows, vecs, t, c, acc);
 }
+
+DEFINE_TILES(forward)
+DEFINE_TILES(backward)
 
 /* --- forward and backward ----------------------------------------------------------- */
 
@@ -199,13 +307,6 @@ static size_t linear_scratch(const sonde__op_call *call, int parts)
     return linear_scratch_part(call) * (size_t)parts;
 }
 
-static float *scratch_at(const sonde__op_call *call, size_t bytes, int part)
-{
-    return call->scratch == NULL
-               ? NULL
-               : (float *)call->scratch + bytes / sizeof(float) * (size_t)part;
-}
-
 static product linear_product(const sonde__op_call *call, int part)
 {
     const int64_t samples = call->in[0].shape.dim[0];
@@ -264,4 +365,53 @@ static void grad_input_run(const sonde__op_call *call, int part, int parts)
     run_product(&p, part, parts);
 }
 
-#include "nn/kernels/linear_weight_kernels.h"
+/* --- kernels ------------------------------------------------------------------------ */
+
+const sonde__op_kernel ISA(sonde__kernel_linear) = {
+    .name = "lanes",
+    .accepts = all_f32,
+    .in = {SONDE__LANES},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .parts = product_parts,
+    .run = linear_run,
+};
+const sonde__op_kernel ISA(sonde__kernel_linear_plain) = {
+    .name = "lanes, x plain",
+    .accepts = all_f32,
+    .in = {SONDE__PLAIN},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .scratch = linear_scratch,
+    .parts = product_parts,
+    .run = linear_run,
+};
+const sonde__op_kernel ISA(sonde__kernel_linear_relu) = {
+    .name = "lanes",
+    .accepts = all_f32,
+    .in = {SONDE__LANES},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .parts = product_parts,
+    .vitals_out = 1U << 0 | 1U << 1,
+    .vitals_kept = 1U << 0,
+    .run = linear_relu_run,
+    .finish = relu_vitals_finish,
+};
+const sonde__op_kernel ISA(sonde__kernel_linear_relu_plain) = {
+    .name = "lanes, x plain",
+    .accepts = all_f32,
+    .in = {SONDE__PLAIN},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .scratch = linear_scratch,
+    .parts = product_parts,
+    .vitals_out = 1U << 0 | 1U << 1,
+    .vitals_kept = 1U << 0,
+    .run = linear_relu_run,
+    .finish = relu_vitals_finish,
+};
+const sonde__op_kernel ISA(sonde__kernel_linear_grad_input) = {
+    .name = "lanes",
+    .accepts = all_f32,
+    .in = {SONDE__LANES},
+    .out = {SONDE__LANES},
+    .parts = product_parts,
+    .run = grad_input_run,
+};

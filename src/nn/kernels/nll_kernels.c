@@ -73,14 +73,13 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_nll_kernels ISA(sonde__kernel_nll) = {
-    .forward = {.name = "lanes",
-                .accepts = accepts,
-                .in = {SONDE__LANES, SONDE__PLAIN},
-                .run = loss_run},
-    .grad = {.name = "lanes",
-             .accepts = grad_accepts,
-             .in = {SONDE__PLAIN, SONDE__PLAIN},
-             .out = {SONDE__LANES},
-             .run = grad_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_nll) = {.name = "lanes",
+                                                 .accepts = accepts,
+                                                 .in = {SONDE__LANES, SONDE__PLAIN},
+                                                 .run = loss_run};
+
+const sonde__op_kernel ISA(sonde__kernel_nll_grad) = {.name = "lanes",
+                                                      .accepts = grad_accepts,
+                                                      .in = {SONDE__PLAIN, SONDE__PLAIN},
+                                                      .out = {SONDE__LANES},
+                                                      .run = grad_run};

@@ -214,17 +214,18 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__kernel_pool_kernels ISA(sonde__kernel_pool) = {
-    .forward = {.name = "lanes",
-                .accepts = pool_accepts,
-                .in = {SONDE__LANES},
-                .out = {SONDE__LANES, SONDE__LANES},
-                .parts = pool_parts,
-                .run = pool_run},
-    .grad = {.name = "lanes",
-             .accepts = grad_accepts,
-             .in = {SONDE__LANES, SONDE__LANES},
-             .out = {SONDE__LANES},
-             .parts = grad_parts,
-             .run = grad_run},
-};
+const sonde__op_kernel ISA(sonde__kernel_max_pool2d) = {
+    .name = "lanes",
+    .accepts = pool_accepts,
+    .in = {SONDE__LANES},
+    .out = {SONDE__LANES, SONDE__LANES},
+    .parts = pool_parts,
+    .run = pool_run};
+
+const sonde__op_kernel ISA(sonde__kernel_max_pool2d_grad) = {
+    .name = "lanes",
+    .accepts = grad_accepts,
+    .in = {SONDE__LANES, SONDE__LANES},
+    .out = {SONDE__LANES},
+    .parts = grad_parts,
+    .run = grad_run};

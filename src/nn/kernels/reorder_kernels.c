@@ -52,13 +52,9 @@ static void reorder_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel reorder_tiles = {
+const sonde__op_kernel ISA(sonde__kernel_reorder) = {
     .name = "tiles",
     .accepts = stream_f32,
     .parts = stream_parts,
     .run = reorder_run,
-};
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_reorder_lists)[] = {
-    (const sonde__op_kernel *const[]){&reorder_tiles, NULL},
 };

@@ -6,17 +6,22 @@
  */
 #include "nn/kernels/rows.h"
 
+const sonde__kernel_row_functions *sonde__kernel_rows_of(sonde__isa isa)
+{
+    static const sonde__kernel_row_functions *const sets[] = {
+        &sonde__kernel_rows_generic,
+#if defined(__x86_64__)
+        &sonde__kernel_rows_avx2,
+        &sonde__kernel_rows_avx512,
+#endif
+    };
+
+    return sets[isa];
+}
+
 const sonde__kernel_row_functions *sonde__kernel_rows(void)
 {
-#if defined(__x86_64__)
-    const sonde__isa isa = sonde__cpu_isa();
-
-    return isa == SONDE__AVX512 ? &sonde__kernel_rows_avx512
-           : isa == SONDE__AVX2 ? &sonde__kernel_rows_avx2
-                                : &sonde__kernel_rows_generic;
-#else
-    return &sonde__kernel_rows_generic;
-#endif
+    return sonde__kernel_rows_of(sonde__cpu_isa());
 }
 
 /* --- rows of an operand --------------------------------------------------------------- */

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <sonde/export.h>
+
 #include "base/cpu.h"
 #include "nn/ops/ops.h"
 
@@ -46,6 +48,8 @@ typedef struct sonde__kernel_row_functions {
     void (*gelu)(const float *x, float *y, bool by_tanh, int64_t count);
     void (*gelu_grad)(const float *dy, const float *x, float *dx, bool by_tanh,
                       int64_t count);
+    void (*exp)(const float *x, float *y, int64_t count);
+    void (*log)(const float *x, float *y, int64_t count);
     void (*sigmoid)(const float *x, float *y, int64_t count);
     void (*tanh)(const float *x, float *y, int64_t count);
     /* See recurrent.c: gates before their functions become those after; c and h. last NULL:
@@ -57,8 +61,9 @@ typedef struct sonde__kernel_row_functions {
 extern const sonde__kernel_row_functions sonde__kernel_rows_generic,
     sonde__kernel_rows_avx2, sonde__kernel_rows_avx512;
 
-/* Those of this processor. */
+/* Those of this processor; of an instruction set that it has, for tests. */
 const sonde__kernel_row_functions *sonde__kernel_rows(void);
+SONDE_API const sonde__kernel_row_functions *sonde__kernel_rows_of(sonde__isa isa);
 
 /* Kernels of ops over PLAIN rows: softmax along the last axis, GELU; and lists,
  * NULL-terminated. */

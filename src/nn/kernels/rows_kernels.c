@@ -304,6 +304,20 @@ static void gelu_grad_row(const float *dy, const float *x, float *dx, bool by_ta
     }
 }
 
+static void exp_row(const float *x, float *y, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VF_WIDTH) {
+        store(y, i, count, vf_exp(load(x, i, count)));
+    }
+}
+
+static void log_row(const float *x, float *y, int64_t count)
+{
+    for (int64_t i = 0; i < count; i += VF_WIDTH) {
+        store(y, i, count, vf_log(load(x, i, count)));
+    }
+}
+
 static void sigmoid_row(const float *x, float *y, int64_t count)
 {
     for (int64_t i = 0; i < count; i += VF_WIDTH) {
@@ -377,6 +391,8 @@ const sonde__kernel_row_functions ISA(sonde__kernel_rows) = {
     .layer_norm_sums = layer_norm_sums_row,
     .gelu = gelu_row,
     .gelu_grad = gelu_grad_row,
+    .exp = exp_row,
+    .log = log_row,
     .sigmoid = sigmoid_row,
     .tanh = tanh_row,
     .lstm = lstm_row,

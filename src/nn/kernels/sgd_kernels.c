@@ -73,7 +73,7 @@ static void sgd_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-static const sonde__op_kernel sgd_flat = {
+const sonde__op_kernel ISA(sonde__kernel_sgd) = {
     .name = "flat",
     .accepts = stream_f32,
     .scratch = sgd_scratch,
@@ -82,8 +82,4 @@ static const sonde__op_kernel sgd_flat = {
     .vitals_out = 1U << 0 | 1U << 1,
     .run = sgd_run,
     .finish = sgd_finish,
-};
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_sgd_lists)[] = {
-    (const sonde__op_kernel *const[]){&sgd_flat, NULL},
 };

@@ -151,51 +151,20 @@ static void run_lines(const sonde__op_call *call, line_fn run, int part, int par
     }
 }
 
-static void softmax_run(const sonde__op_call *call, int part, int parts)
-{
-    run_lines(call, softmax_line, part, parts);
-}
-
-static void log_softmax_run(const sonde__op_call *call, int part, int parts)
-{
-    run_lines(call, log_softmax_line, part, parts);
-}
-
-static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
-{
-    run_lines(call, softmax_grad_line, part, parts);
-}
-
-static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
-{
-    run_lines(call, log_softmax_grad_line, part, parts);
-}
-
-static void exp_run(const float *source, float *target, size_t count)
-{
-    for (size_t i = 0; i < count; i += VF_WIDTH) {
-        vf_store(target + i, vf_exp(vf_load(source + i)));
-    }
-}
-
-static void log_run(const float *source, float *target, size_t count)
-{
-    for (size_t i = 0; i < count; i += VF_WIDTH) {
-        vf_store(target + i, vf_log(vf_load(source + i)));
-    }
-}
-
-#define LINE_KERNEL(function)                                                            \
+#define LINE_KERNEL(op)                                                                  \
+    static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
-        .name = "lanes", .accepts = accepts, .in = {SONDE__LANES, SONDE__LANES},         \
-        .out = {SONDE__LANES}, .parts = line_parts, .run = function                      \
-    }
+        run_lines(call, op##_line, part, parts);                                         \
+    }                                                                                    \
+    const sonde__op_kernel ISA(sonde__kernel_##op) = {                                   \
+        .name = "lanes",                                                                 \
+        .accepts = accepts,                                                              \
+        .in = {SONDE__LANES, SONDE__LANES},                                              \
+        .out = {SONDE__LANES},                                                           \
+        .parts = line_parts,                                                             \
+        .run = op##_run};
 
-const sonde__kernel_softmax_kernels ISA(sonde__kernel_softmax) = {
-    .softmax = LINE_KERNEL(softmax_run),
-    .log_softmax = LINE_KERNEL(log_softmax_run),
-    .softmax_grad = LINE_KERNEL(softmax_grad_run),
-    .log_softmax_grad = LINE_KERNEL(log_softmax_grad_run),
-    .exp = exp_run,
-    .log = log_run,
-};
+LINE_KERNEL(softmax)
+LINE_KERNEL(log_softmax)
+LINE_KERNEL(softmax_grad)
+LINE_KERNEL(log_softmax_grad)

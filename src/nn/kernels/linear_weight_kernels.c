@@ -1,11 +1,20 @@
 /*
- * linear_weight_kernels.h - the second part of linear_kernels.c: gradients of weight and
- * bias, and the lists of kernels.
+ * linear_weight_kernels.c - gradients of a linear layer's weight and bias in LANES.
+ *
+ * One panel of x and a chunk of rows of dw at a time, so that operands read repeatedly
+ * stay in cache. Threads get rows of dw, the same ones as in a forward op that divides
+ * rows, so that a part of w stays in its core's L2.
  */
-#ifndef SONDE_NN_KERNELS_LINEAR_WEIGHT_KERNELS_H
-#define SONDE_NN_KERNELS_LINEAR_WEIGHT_KERNELS_H
+#include "base/isa.h"
+#include "nn/kernels/fast.h"
+#include "nn/kernels/linear_weight_tile.h"
+#include "nn/kernels/reorder_tile.h"
+
+#include <math.h>
+#include <string.h>
 
 enum {
+    CHUNK_FLOATS = 160 * 1024,  /* of dy in L2 at once: 640 KB */
     SAMPLE_CHUNK = 2048,        /* terms of a sum in one pass over a tile */
     PANELS_FLOATS = 128 * 1024, /* of x that stay in L2 whole: 512 KB */
 };
@@ -277,61 +286,12 @@ static bool accepts_matrix(const sonde__op_call *call)
     return all_f32(call) && call->in[0].shape.rank == 2;
 }
 
-#include "nn/kernels/linear_sgd_kernels.h"
+#include "nn/kernels/linear_sgd.h"
 
-/* --- lists -------------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
-static const sonde__op_kernel linear_lanes = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .parts = product_parts,
-    .run = linear_run,
-};
-static const sonde__op_kernel linear_plain = {
-    .name = "lanes, x plain",
-    .accepts = all_f32,
-    .in = {SONDE__PLAIN},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = linear_scratch,
-    .parts = product_parts,
-    .run = linear_run,
-};
-static const sonde__op_kernel linear_relu_lanes = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .parts = product_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = linear_relu_run,
-    .finish = relu_vitals_finish,
-};
-static const sonde__op_kernel linear_relu_plain = {
-    .name = "lanes, x plain",
-    .accepts = all_f32,
-    .in = {SONDE__PLAIN},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = linear_scratch,
-    .parts = product_parts,
-    .vitals_out = 1U << 0 | 1U << 1,
-    .vitals_kept = 1U << 0,
-    .run = linear_relu_run,
-    .finish = relu_vitals_finish,
-};
-static const sonde__op_kernel grad_input_lanes = {
-    .name = "lanes",
-    .accepts = all_f32,
-    .in = {SONDE__LANES},
-    .out = {SONDE__LANES},
-    .parts = product_parts,
-    .run = grad_input_run,
-};
-
-#define GRAD_WEIGHT(variable, text, layout)                                              \
-    static const sonde__op_kernel variable = {                                           \
+#define GRAD_WEIGHT(suffix, text, layout)                                                \
+    const sonde__op_kernel ISA(sonde__kernel_linear_grad_weight##suffix) = {             \
         .name = text,                                                                    \
         .accepts = all_f32,                                                              \
         .in = {SONDE__LANES, layout},                                                    \
@@ -339,7 +299,7 @@ static const sonde__op_kernel grad_input_lanes = {
         .parts = grad_weight_parts,                                                      \
         .run = grad_weight_run,                                                          \
     };                                                                                   \
-    static const sonde__op_kernel variable##_sgd = {                                     \
+    const sonde__op_kernel ISA(sonde__kernel_linear_grad_weight_sgd##suffix) = {         \
         .name = text,                                                                    \
         .accepts = all_f32,                                                              \
         .in = {SONDE__PLAIN, SONDE__LANES, layout},                                      \
@@ -350,27 +310,14 @@ static const sonde__op_kernel grad_input_lanes = {
         .again = grad_weight_sgd_again,                                                  \
         .run = grad_weight_sgd_run,                                                      \
     };
-GRAD_WEIGHT(grad_weight_panels, "lanes, x panels", SONDE__PANELS)
-GRAD_WEIGHT(grad_weight_lanes, "lanes", SONDE__LANES)
-GRAD_WEIGHT(grad_weight_plain, "lanes, x plain", SONDE__PLAIN)
+GRAD_WEIGHT(_panels, "lanes, x panels", SONDE__PANELS)
+GRAD_WEIGHT(, "lanes", SONDE__LANES)
+GRAD_WEIGHT(_plain, "lanes, x plain", SONDE__PLAIN)
 
-static const sonde__op_kernel channel_sum_lanes = {
+const sonde__op_kernel ISA(sonde__kernel_linear_channel_sum) = {
     .name = "lanes",
     .accepts = accepts_matrix,
     .in = {SONDE__LANES},
     .parts = channel_sum_parts,
     .run = channel_sum_run,
 };
-
-const sonde__op_kernel *const *const ISA(sonde__kernel_linear_lists)[] = {
-    (const sonde__op_kernel *const[]){&linear_lanes, &linear_plain, NULL},
-    (const sonde__op_kernel *const[]){&linear_relu_lanes, &linear_relu_plain, NULL},
-    (const sonde__op_kernel *const[]){&grad_input_lanes, NULL},
-    (const sonde__op_kernel *const[]){&grad_weight_panels, &grad_weight_lanes,
-                                      &grad_weight_plain, NULL},
-    (const sonde__op_kernel *const[]){&grad_weight_panels_sgd, &grad_weight_lanes_sgd,
-                                      &grad_weight_plain_sgd, NULL},
-    (const sonde__op_kernel *const[]){&channel_sum_lanes, NULL},
-};
-
-#endif

@@ -1,5 +1,5 @@
 /*
- * linear_sgd_kernels.h - the third part of linear_kernels.c: the weight gradient that SGD
+ * linear_sgd.h - the second part of linear_weight_kernels.c: the weight gradient that SGD
  * consumes while it is in registers or in cache.
  *
  * With momentum alone and nothing wanted of dw but norms, each tile of dw updates w and v
@@ -23,8 +23,8 @@
  * Where dw turns out to hold NaN or infinities, its vital signs are taken from a dw that
  * is computed again: `again` below, which updates nothing.
  */
-#ifndef SONDE_NN_KERNELS_LINEAR_SGD_KERNELS_H
-#define SONDE_NN_KERNELS_LINEAR_SGD_KERNELS_H
+#ifndef SONDE_NN_KERNELS_LINEAR_SGD_H
+#define SONDE_NN_KERNELS_LINEAR_SGD_H
 
 #include "base/macros.h"
 
