@@ -40,19 +40,24 @@ function(sonde_split_kernels kernels plain)
   set(${plain} ${others} PARENT_SCOPE)
 endfunction()
 
-# sonde_add_kernels(target source...): adds kernel sources to a target that exists, compiled
-# with the target's include folders, definitions and libraries.
-function(sonde_add_kernels target)
-  if(NOT ARGN)
-    return()
+# sonde_kernel_objects(VARIABLE target source...): kernel sources, compiled with the include folders
+# of a target that exists; VARIABLE is set to their objects.
+function(sonde_kernel_objects variable target)
+  set(objects)
+  if(ARGN)
+    foreach(isa ${SONDE_ISAS})
+      add_library(${target}_${isa} OBJECT ${ARGN})
+      target_include_directories(${target}_${isa} PRIVATE
+        $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+      target_link_libraries(${target}_${isa} PRIVATE sonde_flags sonde_isa_${isa})
+      list(APPEND objects $<TARGET_OBJECTS:${target}_${isa}>)
+    endforeach()
   endif()
-  foreach(isa ${SONDE_ISAS})
-    set(objects ${target}_${isa})
-    add_library(${objects} OBJECT ${ARGN})
-    target_include_directories(${objects} PRIVATE
-      $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
-    target_link_libraries(${objects} PRIVATE $<BUILD_INTERFACE:sonde_flags>
-      $<BUILD_INTERFACE:sonde_isa_${isa}>)
-    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
-  endforeach()
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
+
+# sonde_add_kernels(target source...): adds kernel sources to a program.
+function(sonde_add_kernels target)
+  sonde_kernel_objects(objects ${target} ${ARGN})
+  target_sources(${target} PRIVATE ${objects})
 endfunction()

@@ -1,31 +1,63 @@
-# sonde_library(NAME room...): a shared library of all *.c in src/<room>, its symbols hidden but
-# for those of cmake/exports.map; nothing if its rooms are empty.
-function(sonde_library name)
+# sonde_sources(VARIABLE room...): all *.c in src/<room>.
+function(sonde_sources variable)
   set(sources)
   foreach(room ${ARGN})
     file(GLOB found CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${room}/*.c)
     list(APPEND sources ${found})
   endforeach()
-  sonde_split_kernels(kernels sources ${sources})
-  if(NOT sources)
-    return()
-  endif()
-  add_library(${name} SHARED ${sources})
-  target_include_directories(${name} PUBLIC
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+  set(${variable} ${sources} PARENT_SCOPE)
+endfunction()
+
+# sonde_parts(NAME source...): the objects of a library, compiled once: NAME_objects, and
+# NAME_objects_<isa> of its kernels. OBJECTS_OF_<NAME> is set to all of them.
+function(sonde_parts name)
+  sonde_split_kernels(kernels sources ${ARGN})
+  add_library(${name}_objects OBJECT ${sources})
+  target_include_directories(${name}_objects PUBLIC ${CMAKE_SOURCE_DIR}/include
     PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/core)
-  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
-  add_library(sonde::${name} ALIAS ${name})
+  target_link_libraries(${name}_objects PRIVATE sonde_flags)
+  sonde_kernel_objects(compiled ${name}_objects ${kernels})
+  set(OBJECTS_OF_${name} $<TARGET_OBJECTS:${name}_objects> ${compiled} PARENT_SCOPE)
+endfunction()
+
+# sonde_shared(TARGET PREFIXES object...): a shared library of objects, which exports the names
+# that begin so.
+function(sonde_shared target prefixes)
+  list(TRANSFORM prefixes APPEND ";" OUTPUT_VARIABLE EXPORTED)
+  string(REPLACE ";;" "; " EXPORTED "${EXPORTED}")
+  set(map ${CMAKE_BINARY_DIR}/${target}.map)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/exports.map.in ${map} @ONLY)
+  add_library(${target} SHARED ${ARGN})
+  target_include_directories(${target} INTERFACE
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
   # Calls within a library go straight to their function, not through the table of symbols.
-  target_link_options(${name} PRIVATE -Wl,--as-needed -Wl,-Bsymbolic-functions
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+  target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,-Bsymbolic-functions
+    -Wl,--version-script=${map})
   if(NOT SONDE_SANITIZE) # clang leaves its sanitizers' symbols to the program
-    target_link_options(${name} PRIVATE -Wl,--no-undefined)
+    target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
-  sonde_add_kernels(${name} ${kernels})
-  set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map INSTALL_RPATH "$ORIGIN")
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C VERSION ${PROJECT_VERSION} SOVERSION 0
+    LINK_DEPENDS ${map} INSTALL_RPATH "$ORIGIN")
+endfunction()
+
+# sonde_library(NAME EXPORTS prefix... OBJECTS object... LINKS library... USES library...): a library,
+# which exports its public names, those that begin with a prefix and "_"; and NAME_private, the same
+# objects with all their names visible, in lib/private, for tests and benchmarks. USES are Sonde's
+# libraries that its headers need.
+function(sonde_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 library "" "" "EXPORTS;OBJECTS;LINKS;USES")
+  list(TRANSFORM library_EXPORTS APPEND "_[a-z]*")
+  sonde_shared(${name} "${library_EXPORTS}" ${library_OBJECTS})
+  target_link_libraries(${name} PUBLIC ${library_USES} PRIVATE ${library_LINKS})
+  add_library(sonde::${name} ALIAS ${name})
   set_property(GLOBAL APPEND PROPERTY SONDE_LIBRARIES ${name})
+
+  sonde_shared(${name}_private "sonde_*" ${library_OBJECTS})
+  list(TRANSFORM library_USES APPEND _private)
+  target_link_libraries(${name}_private PUBLIC ${library_USES} PRIVATE ${library_LINKS})
+  set_target_properties(${name}_private PROPERTIES EXCLUDE_FROM_ALL ON OUTPUT_NAME ${name}
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/private)
 endfunction()
 
 # sonde_builtin_rules(TARGET): the table of built-in rules. Every src/core/rules/builtin/rule_<name>.c

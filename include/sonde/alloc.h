@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-#include <sonde/error.h>
+#include <sonde/export.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +28,15 @@ typedef struct sonde_allocator {
  * start-up. The two functions themselves may be called from any thread.
  */
 SONDE_API void sonde_set_allocator(const sonde_allocator *allocator);
+
+/* size bytes (at least 1) by that allocator, aligned to align, a power of two; or NULL. Returned
+ * new: release it with sonde_release. From any thread. */
+SONDE_API void *sonde_allocate(size_t align, size_t size);
+/* The same, filled with zeros. A large block of the default allocator costs nothing before it is
+ * touched. */
+SONDE_API void *sonde_allocate_zeros(size_t align, size_t size);
+/* Takes a block of these two; NULL is fine. */
+SONDE_API void sonde_release(void *ptr);
 
 #ifdef __cplusplus
 }

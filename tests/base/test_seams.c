@@ -54,11 +54,17 @@ static void every_block_comes_through_the_seam(void **state)
     sonde__free(text);
     sonde__free(NULL);
     sonde__free(sonde__malloc(0));
+    unsigned char *zeros = sonde_allocate_zeros(4096, 3);
+    assert_int_equal((uintptr_t)zeros % 4096, 0);
+    assert_true(zeros[0] == 0 && zeros[1] == 0 && zeros[2] == 0);
+    sonde_release(zeros);
+    sonde_release(sonde_allocate(16, 0));
+    sonde_release(NULL);
     sonde_set_allocator(NULL);
-    assert_int_equal(seen.taken, 3);
-    assert_int_equal(seen.returned, 3);
+    assert_int_equal(seen.taken, 5);
+    assert_int_equal(seen.returned, 5);
     sonde__free(sonde__malloc(1));
-    assert_int_equal(seen.taken, 3);
+    assert_int_equal(seen.taken, 5);
 }
 
 /* Large blocks of zeros are pages that are given back; the ends of a block are not. */

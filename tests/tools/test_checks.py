@@ -363,6 +363,17 @@ class Circles(_planted.Planted):
         self.build(*[False] * 6)
         self.assert_silent("check-circles")
 
+    def test_rooms_that_call_each_other(self):
+        for name, other, room in (("a", "b", "base"), ("b", "a", "observe")):
+            source = self.plant(f"src/core/{room}/{name}.c", f"int {other}(void); int {name}(void);"
+                                f"int {name}(void) {{ return {other}(); }}\n")
+            built = os.path.join(self.root, f"build/release/CMakeFiles/sonde.dir/src/core/{room}",
+                                 name + ".c.o")
+            os.makedirs(os.path.dirname(built), exist_ok=True)
+            subprocess.run(["cc", "-c", "-o", built, source], check=True)
+        tool = self.changed("check-circles", "MOST_ROOM_CIRCLES = 3", "MOST_ROOM_CIRCLES = 0")
+        self.assert_finds("  base observe", "1 circles of rooms", tool)
+
     def test_objects_of_sources_that_are_gone(self):
         self.build(*[True] * 6)
         os.remove(os.path.join(self.root, "src/base/b5.c"))
@@ -397,7 +408,7 @@ class Symbols(_planted.Planted):
 
     def test_private_and_exported(self):
         self.arrange("\n", "void sonde__inner(void){}\n", "int main(void){}\n")
-        self.assert_finds("sonde__inner", "nothing outside uses it", "check-symbols")
+        self.assert_finds("sonde__inner", "which is private", "check-symbols")
 
     def test_a_library_too_many(self):
         self.arrange("\n", "int y;\n", "int main(void){}\n", "-lz")
@@ -405,10 +416,13 @@ class Symbols(_planted.Planted):
 
     def test_all_well(self):
         self.arrange("SONDE_API void sonde_x(void);\n",
-                     "void sonde_x(void){}\nvoid sonde__private(void){}\n",
-                     "void sonde_x(void);\nvoid sonde__private(void);\n"
-                     "int main(void){sonde_x();sonde__private();}\n", "-lm", "-ljansson")
+                     "static void sonde__private(void){}\nvoid sonde_x(void){sonde__private();}\n",
+                     "void sonde_x(void);\nint main(void){sonde_x();}\n", "-lm", "-ljansson")
         self.assert_silent("check-symbols")
+        source = self.plant("y.c", "static void sonde_log(void){}\nvoid sonde_y(void){sonde_log();}\n")
+        subprocess.run(["cc", "-O0", "-shared", "-fPIC", "-o",
+                        os.path.join(self.root, "build/release/lib/libsonde_y.so"), source], check=True)
+        self.assert_finds("has its own sonde_log", "", "check-symbols")
 
 
 class Replay(_planted.Planted):

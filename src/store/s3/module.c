@@ -74,32 +74,6 @@ done:
 
 /* --- objects ------------------------------------------------------------------------ */
 
-static sonde_err exists(const char *url, const char *name, bool *out, sonde_diag *diag)
-{
-    access_once once = {.bucket = NULL};
-    sonde_text body = {0};
-    sonde_diag why = {0};
-    sonde_err err = begin(&once, url, diag);
-
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    err = sonde__s3_get(once.bucket, &once.line, name, 0, 1, &body, NULL, &why);
-    if (err == SONDE_OK) {
-        *out = true;
-    } else if (sonde__s3_is_missing(err, &why)) {
-        *out = false;
-        err = SONDE_OK;
-    } else if (diag != NULL) {
-        *diag = why;
-    }
-
-done:
-    sonde_text_fini(&body);
-    end(&once);
-    return err;
-}
-
 static sonde_err append(const char *url, const char *name, const void *bytes, size_t size,
                         sonde_diag *diag)
 {
@@ -144,5 +118,5 @@ const sonde__store_ops sonde__store_s3 = {
     .spool_close = sonde__s3_spool_close,
     .folders = folders,
     .append = append,
-    .exists = exists,
+    .exists = sonde__s3_exists,
 };

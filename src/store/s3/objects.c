@@ -324,3 +324,32 @@ done:
     sonde_text_fini(&last);
     return err;
 }
+
+sonde_err sonde__s3_exists(const char *url, const char *name, bool *out, sonde_diag *diag)
+{
+    sonde__s3_line line = {0};
+    sonde__s3_bucket *bucket = NULL;
+    sonde_text body = {0};
+    sonde_diag why = {0};
+    sonde_err err = sonde__s3_line_open(&line, url, diag);
+
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    SONDE__TRY_DONE(sonde__s3_bucket_open(url, &line, &bucket, diag));
+    err = sonde__s3_get(bucket, &line, name, 0, 1, &body, NULL, &why);
+    if (err == SONDE_OK) {
+        *out = true;
+    } else if (sonde__s3_is_missing(err, &why)) {
+        *out = false;
+        err = SONDE_OK;
+    } else if (diag != NULL) {
+        *diag = why;
+    }
+
+done:
+    sonde_text_fini(&body);
+    sonde__s3_bucket_close(bucket);
+    sonde__s3_line_close(&line);
+    return err;
+}

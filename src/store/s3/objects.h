@@ -36,6 +36,9 @@ sonde_err sonde__s3_put(sonde__s3_bucket *bucket, sonde__s3_line *line, const ch
 sonde_err sonde__s3_put_soon(sonde__s3_bucket *bucket, sonde__s3_line *line,
                              const char *name, const void *bytes, size_t size,
                              sonde_diag *diag);
+/* Whether there is an object of that name below an address; asked on a connection of its own. */
+sonde_err sonde__s3_exists(const char *url, const char *name, bool *out,
+                           sonde_diag *diag);
 /* Whether err means that the bucket lacks the object, not that there is no bucket. */
 bool sonde__s3_is_missing(sonde_err err, const sonde_diag *diag);
 /* SONDE_OK also if there is none. */

@@ -253,7 +253,7 @@ static sonde_err exists(const sonde__s3_spool *spool, const char *name, bool *th
     sonde_err err = SONDE_OK;
 
     sonde__s3_begin_asking(spool->line.progress);
-    err = sonde__store_exists(spool->bucket->url, name, there, diag);
+    err = sonde__s3_exists(spool->bucket->url, name, there, diag);
     sonde__s3_end_asking(spool->line.progress);
     return err;
 }
