@@ -606,9 +606,8 @@ sonde_err sonde__s3_copy_send(void *handle, const char *name, sonde_diag *diag)
     char path[SONDE__S3_PATH];
 
     (void)pthread_mutex_lock(&copy->guard);
-    const sonde_err err =
-        sonde__s3_put_file(copy->bucket, &copy->line, name,
-                           sonde__s3_copy_path(copy, name, path), NULL, diag);
+    const sonde_err err = sonde__s3_put_file(copy->bucket, &copy->line, name,
+                                             sonde__s3_copy_path(copy, name, path), diag);
     (void)pthread_mutex_unlock(&copy->guard);
     return err;
 }
