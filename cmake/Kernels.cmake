@@ -5,6 +5,25 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND SONDE_ISAS avx2 avx512)
 endif()
 
+# Sanitizer builds instrument the kernels of two sets: generic, and the best that this processor
+# runs. A third set, and with ThreadSanitizer all three, are the objects of build/release: threads
+# share work outside of the kernels, which know operands only, and tests with guard pages and
+# poisoned memory run every set of the release build.
+set(SONDE_RELEASE_ISAS)
+if(SONDE_SANITIZE AND SONDE_ISAS MATCHES "avx2")
+  set(SONDE_RELEASE_ISAS ${SONDE_ISAS})
+  if(NOT SONDE_SANITIZE MATCHES "thread")
+    file(STRINGS /proc/cpuinfo processor REGEX "^flags" LIMIT_COUNT 1)
+    set(best avx2)
+    if(processor MATCHES "avx512f" AND processor MATCHES "avx512bw" AND processor MATCHES "avx512dq" AND
+       processor MATCHES "avx512vl")
+      set(best avx512)
+    endif()
+    list(REMOVE_ITEM SONDE_RELEASE_ISAS generic ${best})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY JOB_POOLS release=1)
+endif()
+
 # -ffp-contract=fast there only: every kernel of one ISA contracts alike, so bits agree.
 set(SONDE_FLAGS_generic -ffp-contract=fast)
 set(SONDE_FLAGS_avx2 -mavx2 -mfma -mf16c -ffp-contract=fast)
@@ -40,12 +59,32 @@ function(sonde_split_kernels kernels plain)
   set(${plain} ${others} PARENT_SCOPE)
 endfunction()
 
+# sonde_release_kernels(VARIABLE target isa source...): the kernels of one set as build/release has
+# them, built there. One such build runs at a time. VARIABLE is set to their objects.
+function(sonde_release_kernels variable target isa)
+  set(objects)
+  foreach(source ${ARGN})
+    file(RELATIVE_PATH name ${CMAKE_SOURCE_DIR} ${source})
+    list(APPEND objects ${CMAKE_SOURCE_DIR}/build/release/CMakeFiles/${target}_${isa}.dir/${name}.o)
+  endforeach()
+  add_custom_target(${target}_${isa} COMMAND ${CMAKE_SOURCE_DIR}/tools/build release ${target}_${isa}
+    BYPRODUCTS ${objects} JOB_POOL release VERBATIM)
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  add_dependencies(${target} ${target}_${isa})
+  set(${variable} ${objects} PARENT_SCOPE)
+endfunction()
+
 # sonde_kernel_objects(VARIABLE target source...): kernel sources, compiled with the include folders
 # of a target that exists; VARIABLE is set to their objects.
 function(sonde_kernel_objects variable target)
   set(objects)
   if(ARGN)
     foreach(isa ${SONDE_ISAS})
+      if(isa IN_LIST SONDE_RELEASE_ISAS)
+        sonde_release_kernels(compiled ${target} ${isa} ${ARGN})
+        list(APPEND objects ${compiled})
+        continue()
+      endif()
       add_library(${target}_${isa} OBJECT ${ARGN})
       target_include_directories(${target}_${isa} PRIVATE
         $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)

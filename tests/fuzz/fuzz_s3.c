@@ -33,7 +33,6 @@ static void read_profile(const char *text, size_t size)
         expect(value == NULL || strlen(value) <= size);
         sonde__free(value);
     }
-    sonde__free(sonde__s3_session_value("a", "sso_region"));
     sonde__free(sonde__s3_region("default"));
     sonde__free(sonde__s3_endpoint("default", "s3"));
     (void)sonde__s3_profile_exists("a");
@@ -43,11 +42,14 @@ static void read_keys(const char *text, size_t size)
 {
     sonde__s3_keys keys = {0};
     sonde_diag diag = {0};
-    const sonde_err err =
-        sonde__s3_keys_take_json(&keys, text, size, "Token", "here", &diag);
+    sonde_text json = {0};
+
+    sonde_text_put(&json, text, size);
+    const sonde_err err = sonde__s3_keys_take_json(&keys, &json, "Token", "here", &diag);
 
     expect(err == SONDE_OK ? keys.key != NULL && keys.secret != NULL
                            : diag.found[0] != '\0');
+    sonde_text_fini(&json);
     sonde__s3_keys_fini(&keys);
 }
 

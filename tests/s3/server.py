@@ -108,16 +108,16 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
 
     # --- signatures
 
-    def signature_fault(self, path, query, body, service="s3", signed=None):
+    def signature_fault(self, path, query, body, signed=None):
         given = self.headers.get("authorization", "")
         found = re.fullmatch(
-            rf"AWS4-HMAC-SHA256 Credential=(\w+)/(\d{{8}})/([\w-]+)/{service}/aws4_request, "
+            rf"AWS4-HMAC-SHA256 Credential=(\w+)/(\d{{8}})/([\w-]+)/s3/aws4_request, "
             r"SignedHeaders=([\w;-]+), Signature=([0-9a-f]{64})", given)
         if not found:
             return (403, "AccessDenied", "no signature")
         key, day, region, names, signature = found.groups()
         date = self.headers["x-amz-date"]
-        payload = self.headers["x-amz-content-sha256"] or hashlib.sha256(body).hexdigest()
+        payload = self.headers["x-amz-content-sha256"] or ""
         token = self.headers.get("x-amz-security-token")
         if key != KEY and key not in services.temporary:
             return (403, "InvalidAccessKeyId", "no such key")
@@ -133,7 +133,7 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
                     f"<Region>{REGIONS[bucket]}</Region>")
         if payload != "UNSIGNED-PAYLOAD" and payload != hashlib.sha256(body).hexdigest():
             return (400, "XAmzContentSHA256Mismatch", "the body is not the one signed")
-        needed = {"host", "x-amz-date", "x-amz-content-sha256"} - ({"x-amz-content-sha256"} if service != "s3" else set())
+        needed = {"host", "x-amz-date", "x-amz-content-sha256"}
         if not needed | ({"x-amz-security-token"} if token else set()) <= set(names.split(";")):
             return (403, "AccessDenied", "headers are not signed")
         pairs = sorted((encode(n), encode(v)) for n, v in query)
@@ -141,11 +141,11 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
             self.command, urllib.parse.quote(signed or path, safe="/-._~"),
             "&".join(f"{n}={v}" for n, v in pairs),
             "".join(f"{n}:{self.headers[n].strip()}\n" for n in names.split(";")), names, payload])
-        scope = f"{day}/{region}/{service}/aws4_request"
+        scope = f"{day}/{region}/s3/aws4_request"
         text = "\n".join(["AWS4-HMAC-SHA256", date, scope,
                           hashlib.sha256(canonical.encode()).hexdigest()])
         secret = ("AWS4" + (SECRET if key == KEY else services.temporary[key][0])).encode()
-        for part in (day, region, service, "aws4_request"):
+        for part in (day, region, "s3", "aws4_request"):
             secret = hmac.new(secret, part.encode(), hashlib.sha256).digest()
         if hmac.new(secret, text.encode(), hashlib.sha256).hexdigest() != signature:
             return (403, "SignatureDoesNotMatch", "the signature does not match")
@@ -196,9 +196,9 @@ class Store(services.Services, http.server.BaseHTTPRequestHandler):
         path = urllib.parse.unquote(split.path)
         query = urllib.parse.parse_qsl(split.query, keep_blank_values=True)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        if self.serve_service(path, query, body):
+        if self.serve_service(path, body):
             with lock:
-                log.append(f"{self.command} {path} {body.decode() if path != '/token' else ''}")
+                log.append(f"{self.command} {path} {body.decode()}")
             return None
         if path.startswith("/_/"):
             return self.control(path[3:], dict(query), body)

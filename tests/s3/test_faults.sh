@@ -4,13 +4,9 @@
 run=s3://bucket/runs/a
 
 train "$run" --out out-1 --save-every 5
-fresh() {
-    rm -rf .cache/s3
-}
 
 # --- what passes: 500, 503, resets, bodies that are cut off, slowness
 for what in 500 503 reset cut slow; do
-    fresh
     fault $what 'GET%20runs' 3
     run 0 "$sonde" verify $run
     [ ! -s "$err" ] || fail "$what: $(cat "$err")"
@@ -24,17 +20,14 @@ train s3://bucket/runs/b --out out-2 --save-every 5
 run 0 "$sonde" verify s3://bucket/runs/b
 
 # --- what does not pass
-fresh
 fault 403 'GET%20runs/a/run' 9
 run 2 "$sonde" ls $run
 stderr_is "sonde: error: $run/run.json: GET is answered by HTTP 403: AccessDenied, Access Denied (expected leave to GET for key AKIATEST..., from AWS_ACCESS_KEY_ID)"
 fault 403 'GET%20runs/a/run' 0
-fresh
 fault 500 'GET%20runs/a/run' 99
 run 2 "$sonde" ls $run
 stderr_is "sonde: error: $run/run.json: GET is answered by HTTP 500 after 6 tries: InternalError, We encountered an internal error."
 fault 500 'GET%20runs/a/run' 0
-fresh
 fault 403 'PUT%20runs/c' 99
 run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 --record s3://bucket/runs/c
 grep -q 's3://bucket/runs/c/run.json: PUT is answered by HTTP 403' "$err" || fail "$(cat "$err")"
@@ -102,12 +95,10 @@ train s3://my.moved/runs/a --out out-6
 [ ! -s "$err" ] || fail "a bucket that is redirected: $(cat "$err")"
 run 0 "$sonde" verify s3://my.moved/runs/a
 store PUT 'clock?seconds=3600'
-fresh
 run 0 "$sonde" verify $run
 store PUT 'clock?seconds=0'
 
 # --- credentials: files, container, instance
-fresh
 mkdir -p .aws
 printf '[default]\naws_access_key_id = wrong\naws_secret_access_key = wrong\n[work]\naws_access_key_id = AKIATEST\naws_secret_access_key=secret/of+test\n' >.aws/credentials
 printf '[profile work]\nregion = us-east-1\ns3 =\n  addressing_style = path\nendpoint_url = %s\n' "$AWS_ENDPOINT_URL" >.aws/config

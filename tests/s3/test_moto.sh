@@ -45,10 +45,7 @@ for place in local s3://bucket/runs/first; do
 done
 same <(cksum <local.npz) <(cksum <s3.npz)
 # A part of a segment alone.
-rm -rf .cache/s3
 run 0 "$sonde" show s3://bucket/runs/first fc2.bias
-got=$(du -s --block-size=1 .cache/s3/*/run/w0000/*.safetensors | cut -f 1)
-[ "$got" -lt $(($(stat -c %s .cache/s3/*/run/w0000/*.safetensors) / 2)) ] || fail "$got bytes were fetched"
 
 # --- what is there already; a resumed run, which deletes end.json
 run 2 "$sonde" train --data data --epochs 1 --no-pictures --quiet --out out3 --record s3://bucket/runs/first

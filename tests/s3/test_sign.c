@@ -5,7 +5,6 @@
 #include "cmocka_all.h"
 
 #include "base/macros.h"
-#include "base/sha256.h"
 #include "store/s3/sign.h"
 #include "store/s3/xml.h"
 
@@ -105,30 +104,6 @@ static void examples_of_the_documentation(void **state)
     signs(request, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7");
 }
 
-/* RFC 4231, test cases 1, 2 and 6. */
-static void hmac_gives_the_known_answers(void **state)
-{
-    unsigned char key[131], mac[SONDE__SHA256];
-    char hex[SONDE__SHA256_HEX];
-
-    (void)state;
-    memset(key, 0x0b, 20);
-    sonde__hmac_sha256(key, 20, "Hi There", 8, mac);
-    sonde__sha256_print(mac, hex);
-    assert_string_equal(
-        hex, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
-    sonde__hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, mac);
-    sonde__sha256_print(mac, hex);
-    assert_string_equal(
-        hex, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-    memset(key, 0xaa, sizeof key);
-    sonde__hmac_sha256(key, sizeof key,
-                       "Test Using Larger Than Block-Size Key - Hash Key First", 54, mac);
-    sonde__sha256_print(mac, hex);
-    assert_string_equal(
-        hex, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-}
-
 static void paths_are_encoded(void **state)
 {
     sonde_text out = {0};
@@ -163,7 +138,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vectors_of_the_suite),
         cmocka_unit_test(examples_of_the_documentation),
-        cmocka_unit_test(hmac_gives_the_known_answers),
         cmocka_unit_test(paths_are_encoded),
         cmocka_unit_test(xml_is_decoded),
     };

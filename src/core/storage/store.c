@@ -135,9 +135,8 @@ static const char *own_endpoint(void)
     return endpoint != NULL ? endpoint : variable("AWS_ENDPOINT_URL");
 }
 
-/* The folder of an address, one for each address and endpoint. made: creates it. */
-static sonde_err folder_of(const char *url, bool spool, bool made, char **out,
-                           sonde_diag *diag)
+/* The spool of an address, one for each address and endpoint. made: creates it. */
+static sonde_err spool_of(const char *url, bool made, char **out, sonde_diag *diag)
 {
     const char *endpoint = own_endpoint();
     sonde_text path = {0};
@@ -149,17 +148,16 @@ static sonde_err folder_of(const char *url, bool spool, bool made, char **out,
     }
     const XXH64_hash_t hash = XXH3_64bits_withSeed(
         url, length, endpoint != NULL ? XXH3_64bits(endpoint, strlen(endpoint)) : 0);
-    add_root(&path, spool);
+    add_root(&path, true);
     sonde_text_format(&path, "/%016llx", (unsigned long long)hash);
     if (!path.failed) {
         failed = made ? make_folders(path.data) : 0;
     }
     if (failed != 0) {
-        sonde_err err = SONDE_ENOMEM;
-
         errno = failed;
-        err = path.failed ? sonde__fail_nomem(diag, url)
-                          : sonde__fail_errno(diag, path.data, "cannot be made");
+        const sonde_err err = path.failed
+                                  ? sonde__fail_nomem(diag, url)
+                                  : sonde__fail_errno(diag, path.data, "cannot be made");
         sonde_text_fini(&path);
         return err;
     }
@@ -181,22 +179,44 @@ static char *run_in(const char *folder)
 
 /* --- copies ------------------------------------------------------------------------- */
 
+/* The folder of all copies, made. */
+static sonde_err make_root(sonde_text *path, sonde_diag *diag)
+{
+    add_root(path, false);
+    if (path->failed) {
+        return sonde__fail_nomem(diag, "copies");
+    }
+    errno = make_folders(path->data);
+    return errno == 0 ? SONDE_OK : sonde__fail_errno(diag, path->data, "cannot be made");
+}
+
 static sonde_err set_up_copy(sonde__store_copy *copy, const char *url, sonde_diag *diag)
 {
-    char *folder = NULL;
+    sonde_text folder = {0};
     sonde_err err = SONDE_OK;
 
     copy->ops = need_ops(url, diag);
     if (copy->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    SONDE__TRY(folder_of(url, false, true, &folder, diag));
-    copy->folder = run_in(folder);
     copy->url = sonde__strdup(url);
-    err = copy->folder != NULL && copy->url != NULL
-              ? copy->ops->copy_open(url, folder, &copy->handle, diag)
+    SONDE__TRY_DONE(make_root(&folder, diag));
+    sonde_text_add(&folder, "/XXXXXX");
+    if (copy->url == NULL || folder.failed) {
+        err = sonde__fail_nomem(diag, url);
+        goto done;
+    }
+    if (mkdtemp(folder.data) == NULL) {
+        err = sonde__fail_errno(diag, folder.data, "cannot be made");
+        goto done;
+    }
+    copy->folder = run_in(folder.data);
+    err = copy->folder != NULL
+              ? copy->ops->copy_open(url, folder.data, &copy->handle, diag)
               : sonde__fail_nomem(diag, url);
-    sonde__free(folder);
+
+done:
+    sonde_text_fini(&folder);
     return err;
 }
 
@@ -347,7 +367,7 @@ sonde_err sonde__store_exists(const char *url, const char *name, bool *exists,
 sonde_err sonde__store_spool_folder(const char *url, char **out, sonde_diag *diag)
 {
     char *folder = NULL;
-    SONDE__TRY(folder_of(url, true, false, &folder, diag));
+    SONDE__TRY(spool_of(url, false, &folder, diag));
     *out = run_in(folder);
     sonde__free(folder);
     return *out != NULL ? SONDE_OK : sonde__fail_nomem(diag, url);
@@ -431,7 +451,7 @@ static sonde_err set_up_spool(sonde__store_spool *spool, const char *url,
     if (spool->ops == NULL) {
         return SONDE_EUNSUPPORTED;
     }
-    SONDE__TRY(folder_of(url, true, true, &folder, diag));
+    SONDE__TRY(spool_of(url, true, &folder, diag));
     spool->folder = run_in(folder);
     err = spool->folder != NULL
               ? spool->ops->spool_open(url, folder, writer, &spool->handle, diag)

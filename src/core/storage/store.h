@@ -6,7 +6,7 @@
  *     store   -- copy: what is needed --> folder    folder -- spool: whole files --> store
  *
  * A copy holds the small files of a run whole, and the parts of its segments that have
- * been read. It stays on disk for the next reader. A spool is the folder of a run while
+ * been read; it is removed when it closes. A spool is the folder of a run while
  * it is written: closed files are sent to the store and removed, in an order in which no
  * reader finds a step before its data.
  *

@@ -11,7 +11,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "nn/data/data_output.h"
 #include "nn/data/input.h"
 #include "base/given.h"
@@ -22,6 +21,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -191,36 +191,45 @@ typedef struct fetch_job {
     sonde_diag *diag;
 } fetch_job;
 
+enum { DIGEST = 32, HEX = 2 * DIGEST + 1 }; /* bytes of SHA-256, and its digits */
+
 /* --- digests ------------------------------------------------------------------------ */
 
 /* The digest of a file, or of its unzipped content. */
-static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
+static sonde_err digest(const char *path, bool of_content, char hex[HEX],
                         sonde_diag *diag)
 {
     unsigned char *block = sonde__malloc(SONDE__INPUT_BUFFER);
-    sonde__sha256 sha;
+    unsigned char sum[DIGEST] = {0};
+    EVP_MD_CTX *sha = EVP_MD_CTX_new();
     sonde__data_input input;
     size_t got = 1;
-    sonde_err err = block != NULL ? sonde__data_input_open(&input, path, diag)
-                                  : sonde__fail_nomem(diag, "a buffer");
+    sonde_err err =
+        block != NULL && sha != NULL && EVP_DigestInit_ex(sha, EVP_sha256(), NULL) == 1
+            ? sonde__data_input_open(&input, path, diag)
+            : sonde__fail_nomem(diag, "a buffer");
 
     if (err != SONDE_OK) {
         sonde__free(block);
+        EVP_MD_CTX_free(sha);
         return err;
     }
-    sonde__sha256_init(&sha);
     if (!of_content) {
         sonde__data_input_raw(&input);
     }
     while (got > 0) {
         SONDE__TRY_DONE(
             sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag));
-        sonde__sha256_add(&sha, block, got);
+        (void)EVP_DigestUpdate(sha, block, got);
     }
-    sonde__sha256_hex(&sha, hex);
+    (void)EVP_DigestFinal_ex(sha, sum, NULL);
+    for (size_t i = 0; i < sizeof sum; i++) {
+        (void)snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+    }
 
 done:
     sonde__data_input_close(&input);
+    EVP_MD_CTX_free(sha);
     sonde__free(block);
     return err;
 }
@@ -228,7 +237,7 @@ done:
 /* SONDE_EFORMAT: the digest differs from the table's. */
 static sonde_err check(const fetch_job *job, const char *path)
 {
-    char found[SONDE__SHA256_HEX];
+    char found[HEX];
     sonde_err err = SONDE_OK;
 
     if (job->file->sha256 == NULL) {

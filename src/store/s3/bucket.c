@@ -6,7 +6,6 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "store/s3/profile.h"
 #include "store/s3/xml.h"
 
@@ -206,7 +205,7 @@ typedef struct attempt {
     sonde__s3_line *line;
     const sonde__s3_request *request;
     sonde__s3_answer *answer;
-    char payload[SONDE__SHA256_HEX];
+    char payload[SONDE__S3_HASH];
     char key[32];                /* with which it was signed */
     char code[96], message[192]; /* of the store */
     bool moved, timed, renewed;  /* region, clock, credentials were corrected */
@@ -567,12 +566,9 @@ static sonde_err send_request(sonde__s3_bucket *bucket, sonde__s3_line *line,
     attempt try = {.bucket = bucket, .line = line, .request = request, .answer = answer};
     const int tries = request->tries > 0 ? request->tries : SONDE__S3_TRIES;
     sonde__s3_answer empty = {.body = answer->body};
-    sonde__sha256 sha;
 
     *answer = empty;
-    sonde__sha256_init(&sha);
-    sonde__sha256_add(&sha, request->body, request->size);
-    sonde__sha256_hex(&sha, try.payload);
+    sonde__s3_hash(request->body, request->size, try.payload);
     for (int n = 0;;) {
         if (!try_once(&try)) {
             return sonde__fail_nomem(diag, bucket->url);

@@ -16,15 +16,9 @@
 
 #include <sonde/log.h>
 
-#include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { THREADS = 8 };
@@ -40,6 +34,7 @@ void sonde__s3_copy_close(void *handle)
         return;
     }
     for (size_t i = 0; i < copy->count; i++) {
+        sonde__free(copy->items[i].blocks);
         sonde__free(copy->items[i].name);
     }
     for (size_t i = 0; i < copy->worker_count; i++) {
@@ -47,45 +42,15 @@ void sonde__s3_copy_close(void *handle)
     }
     sonde__free(copy->workers);
     sonde__free(copy->items);
-    if (copy->lock >= 0) {
-        (void)close(copy->lock);
-    }
     if (copy->held >= 0) {
+        sonde__s3_remove_all(copy->folder);
         (void)close(copy->held);
-    }
-    if (copy->grown) {
-        sonde__s3_copy_evict(copy->folder);
     }
     sonde__s3_bucket_close(copy->bucket);
     sonde__s3_line_close(&copy->line);
     sonde__free(copy->folder);
     (void)pthread_mutex_destroy(&copy->guard);
     sonde__free(copy);
-}
-
-static sonde_err set_up(sonde__s3_copy *copy, const char *url, const char *folder,
-                        sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    SONDE__TRY(sonde__s3_line_open(&copy->line, url, diag));
-    SONDE__TRY(sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag));
-    copy->folder = sonde__strdup(folder);
-    if (copy->folder == NULL) {
-        return sonde__fail_nomem(diag, url);
-    }
-    copy->held = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (copy->held < 0 || flock(copy->held, LOCK_SH) != 0) {
-        return sonde__fail_errno(diag, folder, "cannot be used");
-    }
-    (void)snprintf(path, sizeof path, "%s/lock", folder);
-    copy->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (copy->lock < 0) {
-        return sonde__fail_errno(diag, path, "cannot be made");
-    }
-    (void)futimens(copy->lock, NULL); /* the order of eviction */
-    (void)snprintf(path, sizeof path, "%s/run/", folder);
-    sonde__s3_make_way(path);
-    return sonde__s3_copy_load(copy, diag);
 }
 
 sonde_err sonde__s3_copy_open(const char *url, const char *folder, void **out,
@@ -98,9 +63,13 @@ sonde_err sonde__s3_copy_open(const char *url, const char *folder, void **out,
         return sonde__fail_nomem(diag, url);
     }
     (void)pthread_mutex_init(&copy->guard, NULL);
-    copy->lock = copy->held = -1;
+    copy->held = -1;
     copy->world = 1;
-    SONDE__TRY_GO(set_up(copy, url, folder, diag));
+    copy->folder = sonde__strdup(folder);
+    SONDE__TRY_GO(copy->folder != NULL ? SONDE_OK : sonde__fail_nomem(diag, url));
+    SONDE__TRY_GO(sonde__s3_copy_hold(copy, diag));
+    SONDE__TRY_GO(sonde__s3_line_open(&copy->line, url, diag));
+    SONDE__TRY_GO(sonde__s3_bucket_open(url, &copy->line, &copy->bucket, diag));
     SONDE__TRY_GO(sonde__s3_copy_refresh(copy, diag));
     copy->opened = true;
     *out = copy;
@@ -335,7 +304,7 @@ static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name
     (void)snprintf(out->name, sizeof out->name, "%s%s%s", folder,
                    folder[0] != '\0' ? "/" : "", name);
     const sonde__s3_copied *item = sonde__s3_copy_find(copy, out->name);
-    if (item != NULL && !item->stale && strcmp(item->etag, "-") != 0) {
+    if (item != NULL && !item->stale) {
         (void)snprintf(out->etag, sizeof out->etag, "%s", item->etag);
     }
     err = sonde__s3_get_small(copy->bucket, &copy->line, out->name, out->etag, &out->body,
@@ -344,7 +313,7 @@ static sonde_err hold(sonde__s3_copy *copy, const char *folder, const char *name
         char path[SONDE__S3_PATH];
 
         if (item != NULL) { /* removed: end.json of a resumed run */
-            (void)unlink(sonde__s3_copy_path(copy, "run", out->name, path));
+            (void)unlink(sonde__s3_copy_path(copy, out->name, path));
             sonde__s3_copy_find(copy, out->name)->stale = true;
             sonde__s3_copy_find(copy, out->name)->etag[0] = '\0';
         }
@@ -373,6 +342,20 @@ static sonde_err put_in_place(sonde__s3_copy *copy, held *small, sonde_diag *dia
 
 done:
     sonde_text_fini(&small->body);
+    return err;
+}
+
+/* Fetches a small object and puts it in place. */
+static sonde_err take_small(sonde__s3_copy *copy, const char *folder, const char *name,
+                            sonde_diag *diag)
+{
+    held small = {0};
+    sonde_err err = hold(copy, folder, name, &small, diag);
+
+    if (err == SONDE_OK) {
+        err = put_in_place(copy, &small, diag);
+    }
+    sonde_text_fini(&small.body);
     return err;
 }
 
@@ -433,14 +416,7 @@ static sonde_err list_worker(sonde__s3_copy *copy, const char *worker, sonde_dia
         SONDE__TRY(list_kind(copy, worker, kinds[i], diag));
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(small); i++) {
-        held file = {0};
-        sonde_err err = hold(copy, worker, small[i], &file, diag);
-
-        if (err != SONDE_OK) {
-            sonde_text_fini(&file.body);
-            return err;
-        }
-        SONDE__TRY(put_in_place(copy, &file, diag));
+        SONDE__TRY(take_small(copy, worker, small[i], diag));
     }
     return SONDE_OK;
 }
@@ -459,14 +435,9 @@ static sonde_err refresh_worker(sonde__s3_copy *copy, const char *worker,
         goto done;
     }
     if (state.here || !copy->opened || sonde__s3_copy_find(copy, state.name) == NULL) {
-        err = hold(copy, worker, "files.jsonl", &list, diag); /* before what it lists */
-        if (err != SONDE_OK) {
-            goto done;
-        }
-        err = list_worker(copy, worker, diag);
-    }
-    if (err != SONDE_OK) {
-        goto done;
+        /* before what it lists */
+        SONDE__TRY_DONE(hold(copy, worker, "files.jsonl", &list, diag));
+        SONDE__TRY_DONE(list_worker(copy, worker, diag));
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
         SONDE__TRY_DONE(bring_all(copy, order[i], diag));
@@ -480,33 +451,23 @@ done:
     return err;
 }
 
-/* Fetches run.json, and drops the copy if it is of another run. */
 static sonde_err refresh_run(sonde__s3_copy *copy, sonde_diag *diag)
 {
-    const bool known = sonde__s3_copy_find(copy, "run.json") != NULL;
     held run = {0};
     sonde_err err = hold(copy, "", "run.json", &run, diag);
-    json_t *object = NULL;
-    bool no_memory = false;
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (run.here) {
-        if (known) {
-            sonde__s3_copy_wipe(copy);
-        }
-        object = sonde__json_read(run.body.data, run.body.length, 0, NULL, &no_memory);
-        if (no_memory) {
-            err = sonde__fail_nomem(diag, copy->bucket->url);
-            goto done;
-        }
+    if (err == SONDE_OK && run.here) {
+        bool no_memory = false;
+        json_t *object =
+            sonde__json_read(run.body.data, run.body.length, 0, NULL, &no_memory);
+
         copy->world = (int)json_integer_value(json_object_get(object, "world"));
         json_decref(object);
+        err = no_memory ? sonde__fail_nomem(diag, copy->bucket->url) : SONDE_OK;
     }
-    err = put_in_place(copy, &run, diag);
-
-done:
+    if (err == SONDE_OK) {
+        err = put_in_place(copy, &run, diag);
+    }
     sonde_text_fini(&run.body);
     return err;
 }
@@ -540,24 +501,16 @@ static bool is_any(const sonde__s3_copied *item)
 
 static sonde_err refresh_foreign(sonde__s3_copy *copy, sonde_diag *diag)
 {
-    const sonde_err err =
-        sonde__s3_list(copy->bucket, &copy->line, "", "", false, note_whole, copy, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__s3_list(copy->bucket, &copy->line, "", "", false, note_whole, copy, diag));
     return bring_all(copy, is_any, diag);
 }
 
 static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
 {
     top seen = {.copy = copy};
-    const sonde_err err =
-        sonde__s3_list(copy->bucket, &copy->line, "", "", true, see_top, &seen, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__s3_list(copy->bucket, &copy->line, "", "", true, see_top, &seen, diag));
     if (!seen.any) {
         return find_nothing(copy, diag);
     }
@@ -569,19 +522,9 @@ static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
 /* The numbers of the lines before the lines. */
 static sonde_err list_findings(sonde__s3_copy *copy, sonde_diag *diag)
 {
-    held numbers = {0};
-    sonde_err err = hold(copy, "", "findings.json", &numbers, diag);
-
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    SONDE__TRY_DONE(put_in_place(copy, &numbers, diag));
-    err = sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note, copy,
-                         diag);
-
-done:
-    sonde_text_fini(&numbers.body);
-    return err;
+    SONDE__TRY(take_small(copy, "", "findings.json", diag));
+    return sonde__s3_list(copy->bucket, &copy->line, "findings/", "", false, note, copy,
+                          diag);
 }
 
 static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
@@ -590,10 +533,7 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (!copy->opened || copy->worker_count < (size_t)SONDE_MAX(copy->world, 1)) {
-        err = look_at_top(copy, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(look_at_top(copy, diag));
     }
     if (copy->foreign) {
         return copy->smdebug ? refresh_foreign(copy, diag) : SONDE_OK;
@@ -602,12 +542,7 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
     for (size_t i = 0; i < copy->worker_count; i++) {
         SONDE__TRY_DONE(refresh_worker(copy, copy->workers[i], diag));
     }
-    if (!copy->opened) {
-        err = list_findings(copy, diag);
-    }
-    if (err != SONDE_OK) {
-        goto done;
-    }
+    SONDE__TRY_DONE(copy->opened ? SONDE_OK : list_findings(copy, diag));
     SONDE__TRY_DONE(bring_all(copy, is_any, diag));
     err = put_in_place(copy, &end, diag);
 
@@ -616,29 +551,13 @@ done:
     return err;
 }
 
-static sonde_err refresh_and_save(sonde__s3_copy *copy, sonde_diag *diag)
-{
-    sonde_err err = refresh_all(copy, diag);
-
-    copy->grown = copy->grown || copy->dirty;
-    if (err != SONDE_OK || !copy->dirty) {
-        return err;
-    }
-    err = sonde__s3_copy_save(copy, diag);
-    copy->dirty = err != SONDE_OK;
-    return err;
-}
-
 sonde_err sonde__s3_copy_refresh(void *handle, sonde_diag *diag)
 {
     sonde__s3_copy *copy = handle;
     sonde_diag why = {0};
-    sonde_err err = SONDE_OK;
 
     (void)pthread_mutex_lock(&copy->guard);
-    (void)flock(copy->lock, LOCK_EX);
-    err = refresh_and_save(copy, &why);
-    (void)flock(copy->lock, LOCK_UN);
+    const sonde_err err = refresh_all(copy, &why);
     (void)pthread_mutex_unlock(&copy->guard);
     if (err == SONDE_OK) {
         copy->failing_since = 0.0;
@@ -685,11 +604,10 @@ sonde_err sonde__s3_copy_send(void *handle, const char *name, sonde_diag *diag)
 {
     sonde__s3_copy *copy = handle;
     char path[SONDE__S3_PATH];
-    sonde_err err = SONDE_OK;
 
     (void)pthread_mutex_lock(&copy->guard);
-    err = sonde__s3_put_file(copy->bucket, &copy->line, name,
-                             sonde__s3_copy_path(copy, "run", name, path), NULL, diag);
+    const sonde_err err = sonde__s3_put_file(copy->bucket, &copy->line, name,
+                                             sonde__s3_copy_path(copy, name, path), diag);
     (void)pthread_mutex_unlock(&copy->guard);
     return err;
 }

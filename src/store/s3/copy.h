@@ -1,10 +1,9 @@
 /*
  * copy.h - the copy of a run of a store in a folder of this machine. Internal.
  *
- *     <folder>/objects      etag, size and name of every object in the copy
- *     <folder>/have/NAME    for a lazy object, a bit for each block that is in the copy
- *     <folder>/run/...      the files; segments are sparse
- *     <folder>/lock         held by the process that changes the copy
+ *     <folder>          locked by its reader, who removes it; one without a reader is left
+ *                       of a reader that died, and removed by the next one
+ *     <folder>/run/...  the files; segments are sparse, and fetched in blocks
  */
 #ifndef SONDE_S3_COPY_H
 #define SONDE_S3_COPY_H
@@ -16,21 +15,18 @@ typedef struct sonde__s3_copied {
     char etag[SONDE__S3_ETAG];
     uint64_t size;
     bool lazy, stale; /* lazy: fetched in blocks; stale: the store has another version */
-    unsigned char *bits; /* mapped at the first use, NULL before */
+    unsigned char *blocks; /* of a lazy one: whether each block is in the copy */
 } sonde__s3_copied;
 
 typedef struct sonde__s3_copy {
     sonde__s3_bucket *bucket;
     sonde__s3_line line;
     char *folder;
-    int lock;                /* descriptor, locked while the copy changes */
-    int held;                /* of the folder, locked against eviction */
-    bool grown;              /* files were fetched since the copy was opened */
+    int held;                /* descriptor of the folder, locked */
     sonde__s3_copied *items; /* by name */
     size_t count, capacity;
     bool opened, foreign; /* foreign: not a run of Sonde's */
     bool smdebug;         /* a directory of smdebug's */
-    bool dirty;           /* the file "objects" is to be written */
     int world;
     char **workers; /* "w0000" */
     size_t worker_count, worker_capacity;
@@ -53,12 +49,8 @@ void sonde__s3_copy_close(void *handle);
 
 enum { SONDE__S3_BLOCK = 16 * 1024, SONDE__S3_PATH = 4096 };
 
-/* "<folder>/<part>/<name>" to path. */
-const char *sonde__s3_copy_path(const sonde__s3_copy *copy, const char *part,
-                                const char *name, char *path);
-/* Reads the file "objects"; skips items whose files are missing. */
-sonde_err sonde__s3_copy_load(sonde__s3_copy *copy, sonde_diag *diag);
-sonde_err sonde__s3_copy_save(const sonde__s3_copy *copy, sonde_diag *diag);
+/* "<folder>/run/<name>" to path. */
+const char *sonde__s3_copy_path(const sonde__s3_copy *copy, const char *name, char *path);
 /* NULL: the copy lacks it. */
 sonde__s3_copied *sonde__s3_copy_find(const sonde__s3_copy *copy, const char *name);
 /* Notes an object of a list; it is stale unless the copy has these bytes. */
@@ -73,11 +65,8 @@ sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line 
 /* Fetches the blocks of bytes [offset, offset + count), and a read-ahead. */
 sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
                                uint64_t offset, uint64_t count, sonde_diag *diag);
-/* Removes all items and files: another run is at the address. */
-void sonde__s3_copy_wipe(sonde__s3_copy *copy);
-/* copy_evict.c: empties copies beside this one, and this one, until they take at most
- * SONDE_S3_CACHE_BYTES (10 GiB); those that are in use stay. */
-void sonde__s3_copy_evict(const char *folder);
+/* Locks the folder, and removes those beside it that nobody has locked for a minute. */
+sonde_err sonde__s3_copy_hold(sonde__s3_copy *copy, sonde_diag *diag);
 /* Removes a folder and what is in it. */
 void sonde__s3_remove_all(const char *path);
 /* Creates the folders above a path. */

@@ -6,23 +6,25 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MOST_AHEAD ((uint64_t)8 << 20)
 
-const char *sonde__s3_copy_path(const sonde__s3_copy *copy, const char *part,
-                                const char *name, char *path)
+enum { MOST_BARE = 60 /* seconds from making a copy to locking it */ };
+
+const char *sonde__s3_copy_path(const sonde__s3_copy *copy, const char *name, char *path)
 {
-    (void)snprintf(path, SONDE__S3_PATH, "%s/%s/%s", copy->folder, part, name);
+    (void)snprintf(path, SONDE__S3_PATH, "%s/run/%s", copy->folder, name);
     return path;
 }
 
@@ -54,56 +56,65 @@ void sonde__s3_remove_all(const char *path)
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static void unmap(sonde__s3_copied *item);
-
-void sonde__s3_copy_wipe(sonde__s3_copy *copy)
+/* Removes the copy at path if its reader is dead. */
+static void remove_left(const char *path)
 {
-    static const char *const parts[] = {"run", "have"};
-    char path[SONDE__S3_PATH];
+    struct stat about = {0};
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    for (size_t i = 0; i < copy->count; i++) {
-        unmap(&copy->items[i]);
-        sonde__free(copy->items[i].name);
-    }
-    copy->count = 0;
-    copy->dirty = true;
-    for (size_t i = 0; i < SONDE_COUNT_OF(parts); i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", copy->folder, parts[i]);
+    if (fd >= 0 && fstat(fd, &about) == 0 && about.st_mtime < time(NULL) - MOST_BARE &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0) {
         sonde__s3_remove_all(path);
+    }
+    if (fd >= 0) {
+        (void)close(fd);
     }
 }
 
-/* Writes a file by renaming; a power failure may lose it. */
-static sonde_err write_whole(const char *path, const void *bytes, size_t size,
-                             sonde_diag *diag)
+sonde_err sonde__s3_copy_hold(sonde__s3_copy *copy, sonde_diag *diag)
 {
-    char part[SONDE__S3_PATH];
+    const char *slash = strrchr(copy->folder, '/');
+    const int root_length = slash != NULL ? (int)(slash - copy->folder) : 0;
+    char path[SONDE__S3_PATH];
 
-    if ((size_t)snprintf(part, sizeof part, "%s.%ld.new", path, (long)getpid()) >=
-        sizeof part) {
+    copy->held = open(copy->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (copy->held < 0 || flock(copy->held, LOCK_SH) != 0) {
+        return sonde__fail_errno(diag, copy->folder, "cannot be used");
+    }
+    sonde__s3_make_way(sonde__s3_copy_path(copy, "", path));
+    (void)snprintf(path, sizeof path, "%.*s", root_length, copy->folder);
+    DIR *root = opendir(path);
+    for (const struct dirent *entry = NULL;
+         root != NULL && (entry = readdir(root)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof path, "%.*s/%s", root_length, copy->folder,
+                           entry->d_name);
+            remove_left(path);
+        }
+    }
+    if (root != NULL) {
+        (void)closedir(root);
+    }
+    return SONDE_OK;
+}
+
+/* Writes a file by renaming: a reader sees the old one or the new one. */
+sonde_err sonde__s3_copy_write(const sonde__s3_copy *copy, const char *name,
+                               const void *bytes, size_t size, sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH], part[SONDE__S3_PATH];
+
+    (void)sonde__s3_copy_path(copy, name, path);
+    sonde__s3_make_way(path);
+    if ((size_t)snprintf(part, sizeof part, "%s.new", path) >= sizeof part) {
         return sonde__fail(diag, SONDE_EINVAL, path, "a shorter name", "too long");
     }
     FILE *stream = fopen(part, "we");
     bool done = stream != NULL && (size == 0 || fwrite(bytes, 1, size, stream) == size);
     done = stream != NULL && fclose(stream) == 0 && done;
-    if (!done || rename(part, path) != 0) {
-        const int failed = errno;
-
-        (void)unlink(part);
-        errno = failed;
-        return sonde__fail_errno(diag, path, "cannot be written");
-    }
-    return SONDE_OK;
-}
-
-sonde_err sonde__s3_copy_write(const sonde__s3_copy *copy, const char *name,
-                               const void *bytes, size_t size, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-
-    (void)sonde__s3_copy_path(copy, "run", name, path);
-    sonde__s3_make_way(path);
-    return write_whole(path, bytes, size, diag);
+    return done && rename(part, path) == 0
+               ? SONDE_OK
+               : sonde__fail_errno(diag, path, "cannot be written");
 }
 
 /* --- the list of objects ---------------------------------------------------------------------- */
@@ -155,8 +166,6 @@ sonde_err sonde__s3_copy_note(sonde__s3_copy *copy, const sonde__s3_object *obje
     } else if (strcmp(item->etag, object->etag) == 0 && item->size == object->size) {
         return SONDE_OK;
     }
-    unmap(item);
-    copy->dirty = true;
     (void)snprintf(item->etag, sizeof item->etag, "%s", object->etag);
     item->size = object->size;
     item->lazy = lazy;
@@ -164,163 +173,30 @@ sonde_err sonde__s3_copy_note(sonde__s3_copy *copy, const sonde__s3_object *obje
     return SONDE_OK;
 }
 
-/* A line: etag, size, l or w, name. */
-static sonde_err take_line(sonde__s3_copy *copy, const char *line, sonde_diag *diag)
-{
-    sonde__s3_object object = {.size = 0};
-    char path[SONDE__S3_PATH], kind = 0;
-    struct stat about;
-
-    if (sscanf(line, "%127s %" SCNu64 " %c %1024[^\n]", object.etag, &object.size, &kind,
-               object.name) != 4 ||
-        stat(sonde__s3_copy_path(copy, "run", object.name, path), &about) != 0 ||
-        (uint64_t)about.st_size != object.size) {
-        return SONDE_OK;
-    }
-    SONDE__TRY(sonde__s3_copy_note(copy, &object, kind == 'l', diag));
-    sonde__s3_copied *item = sonde__s3_copy_find(copy, object.name);
-    if (item != NULL) {
-        item->stale = false;
-    }
-    return SONDE_OK;
-}
-
-sonde_err sonde__s3_copy_load(sonde__s3_copy *copy, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH], *line = NULL;
-    FILE *stream = NULL;
-    size_t room = 0;
-    sonde_err err = SONDE_OK;
-
-    (void)snprintf(path, sizeof path, "%s/objects", copy->folder);
-    stream = fopen(path, "re");
-    if (stream == NULL) {
-        return SONDE_OK;
-    }
-    while (getline(&line, &room, stream) >= 0) {
-        SONDE__TRY_DONE(take_line(copy, line, diag));
-    }
-
-done:
-    free(line);
-    (void)fclose(stream);
-    return err;
-}
-
-sonde_err sonde__s3_copy_save(const sonde__s3_copy *copy, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    sonde_text text = {0};
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; i < copy->count; i++) {
-        const sonde__s3_copied *item = &copy->items[i];
-
-        if (!item->stale) {
-            sonde_text_format(&text, "%s %" PRIu64 " %c %s\n",
-                              item->etag[0] != '\0' ? item->etag : "-", item->size,
-                              item->lazy ? 'l' : 'w', item->name);
-        }
-    }
-    (void)snprintf(path, sizeof path, "%s/objects", copy->folder);
-    err = text.failed ? sonde__fail_nomem(diag, path)
-                      : write_whole(path, text.data, text.length, diag);
-    sonde_text_fini(&text);
-    return err;
-}
-
-/* --- files -------------------------------------------------------------------------- */
-
-static const char *bits_path(const sonde__s3_copy *copy, const sonde__s3_copied *item,
-                             char *path)
-{
-    return sonde__s3_copy_path(copy, "have", item->name, path);
-}
-
-static size_t bits_size(const sonde__s3_copied *item)
-{
-    return (size_t)(item->size / SONDE__S3_BLOCK / 8 + 1);
-}
-
-static void unmap(sonde__s3_copied *item)
-{
-    if (item->bits != NULL) {
-        (void)munmap(item->bits, bits_size(item));
-        item->bits = NULL;
-    }
-}
-
-static int make_file(const char *path, uint64_t size)
-{
-    int fd = -1, failed = 0;
-
-    sonde__s3_make_way(path);
-    fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    failed = fd < 0 || ftruncate(fd, (off_t)size) != 0 ? errno : 0;
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    return failed;
-}
-
 /* --- blocks ------------------------------------------------------------------------- */
 
-static sonde_err map_bits(const sonde__s3_copy *copy, sonde__s3_copied *item,
+static sonde_err write_at(const char *path, const sonde_text *body, uint64_t offset,
                           sonde_diag *diag)
 {
-    char path[SONDE__S3_PATH];
-    const int fd = open(bits_path(copy, item, path), O_RDWR | O_CLOEXEC);
-    struct stat about = {0};
-    void *bits = MAP_FAILED;
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    size_t done = 0;
 
-    if (fd >= 0 && fstat(fd, &about) == 0 && (size_t)about.st_size == bits_size(item)) {
-        bits = mmap(NULL, bits_size(item), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-    if (bits == MAP_FAILED) {
-        return sonde__fail(diag, SONDE_EIO, path, "the copy as Sonde made it",
-                           "cannot be used; remove %s", copy->folder);
-    }
-    item->bits = bits;
-    return SONDE_OK;
-}
-
-static bool has_block(const sonde__s3_copied *item, uint64_t block)
-{
-    return (__atomic_load_n(&item->bits[block / 8], __ATOMIC_ACQUIRE) >> (block % 8) &
-            1) != 0;
-}
-
-static int write_bytes(int fd, const char *bytes, size_t size, uint64_t offset)
-{
-    while (size > 0) {
-        const ssize_t n = pwrite(fd, bytes, size, (off_t)offset);
+    while (fd >= 0 && done < body->length) {
+        const ssize_t n =
+            pwrite(fd, body->data + done, body->length - done, (off_t)(offset + done));
 
         if (n < 0 && errno != EINTR) {
-            return errno;
+            break;
         }
-        bytes += n > 0 ? n : 0;
-        offset += n > 0 ? (uint64_t)n : 0;
-        size -= n > 0 ? (size_t)n : 0;
+        done += n > 0 ? (size_t)n : 0;
     }
-    return 0;
-}
-
-static sonde_err write_blocks(const sonde__s3_copy *copy, const sonde__s3_copied *item,
-                              const sonde_text *body, uint64_t offset, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    const int fd =
-        open(sonde__s3_copy_path(copy, "run", item->name, path), O_WRONLY | O_CLOEXEC);
-    const int failed = fd < 0 ? errno : write_bytes(fd, body->data, body->length, offset);
-
+    const sonde_err err = fd >= 0 && done == body->length
+                              ? SONDE_OK
+                              : sonde__fail_errno(diag, path, "cannot be written");
     if (fd >= 0) {
         (void)close(fd);
     }
-    errno = failed;
-    return failed == 0 ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be written");
+    return err;
 }
 
 /* Fetches blocks [first, end), all of them missing, in one request. */
@@ -330,27 +206,22 @@ static sonde_err bring_blocks(const sonde__s3_copy *copy, sonde__s3_line *line,
 {
     const uint64_t offset = first * SONDE__S3_BLOCK;
     const size_t count = (size_t)(SONDE_MIN(end * SONDE__S3_BLOCK, item->size) - offset);
-    char where[256];
+    char where[256], path[SONDE__S3_PATH];
     sonde_text body = {0};
     sonde__s3_object object = {.size = 0};
     sonde_err err = sonde__s3_get(copy->bucket, line, item->name, offset, count, &body,
                                   &object, diag);
 
-    if (err != SONDE_OK) {
-        goto done;
-    }
-    if (body.length != count || object.size != item->size) {
+    if (err == SONDE_OK && (body.length != count || object.size != item->size)) {
         err = sonde__fail(diag, SONDE_EIO,
                           sonde__s3_where(copy->bucket, item->name, where, sizeof where),
                           NULL, "changed: %" PRIu64 " bytes, which were %" PRIu64,
                           object.size, item->size);
-        goto done;
     }
-    SONDE__TRY_DONE(write_blocks(copy, item, &body, offset, diag));
-    for (uint64_t block = first; block < end; block++) {
-        (void)__atomic_fetch_or(&item->bits[block / 8],
-                                (unsigned char)(1u << (block % 8)), __ATOMIC_RELEASE);
-    }
+    SONDE__TRY_DONE(err);
+    SONDE__TRY_DONE(
+        write_at(sonde__s3_copy_path(copy, item->name, path), &body, offset, diag));
+    memset(item->blocks + first, 1, (size_t)(end - first));
 
 done:
     sonde_text_fini(&body);
@@ -361,24 +232,22 @@ sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line 
                                      sonde__s3_copied *item, sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    sonde_err err = SONDE_OK;
-    int failed = make_file(bits_path(copy, item, path), bits_size(item));
 
-    if (failed == 0) {
-        failed =
-            make_file(sonde__s3_copy_path(copy, "run", item->name, path), item->size);
+    sonde__s3_make_way(sonde__s3_copy_path(copy, item->name, path));
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const bool made = fd >= 0 && ftruncate(fd, (off_t)item->size) == 0;
+    const sonde_err err =
+        made ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be made");
+    if (fd >= 0) {
+        (void)close(fd);
     }
-    if (failed != 0) {
-        errno = failed;
-        return sonde__fail_errno(diag, path, "cannot be made");
+    SONDE__TRY(err);
+    sonde__free(item->blocks);
+    item->blocks = sonde__calloc(1, (size_t)(item->size / SONDE__S3_BLOCK) + 1);
+    if (item->blocks == NULL) {
+        return sonde__fail_nomem(diag, item->name);
     }
-    if (item->size == 0) {
-        return SONDE_OK;
-    }
-    SONDE__TRY(map_bits(copy, item, diag));
-    err = bring_blocks(copy, line, item, 0, 1, diag);
-    unmap(item);
-    return err;
+    return item->size > 0 ? bring_blocks(copy, line, item, 0, 1, diag) : SONDE_OK;
 }
 
 /* The end of what is fetched: the read-ahead doubles while a reader reads a file onwards,
@@ -401,19 +270,14 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
                                uint64_t offset, uint64_t count, sonde_diag *diag)
 {
     const uint64_t most = SONDE__S3_PART / SONDE__S3_BLOCK;
-    uint64_t end = 0, block = offset / SONDE__S3_BLOCK, last = 0;
-    bool missing = false;
-    sonde_err err = item->bits != NULL ? SONDE_OK : map_bits(copy, item, diag);
+    uint64_t block = offset / SONDE__S3_BLOCK;
 
-    if (err != SONDE_OK || offset >= item->size) {
-        return err;
+    if (item->blocks == NULL || offset >= item->size) {
+        return SONDE_OK;
     }
-    end = count > item->size - offset ? item->size : offset + count;
-    last = (end + SONDE__S3_BLOCK - 1) / SONDE__S3_BLOCK;
-    for (uint64_t i = block; i < last && !missing; i++) {
-        missing = !has_block(item, i);
-    }
-    if (!missing) {
+    uint64_t end = count > item->size - offset ? item->size : offset + count;
+    uint64_t last = (end + SONDE__S3_BLOCK - 1) / SONDE__S3_BLOCK;
+    if (memchr(item->blocks + block, 0, (size_t)(last - block)) == NULL) {
         return SONDE_OK;
     }
     end = read_ahead(copy, item, offset, end);
@@ -421,15 +285,11 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
     while (block < last) {
         uint64_t stop = block;
 
-        while (stop < last && stop - block < most && !has_block(item, stop)) {
+        while (stop < last && stop - block < most && item->blocks[stop] == 0) {
             stop++;
         }
         if (stop > block) {
-            copy->grown = true;
-            err = bring_blocks(copy, &copy->line, item, block, stop, diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
+            SONDE__TRY(bring_blocks(copy, &copy->line, item, block, stop, diag));
         }
         block = SONDE_MAX(stop, block + 1);
     }

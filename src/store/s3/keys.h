@@ -2,9 +2,9 @@
  * keys.h - credentials, found in the order of the AWS tools. Internal.
  *
  *     environment                 AWS_ACCESS_KEY_ID
- *     role of the profile         role_arn with source_profile or credential_source
+ *     the AWS command line        role_arn with source_profile or credential_source,
+ *                                 sso_session or sso_start_url of the profile
  *     role by a token             AWS_WEB_IDENTITY_TOKEN_FILE, or the profile's
- *     single sign-on              sso_session or sso_start_url of the profile
  *     keys in ~/.aws/credentials
  *     a process                   credential_process of the profile
  *     keys in ~/.aws/config
@@ -21,10 +21,9 @@
 
 typedef struct sonde__s3_keys {
     char *key, *secret, *token; /* token: NULL if there is none */
-    double expires;             /* seconds since 1970; 0: never */
-    double renew;               /* likewise; from here on new ones are to be found */
-    double renew_at;            /* the same on the clock of sonde__now */
-    char source[160];           /* where they are from, for people */
+    double renew;     /* seconds since 1970 at which to find new ones; 0: never */
+    double renew_at;  /* the same on the clock of sonde__now */
+    char source[160]; /* where they are from, for people */
     bool of_instance;
 } sonde__s3_keys;
 
@@ -44,26 +43,19 @@ char *sonde__s3_keys_region(sonde__s3_line *line);
 
 /* SONDE_ENOTFOUND of a source: it is not configured. keys: empty, filled on success. */
 
-/* keys_service.c */
+/* keys_service.c: AssumeRoleWithWebIdentity, the container, the instance. */
+sonde_err sonde__s3_keys_of_token(sonde__s3_line *line, const char *profile,
+                                  sonde__s3_keys *keys, sonde_diag *diag);
 sonde_err sonde__s3_keys_of_container(sonde__s3_line *line, sonde__s3_keys *keys,
                                       sonde_diag *diag);
 sonde_err sonde__s3_keys_of_instance(sonde__s3_line *line, sonde__s3_keys *keys);
 
-/* keys_process.c: runs credential_process of the profile, for `most` seconds at most. */
+/* keys_process.c: runs credential_process of the profile, for `most` seconds at most; or,
+ * for a role or single sign-on, `aws configure export-credentials`. */
 sonde_err sonde__s3_keys_of_process(const char *profile, double most,
                                     sonde__s3_keys *keys, sonde_diag *diag);
-
-/* keys_role.c: AssumeRole of the profile's role_arn, with the keys of `giver`. */
-sonde_err sonde__s3_keys_of_role(sonde__s3_line *line, const char *profile,
-                                 const sonde__s3_keys *giver, sonde__s3_keys *keys,
-                                 sonde_diag *diag);
-/* AssumeRoleWithWebIdentity. */
-sonde_err sonde__s3_keys_of_token(sonde__s3_line *line, const char *profile,
-                                  sonde__s3_keys *keys, sonde_diag *diag);
-
-/* keys_sso.c */
-sonde_err sonde__s3_keys_of_sso(sonde__s3_line *line, const char *profile,
-                                sonde__s3_keys *keys, sonde_diag *diag);
+sonde_err sonde__s3_keys_of_aws(const char *profile, double most, sonde__s3_keys *keys,
+                                sonde_diag *diag);
 
 /* --- keys_take.c: for the sources --------------------------------------------------- */
 
@@ -73,18 +65,10 @@ sonde_err sonde__s3_keys_take(sonde__s3_keys *keys, const char *key, const char 
                               const char *token, const char *expires, const char *where,
                               sonde_diag *diag);
 /* Takes the members AccessKeyId, SecretAccessKey, `token` and Expiration of JSON. */
-sonde_err sonde__s3_keys_take_json(sonde__s3_keys *keys, const char *text, size_t size,
+sonde_err sonde__s3_keys_take_json(sonde__s3_keys *keys, const sonde_text *text,
                                    const char *token, const char *where,
                                    sonde_diag *diag);
 /* Seconds since 1970 of a time in ISO 8601; 0: it is none. */
 double sonde__s3_time(const char *text);
-/* The first line of a file; new; NULL: it cannot be read. */
-char *sonde__s3_first_line(const char *path);
-/* A call that is repeated twice if there is no answer, or HTTP 429 or 5xx. */
-void sonde__s3_ask(sonde__s3_line *line, const sonde__s3_call *call,
-                   sonde__s3_answer *answer);
-/* Says in diag what a service answered. help: what would help, or NULL. */
-sonde_err sonde__s3_keys_refused(const sonde__s3_answer *answer, const char *where,
-                                 const char *help, sonde_diag *diag);
 
 #endif

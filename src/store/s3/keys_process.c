@@ -1,5 +1,7 @@
 /*
- * keys_process.c - credentials that a program prints: credential_process; see keys.h.
+ * keys_process.c - credentials that a program prints: credential_process of a profile, or
+ * `aws configure export-credentials` for a profile with a role or single sign-on; see
+ * keys.h.
  *
  * The command is split into words at blanks, with quotes and backslashes as a shell has
  * them, and run without a shell: nothing in it is expanded. What the program prints is
@@ -135,8 +137,6 @@ static bool finish(child *process, double most, sonde_text *output, int *status)
     bool open = true, ended = false;
 
     while (!ended && sonde__now() < end) {
-        pid_t done = 0;
-
         if (open) {
             open = read_some(process, output);
             if (!open) { /* a program that goes on writing gets SIGPIPE */
@@ -148,7 +148,7 @@ static bool finish(child *process, double most, sonde_text *output, int *status)
 
             (void)nanosleep(&nap, NULL);
         }
-        done = waitpid(process->id, status, WNOHANG);
+        const pid_t done = waitpid(process->id, status, WNOHANG);
         ended = done == process->id || (done < 0 && errno == ECHILD);
     }
     while (ended && open) { /* what the pipe holds; a grandchild may keep it open */
@@ -160,65 +160,106 @@ static bool finish(child *process, double most, sonde_text *output, int *status)
         (void)kill(-process->id, SIGKILL);
         (void)waitpid(process->id, NULL, 0);
     }
+    if (process->out >= 0) {
+        (void)close(process->out);
+    }
     return ended;
 }
 
-static sonde_err run(char *command, double most, const char *where, sonde_text *output,
-                     sonde_diag *diag)
+/* help: what would help if the program fails. */
+static sonde_err run(char **words, double most, const char *where, const char *help,
+                     sonde_text *output, sonde_diag *diag)
 {
-    char *words[MOST_WORDS + 1];
     child process = {0};
-    int status = 0, failed = 0;
+    int status = 0;
+    const int failed = start(words, &process);
 
-    if (split(command, words) == 0) {
-        return sonde__fail(diag, SONDE_EINVAL, where, "a program and its arguments",
-                           "the command has an open quote, or too many words");
-    }
-    failed = start(words, &process);
     if (failed != 0) {
-        errno = failed;
-        return sonde__fail(diag, SONDE_EIO, where, NULL, "'%s' cannot be run: %s",
+        return sonde__fail(diag, SONDE_EIO, where, help, "'%s' cannot be run: %s",
                            words[0], strerror(failed));
     }
-    const bool ended = finish(&process, most, output, &status);
-    if (process.out >= 0) {
-        (void)close(process.out);
-    }
-    if (!ended) {
-        return sonde__fail(diag, SONDE_ETIMEOUT, where, NULL,
+    if (!finish(&process, most, output, &status)) {
+        return sonde__fail(diag, SONDE_ETIMEOUT, where, help,
                            "'%s' did not end in %.0f s", words[0], most);
     }
     if (WIFSIGNALED(status) || WEXITSTATUS(status) != 0) {
-        return sonde__fail(
-            diag, SONDE_EIO, where, "a program that you have tried by hand",
-            "'%s' ends with %s %d", words[0], WIFSIGNALED(status) ? "signal" : "status",
-            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        return sonde__fail(diag, SONDE_EIO, where, help, "'%s' ends with %s %d", words[0],
+                           WIFSIGNALED(status) ? "signal" : "status",
+                           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     }
     return SONDE_OK;
+}
+
+/* Runs a program and takes the credentials that it prints. */
+static sonde_err take_output(char **words, double most, const char *where,
+                             const char *help, sonde__s3_keys *keys, sonde_diag *diag)
+{
+    sonde_text output = {0};
+    sonde_err err = run(words, most, where, help, &output, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde__s3_keys_take_json(keys, &output, "SessionToken", where, diag);
+    }
+    if (output.length > 0) {
+        memset(output.data, 0, output.length);
+    }
+    sonde_text_fini(&output);
+    return err;
 }
 
 sonde_err sonde__s3_keys_of_process(const char *profile, double most,
                                     sonde__s3_keys *keys, sonde_diag *diag)
 {
     char *command = sonde__s3_profile_value(profile, "credential_process");
-    char where[160];
-    sonde_text output = {0};
-    sonde_err err = SONDE_OK;
+    char *words[MOST_WORDS + 1], where[160];
 
     if (command == NULL) {
         return SONDE_ENOTFOUND;
     }
     (void)snprintf(where, sizeof where, "credential_process of profile %.100s", profile);
-    SONDE__TRY_DONE(run(command, most, where, &output, diag));
-    err = output.failed ? sonde__fail_nomem(diag, where)
-                        : sonde__s3_keys_take_json(keys, output.data, output.length,
-                                                   "SessionToken", where, diag);
-
-done:
-    if (output.length > 0) {
-        memset(output.data, 0, output.length);
-    }
-    sonde_text_fini(&output);
+    const sonde_err err =
+        split(command, words) > 0
+            ? take_output(words, most, where, "a program that you have tried by hand",
+                          keys, diag)
+            : sonde__fail(diag, SONDE_EINVAL, where, "a program and its arguments",
+                          "the command has an open quote, or too many words");
     sonde__free(command);
     return err;
+}
+
+sonde_err sonde__s3_keys_of_aws(const char *profile, double most, sonde__s3_keys *keys,
+                                sonde_diag *diag)
+{
+    char name[128], help[256], where[160];
+    char *words[] = {(char[]){"aws"},
+                     (char[]){"configure"},
+                     (char[]){"export-credentials"},
+                     (char[]){"--format"},
+                     (char[]){"process"},
+                     (char[]){"--profile"},
+                     name,
+                     NULL};
+    const bool role = sonde__s3_profile_has(profile, "role_arn") &&
+                      (sonde__s3_profile_has(profile, "source_profile") ||
+                       sonde__s3_profile_has(profile, "credential_source"));
+
+    if (!role && !sonde__s3_profile_has(profile, "sso_session") &&
+        !sonde__s3_profile_has(profile, "sso_start_url")) {
+        return SONDE_ENOTFOUND;
+    }
+    (void)snprintf(name, sizeof name, "%s", profile);
+    (void)snprintf(where, sizeof where, "%s of profile %.100s",
+                   role ? "role" : "single sign-on", profile);
+    (void)snprintf(help, sizeof help,
+                   "the AWS command line 2.12 or newer, and success of: %saws configure "
+                   "export-credentials --profile %.100s",
+                   role ? "" : "aws sso login; ", profile);
+    if (role &&
+        sonde__s3_profile_has(profile, "mfa_serial")) { /* it would ask for a code */
+        return sonde__fail(
+            diag, SONDE_EUNSUPPORTED, where,
+            "keys: eval \"$(aws configure export-credentials --format env)\"",
+            "it needs a code of a device (mfa_serial)");
+    }
+    return take_output(words, most, where, help, keys, diag);
 }

@@ -1,6 +1,8 @@
 /*
- * keys_service.c - credentials of a container and of an instance; see keys.h.
+ * keys_service.c - credentials that a service gives: of a role by a token, of a container,
+ * of an instance; see keys.h.
  *
+ * Token: POST of AssumeRoleWithWebIdentity to the Security Token Service; unsigned.
  * Container: GET AWS_CONTAINER_CREDENTIALS_RELATIVE_URI of 169.254.170.2, or
  * AWS_CONTAINER_CREDENTIALS_FULL_URI, with the token of
  * AWS_CONTAINER_AUTHORIZATION_TOKEN or of the file
@@ -14,31 +16,178 @@
 #include "base/point.h"
 #include "store/s3/keys.h"
 #include "store/s3/profile.h"
+#include "store/s3/xml.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CONTAINER "http://169.254.170.2"
 #define INSTANCE "http://169.254.169.254"
 #define ROLES "/latest/meta-data/iam/security-credentials/"
 
-enum { MOST = 64 * 1024 };
+enum { MOST = 256 * 1024, TOKEN = 8192, TRIES = 3 };
 
-/* GET, or PUT; true with status 200. */
-static bool ask(sonde__s3_line *line, const char *method, const char *url,
-                const sonde__s3_pair *header, sonde__s3_answer *answer)
+/* The first line of a file; new; NULL: it cannot be read. */
+static char *read_token(const char *path, const char *where, sonde_diag *diag)
 {
-    const sonde__s3_call call = {.method = method,
-                                 .url = url,
-                                 .headers = header,
-                                 .header_count = header != NULL ? 1 : 0,
-                                 .body = strcmp(method, "PUT") == 0 ? "" : NULL,
-                                 .most = MOST,
-                                 .stall = 2.0,
-                                 .connect = 1.0};
+    FILE *stream = fopen(path, "re");
+    char *line = NULL, *copy = NULL;
+    size_t room = 0;
 
-    sonde__s3_line_call(line, &call, answer);
-    return answer->status == 200 && answer->body.length > 0;
+    if (stream != NULL && getline(&line, &room, stream) > 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        copy = sonde__strdup(line);
+    }
+    free(line);
+    if (stream != NULL) {
+        (void)fclose(stream);
+    }
+    if (copy == NULL) {
+        (void)sonde__fail(diag, SONDE_EIO, where, "a file with a token",
+                          "cannot be read, or is empty");
+    }
+    return copy;
+}
+
+/* Calls a service, again if there is no answer, or HTTP 429 or 5xx. */
+static sonde_err ask(sonde__s3_line *line, const sonde__s3_call *call, const char *where,
+                     const char *help, sonde__s3_answer *answer, sonde_diag *diag)
+{
+    const struct timespec nap = {0, 200 * 1000 * 1000};
+    char code[96] = "", message[256] = "";
+
+    for (int try = 1; try <= TRIES; try++) {
+        if (try > 1) {
+            (void)nanosleep(&nap, NULL);
+        }
+        sonde__s3_line_call(line, call, answer);
+        if (answer->status != 0 && answer->status != 429 && answer->status < 500) {
+            break;
+        }
+    }
+    if (answer->status == 200) {
+        return SONDE_OK;
+    }
+    if (answer->status == 0) {
+        return sonde__fail(diag, SONDE_EIO, where, help, "no answer: %s", answer->fault);
+    }
+    (void)sonde__s3_xml_first(&answer->body, "Code", code, sizeof code);
+    (void)sonde__s3_xml_first(&answer->body, "Message", message, sizeof message);
+    return sonde__fail(diag, SONDE_EIO, where, help, "HTTP %ld%s%s%s%s", answer->status,
+                       code[0] != '\0' ? ": " : "", code, message[0] != '\0' ? ", " : "",
+                       message);
+}
+
+/* --- a role by a token -------------------------------------------------------------- */
+
+/* A variable, or else a key of the profile; new. */
+static char *setting(const char *variable, const char *profile, const char *key)
+{
+    const char *value = sonde__s3_variable(variable);
+
+    return value != NULL ? sonde__strdup(value) : sonde__s3_profile_value(profile, key);
+}
+
+/* Appends "&name=value". */
+static void add(sonde_text *form, const char *name, const char *value)
+{
+    sonde_text_format(form, "&%s=", name);
+    sonde__s3_encode(form, value, false);
+}
+
+static sonde_err take_xml(const sonde_text *body, const char *where, sonde__s3_keys *keys,
+                          sonde_diag *diag)
+{
+    char key[256] = "", secret[256] = "", expires[64] = "", token[TOKEN] = "";
+
+    (void)sonde__s3_xml_first(body, "AccessKeyId", key, sizeof key);
+    (void)sonde__s3_xml_first(body, "SecretAccessKey", secret, sizeof secret);
+    (void)sonde__s3_xml_first(body, "SessionToken", token, sizeof token);
+    (void)sonde__s3_xml_first(body, "Expiration", expires, sizeof expires);
+    return sonde__s3_keys_take(keys, key, secret, token, expires, where, diag);
+}
+
+/* Asks the service for the role. form: all but the session's name. */
+static sonde_err assume(sonde__s3_line *line, const char *profile, const char *arn,
+                        const sonde_text *form, const char *help, sonde__s3_keys *keys,
+                        sonde_diag *diag)
+{
+    static const sonde__s3_pair type = {"content-type",
+                                        "application/x-www-form-urlencoded"};
+    char *region = sonde__s3_region(profile), where[160];
+    char *base = sonde__s3_service_url(profile, "sts", "sts",
+                                       region != NULL ? region : "us-east-1");
+    sonde_text url = {0};
+    sonde__s3_answer answer = {0};
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(where, sizeof where, "role %.140s", arn);
+    sonde_text_format(&url, "%s/", base != NULL ? base : "");
+    if (base == NULL || url.failed || form->failed) {
+        err = sonde__fail_nomem(diag, where);
+        goto done;
+    }
+    const sonde__s3_call call = {.method = "POST",
+                                 .url = url.data,
+                                 .headers = &type,
+                                 .header_count = 1,
+                                 .body = form->data,
+                                 .size = form->length,
+                                 .most = MOST,
+                                 .stall = 10.0,
+                                 .connect = 5.0};
+    SONDE__TRY_DONE(ask(line, &call, where, help, &answer, diag));
+    err = take_xml(&answer.body, where, keys, diag);
+
+done:
+    sonde_text_fini(&url);
+    sonde_text_fini(&answer.body);
+    sonde__free(base);
+    sonde__free(region);
+    return err;
+}
+
+sonde_err sonde__s3_keys_of_token(sonde__s3_line *line, const char *profile,
+                                  sonde__s3_keys *keys, sonde_diag *diag)
+{
+    char *path =
+        setting("AWS_WEB_IDENTITY_TOKEN_FILE", profile, "web_identity_token_file");
+    char *arn = setting("AWS_ROLE_ARN", profile, "role_arn");
+    char *session = setting("AWS_ROLE_SESSION_NAME", profile, "role_session_name");
+    char *token = NULL, name[64], help[256];
+    sonde_text form = {0};
+    sonde_err err = SONDE_ENOTFOUND;
+
+    if (path == NULL) {
+        goto done;
+    }
+    if (arn == NULL) {
+        err = sonde__fail(diag, SONDE_EINVAL, "AWS_WEB_IDENTITY_TOKEN_FILE",
+                          "AWS_ROLE_ARN as well", "there is no role");
+        goto done;
+    }
+    token = read_token(path, path, diag);
+    if (token == NULL) {
+        err = SONDE_EIO;
+        goto done;
+    }
+    (void)snprintf(name, sizeof name, "sonde-%lld", (long long)time(NULL));
+    sonde_text_add(&form, "Action=AssumeRoleWithWebIdentity&Version=2011-06-15");
+    add(&form, "RoleArn", arn);
+    add(&form, "RoleSessionName", session != NULL ? session : name);
+    add(&form, "WebIdentityToken", token);
+    (void)snprintf(help, sizeof help, "a role that the token in %.180s may assume", path);
+    err = assume(line, profile, arn, &form, help, keys, diag);
+
+done:
+    sonde_text_fini(&form);
+    sonde__free(path);
+    sonde__free(arn);
+    sonde__free(session);
+    sonde__free(token);
+    return err;
 }
 
 /* --- the container ------------------------------------------------------------------ */
@@ -68,30 +217,15 @@ static bool is_safe(const char *url)
     return false;
 }
 
-/* The value of Authorization; new; *failed: its file cannot be read. */
-static char *container_token(bool *failed)
-{
-    const char *path = sonde__s3_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-    const char *plain = sonde__s3_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-    char *token = NULL;
-
-    if (path != NULL) {
-        token = sonde__s3_first_line(path);
-        *failed = token == NULL;
-        return token;
-    }
-    return plain != NULL ? sonde__strdup(plain) : NULL;
-}
-
 sonde_err sonde__s3_keys_of_container(sonde__s3_line *line, sonde__s3_keys *keys,
                                       sonde_diag *diag)
 {
+    static const char file[] = "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
     const char *relative = sonde__s3_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
     const char *full = sonde__s3_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    bool failed = false;
-    sonde__s3_pair header = {"Authorization", NULL};
-    sonde__s3_call call = {
-        .method = "GET", .headers = &header, .most = MOST, .stall = 2.0, .connect = 1.0};
+    const char *path = sonde__s3_variable(file);
+    sonde__s3_pair header = {"Authorization",
+                             sonde__s3_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN")};
     sonde__s3_answer answer = {0};
     sonde_text url = {0};
     char *token = NULL;
@@ -104,27 +238,26 @@ sonde_err sonde__s3_keys_of_container(sonde__s3_line *line, sonde__s3_keys *keys
         return sonde__fail(diag, SONDE_EINVAL, "AWS_CONTAINER_CREDENTIALS_FULL_URI",
                            "https://, or a host of this machine", "'%s'", full);
     }
-    token = container_token(&failed);
-    header.value = token;
-    call.header_count = token != NULL ? 1 : 0;
+    if (path != NULL) {
+        header.value = token = read_token(path, file, diag);
+        SONDE__TRY(token != NULL ? SONDE_OK : SONDE_EIO);
+    }
     sonde_text_format(&url, "%s%s", relative != NULL ? CONTAINER : "",
                       relative != NULL ? relative : full);
-    call.url = url.data;
-    if (failed) {
-        err = sonde__fail(diag, SONDE_EIO, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-                          "a file with a token", "cannot be read, or is empty");
-        goto done;
-    }
     if (url.failed) {
         err = sonde__fail_nomem(diag, "the container");
         goto done;
     }
-    sonde__s3_ask(line, &call, &answer);
-    err =
-        answer.status == 200
-            ? sonde__s3_keys_take_json(keys, answer.body.data, answer.body.length,
-                                       "Token", "the container", diag)
-            : sonde__s3_keys_refused(&answer, "credentials of the container", NULL, diag);
+    const sonde__s3_call call = {.method = "GET",
+                                 .url = url.data,
+                                 .headers = &header,
+                                 .header_count = header.value != NULL ? 1 : 0,
+                                 .most = MOST,
+                                 .stall = 2.0,
+                                 .connect = 1.0};
+    SONDE__TRY_DONE(
+        ask(line, &call, "credentials of the container", NULL, &answer, diag));
+    err = sonde__s3_keys_take_json(keys, &answer.body, "Token", "the container", diag);
 
 done:
     sonde_text_fini(&url);
@@ -135,64 +268,81 @@ done:
 
 /* --- the instance ------------------------------------------------------------------- */
 
-/* Asks the metadata service, with its token. */
-static bool ask_instance(sonde__s3_line *line, const char *path, const char *more,
-                         sonde__s3_answer *answer)
+/* PUT for a token, or GET with it; true with status 200. */
+static bool ask_once(sonde__s3_line *line, const char *method, const sonde_text *url,
+                     const char *name, const char *value, sonde__s3_answer *answer)
 {
-    static const sonde__s3_pair life = {"X-aws-ec2-metadata-token-ttl-seconds", "300"};
+    const sonde__s3_pair header = {name, value};
+    const sonde__s3_call call = {.method = method,
+                                 .url = url->data,
+                                 .headers = &header,
+                                 .header_count = 1,
+                                 .body = strcmp(method, "PUT") == 0 ? "" : NULL,
+                                 .most = MOST,
+                                 .stall = 2.0,
+                                 .connect = 1.0};
+
+    if (url->failed || value == NULL) {
+        return false;
+    }
+    sonde__s3_line_call(line, &call, answer);
+    return answer->status == 200 && answer->body.length > 0;
+}
+
+/* Asks the metadata service, with a token; new; NULL: it does not answer. */
+static char *ask_instance(sonde__s3_line *line, const char *path, const char *more)
+{
     const char *disabled = sonde__s3_variable("AWS_EC2_METADATA_DISABLED");
     const char *base = sonde__s3_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    sonde__s3_pair token = {"X-aws-ec2-metadata-token", NULL};
-    sonde_text url = {0}, held = {0};
-    bool found = false;
+    sonde__s3_answer answer = {0};
+    sonde_text url = {0};
+    char *token = NULL, *found = NULL;
 
     if (disabled != NULL && sonde__strcasecmp(disabled, "true") == 0) {
-        return false;
+        return NULL;
     }
     base = base != NULL ? base : INSTANCE;
     sonde_text_format(&url, "%s/latest/api/token", base);
-    if (!url.failed && ask(line, "PUT", url.data, &life, answer)) {
-        sonde_text_put(&held, answer->body.data, answer->body.length);
+    if (ask_once(line, "PUT", &url, "X-aws-ec2-metadata-token-ttl-seconds", "300",
+                 &answer)) {
+        token = sonde__strdup(answer.body.data);
         url.length = 0;
         sonde_text_format(&url, "%s%s%s", base, path, more);
-        token.value = held.data;
-        found = !held.failed && !url.failed && ask(line, "GET", url.data, &token, answer);
+        if (ask_once(line, "GET", &url, "X-aws-ec2-metadata-token", token, &answer)) {
+            found = sonde__strdup(answer.body.data);
+        }
     }
     sonde_text_fini(&url);
-    sonde_text_fini(&held);
+    sonde_text_fini(&answer.body);
+    sonde__free(token);
     return found;
 }
 
 sonde_err sonde__s3_keys_of_instance(sonde__s3_line *line, sonde__s3_keys *keys)
 {
-    sonde__s3_answer role = {0}, answer = {0};
-    sonde_err err = SONDE_ENOTFOUND;
+    char *role = ask_instance(line, ROLES, "");
 
-    if (!ask_instance(line, ROLES, "", &role)) {
-        goto done;
+    if (role == NULL) {
+        return SONDE_ENOTFOUND;
     }
-    role.body.data[strcspn(role.body.data, "\r\n")] = '\0';
-    if (ask_instance(line, ROLES, role.body.data, &answer) &&
-        sonde__s3_keys_take_json(keys, answer.body.data, answer.body.length, "Token",
-                                 "the instance's role", NULL) == SONDE_OK) {
-        keys->of_instance = true;
-        err = SONDE_OK;
-    }
-
-done:
-    sonde_text_fini(&role.body);
-    sonde_text_fini(&answer.body);
-    return err;
+    role[strcspn(role, "\r\n")] = '\0';
+    char *text = ask_instance(line, ROLES, role);
+    const sonde_text body = {.data = text, .length = text != NULL ? strlen(text) : 0};
+    const bool taken =
+        text != NULL && sonde__s3_keys_take_json(keys, &body, "Token",
+                                                 "the instance's role", NULL) == SONDE_OK;
+    keys->of_instance = taken;
+    sonde__free(text);
+    sonde__free(role);
+    return taken ? SONDE_OK : SONDE_ENOTFOUND;
 }
 
 char *sonde__s3_keys_region(sonde__s3_line *line)
 {
-    sonde__s3_answer answer = {0};
-    char *region = NULL;
+    char *region = ask_instance(line, "/latest/meta-data/placement/region", "");
 
-    if (ask_instance(line, "/latest/meta-data/placement/region", "", &answer)) {
-        region = sonde__strndup(answer.body.data, strcspn(answer.body.data, "\r\n"));
+    if (region != NULL) {
+        region[strcspn(region, "\r\n")] = '\0';
     }
-    sonde_text_fini(&answer.body);
     return region;
 }

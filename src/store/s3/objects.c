@@ -183,10 +183,8 @@ sonde_err sonde__s3_remove(sonde__s3_bucket *bucket, sonde__s3_line *line,
 {
     const sonde__s3_request request = {
         .method = "DELETE", .name = name, .most = MOST_ANSWER};
-    sonde__s3_answer answer = {0};
-    const sonde_err err = sonde__s3_send(bucket, line, &request, &answer, diag);
+    const sonde_err err = put(bucket, line, &request, diag);
 
-    sonde_text_fini(&answer.body);
     return err == SONDE_ENOTFOUND ? SONDE_OK : err;
 }
 

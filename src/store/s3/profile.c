@@ -78,7 +78,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* A section of a file: "profile", "sso-session" or "services", and its name. */
+/* A section of a file: "profile" or "services", and its name. */
 typedef struct section {
     sonde__s3_profile_file file;
     const char *kind, *name;
@@ -196,12 +196,13 @@ char *sonde__s3_profile_value(const char *profile, const char *key)
     return value != NULL ? value : sonde__s3_profile_in(SONDE__S3_CONFIG, profile, key);
 }
 
-char *sonde__s3_session_value(const char *session, const char *key)
+bool sonde__s3_profile_has(const char *profile, const char *key)
 {
-    const section wanted = {SONDE__S3_CONFIG, "sso-session", session};
-    bool exists = false;
+    char *value = sonde__s3_profile_value(profile, key);
+    const bool found = value != NULL;
 
-    return look_up(&wanted, key, &exists);
+    sonde__free(value);
+    return found;
 }
 
 /* --- region and endpoint ------------------------------------------------------------ */

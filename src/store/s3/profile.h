@@ -27,12 +27,12 @@ char *sonde__s3_profile_in(sonde__s3_profile_file file, const char *profile,
                            const char *key);
 /* The value of a key in the credentials, or else in the config. */
 char *sonde__s3_profile_value(const char *profile, const char *key);
-/* The value of a key of [sso-session NAME] in the config. */
-char *sonde__s3_session_value(const char *session, const char *key);
+/* Whether the profile has a value for the key. */
+bool sonde__s3_profile_has(const char *profile, const char *key);
 
 /* AWS_REGION, AWS_DEFAULT_REGION, or region of the profile. */
 char *sonde__s3_region(const char *profile);
-/* The endpoint that is configured for a service: "s3", "sts", "sso", "sso_oidc".
+/* The endpoint that is configured for a service: "s3", "sts".
  * AWS_ENDPOINT_URL_<SERVICE>, AWS_ENDPOINT_URL, endpoint_url of the service in the
  * profile's [services], endpoint_url of the profile. */
 char *sonde__s3_endpoint(const char *profile, const char *service);

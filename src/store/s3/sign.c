@@ -2,8 +2,9 @@
  * sign.c - see sign.h.
  */
 #include "store/s3/sign.h"
-#include "base/sha256.h"
 
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,39 +67,55 @@ static void add_canonical(sonde_text *out, sonde__s3_signing *request)
     sonde_text_format(out, "\n%s", request->payload);
 }
 
-static void hash_text(const sonde_text *text, char hex[SONDE__SHA256_HEX])
-{
-    sonde__sha256 sha;
+enum { DIGEST = 32 }; /* bytes of SHA-256 */
 
-    sonde__sha256_init(&sha);
-    sonde__sha256_add(&sha, text->data, text->length);
-    sonde__sha256_hex(&sha, hex);
+static void print_hex(const unsigned char digest[DIGEST], char hex[SONDE__S3_HASH])
+{
+    for (size_t i = 0; i < DIGEST; i++) {
+        (void)snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    }
+}
+
+void sonde__s3_hash(const void *bytes, size_t size, char hex[SONDE__S3_HASH])
+{
+    unsigned char digest[DIGEST] = {0};
+
+    (void)EVP_Digest(bytes, size, digest, NULL, EVP_sha256(), NULL);
+    print_hex(digest, hex);
+}
+
+/* Puts HMAC(key, text) in place of the key; without memory the store refuses it. */
+static void add_hmac(unsigned char key[DIGEST], const char *text, size_t length)
+{
+    unsigned char mac[DIGEST] = {0};
+
+    (void)HMAC(EVP_sha256(), key, DIGEST, (const unsigned char *)text, length, mac, NULL);
+    memcpy(key, mac, DIGEST);
 }
 
 /* The key of a day, a region and a service. */
-static void derive(const sonde__s3_signing *request, unsigned char key[SONDE__SHA256])
+static void derive(const sonde__s3_signing *request, unsigned char key[DIGEST])
 {
     sonde_text secret = {0};
 
+    memset(key, 0, DIGEST);
     sonde_text_format(&secret, "AWS4%s", request->secret);
-    if (secret.failed) {
-        memset(key, 0, SONDE__SHA256);
-    } else {
-        sonde__hmac_sha256(secret.data, secret.length, request->date, 8, key);
+    if (!secret.failed) {
+        (void)HMAC(EVP_sha256(), secret.data, (int)secret.length,
+                   (const unsigned char *)request->date, 8, key, NULL);
         memset(secret.data, 0, secret.length);
     }
     sonde_text_fini(&secret);
-    sonde__hmac_sha256(key, SONDE__SHA256, request->region, strlen(request->region), key);
-    sonde__hmac_sha256(key, SONDE__SHA256, request->service, strlen(request->service),
-                       key);
-    sonde__hmac_sha256(key, SONDE__SHA256, "aws4_request", 12, key);
+    add_hmac(key, request->region, strlen(request->region));
+    add_hmac(key, request->service, strlen(request->service));
+    add_hmac(key, "aws4_request", 12);
 }
 
 void sonde__s3_sign(sonde_text *out, sonde__s3_signing *request)
 {
     sonde_text text = {0}, scope = {0};
-    unsigned char key[SONDE__SHA256];
-    char hex[SONDE__SHA256_HEX];
+    unsigned char key[DIGEST];
+    char hex[SONDE__S3_HASH];
 
     qsort(request->headers, request->header_count, sizeof *request->headers, by_name);
     add_canonical(&text, request);
@@ -107,13 +124,13 @@ void sonde__s3_sign(sonde_text *out, sonde__s3_signing *request)
     if (text.failed || scope.failed) {
         out->failed = true;
     } else {
-        hash_text(&text, hex);
+        sonde__s3_hash(text.data, text.length, hex);
         text.length = 0;
         sonde_text_format(&text, ALGORITHM "\n%s\n%s\n%s", request->date, scope.data,
                           hex);
         derive(request, key);
-        sonde__hmac_sha256(key, sizeof key, text.data, text.length, key);
-        sonde__sha256_print(key, hex);
+        add_hmac(key, text.data, text.length);
+        print_hex(key, hex);
         sonde_text_format(
             out, ALGORITHM " Credential=%s/%s, SignedHeaders=", request->key, scope.data);
         add_signed_headers(out, request);

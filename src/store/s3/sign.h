@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { SONDE__S3_DATE = 17, SONDE__S3_PAIRS = 8 };
+enum { SONDE__S3_DATE = 17, SONDE__S3_PAIRS = 8, SONDE__S3_HASH = 65 };
 
 #define SONDE__S3_UNSIGNED "UNSIGNED-PAYLOAD"
 
@@ -36,6 +36,8 @@ typedef struct sonde__s3_signing {
     const char *key, *secret;
 } sonde__s3_signing;
 
+/* SHA-256 in hexadecimal digits. */
+void sonde__s3_hash(const void *bytes, size_t size, char hex[SONDE__S3_HASH]);
 /* Appends text percent-encoded as S3 wants it; a '/' stays if slashes. */
 void sonde__s3_encode(sonde_text *out, const char *text, bool slashes);
 /* Appends the query, sorted and encoded; sorts request->query. */

@@ -48,7 +48,6 @@ static void free_spool(sonde__s3_spool *spool)
     sonde__s3_line_close(&spool->beat_line);
     (void)pthread_mutex_destroy(&spool->lock);
     (void)pthread_cond_destroy(&spool->moved);
-    sonde__free(spool->memory);
     sonde__free(spool->folder);
     sonde__free(spool);
 }
@@ -142,13 +141,8 @@ static sonde_err take_object(void *user, const sonde__s3_object *object, sonde_d
 
     if (!sonde__s3_spool_has(spool, object->name)) {
         /* of a segment, the number suffices */
-        const sonde_err err =
-            segment ? sonde__s3_spool_write(spool, object->name, NULL, 0, diag)
-                    : fetch_file(spool, object->name, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(segment ? sonde__s3_spool_write(spool, object->name, NULL, 0, diag)
+                           : fetch_file(spool, object->name, diag));
     }
     if (!numbered) {
         return SONDE_OK;
@@ -250,10 +244,9 @@ static sonde_err drop_other(sonde__s3_spool *spool, sonde_diag *diag)
 static sonde_err exists(const sonde__s3_spool *spool, const char *name, bool *there,
                         sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
 
     sonde__s3_begin_asking(spool->line.progress);
-    err = sonde__s3_exists(spool->bucket->url, name, there, diag);
+    const sonde_err err = sonde__s3_exists(spool->bucket->url, name, there, diag);
     sonde__s3_end_asking(spool->line.progress);
     return err;
 }
@@ -362,19 +355,13 @@ static sonde_err read_world(sonde__s3_spool *spool, sonde_diag *diag)
 static sonde_err set_up(sonde__s3_spool *spool, const char *url, const char *folder,
                         sonde_diag *diag)
 {
-    sonde_err err = sonde__s3_line_open(&spool->line, url, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__s3_line_open(&spool->line, url, diag));
     SONDE__TRY(sonde__s3_line_open(&spool->beat_line, url, diag));
     spool->line.progress = spool->writer.progress;
     sonde__s3_begin_asking(spool->line.progress); /* for credentials */
-    err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
+    sonde_err err = sonde__s3_bucket_open(url, &spool->line, &spool->bucket, diag);
     sonde__s3_end_asking(spool->line.progress);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(err);
     SONDE__TRY(sonde__s3_spool_enter(spool, folder, diag));
     if (spool->writer.sends) {
         err = read_world(spool, diag);
@@ -432,23 +419,6 @@ static bool is_sent_run(sonde__s3_spool *spool, const sonde_text *run)
     return same;
 }
 
-static sonde_err read_run(const sonde__s3_spool *spool, sonde_text *run, sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    FILE *stream = fopen(sonde__s3_spool_path(spool, "run.json", path), "re");
-    char block[4096];
-    size_t n = 0;
-
-    if (stream == NULL) {
-        return sonde__fail_errno(diag, path, "cannot be read");
-    }
-    while ((n = fread(block, 1, sizeof block, stream)) > 0) {
-        sonde_text_put(run, block, n);
-    }
-    (void)fclose(stream);
-    return SONDE_OK;
-}
-
 /* The first of several workers makes the run; the others take its run.json. text NULL:
  * that of the file. */
 static sonde_err send_run(sonde__s3_spool *spool, const char *text, size_t size,
@@ -459,21 +429,23 @@ static sonde_err send_run(sonde__s3_spool *spool, const char *text, size_t size,
 
     if (text != NULL) {
         sonde_text_put(&run, text, size);
-    } else {
-        err = read_run(spool, &run, diag);
+    } else if (!sonde__s3_spool_read(spool, "run.json", false, &run) && !run.failed) {
+        err = sonde__fail_errno(diag, spool->folder, "run.json cannot be read");
+        goto done;
     }
-    if (err == SONDE_OK && run.failed) {
+    if (run.failed) {
         err = sonde__fail_nomem(diag, spool->bucket->url);
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
-                            true, diag);
-    }
+    err = sonde__s3_put(spool->bucket, &spool->line, "run.json", run.data, run.length,
+                        true, diag);
     if (err == SONDE_EEXIST && spool->writer.world > 1) {
         err = fetch_file(spool, "run.json", diag);
     } else if (err == SONDE_EEXIST) {
         err = is_sent_run(spool, &run) ? SONDE_OK : fail_taken(spool, diag);
     }
+
+done:
     sonde_text_fini(&run);
     return err == SONDE_ETIMEOUT ? SONDE_EIO : err;
 }
@@ -542,17 +514,9 @@ sonde_err sonde__s3_spool_start(void *handle, const char *run, size_t size,
     bool changed = false;
     sonde_err err = SONDE_OK;
 
-    if (!spool->run_sent) {
-        err = send_run(spool, run, size, diag);
-    }
-    if (err != SONDE_OK) {
-        goto error;
-    }
+    SONDE__TRY_GO(spool->run_sent ? SONDE_OK : send_run(spool, run, size, diag));
     if (spool->writer.rank == 0 && spool->writer.resumes && !spool->writer.sends) {
-        err = sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag);
-    }
-    if (err != SONDE_OK) {
-        goto error;
+        SONDE__TRY_GO(sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag));
     }
     if (sonde__s3_get_small(spool->bucket, &spool->beat_line, "control.jsonl",
                             spool->control_etag, &text, &changed, NULL) == SONDE_OK) {
@@ -634,7 +598,7 @@ static void begin_sending(sonde__s3_spool *spool)
     sonde__s3_spool_mark_sent(spool);
     if (spool->writer.resumes) {
         (void)snprintf(path, sizeof path, "%s/", spool->worker);
-        sonde__s3_abort_others(spool->bucket, &spool->line, path, spool->memory);
+        sonde__s3_abort_uploads(spool->bucket, &spool->line, path);
     }
 }
 

@@ -5,7 +5,6 @@
  *     <folder>/sent          exists once run.json is in the store
  *     <folder>               locked while a spool opens, or is removed
  *     <folder>/w0000.lock    a folder that is locked while a process has the spool open
- *     <folder>/w0000.upload  the upload in parts that is under way: upload.h
  *     <folder>/address       where it goes: store.c
  *     <folder>/run/...       the run; a numbered file is removed once it is closed and sent
  *
@@ -60,7 +59,6 @@ typedef struct sonde__s3_barrier {
 typedef struct sonde__s3_spool {
     sonde__s3_bucket *bucket;
     char *folder;
-    char *memory; /* "<folder>/w0000.upload" */
     int held; /* descriptor of "<folder>/w0000.lock", locked while the spool is open */
     char worker[32]; /* "w0000" */
     sonde__store_writer writer;
@@ -115,6 +113,10 @@ void sonde__s3_spool_close(void *handle);
 
 const char *sonde__s3_spool_path(const sonde__s3_spool *spool, const char *name,
                                  char *path);
+/* Reads a small file of the run; lines: without an incomplete last line. False: it is
+ * gone, or memory ran out. */
+bool sonde__s3_spool_read(const sonde__s3_spool *spool, const char *name, bool lines,
+                          sonde_text *text);
 /* One look: sends the files that are ready. *all: nothing is left. */
 sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag);
 /* Sends state.json if it says running and has changed; takes requests. */
@@ -135,7 +137,7 @@ sonde_err sonde__s3_spool_write(const sonde__s3_spool *spool, const char *name,
 /* Whether an earlier process has sent the run's run.json. */
 bool sonde__s3_spool_was_sent(const sonde__s3_spool *spool);
 void sonde__s3_spool_mark_sent(const sonde__s3_spool *spool);
-/* Removes the run, and aborts its upload. */
+/* Removes the run. */
 void sonde__s3_spool_wipe(sonde__s3_spool *spool);
 /* Removes the worker's files, and the rest if no other worker uses the folder. */
 void sonde__s3_spool_clear(sonde__s3_spool *spool);

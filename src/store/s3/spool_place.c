@@ -52,11 +52,6 @@ sonde_err sonde__s3_spool_enter(sonde__s3_spool *spool, const char *folder,
         return sonde__fail_nomem(diag, folder);
     }
     sonde__s3_make_way(place(spool, "", path));
-    (void)snprintf(name, sizeof name, "%s.upload", spool->worker);
-    spool->memory = sonde__strdup(place(spool, name, path));
-    if (spool->memory == NULL) {
-        return sonde__fail_nomem(diag, folder);
-    }
     spool->entry = lock_folder(spool, "", LOCK_EX);
     if (spool->entry < 0) {
         return sonde__fail_errno(diag, folder, "cannot be locked");
@@ -133,7 +128,6 @@ void sonde__s3_spool_wipe(sonde__s3_spool *spool)
 {
     char path[SONDE__S3_PATH];
 
-    sonde__s3_forget_upload(spool->bucket, &spool->line, spool->memory);
     (void)unlink(place(spool, "sent", path));
     (void)unlink(place(spool, "address", path));
     sonde__s3_remove_all(sonde__s3_spool_path(spool, "", path));

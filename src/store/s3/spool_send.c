@@ -327,11 +327,11 @@ static void report(sonde__s3_spool *spool)
     (void)pthread_mutex_unlock(&spool->lock);
 }
 
-/* Reads a small file; lines: without an incomplete last line. False: it is gone. */
-static bool load(const char *path, bool lines, sonde_text *text)
+bool sonde__s3_spool_read(const sonde__s3_spool *spool, const char *name, bool lines,
+                          sonde_text *text)
 {
-    FILE *stream = fopen(path, "re");
-    char block[8192];
+    char path[SONDE__S3_PATH], block[8192];
+    FILE *stream = fopen(sonde__s3_spool_path(spool, name, path), "re");
     size_t n = 0;
 
     text->length = 0;
@@ -364,11 +364,11 @@ static sonde_err send_version(sonde__s3_spool *spool, const sonde__s3_spooled *f
     if (is_sent(version, file)) {
         return SONDE_OK;
     }
-    (void)sonde__s3_spool_path(spool, file->name, path);
     if (file->size > SONDE__S3_PART) {
-        err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path,
-                                 spool->memory, diag);
-    } else if (load(path, dot != NULL && strcmp(dot, ".jsonl") == 0, &text)) {
+        err = sonde__s3_put_file(spool->bucket, &spool->line, file->name,
+                                 sonde__s3_spool_path(spool, file->name, path), diag);
+    } else if (sonde__s3_spool_read(spool, file->name,
+                                    dot != NULL && strcmp(dot, ".jsonl") == 0, &text)) {
         err = sonde__s3_put(spool->bucket, &spool->line, file->name, text.data,
                             text.length, false, diag);
     }
@@ -387,16 +387,12 @@ static sonde_err send_closed(sonde__s3_spool *spool, sonde__s3_spooled *file,
                              sonde_diag *diag)
 {
     char path[SONDE__S3_PATH];
-    sonde_err err = SONDE_OK;
 
     (void)sonde__s3_spool_path(spool, file->name, path);
-    err = sonde__s3_put_file(spool->bucket, &spool->line, file->name, path, spool->memory,
-                             diag);
-    if (err == SONDE_ENOTFOUND && access(path, F_OK) != 0) { /* removed after a fault */
-        err = SONDE_OK;
-    }
-    if (err != SONDE_OK) {
-        return err;
+    const sonde_err err =
+        sonde__s3_put_file(spool->bucket, &spool->line, file->name, path, diag);
+    if (err != SONDE_ENOTFOUND || access(path, F_OK) == 0) { /* not removed by a fault */
+        SONDE__TRY(err);
     }
     (void)unlink(path);
     if (file->kind == STEPS) {
@@ -484,11 +480,8 @@ static void count_left(sonde__s3_spool *spool)
 static sonde_err send_found(sonde__s3_spool *spool, bool *left, sonde_diag *diag)
 {
     const double begun = sonde__now();
-    sonde_err err = keep_barriers(spool, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(keep_barriers(spool, diag));
     for (size_t i = 0; i < spool->count; i++) {
         const bool data = spool->files[i].kind >= 0 && spool->files[i].kind != STEPS;
 
@@ -497,17 +490,9 @@ static sonde_err send_found(sonde__s3_spool *spool, bool *left, sonde_diag *diag
             return SONDE_OK;
         }
         if (spool->files[i].name[0] != '\0') {
-            err = consider(spool, &spool->files[i], left, diag);
+            SONDE__TRY(consider(spool, &spool->files[i], left, diag));
         }
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (data) {
-            err = send_steps(spool, diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(data ? send_steps(spool, diag) : SONDE_OK);
     }
     return SONDE_OK;
 }
@@ -563,19 +548,17 @@ done:
 
 sonde_err sonde__s3_spool_beat(sonde__s3_spool *spool, sonde_diag *diag)
 {
-    char name[64], path[SONDE__S3_PATH];
+    char name[64];
     sonde_text text = {0};
     sonde_err err = SONDE_OK;
 
     (void)snprintf(name, sizeof name, "%s/state.json", spool->worker);
-    if (load(sonde__s3_spool_path(spool, name, path), false, &text) && text.length > 0 &&
+    if (sonde__s3_spool_read(spool, name, false, &text) && text.length > 0 &&
         strstr(text.data, "\"running\"") != NULL) {
         err = sonde__s3_put_soon(spool->bucket, &spool->beat_line, name, text.data,
                                  text.length, diag);
     }
     sonde_text_fini(&text);
-    if (err != SONDE_OK || spool->writer.rank != 0) {
-        return err;
-    }
-    return take_requests(spool, diag);
+    SONDE__TRY(err);
+    return spool->writer.rank == 0 ? take_requests(spool, diag) : SONDE_OK;
 }

@@ -25,91 +25,12 @@ typedef struct upload {
     char id[512];
     sonde_text parts; /* XML */
     uint64_t part;    /* bytes of one */
-    int sent;         /* parts that the store has */
     int fd;           /* of the file at path */
     const char *path;
     unsigned char *piece; /* one part, or all of a small file */
-    struct stat about;
-    const char *memory; /* NULL: none */
+    uint64_t size;        /* of the file */
     sonde_diag *diag;
 } upload;
-
-/* --- memory ------------------------------------------------------------------------- */
-
-/* The line that tells whether a memory is of this file. */
-static void describe(const upload *up, char *line, size_t size)
-{
-    (void)snprintf(line, size, "%lld %lld.%09ld %llu %s", (long long)up->about.st_size,
-                   (long long)up->about.st_mtim.tv_sec, up->about.st_mtim.tv_nsec,
-                   (unsigned long long)up->part, up->name);
-}
-
-static bool next_line(FILE *stream, char *line, size_t size)
-{
-    const bool read = fgets(line, (int)size, stream) != NULL;
-    const size_t length = read ? strcspn(line, "\n") : 0;
-    const bool whole = read && line[length] == '\n';
-
-    line[length] = '\0';
-    return whole;
-}
-
-static void add_part(upload *up, int number, const char *etag)
-{
-    sonde_text_format(&up->parts,
-                      "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number,
-                      etag);
-}
-
-/* Takes id and parts of the upload that was begun with this file. */
-static bool recall(upload *up)
-{
-    FILE *stream = up->memory != NULL ? fopen(up->memory, "re") : NULL;
-    char line[SONDE__S3_NAME + 128], ours[sizeof line], etag[160];
-    int number = 0;
-
-    if (stream == NULL) {
-        return false;
-    }
-    describe(up, ours, sizeof ours);
-    const bool same = next_line(stream, up->id, sizeof up->id) && up->id[0] != '\0' &&
-                      next_line(stream, line, sizeof line) && strcmp(line, ours) == 0;
-    while (same && next_line(stream, line, sizeof line) &&
-           sscanf(line, "%d %159s", &number, etag) == 2 && number == up->sent + 1) {
-        add_part(up, number, etag);
-        up->sent = number;
-    }
-    (void)fclose(stream);
-    return same;
-}
-
-/* Adds a line; what fails is sent again. */
-static void remember(const upload *up, const char *mode, const char *text)
-{
-    FILE *stream = up->memory != NULL ? fopen(up->memory, mode) : NULL;
-
-    if (stream != NULL) {
-        (void)fprintf(stream, "%s\n", text);
-        (void)fclose(stream);
-    }
-}
-
-static void remember_begin(const upload *up)
-{
-    char line[SONDE__S3_NAME + 128];
-
-    describe(up, line, sizeof line);
-    remember(up, "we", up->id);
-    remember(up, "ae", line);
-}
-
-static void remember_part(const upload *up, int number, const char *etag)
-{
-    char line[160];
-
-    (void)snprintf(line, sizeof line, "%d %s", number, etag);
-    remember(up, "ae", line);
-}
 
 /* --- requests ----------------------------------------------------------------------- */
 
@@ -155,8 +76,9 @@ static sonde_err put_part(upload *up, int number, const void *bytes, size_t size
 
     (void)snprintf(text, sizeof text, "%d", number);
     SONDE__TRY_DONE(sonde__s3_send(up->bucket, up->line, &request, &answer, up->diag));
-    add_part(up, number, answer.etag);
-    remember_part(up, number, answer.etag);
+    sonde_text_format(&up->parts,
+                      "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag></Part>", number,
+                      answer.etag);
 
 done:
     sonde_text_fini(&answer.body);
@@ -209,30 +131,6 @@ static void abort_upload(sonde__s3_bucket *bucket, sonde__s3_line *line, const c
     sonde_text_fini(&answer.body);
 }
 
-void sonde__s3_forget_upload(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *memory)
-{
-    FILE *stream = fopen(memory, "re");
-    char id[512], text[SONDE__S3_NAME + 128], name[SONDE__S3_NAME] = "";
-
-    if (stream == NULL) {
-        return;
-    }
-    if (next_line(stream, id, sizeof id) && next_line(stream, text, sizeof text) &&
-        sscanf(text, "%*s %*s %*s %1024[^\n]", name) == 1) {
-        abort_upload(bucket, line, name, id);
-    }
-    (void)fclose(stream);
-    (void)unlink(memory);
-}
-
-static void end_memory(const upload *up)
-{
-    if (up->memory != NULL) {
-        (void)unlink(up->memory);
-    }
-}
-
 /* --- a file ------------------------------------------------------------------------- */
 
 /* Reads a part into memory: a mapping of a file that becomes shorter, or whose disk
@@ -255,59 +153,24 @@ static sonde_err read_piece(const upload *up, uint64_t begin, size_t size)
     return SONDE_OK;
 }
 
-static sonde_err put_rest(upload *up)
+static sonde_err put_parts(upload *up)
 {
-    const uint64_t size = (uint64_t)up->about.st_size;
+    sonde__s3_abort_uploads(up->bucket, up->line, up->name);
+    SONDE__TRY(begin_upload(up));
+    sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
+    sonde_err err = SONDE_OK;
+    for (uint64_t begin = 0; begin < up->size && err == SONDE_OK; begin += up->part) {
+        const size_t count = (size_t)SONDE_MIN(up->part, up->size - begin);
 
-    for (uint64_t begin = (uint64_t)up->sent * up->part; begin < size;
-         begin += up->part) {
-        const size_t count = (size_t)SONDE_MIN(up->part, size - begin);
-        sonde_err err = read_piece(up, begin, count);
-
+        err = read_piece(up, begin, count);
         if (err == SONDE_OK) {
             err = put_part(up, (int)(begin / up->part) + 1, up->piece, count);
         }
-        if (err != SONDE_OK) {
-            return err;
-        }
     }
-    return end_upload(up);
-}
-
-static void set_back(upload *up)
-{
-    up->sent = 0;
-    up->parts.length = 0;
-    sonde_text_add(&up->parts, "<CompleteMultipartUpload>");
-}
-
-static sonde_err put_parts(upload *up)
-{
-    sonde_err err = SONDE_OK;
-
-    set_back(up);
-    if (recall(up)) {
-        err = put_rest(up);
-        if (err == SONDE_OK) {
-            end_memory(up);
-            return SONDE_OK;
-        }
-        if (err == SONDE_ETIMEOUT || err == SONDE_EINTERRUPTED) {
-            return err;
-        }
-        set_back(up); /* the store has given the upload up, or lost a part */
-    }
-    if (up->memory != NULL) {
-        sonde__s3_forget_upload(up->bucket, up->line, up->memory);
-    }
-    SONDE__TRY(begin_upload(up));
-    remember_begin(up);
-    err = put_rest(up);
     if (err == SONDE_OK) {
-        end_memory(up);
-        return SONDE_OK;
+        err = end_upload(up);
     }
-    if (up->memory == NULL) {
+    if (err != SONDE_OK) {
         abort_upload(up->bucket, up->line, up->name, up->id);
     }
     return err;
@@ -326,38 +189,33 @@ static uint64_t part_size(uint64_t size)
 
 static sonde_err put_whole(upload *up)
 {
-    const size_t size = (size_t)up->about.st_size;
-    const sonde_err err = read_piece(up, 0, size);
-
-    return err != SONDE_OK ? err
-                           : sonde__s3_put(up->bucket, up->line, up->name, up->piece,
-                                           size, false, up->diag);
+    SONDE__TRY(read_piece(up, 0, (size_t)up->size));
+    return sonde__s3_put(up->bucket, up->line, up->name, up->piece, (size_t)up->size,
+                         false, up->diag);
 }
 
 sonde_err sonde__s3_put_file(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                             const char *name, const char *path, const char *memory,
-                             sonde_diag *diag)
+                             const char *name, const char *path, sonde_diag *diag)
 {
     upload up = {.bucket = bucket,
                  .line = line,
                  .name = name,
-                 .memory = memory,
                  .path = path,
                  .fd = open(path, O_RDONLY | O_CLOEXEC),
                  .diag = diag};
-    uint64_t size = 0;
+    struct stat about = {0};
     sonde_err err = SONDE_OK;
 
-    if (up.fd < 0 || fstat(up.fd, &up.about) != 0) {
+    if (up.fd < 0 || fstat(up.fd, &about) != 0) {
         err = sonde__fail_errno(diag, path, "cannot be read");
         goto done;
     }
-    size = (uint64_t)up.about.st_size;
-    up.part = part_size(size);
-    up.piece = sonde__malloc((size_t)SONDE_MIN(up.part, SONDE_MAX(size, 1)));
-    err = up.piece == NULL  ? sonde__fail_nomem(diag, path)
-          : size <= up.part ? put_whole(&up)
-                            : put_parts(&up);
+    up.size = (uint64_t)about.st_size;
+    up.part = part_size(up.size);
+    up.piece = sonde__malloc((size_t)SONDE_MIN(up.part, SONDE_MAX(up.size, 1)));
+    err = up.piece == NULL     ? sonde__fail_nomem(diag, path)
+          : up.size <= up.part ? put_whole(&up)
+                               : put_parts(&up);
 done:
     if (up.fd >= 0) {
         (void)close(up.fd);
@@ -369,35 +227,22 @@ done:
 
 /* --- what others left --------------------------------------------------------------- */
 
-/* The id in a memory, or "". */
-static void read_id(const char *memory, char *id, size_t size)
-{
-    FILE *stream = fopen(memory, "re");
-
-    id[0] = '\0';
-    if (stream != NULL) {
-        (void)next_line(stream, id, size);
-        (void)fclose(stream);
-    }
-}
-
-void sonde__s3_abort_others(sonde__s3_bucket *bucket, sonde__s3_line *line,
-                            const char *start, const char *memory)
+void sonde__s3_abort_uploads(sonde__s3_bucket *bucket, sonde__s3_line *line,
+                             const char *start)
 {
     const size_t skip = bucket->prefix[0] != '\0' ? strlen(bucket->prefix) + 1 : 0;
     sonde_text prefix = {0};
-    sonde__s3_request request = {.method = "GET",
-                                 .query = {{"uploads", ""}, {"encoding-type", "url"}},
-                                 .query_count = 2,
-                                 .most = MOST_ANSWER,
-                                 .tries = 1};
     sonde__s3_answer answer = {0};
     const char *row = NULL;
-    char own[512], name[3 * SONDE__S3_NAME], id[512];
+    char name[3 * SONDE__S3_NAME], id[512];
 
-    read_id(memory, own, sizeof own);
     sonde_text_format(&prefix, "%s%s%s", bucket->prefix, skip > 0 ? "/" : "", start);
-    request.query[request.query_count++] = (sonde__s3_pair){"prefix", prefix.data};
+    const sonde__s3_request request = {
+        .method = "GET",
+        .query = {{"uploads", ""}, {"encoding-type", "url"}, {"prefix", prefix.data}},
+        .query_count = 3,
+        .most = MOST_ANSWER,
+        .tries = 1};
     if (!prefix.failed &&
         sonde__s3_send(bucket, line, &request, &answer, NULL) == SONDE_OK &&
         answer.body.length > 0) {
@@ -409,7 +254,7 @@ void sonde__s3_abort_others(sonde__s3_bucket *bucket, sonde__s3_line *line,
         if (sonde__s3_xml(&key, "Key", name, sizeof name) &&
             sonde__s3_xml(&number, "UploadId", id, sizeof id)) {
             sonde__s3_unescape(name);
-            if (strcmp(id, own) != 0 && strlen(name) > skip) {
+            if (strlen(name) > skip) {
                 abort_upload(bucket, line, name + skip, id);
             }
         }
