@@ -98,13 +98,10 @@ sonde_err sonde_hook_create(const sonde_hook_options *given, sonde_hook **out,
     SONDE__TAKE(sonde_hook_options, &taken, given, diag);
     SONDE__TAKE(sonde_recorder_options, &record, taken.record, diag);
     taken.record = &record;
-    sonde_err err = check_options(options, diag);
-    sonde_hook *hook = NULL;
+    SONDE__TRY(check_options(options, diag));
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    hook = sonde__calloc(1, sizeof *hook);
+    sonde_hook *hook = sonde__calloc(1, sizeof *hook);
     if (hook == NULL) {
         return sonde__fail_nomem(diag, "a hook");
     }
@@ -279,7 +276,6 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     sonde_recorder_options options = hook->record;
     int64_t next[SONDE_MODE_COUNT];
     char *save = options.save == NULL ? sonde__observe_setup_json(&hook->setup) : NULL;
-    sonde_err err = SONDE_OK;
 
     if (options.save == NULL && save == NULL) {
         return sonde__fail_nomem(diag, "the configuration of a hook");
@@ -288,7 +284,8 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     if (options.graph == NULL && hook->graph[0] != '\0') {
         options.graph = hook->graph;
     }
-    err = sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
+    sonde_err err =
+        sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
     if (err != SONDE_OK) {
         return err;
@@ -307,13 +304,12 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
 static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(hook->catalogue);
-    sonde__observe_member *members = NULL;
     sonde_err err = SONDE_OK;
 
     if (hook->early_count == 0) {
         return SONDE_OK;
     }
-    members = sonde__calloc(count, sizeof *members);
+    sonde__observe_member *members = sonde__calloc(count, sizeof *members);
     if (members == NULL) {
         return sonde__fail_nomem(diag, "the scalars of a hook");
     }

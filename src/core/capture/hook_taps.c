@@ -382,7 +382,6 @@ static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
     sonde_tap tap = {.how = planned->asks, .when_bad = planned->when_bad};
     sonde_selector *what = NULL;
     bool ever = false;
-    sonde_err err = SONDE_OK;
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         if (has_mode(work, mode)) {
@@ -397,8 +396,8 @@ static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
     SONDE__TRY(sonde__selector_create_exact(planned->name, &what, work->diag));
     tap.what = what;
     tap.where = shared != NULL ? &shared->sink : &take_end(work, planned)->sink;
-    err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids, count,
-                                  work->diag);
+    sonde_err err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids,
+                                            count, work->diag);
     sonde_selector_destroy(what);
     return err;
 }
@@ -629,12 +628,9 @@ static sonde_err attach(attaching *work)
     sonde_hook *hook = work->hook;
     const sonde_catalogue *catalogue = work->attachment->catalogue;
     const bool first = !hook->resolved && work->count > 0;
-    sonde_err err = sonde__observe_members(&hook->setup, catalogue, work->first_id,
-                                           work->count, first, work->tensors, work->diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_members(&hook->setup, catalogue, work->first_id,
+                                      work->count, first, work->tensors, work->diag));
+    sonde_err err = SONDE_OK;
     if (hook->graph[0] == '\0' && work->attachment->mode != ANY_MODE) {
         sonde__observe_digest(catalogue, hook->graph);
     }
@@ -689,9 +685,8 @@ static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
 static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, int mode,
                            sonde_observer *observer, sonde_diag *diag)
 {
-    sonde__hook_attachment *attachment = NULL;
     SONDE__TRY(sonde__hook_settle(hook, diag));
-    attachment = sonde__calloc(1, sizeof *attachment);
+    sonde__hook_attachment *attachment = sonde__calloc(1, sizeof *attachment);
     if (attachment == NULL) {
         return sonde__fail_nomem(diag, "a hook's taps");
     }

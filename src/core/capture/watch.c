@@ -100,7 +100,6 @@ sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char 
                             sonde_diag *diag)
 {
     watch *closed = self(face);
-    sonde_err err = SONDE_OK;
 
     if (closed == NULL) {
         return SONDE_OK;
@@ -109,7 +108,7 @@ sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char 
     if (closed->ruled) {
         sonde_rules_finish(closed->rules);
     }
-    err = sonde_hook_close(closed->hook, reason, text, diag);
+    sonde_err err = sonde_hook_close(closed->hook, reason, text, diag);
     destroy(closed);
     return err;
 }
@@ -268,7 +267,6 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
                                 sonde_diag *diag)
 {
     watch *on = self(face);
-    sonde_tensor_info info;
     uint32_t id = 0;
 
     SONDE__NEEDS(diag, face, name);
@@ -278,7 +276,7 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
     }
     SONDE__TRY(reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag));
     on->slots[sonde_catalogue_count(on->catalogue)] = (slot){.step = -1};
-    info = *sonde_catalogue_info(on->catalogue, named);
+    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, named);
     info.name = name;
     info.same_as = named;
     SONDE__TRY(declare(on, &info, &id, diag));
@@ -295,8 +293,6 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     SONDE__NEEDS_AS(diag, "watch, slot", face, slot_out);
     static const char prefix[] = "update/";
     watch *on = self(face);
-    sonde_tensor_info info;
-    sonde__watch_update *made = NULL;
     char *name = NULL;
     sonde_err err = SONDE_OK;
 
@@ -304,7 +300,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
         return sonde__fail(diag, SONDE_ERANGE, "the update of a slot", "a slot",
                            "slot %lu", (unsigned long)parameter);
     }
-    info = *sonde_catalogue_info(on->catalogue, parameter);
+    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, parameter);
     if (!sonde_dtype_is_float(info.dtype)) {
         return sonde__fail(diag, SONDE_EDTYPE, info.name, "a floating dtype",
                            "the update of a tensor of %s", sonde_dtype_name(info.dtype));
@@ -312,7 +308,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     info.role = SONDE_ROLE_UPDATE;
     info.pass = SONDE_PASS_UPDATE;
     info.dtype = info.dtype == SONDE_F64 ? SONDE_F64 : SONDE_F32;
-    made = sonde__watch_update_create(&info);
+    sonde__watch_update *made = sonde__watch_update_create(&info);
     name = sonde__malloc(sizeof prefix + strlen(info.name));
     if (made == NULL || name == NULL) {
         err = sonde__fail_nomem(diag, "the update of a slot");

@@ -61,10 +61,8 @@ const char *sonde_pass_name(sonde_pass pass)
 
 sonde_err sonde_catalogue_create(sonde_catalogue **out, sonde_diag *diag)
 {
-    sonde_catalogue *catalogue = NULL;
-
     SONDE__NEEDS(diag, out);
-    catalogue = sonde__calloc(1, sizeof *catalogue);
+    sonde_catalogue *catalogue = sonde__calloc(1, sizeof *catalogue);
     if (catalogue == NULL) {
         return sonde__fail_nomem(diag, "a catalogue");
     }
