@@ -223,17 +223,6 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     return add_entry(catalogue, info, id, diag);
 }
 
-void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
-                               uint32_t tensor)
-{
-    const sonde_tensor_info *original = sonde_catalogue_info(catalogue, tensor);
-
-    info->same_as = tensor;
-    info->dtype = original->dtype;
-    info->rank = original->rank;
-    memcpy(info->shape, original->shape, sizeof info->shape);
-}
-
 /* --- finding ---------------------------------------------------------------------- */
 
 static bool ends_in(const char *text, size_t length, const char *end)
