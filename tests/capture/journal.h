@@ -232,8 +232,8 @@ static inline const char *collections_of(const sonde_hook *hook, uint32_t slot)
     const sonde_catalogue *catalogue = sonde_watch_catalogue(journal.watch);
 
     return collections_by_id(
-        hook,
-        sonde__hook_tensor_named(hook, sonde_catalogue_info(catalogue, slot)->name));
+        hook, sonde__catalogue_named(hook->catalogue,
+                                     sonde_catalogue_info(catalogue, slot)->name));
 }
 
 static inline sonde_save_config every(int64_t interval)

@@ -98,13 +98,10 @@ sonde_err sonde_hook_create(const sonde_hook_options *given, sonde_hook **out,
     SONDE__TAKE(sonde_hook_options, &taken, given, diag);
     SONDE__TAKE(sonde_recorder_options, &record, taken.record, diag);
     taken.record = &record;
-    sonde_err err = check_options(options, diag);
-    sonde_hook *hook = NULL;
+    SONDE__TRY(check_options(options, diag));
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    hook = sonde__calloc(1, sizeof *hook);
+    sonde_hook *hook = sonde__calloc(1, sizeof *hook);
     if (hook == NULL) {
         return sonde__fail_nomem(diag, "a hook");
     }
@@ -225,17 +222,6 @@ sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
 
 /* --- tensors of the run ----------------------------------------------------------- */
 
-uint32_t sonde__hook_tensor_named(const sonde_hook *hook, const char *name)
-{
-    uint32_t id = 0;
-
-    if (sonde_catalogue_find(hook->catalogue, name, &id, NULL) != SONDE_OK ||
-        strcmp(sonde_catalogue_info(hook->catalogue, id)->name, name) != 0) {
-        return SONDE_NO_TENSOR;
-    }
-    return id;
-}
-
 /* Prepares the sink for a tensor, and gives the recorder its collections. */
 static sonde_err prepare_tensor(sonde_hook *hook, uint32_t id, sonde_diag *diag)
 {
@@ -279,7 +265,6 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     sonde_recorder_options options = hook->record;
     int64_t next[SONDE_MODE_COUNT];
     char *save = options.save == NULL ? sonde__observe_setup_json(&hook->setup) : NULL;
-    sonde_err err = SONDE_OK;
 
     if (options.save == NULL && save == NULL) {
         return sonde__fail_nomem(diag, "the configuration of a hook");
@@ -288,7 +273,8 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     if (options.graph == NULL && hook->graph[0] != '\0') {
         options.graph = hook->graph;
     }
-    err = sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
+    sonde_err err =
+        sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
     if (err != SONDE_OK) {
         return err;
@@ -296,9 +282,8 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     if (options.resume != NULL) {
         sonde__recorder_next(hook->recorder, next);
         for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-            hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
+            hook->steps.next[mode] = SONDE_MAX(hook->steps.next[mode], next[mode]);
         }
-        hook->next_global = SONDE_MAX(hook->next_global, next[SONDE_MODE_GLOBAL]);
     }
     return SONDE_OK;
 }
@@ -307,13 +292,12 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
 static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(hook->catalogue);
-    sonde__observe_member *members = NULL;
     sonde_err err = SONDE_OK;
 
     if (hook->early_count == 0) {
         return SONDE_OK;
     }
-    members = sonde__calloc(count, sizeof *members);
+    sonde__observe_member *members = sonde__calloc(count, sizeof *members);
     if (members == NULL) {
         return sonde__fail_nomem(diag, "the scalars of a hook");
     }
@@ -367,7 +351,7 @@ sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason, const char *t
                   "dry run: %" PRIu64 " values of %" PRIu64 " bytes, %" PRIu64
                   " rows of vital signs and %" PRIu64 " sketches in %" PRId64 " steps",
                   hook->dry.values, hook->dry.bytes, hook->dry.rows, hook->dry.sketches,
-                  hook->next_global);
+                  hook->steps.next[SONDE_MODE_GLOBAL]);
     }
     if (hook->open) {
         sonde__observe_warn_unmatched(&hook->setup);
@@ -391,20 +375,17 @@ sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
         return sonde__fail(diag, SONDE_EINVAL, "hook", "a sonde_mode", "mode %d",
                            (int)mode);
     }
-    if (step < hook->next_step[mode]) {
+    if (step < hook->steps.next[mode]) {
         return sonde__fail(diag, SONDE_EINVAL, "hook", "a later step",
                            "step %" PRId64 " of mode %s, whose next step is %" PRId64,
-                           step, sonde_mode_name(mode), hook->next_step[mode]);
+                           step, sonde_mode_name(mode), hook->steps.next[mode]);
     }
     if (!hook->open && hook->record.resume != NULL &&
         (hook->record.resume_step == SONDE_RESUME_BEHIND || mode == SONDE_MODE_GLOBAL)) {
         hook->record.resume_mode = mode;
         hook->record.resume_step = step > 0 ? step : SONDE_RESUME_ANEW;
     }
-    hook->next_step[mode] = step;
-    if (mode == SONDE_MODE_GLOBAL) {
-        hook->next_global = step;
-    }
+    hook->steps.next[mode] = step;
     return SONDE_OK;
 }
 
@@ -413,17 +394,10 @@ void sonde_hook_next_step(sonde_hook *hook, int64_t at_least, sonde_coordinate *
     if (hook == NULL || at == NULL) {
         return;
     }
-    const sonde_mode mode = at->mode;
-
     if (hook->stepping) {
         sonde_hook_step_done(hook);
     }
-    hook->next_step[mode] = mode == SONDE_MODE_GLOBAL
-                                ? hook->next_global
-                                : SONDE_MAX(hook->next_step[mode], at_least);
-    hook->at = (sonde_coordinate){.mode = mode,
-                                  .global_step = hook->next_global++,
-                                  .mode_step = hook->next_step[mode]++};
+    hook->at = sonde__observe_take_step(&hook->steps, at->mode, at_least);
     hook->stepping = true;
     hook->begun = true;
     for (size_t i = 0; i < hook->early_count; i++) {
@@ -534,7 +508,7 @@ static sonde_err find_scalar(sonde_hook *hook, const char *name, uint32_t *id,
         return sonde__fail_nomem(diag, "a scalar");
     }
     (void)snprintf(full, size, "scalar/%s", name);
-    *id = sonde__hook_tensor_named(hook, full);
+    *id = sonde__catalogue_named(hook->catalogue, full);
     if (*id == SONDE_NO_TENSOR) {
         err = declare_scalar(hook, full, id, diag);
     }

@@ -123,7 +123,6 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     sonde_save_config config = sonde_save_config_unset();
     int64_t *steps = NULL;
     char prefix[16] = "", key[64], *when_nan = NULL;
-    const sonde__yaml *list = NULL;
     sonde_diag inner = {0};
     sonde_err err = SONDE_OK;
 
@@ -137,7 +136,7 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     SONDE__TRY(sonde__observe_read_selector(file->reader, map, key, &when_nan));
     config.when_nan = when_nan;
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
-    list = sonde__yaml_get(map, key);
+    const sonde__yaml *list = sonde__yaml_get(map, key);
     if (list != NULL) {
         SONDE__TRY_GO(sonde__observe_read_steps(file->reader, list, &steps,
                                                 &config.save_step_count));
@@ -194,7 +193,6 @@ static sonde_err read_regexes(const reading *file, const sonde__yaml *map,
                               const char *collection)
 {
     const sonde__yaml *node = find(map, "include_regex");
-    sonde_err err = SONDE_OK;
 
     for (const char *text = node != NULL ? node->text : ""; *text != '\0';) {
         const size_t length = strcspn(text, ",");
@@ -202,9 +200,10 @@ static sonde_err read_regexes(const reading *file, const sonde__yaml *map,
         sonde_diag inner = {0};
 
         if (length > 0) {
-            err = pattern != NULL ? sonde__observe_include_regex(
-                                        &file->hook->setup, collection, pattern, &inner)
-                                  : sonde__fail_nomem(&inner, "a collection");
+            sonde_err err = pattern != NULL
+                                ? sonde__observe_include_regex(
+                                      &file->hook->setup, collection, pattern, &inner)
+                                : sonde__fail_nomem(&inner, "a collection");
             sonde__free(pattern);
             if (err != SONDE_OK) {
                 return sonde__observe_fail_at(file->reader, node, &inner);
@@ -266,14 +265,13 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
     const sonde__yaml *parameters = sonde__yaml_get(entry, "CollectionParameters");
     const char *name = NULL, *regex = NULL;
     sonde_diag inner = {0};
-    sonde_err err = SONDE_OK;
 
     if (given == NULL) {
         return sonde__yaml_fail(file->reader, entry, SONDE_EINVAL, "CollectionName",
                                 "a collection without a name");
     }
     name = own_name(given->text);
-    err = sonde_hook_add_collection(file->hook, name, &inner);
+    sonde_err err = sonde_hook_add_collection(file->hook, name, &inner);
     if (err != SONDE_OK) {
         return sonde__observe_fail_at(file->reader, given, &inner);
     }

@@ -15,6 +15,7 @@
 #include <sonde/hook.h>
 
 #include "base/yaml.h"
+#include "observe/attach.h"
 #include "observe/collections.h"
 #include "record/record_sink.h"
 
@@ -75,7 +76,7 @@ struct sonde_hook {
     sonde__hook_attachment *attachments; /* newest first */
     char graph[SONDE__DIGEST];           /* of what was attached first; "" */
     /* steps */
-    int64_t next_global, next_step[SONDE_MODE_COUNT];
+    sonde__observe_steps steps;
     sonde_coordinate at; /* of the step that is on, or of the last one */
     bool stepping, begun;
     uint64_t
@@ -93,8 +94,6 @@ struct sonde_hook {
 sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info,
                                  const sonde__observe_member *member, uint32_t *id,
                                  sonde_diag *diag);
-/* The id of exactly that name, or SONDE_NO_TENSOR. */
-SONDE_API uint32_t sonde__hook_tensor_named(const sonde_hook *hook, const char *name);
 /* Ends configuration. */
 sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag);
 

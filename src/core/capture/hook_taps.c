@@ -21,7 +21,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
-#include "observe/observer_state.h"
+#include "observe/attach.h"
 #include "observe/tensor_names.h"
 
 #include <sonde/log.h>
@@ -49,11 +49,9 @@ enum {
 struct sonde__hook_attachment {
     sonde__hook_attachment *next;
     sonde_hook *hook;
-    const sonde_catalogue *catalogue;
     sonde_observer *observer;
-    int mode;      /* of its steps, or ANY_MODE */
-    uint32_t *map; /* ids of the catalogue attached to -> ids of the hook's */
-    uint32_t mapped;
+    int mode;                       /* of its steps, or ANY_MODE */
+    sonde__observe_map map;         /* to the hook's catalogue */
     size_t held_values, held_bytes; /* of a step, at most */
     end *ends;
     size_t end_count;
@@ -65,7 +63,7 @@ void sonde__hook_detach_all(sonde_hook *hook)
         sonde__hook_attachment *first = hook->attachments;
 
         hook->attachments = first->next;
-        sonde__free(first->map);
+        sonde__free(first->map.ids);
         sonde__free(first->ends);
         sonde__free(first);
     }
@@ -279,7 +277,7 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
 {
     const end *tap = (const end *)sink;
     sonde_hook *hook = tap->hook;
-    const uint32_t id = tap->attachment->map[seen->id];
+    const uint32_t id = tap->attachment->map.ids[seen->id];
 
     switch (tap->kind) {
     case SAVE:
@@ -382,7 +380,6 @@ static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
     sonde_tap tap = {.how = planned->asks, .when_bad = planned->when_bad};
     sonde_selector *what = NULL;
     bool ever = false;
-    sonde_err err = SONDE_OK;
 
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         if (has_mode(work, mode)) {
@@ -397,8 +394,8 @@ static sonde_err add_tap_to(attaching *work, size_t count, const plan *planned,
     SONDE__TRY(sonde__selector_create_exact(planned->name, &what, work->diag));
     tap.what = what;
     tap.where = shared != NULL ? &shared->sink : &take_end(work, planned)->sink;
-    err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids, count,
-                                  work->diag);
+    sonde_err err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids,
+                                            count, work->diag);
     sonde_selector_destroy(what);
     return err;
 }
@@ -586,31 +583,12 @@ static sonde_err add_taps(attaching *work)
     return SONDE_OK;
 }
 
-/* Maps a tensor to an id of the hook; declares an alias after its tensor. */
-static sonde_err map_tensor(attaching *work, uint32_t id)
+static sonde_err declare_tensor(void *user, const sonde_tensor_info *info, uint32_t id,
+                                uint32_t *mapped, sonde_diag *diag)
 {
-    sonde_tensor_info info = *sonde_catalogue_info(work->attachment->catalogue, id);
-    uint32_t known = sonde__hook_tensor_named(work->hook, info.name);
-    sonde_err err = SONDE_OK;
+    const attaching *work = user;
 
-    if (known != SONDE_NO_TENSOR) {
-        work->attachment->map[id] = known;
-        return SONDE_OK;
-    }
-    if (info.same_as != id) {
-        SONDE__TRY(map_tensor(work, info.same_as));
-        sonde__observe_make_alias(&info, work->hook->catalogue,
-                                  work->attachment->map[info.same_as]);
-    } else {
-        info.same_as = SONDE_NO_TENSOR;
-    }
-    err =
-        sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known, work->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    work->attachment->map[id] = known;
-    return SONDE_OK;
+    return sonde__hook_add_tensor(work->hook, info, &work->tensors[id], mapped, diag);
 }
 
 /* Maps the tensors that may be recorded to ids of the hook. */
@@ -618,7 +596,8 @@ static sonde_err map_tensors(attaching *work)
 {
     for (uint32_t id = work->first_id; id < work->count; id++) {
         if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
-            SONDE__TRY(map_tensor(work, id));
+            SONDE__TRY(
+                sonde__observe_map_add(&work->attachment->map, id, work, work->diag));
         }
     }
     return SONDE_OK;
@@ -627,14 +606,11 @@ static sonde_err map_tensors(attaching *work)
 static sonde_err attach(attaching *work)
 {
     sonde_hook *hook = work->hook;
-    const sonde_catalogue *catalogue = work->attachment->catalogue;
+    const sonde_catalogue *catalogue = work->attachment->map.from;
     const bool first = !hook->resolved && work->count > 0;
-    sonde_err err = sonde__observe_members(&hook->setup, catalogue, work->first_id,
-                                           work->count, first, work->tensors, work->diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_members(&hook->setup, catalogue, work->first_id,
+                                      work->count, first, work->tensors, work->diag));
+    sonde_err err = SONDE_OK;
     if (hook->graph[0] == '\0' && work->attachment->mode != ANY_MODE) {
         sonde__observe_digest(catalogue, hook->graph);
     }
@@ -653,10 +629,9 @@ static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,
     attaching work = {.hook = attachment->hook,
                       .attachment = attachment,
                       .first_id = first,
-                      .count = sonde_catalogue_count(attachment->catalogue),
+                      .count = sonde_catalogue_count(attachment->map.from),
                       .diag = diag};
     const bool looks = work.hook->setup.looks && !work.hook->setup.no_vitals;
-    size_t capacity = attachment->mapped;
     sonde_err err = SONDE_OK;
 
     work.tensors = sonde__calloc(work.count, sizeof *work.tensors);
@@ -666,12 +641,10 @@ static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,
                                    sizeof *work.looks);
     }
     if (work.tensors == NULL || work.ids == NULL || (looks && work.looks == NULL) ||
-        !sonde__reserve(&attachment->map, &capacity, work.count,
-                        sizeof *attachment->map)) {
+        !sonde__observe_map_reserve(&attachment->map)) {
         err = sonde__fail_nomem(diag, "a hook's taps");
         goto error;
     }
-    attachment->mapped = (uint32_t)capacity;
     err = attach(&work);
 error:
     sonde__free(work.tensors);
@@ -689,16 +662,16 @@ static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
 static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, int mode,
                            sonde_observer *observer, sonde_diag *diag)
 {
-    sonde__hook_attachment *attachment = NULL;
     SONDE__TRY(sonde__hook_settle(hook, diag));
-    attachment = sonde__calloc(1, sizeof *attachment);
+    sonde__hook_attachment *attachment = sonde__calloc(1, sizeof *attachment);
     if (attachment == NULL) {
         return sonde__fail_nomem(diag, "a hook's taps");
     }
     attachment->next = hook->attachments;
     hook->attachments = attachment; /* stays, for the taps that do */
     attachment->hook = hook;
-    attachment->catalogue = catalogue;
+    attachment->map = (sonde__observe_map){
+        .from = catalogue, .to = hook->catalogue, .declare = declare_tensor};
     attachment->observer = observer;
     attachment->mode = mode;
     attachment->ends = sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 4,

@@ -98,15 +98,11 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
 {
     sonde__hook_said options = {0};
     sonde_hook *hook = NULL;
-    sonde_err err = sonde__observe_check_keys(reader, root);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_check_keys(reader, root));
     SONDE__TRY(read_options(reader, root, &options));
     SONDE__TRY(sonde__hook_options_over(&options, given, reader->diag));
     SONDE__TRY(sonde_hook_create(&options.hook, &hook, reader->diag));
-    err = sonde__observe_read(reader, root, &hook->setup);
+    sonde_err err = sonde__observe_read(reader, root, &hook->setup);
     if (err != SONDE_OK) {
         (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
         return err;
@@ -122,11 +118,8 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
     SONDE__NEEDS(diag, text, name, out);
     const sonde__yaml_reader reader = {name, diag};
     sonde__yaml *tree = NULL;
-    sonde_err err = sonde__yaml_parse(text, size, name, &tree, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__yaml_parse(text, size, name, &tree, diag));
+    sonde_err err = SONDE_OK;
     const sonde__yaml *root = section != NULL ? sonde__yaml_get(tree, section) : tree;
     if (root == NULL) {
         err = sonde__yaml_fail(&reader, tree, SONDE_ENOTFOUND, section,
@@ -148,14 +141,13 @@ sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
 {
     SONDE__NEEDS(diag, file, out);
     FILE *stream = fopen(file, "rb");
-    char *text = NULL;
     size_t size = 0;
     sonde_err err = SONDE_OK;
 
     if (stream == NULL) {
         return sonde__fail_errno(diag, file, "cannot open the hook's configuration");
     }
-    text = sonde__malloc(LARGEST_FILE + 1);
+    char *text = sonde__malloc(LARGEST_FILE + 1);
     if (text == NULL) {
         err = sonde__fail_nomem(diag, "a hook's configuration");
         goto error;

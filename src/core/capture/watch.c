@@ -14,10 +14,10 @@
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
-#include "capture/watch_state.h"
+#include "capture/watch_update.h"
 
 #include <sonde/log.h>
-#include "observe/observer_state.h"
+#include "observe/attach.h"
 #include "observe/tensor_roles.h"
 #include "base/given.h"
 
@@ -26,8 +26,42 @@
 
 #define SIGNS ((unsigned)SONDE_HOW_VITALS | (unsigned)SONDE_HOW_NORMS)
 
-typedef sonde__watch_slot slot;
-typedef sonde__watch watch;
+typedef struct slot {
+    bool added;
+    int64_t step; /* global, of the last value that was due */
+    int count;    /* values at that step */
+    bool known;   /* vitals are of that step */
+    sonde_vitals vitals;
+    sonde__watch_update *update; /* NULL: not an update */
+} slot;
+
+typedef struct watch {
+    sonde_watch face; /* first */
+    sonde_hook *hook;
+    sonde_rules *rules;
+    int64_t rules_every, rules_raw_every, every[SONDE_ROLE_COUNT];
+    sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    const sonde_observer_gate *gate;
+    slot *slots; /* by id */
+    size_t capacity;
+    uint8_t *zeros;
+    uint8_t *checks; /* by id: 1 if it is checked at a step where it is not due */
+    size_t zero_capacity, check_capacity;
+    bool checking[SONDE_MODE_COUNT];   /* the mode has steps at which it matters */
+    unsigned checked_roles;            /* bit r: slots of role r are checked */
+    bool attached, ruled, bound, open; /* completed parts of the first step */
+    sonde_call_shape shape;
+    bool complained; /* of an invalid value */
+    bool calls;      /* the program's own taps expect begin_call */
+    bool stepping, due;
+    sonde__observe_steps steps; /* without a hook, which counts them else */
+    sonde_coordinate at;
+    unsigned roles; /* bit r: there are slots of role r */
+    /* The next step of a mode, plus 1, at which the rules' own schedule for a role is due;
+     * 0: not known. */
+    int64_t next_look[SONDE_ROLE_COUNT][SONDE_MODE_COUNT];
+} watch;
 
 static watch *self(sonde_watch *face)
 {
@@ -100,7 +134,6 @@ sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char 
                             sonde_diag *diag)
 {
     watch *closed = self(face);
-    sonde_err err = SONDE_OK;
 
     if (closed == NULL) {
         return SONDE_OK;
@@ -109,7 +142,7 @@ sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char 
     if (closed->ruled) {
         sonde_rules_finish(closed->rules);
     }
-    err = sonde_hook_close(closed->hook, reason, text, diag);
+    sonde_err err = sonde_hook_close(closed->hook, reason, text, diag);
     destroy(closed);
     return err;
 }
@@ -158,7 +191,8 @@ static bool reserve_bytes(uint8_t **bytes, size_t *capacity, size_t count)
     return true;
 }
 
-void sonde__watch_set_checks(watch *on)
+/* Sets where see looks up what is checked at this step. */
+static void set_checks(watch *on)
 {
     on->face.checks = on->stepping && on->checking[on->at.mode] ? on->checks : on->zeros;
 }
@@ -173,7 +207,7 @@ static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
     if (!on->bound) {
         on->face.wants = on->zeros;
     }
-    sonde__watch_set_checks(on);
+    set_checks(on);
     return SONDE_OK;
 }
 
@@ -192,7 +226,7 @@ static void choose_checks(watch *on, uint32_t first)
             on->checked_roles |= 1U << role;
         }
     }
-    sonde__watch_set_checks(on);
+    set_checks(on);
 }
 
 /* Adds a new tensor to the observer, for the current step too. */
@@ -268,7 +302,6 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
                                 sonde_diag *diag)
 {
     watch *on = self(face);
-    sonde_tensor_info info;
     uint32_t id = 0;
 
     SONDE__NEEDS(diag, face, name);
@@ -278,7 +311,7 @@ sonde_err sonde_watch_add_alias(sonde_watch *face, uint32_t named, const char *n
     }
     SONDE__TRY(reserve(on, (size_t)sonde_catalogue_count(on->catalogue) + 1, diag));
     on->slots[sonde_catalogue_count(on->catalogue)] = (slot){.step = -1};
-    info = *sonde_catalogue_info(on->catalogue, named);
+    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, named);
     info.name = name;
     info.same_as = named;
     SONDE__TRY(declare(on, &info, &id, diag));
@@ -295,8 +328,6 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     SONDE__NEEDS_AS(diag, "watch, slot", face, slot_out);
     static const char prefix[] = "update/";
     watch *on = self(face);
-    sonde_tensor_info info;
-    sonde__watch_update *made = NULL;
     char *name = NULL;
     sonde_err err = SONDE_OK;
 
@@ -304,7 +335,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
         return sonde__fail(diag, SONDE_ERANGE, "the update of a slot", "a slot",
                            "slot %lu", (unsigned long)parameter);
     }
-    info = *sonde_catalogue_info(on->catalogue, parameter);
+    sonde_tensor_info info = *sonde_catalogue_info(on->catalogue, parameter);
     if (!sonde_dtype_is_float(info.dtype)) {
         return sonde__fail(diag, SONDE_EDTYPE, info.name, "a floating dtype",
                            "the update of a tensor of %s", sonde_dtype_name(info.dtype));
@@ -312,7 +343,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     info.role = SONDE_ROLE_UPDATE;
     info.pass = SONDE_PASS_UPDATE;
     info.dtype = info.dtype == SONDE_F64 ? SONDE_F64 : SONDE_F32;
-    made = sonde__watch_update_create(&info);
+    sonde__watch_update *made = sonde__watch_update_create(&info);
     name = sonde__malloc(sizeof prefix + strlen(info.name));
     if (made == NULL || name == NULL) {
         err = sonde__fail_nomem(diag, "the update of a slot");
@@ -386,20 +417,14 @@ sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag 
         on->at = (sonde_coordinate){.mode = mode};
         sonde_hook_next_step(on->hook, 0, &on->at);
     } else {
-        int64_t *next =
-            mode == SONDE_MODE_GLOBAL ? &on->next_global : &on->next_step[mode];
-
-        on->at = (sonde_coordinate){
-            .mode = mode, .global_step = on->next_global, .mode_step = *next};
-        on->next_global++;
-        on->next_step[mode]++;
+        on->at = sonde__observe_take_step(&on->steps, mode, 0);
     }
     if (on->calls) {
         sonde_observer_begin_call(on->observer);
     }
     on->stepping = true;
     on->due = sonde_observer_begin_step(on->observer, on->gate, &on->at);
-    sonde__watch_set_checks(on);
+    set_checks(on);
     return SONDE_OK;
 }
 
@@ -418,7 +443,43 @@ void sonde_watch_end_step(sonde_watch *face)
     }
     on->stepping = false;
     on->due = false;
-    sonde__watch_set_checks(on);
+    set_checks(on);
+}
+
+/* --- steps whose values arrive later -------------------------------------------- */
+
+void sonde_watch_leave_step(sonde_watch *face)
+{
+    watch *on = self(face);
+
+    if (face == NULL || !on->stepping) {
+        return;
+    }
+    sonde__observer_drop_step(on->observer);
+    sonde__hook_leave_step(on->hook);
+    on->stepping = false;
+    on->due = false;
+    set_checks(on);
+}
+
+void sonde_watch_return_to(sonde_watch *face, const sonde_coordinate *at)
+{
+    watch *on = self(face);
+
+    if (face == NULL || at == NULL || (unsigned)at->mode >= SONDE_MODE_COUNT ||
+        !on->open) {
+        return;
+    }
+    sonde_watch_leave_step(face);
+    on->at = *at;
+    memset(on->next_look, 0, sizeof on->next_look);
+    sonde__hook_return_to(on->hook, at);
+    if (on->calls) {
+        sonde_observer_begin_call(on->observer);
+    }
+    on->stepping = true;
+    on->due = sonde_observer_begin_due(on->observer, at);
+    set_checks(on);
 }
 
 /* --- what is due ------------------------------------------------------------------ */
@@ -438,13 +499,31 @@ static int64_t next_look(const sonde_rules *rules, sonde_role role, sonde_mode m
                      norms);
 }
 
+/* The same if the program says how often to look at the role, ... */
+static int64_t next_said(int64_t every, int64_t step)
+{
+    sonde_schedule when = {0};
+
+    sonde__observe_thin(&when, every, true);
+    return sonde_schedule_next(&when, step);
+}
+
+/* ... and for the rules of the watch. */
+static int64_t next_judged(const watch *on, sonde_role role, int64_t step)
+{
+    const sonde_schedule all = sonde__observe_judged(on->rules_every);
+
+    return on->rules_every > 0 ? sonde_schedule_next(&all, step)
+                               : next_look(on->rules, role, on->at.mode, step);
+}
+
 /* Whether a slot of a role that has none yet would be due. A hook with a configuration of
  * its own, and taps of the program, may want it at any step. */
 static bool may_be_due(watch *on, sonde_role role)
 {
     const sonde__observe_setup *setup = on->hook != NULL ? &on->hook->setup : NULL;
     const sonde_mode mode = on->at.mode;
-    const int64_t every = on->every[role], step = on->at.mode_step;
+    const int64_t step = on->at.mode_step;
     const bool judged = on->rules != NULL;
     const bool recorded = setup != NULL && !setup->no_vitals;
     int64_t *next = &on->next_look[role][mode];
@@ -452,20 +531,16 @@ static bool may_be_due(watch *on, sonde_role role)
     if (on->calls || (setup != NULL && (setup->configured || !setup->looks))) {
         return true;
     }
-    if (every != 0) {
-        return every > 0 && (judged || recorded) && (step < 20 || step % every == 0);
-    }
-    if (judged && on->rules_every > 0 && (step < 50 || step % on->rules_every == 0)) {
-        return true;
-    }
     if (*next <= step) { /* one more than it is: 0 is not known */
-        const int64_t own = judged && on->rules_every <= 0
-                                ? next_look(on->rules, role, mode, step)
-                                : SONDE_SCHEDULE_NEVER;
-        const int64_t kept =
-            recorded ? next_look(NULL, role, mode, step) : SONDE_SCHEDULE_NEVER;
+        int64_t due = SONDE_SCHEDULE_NEVER;
 
-        *next = SONDE_MIN(SONDE_MIN(own, kept), INT64_MAX - 1) + 1;
+        if (on->every[role] != 0 && (judged || recorded)) {
+            due = next_said(on->every[role], step);
+        } else if (on->every[role] == 0) {
+            due = judged ? next_judged(on, role, step) : due;
+            due = recorded ? SONDE_MIN(due, next_look(NULL, role, mode, step)) : due;
+        }
+        *next = SONDE_MIN(due, INT64_MAX - 1) + 1;
     }
     return *next == step + 1;
 }

@@ -300,8 +300,7 @@ sonde_err sonde_anchors_create(const sonde_anchor_options *given, sonde_anchors 
     const sonde_anchor_options *const options = &taken;
     SONDE__TAKE(sonde_anchor_options, &taken, given, diag);
     SONDE__TRY(check_mode("outputs", options->mode, options->period, diag));
-    sonde_anchors *anchors = NULL;
-    anchors = sonde__calloc(1, sizeof *anchors);
+    sonde_anchors *anchors = sonde__calloc(1, sizeof *anchors);
     if (anchors == NULL) {
         return sonde__fail_nomem(diag, "anchors");
     }
@@ -401,11 +400,7 @@ static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
 {
     sonde_tap tap = {.how = SONDE_HOW_RAW, .where = &anchors->sink};
     sonde_selector *selector = NULL;
-    sonde_err err = sonde__selector_create_exact(tensor, &selector, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__selector_create_exact(tensor, &selector, diag));
     tap.what = selector;
     if (anchors->options.training) {
         tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
@@ -413,7 +408,7 @@ static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
         tap.when[SONDE_MODE_EVAL] = sonde_schedule_always();
         tap.when[SONDE_MODE_PREDICT] = sonde_schedule_always();
     }
-    err = sonde_observer_add(observer, &tap, NULL, diag);
+    sonde_err err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(selector);
     return err;
 }

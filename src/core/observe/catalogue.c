@@ -61,10 +61,8 @@ const char *sonde_pass_name(sonde_pass pass)
 
 sonde_err sonde_catalogue_create(sonde_catalogue **out, sonde_diag *diag)
 {
-    sonde_catalogue *catalogue = NULL;
-
     SONDE__NEEDS(diag, out);
-    catalogue = sonde__calloc(1, sizeof *catalogue);
+    sonde_catalogue *catalogue = sonde__calloc(1, sizeof *catalogue);
     if (catalogue == NULL) {
         return sonde__fail_nomem(diag, "a catalogue");
     }
@@ -223,17 +221,6 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     SONDE__TRY(check_shape(info, diag));
     SONDE__TRY(check_alias(catalogue, info, diag));
     return add_entry(catalogue, info, id, diag);
-}
-
-void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
-                               uint32_t tensor)
-{
-    const sonde_tensor_info *original = sonde_catalogue_info(catalogue, tensor);
-
-    info->same_as = tensor;
-    info->dtype = original->dtype;
-    info->rank = original->rank;
-    memcpy(info->shape, original->shape, sizeof info->shape);
 }
 
 /* --- finding ---------------------------------------------------------------------- */

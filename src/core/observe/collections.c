@@ -276,11 +276,7 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
 {
     sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__observe_find_open(setup, collection, &found, diag));
     if (module[0] == '\0' || (!inputs && !outputs)) {
         return sonde__fail(diag, SONDE_EINVAL, collection,
                            "a module and inputs, outputs or both",
@@ -291,7 +287,7 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
     if (pattern == NULL) {
         return sonde__fail_nomem(diag, "a collection");
     }
-    err = sonde_selector_create_regex(pattern, &what, diag);
+    sonde_err err = sonde_selector_create_regex(pattern, &what, diag);
     sonde__free(pattern);
     return err != SONDE_OK ? err : add_choice(found, what, module, false, diag);
 }
@@ -309,14 +305,9 @@ typedef struct pass {
 /* Marks the tensors that a choice selects; sets choice->matched if there are any. */
 static sonde_err mark(pass *over, sonde__observe_choice *choice)
 {
-    sonde_err err = SONDE_OK;
-
     memset(over->marks, 0, sonde_catalogue_count(over->catalogue));
-    err = sonde__selector_mark(choice->what, over->catalogue, over->first_id,
-                               !over->first, over->marks, over->diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__selector_mark(choice->what, over->catalogue, over->first_id,
+                                    !over->first, over->marks, over->diag));
     for (uint32_t id = over->first_id; id < over->count; id++) {
         choice->matched = choice->matched || over->marks[id] != 0;
     }

@@ -289,7 +289,6 @@ static sonde_err read_selectors(const reading *file, const sonde__yaml *map,
                                 const char *key, const char *collection, add_selector add)
 {
     const sonde__yaml *list = sonde__yaml_get(map, key);
-    sonde_err err = SONDE_OK;
 
     if (list == NULL) {
         return SONDE_OK;
@@ -307,7 +306,7 @@ static sonde_err read_selectors(const reading *file, const sonde__yaml *map,
             return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a selector",
                                     "an entry of %s is none", key);
         }
-        err = add(file->setup, collection, node->text, &inner);
+        sonde_err err = add(file->setup, collection, node->text, &inner);
         if (err != SONDE_OK) {
             return add_line(file, node, err, &inner);
         }
@@ -388,13 +387,12 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *node,
 static sonde_err read_name(const reading *file, const sonde__yaml *node)
 {
     sonde_diag inner = {0};
-    sonde_err err = SONDE_OK;
 
     if (node->kind != SONDE__YAML_SCALAR) {
         return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a name",
                                 "an entry of collections is none");
     }
-    err = sonde__observe_add_asked(file->setup, node->text, &inner);
+    sonde_err err = sonde__observe_add_asked(file->setup, node->text, &inner);
     return add_line(file, node, err, &inner);
 }
 

@@ -16,7 +16,7 @@
 #ifndef SONDE_OBSERVE_OBSERVER_STATE_H
 #define SONDE_OBSERVE_OBSERVER_STATE_H
 
-#include <sonde/observer.h>
+#include "observe/attach.h"
 
 typedef struct sonde__observe_tap {
     /* by mode: no step from `from` to next - 1 is due, and next is; none if from > next */
@@ -69,34 +69,6 @@ struct sonde_observer {
     bool bound, stepping, global, extending;
     bool complained; /* about an invalid view */
 };
-
-/* sonde_observer_add for given ids: ascending, without duplicates, copied; the list may
- * be empty. The tap's selector only names it in errors. Its global schedule holds only at
- * steps of mode global. */
-SONDE_API sonde_err sonde__observer_add_ids(sonde_observer *observer,
-                                            const sonde_tap *tap, const uint32_t *ids,
-                                            size_t count, sonde_diag *diag);
-
-/* sonde_observer_extend calls extend with the first new id. It adds the taps for the new
- * ids as before bind. */
-sonde_err sonde__observer_on_extend(sonde_observer *observer,
-                                    sonde_err (*extend)(void *user, uint32_t first_id,
-                                                        sonde_diag *diag),
-                                    void *user, sonde_diag *diag);
-
-/* Whether steps of a mode have taps with when_bad, of vital signs. */
-bool sonde__observer_when_bad_in(const sonde_observer *observer, sonde_mode mode);
-
-/* What is due now of any tensor of a role: SONDE_HOW_ bits. */
-unsigned sonde__observer_role_wants(const sonde_observer *observer, sonde_role role);
-
-/* schedule.c: a schedule of rules under a program's own steps between looks: 0 changes
- * nothing, below 0 means never. Vital signs come at the first steps and as often as it
- * says; the rest as often as rules need it, and not more often than it says. */
-void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals);
-
-/* Drops the step that is on: no sink sees its end (observer.c). */
-void sonde__observer_drop_step(sonde_observer *observer);
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

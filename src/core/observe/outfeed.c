@@ -108,8 +108,7 @@ sonde_err sonde_outfeed_create(const sonde_outfeed_options *given, sonde_outfeed
     const sonde_outfeed_options *const options = &taken;
     SONDE__TAKE(sonde_outfeed_options, &taken, given, diag);
     SONDE__TRY(check_options(options, diag));
-    sonde_outfeed *queue = NULL;
-    queue = sonde__calloc(1, sizeof *queue);
+    sonde_outfeed *queue = sonde__calloc(1, sizeof *queue);
     if (queue == NULL) {
         return sonde__fail_nomem(diag, "an outfeed queue");
     }
@@ -485,16 +484,12 @@ static sonde_err add_tap(sonde_outfeed *queue, const char *tensor,
 {
     sonde_tap tap = {.how = SONDE_HOW_RAW, .where = &queue->sink};
     sonde_selector *selector = NULL;
-    sonde_err err = sonde__selector_create_exact(tensor, &selector, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__selector_create_exact(tensor, &selector, diag));
     tap.what = selector;
     for (int mode = 0; mode < SONDE_MODE_GLOBAL; mode++) {
         tap.when[mode] = queue->when;
     }
-    err = sonde_observer_add(observer, &tap, NULL, diag);
+    sonde_err err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(selector);
     return err;
 }

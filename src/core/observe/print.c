@@ -115,13 +115,12 @@ sonde_err sonde_printer_create(const sonde_print_options *options, FILE *stream,
 {
     SONDE__NEEDS(diag, out);
     sonde_print_options taken = sonde_print_options_default();
-    sonde_printer *printer = NULL;
 
     if (options != NULL) {
         SONDE__TAKE(sonde_print_options, &taken, options, diag);
     }
     SONDE__TRY(sonde_print_options_check(&taken, diag));
-    printer = sonde__calloc(1, sizeof *printer);
+    sonde_printer *printer = sonde__calloc(1, sizeof *printer);
     if (printer == NULL) {
         return sonde__fail_nomem(diag, "a printer");
     }

@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "base/macros.h"
-#include "observe/observer_state.h"
+#include "observe/attach.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -165,17 +165,24 @@ sonde_schedule sonde_schedule_join(const sonde_schedule *a, const sonde_schedule
     return both;
 }
 
+/* The first steps show errors of the setup: as many are observed if a program says how
+ * often to look at a role, or at all tensors. */
+enum { FIRST_OF_ROLE = 20, FIRST_OF_ALL = 50 };
+
 void sonde__observe_thin(sonde_schedule *when, int64_t every, bool vitals)
 {
-    enum { CLOSELY = 20 }; /* first steps that show errors of the setup */
-
     if (every < 0) {
         *when = (sonde_schedule){0};
     } else if (every > 0 && vitals) {
-        *when = (sonde_schedule){.every = every, .first = CLOSELY};
+        *when = (sonde_schedule){.every = every, .first = FIRST_OF_ROLE};
     } else if (every > 0 && when->every > 0) {
         when->every = SONDE_MAX(when->every, every);
         when->row_every = SONDE_MAX(when->row_every, every);
-        when->first = SONDE_MIN(when->first, (int64_t)CLOSELY);
+        when->first = SONDE_MIN(when->first, (int64_t)FIRST_OF_ROLE);
     }
+}
+
+sonde_schedule sonde__observe_judged(int64_t every)
+{
+    return (sonde_schedule){.every = every, .first = FIRST_OF_ALL};
 }

@@ -535,11 +535,8 @@ static sonde_err mark_pattern(const sonde__observe_item *item, const marking *wo
                               sonde_diag *diag)
 {
     char *kept = NULL;
-    sonde_err err = without_model(work->catalogue, item->text, &kept, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(without_model(work->catalogue, item->text, &kept, diag));
+    sonde_err err = SONDE_OK;
     if (item->kind == SONDE__ITEM_GLOB) {
         mark_glob(kept, work);
     } else {
@@ -580,13 +577,12 @@ static sonde_err mark_item(const sonde_selector *selector,
 static sonde_err list_marked(const uint8_t *marks, uint32_t declared, uint32_t **ids,
                              size_t *count, sonde_diag *diag)
 {
-    uint32_t *listed = NULL;
     size_t n = 0;
 
     for (uint32_t id = 0; id < declared; id++) {
         n += marks[id];
     }
-    listed = sonde__calloc(n, sizeof *listed);
+    uint32_t *listed = sonde__calloc(n, sizeof *listed);
     if (listed == NULL) {
         return sonde__fail_nomem(diag, "a selection");
     }

@@ -231,14 +231,10 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
     SONDE__NEEDS(diag, added->what);
     uint32_t *ids = NULL;
     size_t count = 0;
-    sonde_err err = check_open(observer, added, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_open(observer, added, diag));
     SONDE__TRY(
         sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag));
-    err = add_tap(observer, added, true, ids, count, diag);
+    sonde_err err = add_tap(observer, added, true, ids, count, diag);
     sonde_selector_free_ids(ids);
     if (err != SONDE_OK) {
         return err;
@@ -510,13 +506,9 @@ static sonde_err extend_owners(sonde_observer *observer, sonde_diag *diag)
 
 static sonde_err extend_taps(sonde_observer *observer, sonde_diag *diag)
 {
-    sonde_err err = extend_own(observer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(extend_own(observer, diag));
     observer->extending = true;
-    err = extend_owners(observer, diag);
+    sonde_err err = extend_owners(observer, diag);
     observer->extending = false;
     return err != SONDE_OK ? err : make_lists(observer, diag);
 }
@@ -525,7 +517,6 @@ sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, observer);
     const size_t taps = observer->tap_count, sinks = observer->sink_count;
-    sonde_err err = SONDE_OK;
 
     if (observer->entries == NULL) {
         return sonde__fail(diag, SONDE_ESTATE, "observer", "extend after bind",
@@ -534,7 +525,7 @@ sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)
     if (sonde_catalogue_count(observer->catalogue) == observer->declared) {
         return SONDE_OK;
     }
-    err = extend_taps(observer, diag);
+    sonde_err err = extend_taps(observer, diag);
     if (err != SONDE_OK) { /* as if nothing had been added */
         while (observer->tap_count > taps) {
             drop_tap(&observer->taps[--observer->tap_count]);

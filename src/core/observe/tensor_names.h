@@ -58,11 +58,6 @@ sonde_err sonde__selector_mark(const sonde_selector *selector,
                                const sonde_catalogue *catalogue, uint32_t first_id,
                                bool unknown_is_fine, uint8_t *marks, sonde_diag *diag);
 
-/* Makes info an alias of a tensor of the catalogue, with that tensor's dtype and shape:
- * info may come from a catalogue with another batch size. */
-void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
-                               uint32_t tensor);
-
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
 bool sonde__observe_in_module(const sonde_tensor_info *info, const char *path);
 /* The same for any tensor of the catalogue. */

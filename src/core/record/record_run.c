@@ -452,13 +452,9 @@ static sonde_err recover(sonde__record_writer *writer,
                          const sonde_recorder_options *options, sonde_diag *diag)
 {
     const char *const where = options->path;
-    sonde_err err = sonde__record_salvage_find(writer, where, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__record_salvage_find(writer, where, diag));
     SONDE__TRY(sonde__record_run_recover(writer, where, diag));
-    err = list_closed(writer, options, diag); /* before the files that follow */
+    sonde_err err = list_closed(writer, options, diag); /* before the files that follow */
     if (err != SONDE_OK) {
         return err;
     }
@@ -528,11 +524,7 @@ static sonde_err begin_again(sonde__record_writer *writer,
     sonde__record_backend *const backend = writer->backend;
     const bool any = strcmp(options->resume, SONDE_RESUME_ANY) == 0;
     bool made = false;
-    sonde_err err = read_run(writer, options, any ? NULL : options->resume, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(read_run(writer, options, any ? NULL : options->resume, diag));
     int failed = backend->ops->make_folder(backend, writer->folder, &made);
     if (failed == 0) {
         failed = wait_for_lock(writer);
@@ -540,7 +532,7 @@ static sonde_err begin_again(sonde__record_writer *writer,
     if (failed != 0) {
         return fail(diag, options, failed, "the worker's folder cannot be used");
     }
-    err = with_old_ring(writer, options, sonde__record_run_resume, diag);
+    sonde_err err = with_old_ring(writer, options, sonde__record_run_resume, diag);
     if (err != SONDE_OK || options->rank != 0) {
         return err;
     }

@@ -286,13 +286,12 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
     bool is_left = false;
-    sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         backend->ops->destroy(backend);
         return sonde__fail_nomem(diag, "a recorder");
     }
-    err = sonde__record_writer_init(&recorder->writer);
+    sonde_err err = sonde__record_writer_init(&recorder->writer);
     recorder->writer.backend = backend;
     recorder->writer.begin = begin;
     recorder->writer.undo = undo;
@@ -322,12 +321,11 @@ sonde_err sonde__recorder_recover_folder(const char *path, int rank, uint64_t *r
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
     bool is_left = false;
-    sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return sonde__fail_nomem(diag, "a recorder");
     }
-    err = sonde__record_writer_init(&recorder->writer);
+    sonde_err err = sonde__record_writer_init(&recorder->writer);
     recorder->writer.begin = salvage;
     recorder->writer.only_begins = true;
     recorder->options = (sonde_recorder_options){
@@ -423,7 +421,6 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
     char path[256];
     sonde__store_spool *spool = NULL;
     bool is_left = false;
-    sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return SONDE_OK;
@@ -441,7 +438,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                            "records are not written: a system call has hung for %g s",
                            waited);
     }
-    err = judge(recorder, reason, diag);
+    sonde_err err = judge(recorder, reason, diag);
     spool = recorder->spool;
     destroy(recorder);
     if (spool != NULL) {

@@ -100,10 +100,9 @@ static bool wait_for_spool(opening *self, pthread_t thread, double most)
 static sonde_err start_opening(opening *self, pthread_t *thread, sonde_diag *diag)
 {
     sigset_t all, before;
-    int failed = 0;
 
     (void)sigfillset(&all); /* the program handles signals */
-    failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (failed == 0) {
         failed = pthread_create(thread, NULL, open_it, self);
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -226,14 +225,10 @@ static sonde_err recover_stored(const char *url, int rank, uint64_t *records,
         .rank = rank, .world = 1, .resumes = true, .sends = true};
     sonde__store_spool *spool = NULL;
     char path[PATH], *folder = NULL;
-    bool left = false;
-    sonde_err err = sonde__store_spool_folder(url, &folder, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__store_spool_folder(url, &folder, diag));
+    sonde_err err = SONDE_OK;
     (void)snprintf(path, sizeof path, "%s/w%04d", folder, rank);
-    left = access(path, F_OK) == 0;
+    bool left = access(path, F_OK) == 0;
     sonde__free(folder);
     if (!left) {
         return sonde__fail(diag, SONDE_ENOTFOUND, url, "a run that this machine wrote",

@@ -364,7 +364,6 @@ int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
 {
     const sonde__record_backend_ops *ops = segment->backend->ops;
     char data[SONDE__FILE_NAME * 2], index[SONDE__FILE_NAME * 2];
-    int failed = 0;
 
     if (sonde__record_header_begin(&segment->header,
                                    header_room(segment, size, value, name),
@@ -373,7 +372,7 @@ int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
     }
     (void)file_name(segment, SONDE__FILE_SEGMENT, true, data, sizeof data);
     (void)file_name(segment, SONDE__FILE_INDEX, false, index, sizeof index);
-    failed = sonde__record_claim(segment->backend, data, &segment->data);
+    int failed = sonde__record_claim(segment->backend, data, &segment->data);
     if (failed != 0) {
         return failed;
     }

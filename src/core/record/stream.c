@@ -63,10 +63,9 @@ static int open_file(sonde__record_stream *stream)
     const sonde__record_backend_ops *ops = stream->backend->ops;
     char path[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
     const size_t size = sonde__record_file_head(stream->kind, 0, head);
-    int failed = 0;
 
     (void)file_name(stream, true, path, sizeof path);
-    failed = sonde__record_claim(stream->backend, path, &stream->file);
+    int failed = sonde__record_claim(stream->backend, path, &stream->file);
     if (failed != 0) {
         return failed;
     }

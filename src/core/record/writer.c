@@ -378,12 +378,11 @@ sonde_err sonde__record_writer_start(sonde__record_writer *writer, const char *w
                                      bool *is_left, sonde_diag *diag)
 {
     sigset_t all, before;
-    int failed = 0;
 
     *is_left = false;
 
     (void)sigfillset(&all); /* the program handles signals; SIGXFSZ would end it */
-    failed = pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (failed == 0) {
         failed = pthread_create(&writer->thread, NULL, run, writer);
         (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

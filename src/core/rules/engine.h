@@ -18,6 +18,7 @@
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
 
+#include "observe/attach.h"
 #include "base/table.h"
 #include "rules/finding_file.h"
 #include "rules/progress.h"
@@ -124,8 +125,8 @@ struct sonde_rules {
     /* ids with vital signs at this step, and ids shown before; room for all */
     uint32_t *now, *before;
     size_t now_count, before_count;
-    uint64_t stamp; /* of the current step, from 1 */
-    int64_t next_global, next_of_mode[SONDE_MODE_COUNT];
+    uint64_t stamp;                /* of the current step, from 1 */
+    sonde__observe_steps next;     /* the next ones, over all attachments */
     uint64_t steps;                /* steps with evidence */
     uint64_t ended;                /* all steps */
     int64_t first_step, last_step; /* global, of these */

@@ -9,7 +9,7 @@
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "observe/observer_state.h"
+#include "observe/attach.h"
 
 #include <string.h>
 

@@ -13,15 +13,11 @@
 #include "base/memory.h"
 
 #include "observe/tensor_names.h"
-#include "observe/observer_state.h"
+#include "observe/attach.h"
 
 #include <string.h>
 
 enum { HOWS = 1 << SONDE__HOW_COUNT, SLOWER = 10 };
-/* Steps at the beginning at which all vital signs are observed if the program says how
- * often. */
-enum { CLOSELY = 50 };
-
 typedef struct rules_sink {
     sonde_sink sink; /* first */
     sonde__rule_attached *attached;
@@ -31,13 +27,11 @@ typedef struct rules_sink {
 struct sonde__rule_attached {
     sonde__rule_attached *next;
     sonde_rules *rules;
-    const sonde_catalogue *catalogue;
     sonde_observer *observer;
-    int64_t every, raw_every;  /* 0: as the rules need */
-    const int64_t *role_every; /* by role, as in sonde_watch_options; or NULL */
-    uint32_t *map;  /* ids of the attached catalogue -> ids of the rules' catalogue */
-    int64_t offset; /* is added to its global steps */
-    int64_t mode_offset[SONDE_MODE_COUNT];
+    int64_t every, raw_every;         /* 0: as the rules need */
+    const int64_t *role_every;        /* by role, as in sonde_watch_options; or NULL */
+    sonde__observe_map map;           /* to the rules' catalogue */
+    int64_t offset[SONDE_MODE_COUNT]; /* is added to its steps */
     int64_t step; /* its own step that the offsets belong to; -1: none yet */
     rules_sink sinks[HOWS];
 };
@@ -48,8 +42,9 @@ struct sonde__rule_attached {
  * within its mode. */
 static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordinate *at)
 {
-    const sonde_rules *rules = attached->rules;
-    int64_t *mode_offset = &attached->mode_offset[at->mode];
+    const int64_t *const next = attached->rules->next.next;
+    int64_t *const global = &attached->offset[SONDE_MODE_GLOBAL];
+    int64_t *const in_mode = &attached->offset[at->mode];
     sonde_coordinate placed = {.mode = at->mode,
                                .global_step = at->global_step,
                                .mode_step = at->mode_step,
@@ -59,13 +54,11 @@ static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordi
 
     if (attached->step != at->global_step) {
         attached->step = at->global_step;
-        attached->offset =
-            SONDE_MAX(attached->offset, rules->next_global - at->global_step);
-        *mode_offset =
-            SONDE_MAX(*mode_offset, rules->next_of_mode[at->mode] - at->mode_step);
+        *global = SONDE_MAX(*global, next[SONDE_MODE_GLOBAL] - at->global_step);
+        *in_mode = SONDE_MAX(*in_mode, next[at->mode] - at->mode_step);
     }
-    placed.global_step += attached->offset;
-    placed.mode_step += *mode_offset;
+    placed.global_step += *global;
+    placed.mode_step += *in_mode;
     return placed;
 }
 
@@ -74,9 +67,9 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
     const rules_sink *self = (rules_sink *)sink;
     /* field by field: a copy of what was stored a moment ago would wait for the stores */
     const sonde_observation part = {
-        .id = self->attached->map[seen->id],
+        .id = self->attached->map.ids[seen->id],
         .info = sonde_catalogue_info(self->attached->rules->catalogue,
-                                     self->attached->map[seen->id]),
+                                     self->attached->map.ids[seen->id]),
         .at = place(self->attached, &seen->at),
         .how = seen->how,
         .view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL,
@@ -100,8 +93,8 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     if (rules->any) { /* no other sink has ended the step */
         sonde_rules_end_step(rules, &placed);
     }
-    rules->next_global = placed.global_step + 1;
-    rules->next_of_mode[placed.mode] = placed.mode_step + 1;
+    rules->next.next[placed.mode] = placed.mode_step + 1;
+    rules->next.next[SONDE_MODE_GLOBAL] = placed.global_step + 1;
 }
 
 static void free_attached(sonde_rules *rules)
@@ -110,7 +103,7 @@ static void free_attached(sonde_rules *rules)
         sonde__rule_attached *first = rules->attached;
 
         rules->attached = first->next;
-        sonde__free(first->map);
+        sonde__free(first->map.ids);
         sonde__free(first);
     }
     sonde_catalogue_destroy(rules->own);
@@ -129,28 +122,21 @@ typedef struct attaching {
     sonde_diag *diag;
 } attaching;
 
+static sonde_err declare(void *user, const sonde_tensor_info *info, uint32_t id,
+                         uint32_t *mapped, sonde_diag *diag)
+{
+    const sonde__rule_attached *attached = user;
+
+    (void)id;
+    return sonde_catalogue_declare(attached->rules->own, info, mapped, diag);
+}
+
 /* Maps the tensors of the catalogue to those of the rules' catalogue. */
 static sonde_err map_tensors(attaching *work)
 {
     for (uint32_t id = work->first; id < work->count; id++) {
-        sonde_err err = SONDE_OK;
-        sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
-
-        if (info.same_as == id) {
-            info.same_as = SONDE_NO_TENSOR;
-        } else {
-            sonde__observe_make_alias(&info, work->rules->own,
-                                      work->attached->map[info.same_as]);
-        }
-        err = sonde_catalogue_declare(work->rules->own, &info, &work->attached->map[id],
-                                      work->diag);
-        if (err == SONDE_EEXIST) {
-            err = sonde_catalogue_find(work->rules->own, info.name,
-                                       &work->attached->map[id], work->diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(
+            sonde__observe_map_add(&work->attached->map, id, work->attached, work->diag));
     }
     return SONDE_OK;
 }
@@ -162,8 +148,8 @@ static sonde_schedule said_when(const sonde__rule_attached *attached,
 {
     const bool often = (1U << bit & SONDE__SIGNS) != 0 || own->every == 1 || own->row > 1;
 
-    return (sonde_schedule){.every = often ? attached->every : attached->raw_every,
-                            .first = often ? CLOSELY : 0};
+    return often ? sonde__observe_judged(attached->every)
+                 : sonde_schedule_every(attached->raw_every);
 }
 
 /* Replaces the schedules of rules by those of the program. */
@@ -190,7 +176,7 @@ static void collect(const attaching *work, int mode)
     const sonde_rules *rules = work->rules;
 
     for (uint32_t id = work->first; id < work->count; id++) {
-        const sonde__rule_slot *slot = &rules->slots[work->attached->map[id]];
+        const sonde__rule_slot *slot = &rules->slots[work->attached->map.ids[id]];
         const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
         sonde_rules_looks *looks = &work->looks[id - work->first];
 
@@ -304,17 +290,16 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
     sonde_rules *rules = attached->rules;
     attaching work = {.rules = rules,
                       .attached = attached,
-                      .catalogue = attached->catalogue,
+                      .catalogue = attached->map.from,
                       .first = first,
-                      .count = sonde_catalogue_count(attached->catalogue),
+                      .count = sonde_catalogue_count(attached->map.from),
                       .diag = diag};
-    size_t capacity = first;
     sonde_err err = SONDE_ENOMEM;
 
     work.looks = sonde__calloc(work.count - first, sizeof *work.looks);
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
     if (work.looks == NULL || work.ids == NULL ||
-        !sonde__reserve(&attached->map, &capacity, work.count, sizeof *attached->map)) {
+        !sonde__observe_map_reserve(&attached->map)) {
         err = sonde__fail_nomem(diag, "the taps of rules");
         goto done;
     }
@@ -358,15 +343,15 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
     if (attached == NULL) {
         return sonde__fail_nomem(diag, "the taps of rules");
     }
-    *attached =
-        (sonde__rule_attached){.next = rules->attached,
-                               .rules = rules,
-                               .catalogue = catalogue,
-                               .observer = observer,
-                               .every = SONDE_MAX(every, 0),
-                               .raw_every = raw_every > 0 ? raw_every : SLOWER * every,
-                               .role_every = role_every,
-                               .step = -1};
+    *attached = (sonde__rule_attached){
+        .next = rules->attached,
+        .rules = rules,
+        .map = {.from = catalogue, .to = rules->own, .declare = declare},
+        .observer = observer,
+        .every = SONDE_MAX(every, 0),
+        .raw_every = raw_every > 0 ? raw_every : SLOWER * every,
+        .role_every = role_every,
+        .step = -1};
     for (unsigned how = 0; how < HOWS; how++) {
         attached->sinks[how] =
             (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};

@@ -369,7 +369,6 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
 {
     place spot = {.title = file->title, .diag = diag};
     uint64_t length = 0;
-    size_t data_size = 0;
     json_t *header = NULL;
     sonde_err err = SONDE_OK;
 
@@ -383,7 +382,7 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
         return fail(&spot, SONDE_EFORMAT, "at most 100 MB, and within the file",
                     "a header of %llu bytes", (unsigned long long)length);
     }
-    data_size = size - LENGTH_SIZE - (size_t)length;
+    size_t data_size = size - LENGTH_SIZE - (size_t)length;
     SONDE__TRY(
         load_json(&spot, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header));
     SONDE__TRY_GO(
@@ -422,12 +421,11 @@ sonde_err sonde_safetensors_parse(const void *bytes, size_t size, const char *na
     sonde_safetensors *file = create(name);
     /* Views have no const form; nothing is written through this one. */
     unsigned char *start = (unsigned char *)(uintptr_t)bytes;
-    sonde_err err = SONDE_OK;
 
     if (file == NULL) {
         return sonde__fail_nomem(diag, "a safetensors file");
     }
-    err = read_header(file, start, size, diag);
+    sonde_err err = read_header(file, start, size, diag);
     if (err != SONDE_OK) {
         sonde_safetensors_destroy(file);
         return err;
@@ -463,16 +461,14 @@ sonde_err sonde_safetensors_open(const char *path, sonde_safetensors **out,
                                  sonde_diag *diag)
 {
     SONDE__NEEDS(diag, path, out);
-    sonde_safetensors *file = NULL;
-    sonde_err err = SONDE_OK;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");
     }
-    file = create(path);
-    err = file != NULL ? map_file(file, fd, diag)
-                       : sonde__fail_nomem(diag, "a safetensors file");
+    sonde_safetensors *file = create(path);
+    sonde_err err = file != NULL ? map_file(file, fd, diag)
+                                 : sonde__fail_nomem(diag, "a safetensors file");
     (void)close(fd); /* the mapping stays */
     if (err != SONDE_OK) {
         goto error;

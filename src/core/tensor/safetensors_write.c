@@ -197,11 +197,7 @@ void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view)
 static sonde_err publish(const request *r, const sonde_text *header)
 {
     sonde__whole_file file;
-    sonde_err err = sonde__whole_open(&file, r->path, r->diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__whole_open(&file, r->path, r->diag));
     (void)sonde__whole_write(&file, header->data, header->length);
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t t = 0; t < r->count; t++) {
@@ -210,7 +206,7 @@ static sonde_err publish(const request *r, const sonde_text *header)
             }
         }
     }
-    err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
+    sonde_err err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
     sonde__whole_close(&file);
     return err;
 }
@@ -228,11 +224,8 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
     }
     const request r = {path, tensors, count, metadata, metadata_count, diag};
     sonde_text header = {0};
-    sonde_err err = check_request(&r);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(check_request(&r));
+    sonde_err err = SONDE_OK;
     SONDE__TRY_GO(put_header(&header, &r));
     err = publish(&r, &header);
 error:

@@ -109,9 +109,8 @@ sonde_err sonde_trial_cursor_create(sonde_trial *trial,
     sonde_trial_cursor_options taken;
     SONDE__TAKE(sonde_trial_cursor_options, &taken, given, diag);
     taken.mode = given != NULL ? taken.mode : SONDE_MODE_GLOBAL;
-    sonde_trial_cursor *cursor = NULL;
     SONDE__TRY(check_options(trial, &taken, diag));
-    cursor = sonde__calloc(1, sizeof *cursor);
+    sonde_trial_cursor *cursor = sonde__calloc(1, sizeof *cursor);
     if (cursor == NULL) {
         return sonde__fail_nomem(diag, "a cursor");
     }
@@ -435,11 +434,7 @@ sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *recor
 {
     SONDE__NEEDS(diag, cursor, record);
     sonde_trial_record read;
-    sonde_err err = go_back(cursor, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(go_back(cursor, diag));
     while (cursor->at == cursor->count) {
         int64_t global = 0;
 
@@ -452,7 +447,7 @@ sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *recor
         }
         cursor->next = global + 1;
     }
-    err = read_entry(cursor, &cursor->entries[cursor->at++], &read, diag);
+    sonde_err err = read_entry(cursor, &cursor->entries[cursor->at++], &read, diag);
     if (err != SONDE_OK) {
         cursor->at -= err == SONDE_ENOMEM; /* the same one again */
         return err;

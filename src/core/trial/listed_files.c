@@ -106,7 +106,6 @@ static sonde_err check_file(const line_reader *reader, const sonde__record_liste
     sonde_trial *const trial = reader->trial;
     char path[SONDE__PATH], where[SONDE__PATH];
     sonde_diag why = {0};
-    sonde_err err = SONDE_OK;
 
     (void)sonde__trial_path(reader->worker->path, line->name, path);
     (void)sonde__trial_path(reader->worker->name, line->name, where);
@@ -129,7 +128,7 @@ static sonde_err check_file(const line_reader *reader, const sonde__record_liste
                             strerror(errno));
         return SONDE_OK;
     }
-    err = check_open_file(reader, line, fd, where);
+    sonde_err err = check_open_file(reader, line, fd, where);
     (void)close(fd);
     return err;
 }

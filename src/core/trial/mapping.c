@@ -82,10 +82,9 @@ static sonde_err map(sonde__trial_file *file, int fd, const struct stat *about,
                      const char *path, sonde_diag *diag)
 {
     const uint64_t size = (uint64_t)about->st_size;
-    sonde__trial_mapping *mapping = NULL;
     const uint64_t length = file->closed ? size : size + SONDE_MAX(size, ROOM);
 
-    mapping = sonde__malloc(sizeof *mapping);
+    sonde__trial_mapping *mapping = sonde__malloc(sizeof *mapping);
     if (mapping == NULL) {
         return sonde__fail_nomem(diag, path);
     }

@@ -668,13 +668,12 @@ static sonde_err run(series_walk *walk, sonde_diag *diag)
                        walk->histories[2]->count;
     const size_t most =
         walk->end != 0 ? SONDE_MIN(all, (size_t)(walk->end - walk->begin)) : all;
-    sonde_err err = SONDE_OK;
 
     walk->steps = sonde__malloc(most * sizeof *walk->steps);
     walk->vitals = sonde__malloc(most * sizeof *walk->vitals);
-    err = walk->steps != NULL && walk->vitals != NULL
-              ? take_all(walk, diag)
-              : sonde__fail_nomem(diag, "vital signs of many steps");
+    sonde_err err = walk->steps != NULL && walk->vitals != NULL
+                        ? take_all(walk, diag)
+                        : sonde__fail_nomem(diag, "vital signs of many steps");
     if (err != SONDE_OK) {
         sonde__free(walk->steps);
         sonde__free(walk->vitals);

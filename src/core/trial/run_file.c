@@ -184,7 +184,6 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     bool found = false;
-    sonde_err err = SONDE_OK;
     json_t *end = NULL;
     struct stat about;
     const bool is_there =
@@ -197,7 +196,7 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
     if (trial->ended || !is_there) {
         return SONDE_OK;
     }
-    err = sonde__trial_load_object(trial, SONDE__END_FILE, &found, &end, diag);
+    sonde_err err = sonde__trial_load_object(trial, SONDE__END_FILE, &found, &end, diag);
     if (err != SONDE_OK || !found) {
         goto error;
     }
@@ -357,7 +356,6 @@ static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool h
     char path[SONDE__PATH], where[SONDE__PATH];
     uint64_t records = 0;
     sonde_diag why = {0};
-    sonde_err err = SONDE_OK;
 
     if (worker->no_ring ||
         access(sonde__trial_path(worker->path, SONDE__RING_FILE, path), F_OK) != 0) {
@@ -370,7 +368,7 @@ static bool recover_ring(sonde_trial *trial, sonde__trial_worker *worker, bool h
                           "its last records are recovered on the machine of the writer");
         return false;
     }
-    err = recover_in_turn(trial, worker, &records, &why);
+    sonde_err err = recover_in_turn(trial, worker, &records, &why);
     if (err == SONDE_EBUSY) {
         return false;
     }

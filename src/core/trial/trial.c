@@ -179,12 +179,11 @@ static void skip_stragglers(sonde_trial *trial)
 static sonde_err read_again(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
     const uint64_t noted = trial->damage.damaged + trial->damage.torn;
-    sonde_err err = SONDE_OK;
 
     trial->changed = false;
     trial->question++;
-    err = trial->format != NULL ? trial->format->refresh(trial, diag)
-                                : read_all(trial, diag);
+    sonde_err err = trial->format != NULL ? trial->format->refresh(trial, diag)
+                                          : read_all(trial, diag);
     trial->changed =
         trial->changed || noted != trial->damage.damaged + trial->damage.torn;
     sonde__trial_update_status(trial);
@@ -309,16 +308,12 @@ static sonde_err fail_not_a_run(const sonde_trial *trial, sonde_diag *diag)
 static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
 {
     bool found = false;
-    sonde_err err = sonde__trial_run_read(trial, &found, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_run_read(trial, &found, diag));
     trial->format = found ? NULL : find_format(trial->path);
     if (trial->format != NULL) {
         return trial->format->open(trial, diag);
     }
-    err = find_workers(trial, diag);
+    sonde_err err = find_workers(trial, diag);
     if (err != SONDE_OK || found) {
         return err;
     }

@@ -235,7 +235,6 @@ static sonde_err take_tensor(const line_reader *reader, const json_t *line)
     sonde_tensor_info info = {0};
     sonde_diag why = {0};
     uint32_t tensor = 0;
-    sonde_err err = SONDE_OK;
     const char *expected = fill_info(line, &info);
 
     if (expected == NULL &&
@@ -251,7 +250,7 @@ static sonde_err take_tensor(const line_reader *reader, const json_t *line)
         bad_line(reader, expected);
         return SONDE_OK;
     }
-    err = sonde__trial_declare(reader->trial, &info, &tensor, &why);
+    sonde_err err = sonde__trial_declare(reader->trial, &info, &tensor, &why);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "the catalogue");
     }
@@ -433,8 +432,6 @@ sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *wo
                                      const sonde__trial_file *segment, uint32_t *tensor,
                                      sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     *tensor = SONDE__NONE;
     if (!is_mapped(worker, id)) {
         SONDE__TRY(sonde__trial_catalogue_read(trial, worker, diag));
@@ -442,7 +439,7 @@ sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *wo
     if (id < MOST_UNKNOWN && !is_mapped(worker, id)) {
         char *known = line != NULL ? name_in_header(worker, segment, line) : NULL;
 
-        err = declare_unknown(trial, worker, id, line, known, diag);
+        sonde_err err = declare_unknown(trial, worker, id, line, known, diag);
         sonde__free(known);
         if (err != SONDE_OK) {
             return err;

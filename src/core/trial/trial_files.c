@@ -90,11 +90,8 @@ sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path
 {
     uint64_t length = 0;
     int fd = -1;
-    sonde_err err = open_regular(path, &fd, &length, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(open_regular(path, &fd, &length, diag));
+    sonde_err err = SONDE_OK;
     if (length > MOST_SMALL) {
         err = sonde__fail(diag, SONDE_EFORMAT, path, "at most 64 MiB",
                           "a file of %llu bytes", (unsigned long long)length);
@@ -219,7 +216,6 @@ static sonde_err read_opened(line_reader *reader, int fd, uint64_t size, const c
                              sonde_diag *diag)
 {
     sonde__trial_progress *progress = reader->progress;
-    sonde_err err = SONDE_OK;
 
     reader->capacity = (size_t)SONDE_MIN(size - SONDE_MIN(size, progress->offset) + 1,
                                          (uint64_t)(PIECE + SONDE__MOST_LINE));
@@ -227,7 +223,7 @@ static sonde_err read_opened(line_reader *reader, int fd, uint64_t size, const c
     if (reader->bytes == NULL) {
         return sonde__fail_nomem(diag, path);
     }
-    err = read_pieces(reader, fd, path, diag);
+    sonde_err err = read_pieces(reader, fd, path, diag);
     sonde__free(reader->bytes);
     if (err != SONDE_OK) {
         return err;

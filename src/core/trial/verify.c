@@ -75,12 +75,11 @@ static sonde_err check_header(sonde_trial *trial, const sonde__trial_worker *wor
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
     size_t index = 0;
-    sonde_err err = SONDE_OK;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
     (void)sonde__trial_path(worker->path, name, path);
-    err = sonde__store_fetch(path, 0, UINT64_MAX, &why);
+    sonde_err err = sonde__store_fetch(path, 0, UINT64_MAX, &why);
     if (err == SONDE_OK) {
         err = sonde_safetensors_open(path, &file, &why);
     }
@@ -352,13 +351,9 @@ static sonde_err check_findings(sonde_trial *trial, bool compares, sonde_diag *d
     uint64_t last = 0;
     json_t *object = NULL, *numbers = NULL, *number = NULL;
     const char *rule = NULL;
-    sonde_err err = compares ? load_numbers(trial, &object, diag) : SONDE_OK;
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(compares ? load_numbers(trial, &object, diag) : SONDE_OK);
     numbers = json_object_get(object, "lines");
-    err = check_lines(trial, "control.jsonl", false, &last, diag);
+    sonde_err err = check_lines(trial, "control.jsonl", false, &last, diag);
     if (err == SONDE_OK) {
         err = check_files(trial, numbers, diag);
     }
@@ -412,11 +407,8 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
     sonde_run_info info;
-    sonde_err err = sonde__trial_open_all(path, report_line, user, &trial, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__trial_open_all(path, report_line, user, &trial, diag));
+    sonde_err err = SONDE_OK;
     for (size_t i = 0; i < trial->worker_count; i++) {
         sonde__trial_worker *worker = trial->workers[i];
 
