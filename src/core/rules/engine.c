@@ -118,7 +118,6 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 {
     SONDE__NEEDS(diag, rules, rule);
     sonde_rule_run *run = NULL;
-    sonde_err err = SONDE_OK;
 
     if (rule->abi != SONDE_RULE_ABI) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, rule->name,
@@ -134,8 +133,8 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return sonde__fail_nomem(diag, rule->name);
     }
     run = sonde__calloc(1, sizeof *run);
-    err = run != NULL ? make_run(rules, rule, params, run, diag)
-                      : sonde__fail_nomem(diag, rule->name);
+    const sonde_err err = run != NULL ? make_run(rules, rule, params, run, diag)
+                                      : sonde__fail_nomem(diag, rule->name);
     if (err != SONDE_OK) {
         sonde__rule_run_destroy(run);
         return err;

@@ -133,7 +133,6 @@ typedef struct attaching {
 static sonde_err map_tensors(attaching *work)
 {
     for (uint32_t id = work->first; id < work->count; id++) {
-        sonde_err err = SONDE_OK;
         sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
 
         if (info.same_as == id) {
@@ -142,8 +141,8 @@ static sonde_err map_tensors(attaching *work)
             sonde__observe_make_alias(&info, work->rules->own,
                                       work->attached->map[info.same_as]);
         }
-        err = sonde_catalogue_declare(work->rules->own, &info, &work->attached->map[id],
-                                      work->diag);
+        sonde_err err = sonde_catalogue_declare(work->rules->own, &info,
+                                                &work->attached->map[id], work->diag);
         if (err == SONDE_EEXIST) {
             err = sonde_catalogue_find(work->rules->own, info.name,
                                        &work->attached->map[id], work->diag);
@@ -344,7 +343,6 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
                            "%lld and %lld", (long long)every, (long long)raw_every);
     }
     sonde__rule_attached *attached = NULL;
-    sonde_err err = SONDE_OK;
 
     if (rules->catalogue != rules->own) {
         return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
@@ -372,7 +370,7 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
             (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};
     }
     rules->attached = attached; /* stays, since the taps do */
-    err = attach_from(attached, 0, diag);
+    const sonde_err err = attach_from(attached, 0, diag);
     return err != SONDE_OK ? err
                            : sonde__observer_on_extend(observer, extend, attached, diag);
 }

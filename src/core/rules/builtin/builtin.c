@@ -13,6 +13,7 @@
 #include "rules/outputs.h"
 #include "rules/suspicion.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,11 +181,10 @@ bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *
 
 sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     bool gradients = false, parameters = false;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
         const sonde_vitals *v = tensors[i].vitals;
 
@@ -208,12 +208,8 @@ bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip
                               double bad)
 {
     /* An update with such gradients spoils the parameters, and the next loss. */
-    static const sonde__rule_terms perhaps = {.event = true,
-                                              .well = SONDE_SEVERITY_NOTE,
-                                              .ill = SONDE_SEVERITY_ERROR,
-                                              .still = SONDE_SEVERITY_ERROR,
-                                              .untold = SONDE_SEVERITY_ERROR,
-                                              .alone = SONDE_SEVERITY_ERROR};
+    static const sonde__rule_terms perhaps = {
+        .event = true, SONDE__TERMS(NOTE, ERROR, ERROR, ERROR, ERROR)};
 
     return skip == SONDE__SKIP_MAYBE
                ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)
@@ -275,6 +271,28 @@ bool sonde__builtin_is_statistic(const sonde_tensor_info *info)
     return has_word(info->name, words, SONDE_COUNT_OF(words));
 }
 
+bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < info->rank && count <= most; i++) {
+        count *= info->shape[i];
+    }
+    return count <= most;
+}
+
+void sonde__builtin_free_each(sonde_rule_run *run, size_t offset)
+{
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+
+    SONDE__EACH (run, i) {
+        void *block = NULL;
+
+        memcpy(&block, (char *)tensors[i].memory + offset, sizeof(void *));
+        sonde__free(block);
+    }
+}
+
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
 static int first_need(bool wanted)
@@ -282,19 +300,18 @@ static int first_need(bool wanted)
     return wanted ? 0 : SONDE_RULE_IGNORE;
 }
 
-int sonde__builtin_wants_loss(sonde_rule_run *run, const sonde_tensor_info *info,
+int sonde__builtin_wants_role(sonde_rule_run *run, const sonde_tensor_info *info,
                               uint32_t id)
 {
-    (void)run;
-    return first_need(sonde__builtin_is_loss(info, id));
-}
+    const sonde_rule *rule = sonde_rule_row(run);
 
-int sonde__builtin_wants_parameter(sonde_rule_run *run, const sonde_tensor_info *info,
-                                   uint32_t id)
-{
-    (void)run;
-    return first_need(sonde__builtin_is_parameter(info) &&
-                      sonde__builtin_is_own(info, id));
+    for (size_t i = 0; i < rule->need_count && sonde__builtin_is_own(info, id); i++) {
+        if (rule->needs[i].roles == SONDE__ANY ||
+            (rule->needs[i].roles >> info->role & 1U) != 0) {
+            return (int)i;
+        }
+    }
+    return SONDE_RULE_IGNORE;
 }
 
 int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *info,
@@ -403,6 +420,34 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
     sonde_trial_free(steps);
     sonde_trial_free(vitals);
     return was;
+}
+
+const char *sonde__builtin_bad_text(const sonde_vitals *v, char text[SONDE__BAD_TEXT])
+{
+    const struct {
+        uint64_t count;
+        const char *name;
+    } kinds[] = {{v->nan, "NaN"}, {v->pos_inf, "+Inf"}, {v->neg_inf, "-Inf"}};
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        const char *verb = kinds[i].count == 1 ? "is" : "are";
+
+        if (kinds[i].count == 0) {
+            continue;
+        }
+        if (used == 0) {
+            (void)snprintf(text, SONDE__BAD_TEXT, "%llu of %llu values %s %s",
+                           (unsigned long long)kinds[i].count,
+                           (unsigned long long)v->count, verb, kinds[i].name);
+        } else {
+            (void)snprintf(text + used, SONDE__BAD_TEXT - used, ", %llu %s %s",
+                           (unsigned long long)kinds[i].count, verb, kinds[i].name);
+        }
+        used = strlen(text);
+    }
+    return text;
 }
 
 void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what)

@@ -30,10 +30,8 @@ static int32_t largest(const sonde_view *view, int64_t i)
     int32_t at = -1;
 
     for (int64_t c = 0; c < view->shape[1]; c++) {
-        double score = 0.0;
-
         index[1] = c;
-        score = sonde_element_get(view->dtype, sonde_view_at(view, index));
+        const double score = sonde_element_get(view->dtype, sonde_view_at(view, index));
         if (view->shape[1] == 1) {
             return class_of(score);
         }

@@ -72,11 +72,7 @@ enum { SAMPLE = 512, MOST_STEPS = 32, SMALL = 4096, MOVING = 32 };
 enum { GROWN = 5 };
 enum { OFTEN = 8, WINDOW = 16, EARLY = 12, FIRST = 3 };
 
-static const sonde__rule_terms adds_up = {.well = SONDE_SEVERITY_NOTE,
-                                          .ill = SONDE_SEVERITY_ERROR,
-                                          .still = SONDE_SEVERITY_ERROR,
-                                          .untold = SONDE_SEVERITY_NOTE,
-                                          .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms adds_up = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 
 /* Of one step, over all parameters. */
 typedef struct norms {
@@ -121,34 +117,19 @@ static const sonde_rule_need needs[] = {
     {"large parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__CLOSELY},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 
-static int parameter_need(const sonde_tensor_info *info)
-{
-    int64_t count = 1;
-
-    for (int i = 0; i < info->rank && count <= SMALL; i++) {
-        count *= info->shape[i];
-    }
-    return count <= SMALL ? PARAMETERS : LARGE_PARAMETERS;
-}
-
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
-        return SONDE_RULE_IGNORE;
-    }
-    return sonde__builtin_is_gradient(info)    ? GRADIENTS
-           : sonde__builtin_is_parameter(info) ? parameter_need(info)
-           : info->role == SONDE_ROLE_LOSS     ? LOSSES
-                                               : SONDE_RULE_IGNORE;
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    return need == PARAMETERS && !sonde__builtin_is_small(info, SMALL) ? LARGE_PARAMETERS
+                                                                       : need;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    tensor_memory *memory = sonde_rule_tensors(run, &count)[i].memory;
+    tensor_memory *memory = sonde__builtin_tensors(run)[i].memory;
 
-    if (sonde_rule_tensors(run, &count)[i].need != GRADIENTS) {
+    if (sonde__builtin_tensors(run)[i].need != GRADIENTS) {
         return SONDE_OK;
     }
     memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
@@ -201,10 +182,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
  * are not seen at this step. */
 static bool updated(sonde_rule_run *run)
 {
-    size_t count = 0, seen = 0, changed = 0, moving = 0, hidden = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t seen = 0, changed = 0, moving = 0, hidden = 0;
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const bool parameter =
             tensors[i].need == PARAMETERS || tensors[i].need == LARGE_PARAMETERS;
         const sonde_vitals *v = parameter ? tensors[i].vitals : NULL;
@@ -431,10 +412,9 @@ static void finish(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__free(((tensor_memory *)tensors[i].memory)->before);
     }
 }

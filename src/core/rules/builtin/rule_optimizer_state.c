@@ -47,17 +47,11 @@
 #include <string.h>
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, SMALL_PARAMETERS = 3, LOSSES = 4 };
-static const sonde__rule_terms all_exceed = {.well = SONDE_SEVERITY_NOTE,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_WARNING,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms all_exceed = {
+    SONDE__TERMS(NOTE, ERROR, WARNING, NOTE, NOTE)};
 /* Updates that are tiny, because epsilon is large. */
-static const sonde__rule_terms tiny_updates = {.well = SONDE_SEVERITY_NOTE,
-                                               .ill = SONDE_SEVERITY_WARNING,
-                                               .still = SONDE_SEVERITY_WARNING,
-                                               .untold = SONDE_SEVERITY_NOTE,
-                                               .alone = SONDE_SEVERITY_WARNING};
+static const sonde__rule_terms tiny_updates = {
+    SONDE__TERMS(NOTE, WARNING, WARNING, NOTE, WARNING)};
 enum { SMALL = 512, FEW = 4, AFTER = 10 };
 #define LARGEST 1e4
 #define ALIKE 0.15
@@ -118,16 +112,6 @@ static bool is_step(const sonde_tensor_info *info)
     return strncmp(info->name, "Step___", 7) == 0 || ends_in(info->name, ".step");
 }
 
-static bool is_small(const sonde_tensor_info *info)
-{
-    int64_t count = 1;
-
-    for (int i = 0; i < info->rank && count <= SMALL; i++) {
-        count *= info->shape[i];
-    }
-    return count <= SMALL;
-}
-
 static bool is_parameter(const sonde_rule_tensor *tensor)
 {
     return tensor->need == PARAMETERS || tensor->need == SMALL_PARAMETERS;
@@ -135,24 +119,18 @@ static bool is_parameter(const sonde_rule_tensor *tensor)
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    if (need == STATE && !is_first(info) && !is_second(info) && !is_step(info)) {
         return SONDE_RULE_IGNORE;
     }
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    return sonde__builtin_is_parameter(info)
-               ? (is_small(info) ? SMALL_PARAMETERS : PARAMETERS)
-           : sonde__builtin_is_gradient(info)                   ? GRADIENTS
-           : is_first(info) || is_second(info) || is_step(info) ? STATE
-                                                                : SONDE_RULE_IGNORE;
+    return need == PARAMETERS && sonde__builtin_is_small(info, SMALL) ? SMALL_PARAMETERS
+                                                                      : need;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
     tensor_memory *memory = tensor->memory;
 
     memory->change = NAN;
@@ -377,12 +355,11 @@ static bool report_epsilon(sonde_rule_run *run, const scale *all)
 static void judge_epsilon(sonde_rule_run *run, const scale *all)
 {
     optimizer_state *state = sonde_rule_state(run);
-    bool drowned = false;
 
     if (all->count < FEW || sonde_rule_at(run)->mode_step < AFTER) {
         return;
     }
-    drowned =
+    bool drowned =
         all->most_root > APART * all->least_root &&
         log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
     state->drowned = drowned ? state->drowned + 1 : 0;
@@ -438,10 +415,9 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__free(((tensor_memory *)tensors[i].memory)->before);
     }
 }

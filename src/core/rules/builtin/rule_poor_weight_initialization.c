@@ -61,27 +61,13 @@ enum {
     LOSSES_AVERAGED = 5
 };
 /* What follows from the first steps alone. */
-static const sonde__rule_terms at_first = {.well = SONDE_SEVERITY_NOTE,
-                                           .ill = SONDE_SEVERITY_ERROR,
-                                           .still = SONDE_SEVERITY_ERROR,
-                                           .untold = SONDE_SEVERITY_NOTE,
-                                           .alone = SONDE_SEVERITY_NOTE};
-static const sonde__rule_terms dying = {.well = SONDE_SEVERITY_NOTE,
-                                        .ill = SONDE_SEVERITY_ERROR,
-                                        .still = SONDE_SEVERITY_ERROR,
-                                        .untold = SONDE_SEVERITY_NOTE,
-                                        .alone = SONDE_SEVERITY_ERROR};
-static const sonde__rule_terms loud_weights = {.well = SONDE_SEVERITY_NOTE,
-                                               .ill = SONDE_SEVERITY_WARNING,
-                                               .still = SONDE_SEVERITY_WARNING,
-                                               .untold = SONDE_SEVERITY_NOTE,
-                                               .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms at_first = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, NOTE)};
+static const sonde__rule_terms dying = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
+static const sonde__rule_terms loud_weights = {
+    SONDE__TERMS(NOTE, WARNING, WARNING, NOTE, NOTE)};
 /* The loss is the same to its last digit. */
-static const sonde__rule_terms same_loss = {.well = SONDE__WITHDRAWN,
-                                            .ill = SONDE_SEVERITY_ERROR,
-                                            .still = SONDE_SEVERITY_ERROR,
-                                            .untold = SONDE_SEVERITY_ERROR,
-                                            .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms same_loss = {
+    SONDE__TERMS(NOTHING, ERROR, ERROR, ERROR, ERROR)};
 #define FELL 0.9
 #define CONSTANT 1e-7
 #define MOVED 2e-4
@@ -161,8 +147,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
 
     (void)diag;
     ((tensor_memory *)tensor->memory)->scores =
@@ -389,10 +374,9 @@ static void judge_death(sonde_rule_run *run)
 static void judge_stuck(sonde_rule_run *run)
 {
     const poor *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need == LOSSES && memory->stuck &&

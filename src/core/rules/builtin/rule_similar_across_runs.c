@@ -44,8 +44,7 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     const similar *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     tensor_memory *memory = tensors[i].memory;
 
     (void)diag;
@@ -75,10 +74,9 @@ static void step(sonde_rule_run *run)
     similar *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
     const sonde_trial_at where = {run->rules->mode, at->mode_step, -1, -1, -1};
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         sonde_vitals other;

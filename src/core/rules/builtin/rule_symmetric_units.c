@@ -49,23 +49,14 @@ typedef struct symmetric {
 } symmetric;
 
 enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 4, MOVES = 3 };
-static const sonde__rule_terms alike_units = {.well = SONDE__WITHDRAWN,
-                                              .ill = SONDE_SEVERITY_ERROR,
-                                              .still = SONDE_SEVERITY_ERROR,
-                                              .untold = SONDE_SEVERITY_NOTE,
-                                              .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms alike_units = {
+    SONDE__TERMS(NOTHING, ERROR, ERROR, NOTE, NOTE)};
 /* Half of all weights are 0 and get no gradient. */
-static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_ERROR,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms zero_units = {
+    SONDE__TERMS(NOTHING, ERROR, ERROR, NOTE, ERROR)};
 /* Rows of a parameter that is no layer's: of samples, slots, codes. */
-static const sonde__rule_terms alike_rows = {.well = SONDE__WITHDRAWN,
-                                             .ill = SONDE_SEVERITY_NOTE,
-                                             .still = SONDE_SEVERITY_NOTE,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms alike_rows = {
+    SONDE__TERMS(NOTHING, NOTE, NOTE, NOTE, NOTE)};
 #define ALIKE 1e-4 /* of magnitudes */
 
 typedef struct row {
@@ -105,16 +96,10 @@ static const sonde_rule_need needs[] = {
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    if (!sonde__builtin_is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
-        return SONDE_RULE_IGNORE;
-    }
-    return info->role == SONDE_ROLE_WEIGHT    ? WEIGHTS
-           : sonde__builtin_is_gradient(info) ? GRADIENTS
-                                              : SONDE_RULE_IGNORE;
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    return need == LOSSES || (info->rank >= 2 && info->shape[0] >= 2) ? need
+                                                                      : SONDE_RULE_IGNORE;
 }
 
 /* Whether rows of a weight are units: it is in a module, or its name says that it is a
@@ -134,8 +119,7 @@ static bool is_of_layer(const sonde_tensor_info *info)
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     tensor_memory *memory = tensors[i].memory;
 
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
@@ -365,20 +349,19 @@ static bool is_bias_for(const sonde_tensor_info *a, const sonde_tensor_info *b)
 
 static void link_biases(sonde_rule_run *run)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         ((tensor_memory *)tensors[i].memory)->bias = SIZE_MAX;
     }
-    for (size_t k = 0; k < count; k++) {
+    SONDE__EACH (run, k) {
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[k].id);
 
         if (tensors[k].need != WEIGHTS || info->rank <= 2 ||
             sonde__strcasestr(info->name + split(info->name).module, "bias") == NULL) {
             continue;
         }
-        for (size_t i = 0; i < count; i++) {
+        SONDE__EACH (run, i) {
             if (tensors[i].need == WEIGHTS &&
                 is_bias_for(sonde_rule_info(run, tensors[i].id), info)) {
                 ((tensor_memory *)tensors[i].memory)->bias = k;
@@ -400,13 +383,12 @@ static bool has_biases(const sonde_rule_tensor *tensors, const tensor_memory *me
 /* Notes, of this step, the modules and shapes with a weight whose elements differ. */
 static void find_twins(sonde_rule_run *run)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         ((tensor_memory *)tensors[i].memory)->varies = false;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const size_t first = ((tensor_memory *)tensors[i].memory)->first;
 
         run->rules->compared++;
@@ -542,10 +524,9 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__free(((tensor_memory *)tensors[i].memory)->rows);
         sonde__free(((tensor_memory *)tensors[i].memory)->same);
     }

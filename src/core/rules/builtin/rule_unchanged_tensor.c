@@ -98,10 +98,9 @@ static void step(sonde_rule_run *run)
 {
     const unchanged *state = sonde_rule_state(run);
     const int64_t now = sonde_rule_at(run)->global_step;
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
         const bool raw = memory->raw != NULL && memory->raw_step == now;
@@ -128,10 +127,9 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__free(((tensor_memory *)tensors[i].memory)->raw);
     }
 }

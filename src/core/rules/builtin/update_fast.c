@@ -42,11 +42,7 @@ enum { LONG = 12 };
 #define BOLD 1.5
 #define EVEN 0.75 /* (mean |d|)^2 / mean d^2 of an update; 0.64 for normal elements */
 
-static const sonde__rule_terms too_fast = {.well = SONDE_SEVERITY_NOTE,
-                                           .ill = SONDE_SEVERITY_ERROR,
-                                           .still = SONDE_SEVERITY_ERROR,
-                                           .untold = SONDE_SEVERITY_NOTE,
-                                           .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms too_fast = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
