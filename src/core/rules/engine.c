@@ -386,13 +386,6 @@ bool sonde_rule_any_bad(const sonde_rule_run *run)
     return run->rules->bad > 0;
 }
 
-bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b)
-{
-    const sonde__rule_slot *slots = run->rules->slots;
-
-    return slots[a].late || slots[b].late ? slots[a].place < slots[b].place : a < b;
-}
-
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)
 {
     if (run == NULL || prefix == NULL || name == NULL) {

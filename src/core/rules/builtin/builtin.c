@@ -9,7 +9,7 @@
 #include "base/point.h"
 #include "base/table.h"
 #include "observe/tensor_roles.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/outputs.h"
 #include "rules/suspicion.h"
 
@@ -139,7 +139,6 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
 {
     static const char *const names[] = {"relu", "gelu",    "selu", "elu",
                                         "tanh", "sigmoid", "silu", "softplus"};
-    sonde_rules *rules = run->rules;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         if (is_input_of(info->name, names[i])) {
@@ -151,10 +150,9 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
                                             strstr(info->name, "_input_") == NULL))) {
         return NULL;
     }
-    for (uint32_t id =
-             sonde__rules_first_output(rules, info->module, strlen(info->module));
-         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
-        const sonde_tensor_info *output = sonde_catalogue_info(rules->catalogue, id);
+    for (uint32_t id = sonde__rules_first_output(run, info->module, strlen(info->module));
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) {
+        const sonde_tensor_info *output = sonde_rule_info(run, id);
 
         for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
             if (sonde__strcasecmp(output->op, names[i]) == 0) {
@@ -233,16 +231,15 @@ static bool has_word(const char *text, const char *const *words, size_t count)
 static bool is_of(const sonde_rule_run *run, const sonde_tensor_info *info,
                   const char *const *words, size_t count)
 {
-    sonde_rules *rules = run->rules;
     const char *end = strrchr(info->name, '.');
     const size_t length = end != NULL ? (size_t)(end - info->name) : 0;
 
     if (has_word(info->name, words, count)) {
         return true;
     }
-    for (uint32_t id = sonde__rules_first_output(rules, info->name, length);
-         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
-        if (has_word(sonde_catalogue_info(rules->catalogue, id)->op, words, count)) {
+    for (uint32_t id = sonde__rules_first_output(run, info->name, length);
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) {
+        if (has_word(sonde_rule_info(run, id)->op, words, count)) {
             return true;
         }
     }
@@ -346,8 +343,8 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
 
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
 {
-    return sonde__observe_is_objective(run->rules->catalogue, id) &&
-                   !sonde__rules_is_declared_free(run->rules, id)
+    return sonde__observe_is_objective(sonde__rule_catalogue(run), id) &&
+                   !sonde__rule_is_declared_free(run, id)
                ? SONDE__LOSS_WHOLE
                : SONDE__LOSS_PART;
 }
@@ -374,10 +371,10 @@ static bool any_given(const sonde_rule_run *run, const char *names)
     while (*names != '\0') {
         const size_t length = strcspn(names, ",");
 
-        for (size_t i = 0; i < run->rule->param_count; i++) {
-            const char *name = run->rule->params[i].name;
+        for (size_t i = 0; i < sonde_rule_row(run)->param_count; i++) {
+            const char *name = sonde_rule_row(run)->params[i].name;
 
-            if (run->given[i] && strlen(name) == length &&
+            if (sonde__rule_is_given(run, i) && strlen(name) == length &&
                 strncmp(name, names, length) == 0) {
                 return true;
             }
@@ -387,14 +384,13 @@ static bool any_given(const sonde_rule_run *run, const char *names)
     return false;
 }
 
-bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
-                               const char *ours)
+bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours)
 {
-    for (size_t i = 0; i < run->rule->param_count; i++) {
-        const sonde_rule_param *param = &run->rule->params[i];
+    for (size_t i = 0; i < sonde_rule_row(run)->param_count; i++) {
+        const sonde_rule_param *param = &sonde_rule_row(run)->params[i];
 
-        if (run->given[i] && strcmp(param->name, "smdebug") == 0) {
-            return *((const bool *)run->state + param->offset);
+        if (sonde__rule_is_given(run, i) && strcmp(param->name, "smdebug") == 0) {
+            return *((const bool *)sonde_rule_state(run) + param->offset);
         }
     }
     return any_given(run, theirs) && !any_given(run, ours);
@@ -407,10 +403,12 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
     size_t count = 0;
     bool was = false;
 
-    if (run->rules->trial == NULL || run->rules->begin <= 0 ||
-        sonde_trial_vitals_series(run->rules->trial, id, SONDE_MODE_GLOBAL, -1, 0,
-                                  run->rules->begin, &steps, &vitals, &count,
-                                  NULL) != SONDE_OK) {
+    int64_t begin = 0;
+    sonde_trial *trial = sonde__rule_trial(run, &begin);
+
+    if (trial == NULL || begin <= 0 ||
+        sonde_trial_vitals_series(trial, id, SONDE_MODE_GLOBAL, -1, 0, begin, &steps,
+                                  &vitals, &count, NULL) != SONDE_OK) {
         return false;
     }
     for (size_t i = 0; i < count && !was; i++) {

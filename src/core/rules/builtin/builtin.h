@@ -268,8 +268,7 @@ sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t
                 "judge exactly as smdebug documents the rule; --rule-name sets it")
 /* For init: true if the user has set that parameter, or any of the parameters `theirs`,
  * which smdebug has, and none of `ours`; both are comma-separated names. */
-bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
-                               const char *ours);
+bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours);
 /* For bind: true if the trial has vital signs of the tensor, with elements that are not
  * 0, from before the first step that is judged. */
 bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);

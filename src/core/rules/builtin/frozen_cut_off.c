@@ -26,7 +26,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/frozen.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include <stdio.h>
@@ -111,7 +111,7 @@ static bool is_output(const char *name, const char *module, size_t length)
 static use find_use(const sonde_rule_run *run, const sonde_tensor_info *info, bool *alone,
                     bool *leaf)
 {
-    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const sonde_catalogue *catalogue = sonde__rule_catalogue(run);
     const char *dot = strrchr(info->name, '.');
     const size_t length = dot != NULL ? (size_t)(dot - info->name) : 0;
     bool any = false, own = false, pulls = false, pulled = false;

@@ -14,7 +14,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/units.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"

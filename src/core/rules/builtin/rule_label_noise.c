@@ -361,11 +361,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->gradient);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, gradient));
     sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
 }
 

@@ -44,7 +44,7 @@
  * Evidence: raw gradients of consecutive steps; vital signs of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/suspicion.h"
 
@@ -412,11 +412,7 @@ static void finish(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->before);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
 }
 
 const sonde_rule sonde__builtin_missing_zero_grad = {

@@ -20,7 +20,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "base/macros.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include <string.h>
 

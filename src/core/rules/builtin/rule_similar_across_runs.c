@@ -8,7 +8,7 @@
  * that the other run does not have are left out. Evidence: vital signs of both runs.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include <sonde/trial.h>
 
@@ -73,7 +73,7 @@ static void step(sonde_rule_run *run)
 {
     similar *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
-    const sonde_trial_at where = {run->rules->mode, at->mode_step, -1, -1, -1};
+    const sonde_trial_at where = {sonde__rule_mode(run), at->mode_step, -1, -1, -1};
     sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     SONDE__EACH (run, i) {

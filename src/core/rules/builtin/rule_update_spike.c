@@ -27,7 +27,7 @@
  * Evidence: norms of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
 #include "rules/suspicion.h"

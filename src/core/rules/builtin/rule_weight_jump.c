@@ -21,7 +21,7 @@
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -247,11 +247,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->before);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
 }
 
 const sonde_rule sonde__builtin_weight_jump = {

@@ -263,11 +263,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
-
-    SONDE__EACH (run, i) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->raw);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, raw));
 }
 
 const sonde_rule sonde__builtin_weight_update_ratio = {

@@ -25,7 +25,7 @@
  */
 #include "rules/builtin/update_ratio.h"
 
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/macros.h"
@@ -91,7 +91,7 @@ static bool divides(const sonde_rule_run *run, double even)
 {
     static const char *const names[] = {".exp_avg",    ".exp_avg_sq", ".exp_inf", ".sum",
                                         ".square_avg", "Accl2___",    "_sq_row"};
-    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const sonde_catalogue *catalogue = sonde__rule_catalogue(run);
     bool any = false;
 
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
