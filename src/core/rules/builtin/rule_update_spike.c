@@ -85,7 +85,7 @@ static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
             : sonde__rule_suspect(run, i, &jump_terms, "abs_max", v->abs_max, limit)) {
         sonde__rules_follows(run, cause);
         sonde_rule_say(
-            run, explained ? "Mend the earlier findings first." : NULL,
+            run, explained ? "Fix the earlier findings first." : NULL,
             "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "
             "step%s earlier and usually changes by %.2g in that time.%s",
             v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median,
