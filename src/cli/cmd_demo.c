@@ -161,11 +161,12 @@ static void on_finding(void *user, const sonde_finding *finding, int epoch)
 static void print_finding(const sonde_finding *finding)
 {
     (void)printf("\n  %s  %s\n", finding->rule, finding->tensor);
-    (void)printf("          at step %lld", (long long)finding->step);
     if (finding->steps > 1) {
-        (void)printf(", and up to %lld", (long long)finding->last_step);
+        (void)printf("          steps %lld-%lld\n", (long long)finding->step,
+                     (long long)finding->last_step);
+    } else {
+        (void)printf("          step %lld\n", (long long)finding->step);
     }
-    (void)printf("\n");
     print_lines("", finding->message);
     print_lines("  try", finding->advice);
 }

@@ -6,6 +6,9 @@
 #include "base/macros.h"
 #include "rules/engine.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 static char folder[] = "/tmp/sonde_lua_XXXXXX", script[64], text[256];
 
 /* The fields that a rule must have, before those of a test. */
@@ -453,11 +456,43 @@ static void sketches_are_read(void **state)
     stream_close(&s);
 }
 
+/* A script prints to standard error, and 1 MB at most. */
+static void printing_is_limited(void **state)
+{
+    char path[96];
+    struct stat printed;
+    stream s;
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/printed", folder);
+    const int before = dup(STDERR_FILENO);
+    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(before >= 0 && file >= 0);
+    open_script(&s, STEP("for i = 1, 100 do print(('x'):rep(100000), i) end"), "");
+    const uint32_t id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+
+    stream_begin(&s);
+    assert_int_equal(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    stream_put_all(&s, id, 1.0F);
+    stream_end(&s);
+    (void)fflush(stderr);
+    assert_int_equal(dup2(before, STDERR_FILENO), STDERR_FILENO);
+    stream_expect_clean(&s);
+    stream_close(&s);
+    assert_int_equal(fstat(file, &printed), 0);
+    assert_true(printed.st_size > 1000000 && printed.st_size < 1050000);
+    (void)close(before);
+    (void)close(file);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_that_are_no_rules),
         cmocka_unit_test(scripts_that_go_wrong),
+        cmocka_unit_test(printing_is_limited),
         cmocka_unit_test(limits_are_of_later_files),
         cmocka_unit_test(vital_signs_are_those_of_c),
         cmocka_unit_test(everything_can_be_read),

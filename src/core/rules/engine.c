@@ -118,7 +118,6 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 {
     SONDE__NEEDS(diag, rules, rule);
     sonde_rule_run *run = NULL;
-    sonde_err err = SONDE_OK;
 
     if (rule->abi != SONDE_RULE_ABI) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, rule->name,
@@ -134,8 +133,8 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
         return sonde__fail_nomem(diag, rule->name);
     }
     run = sonde__calloc(1, sizeof *run);
-    err = run != NULL ? make_run(rules, rule, params, run, diag)
-                      : sonde__fail_nomem(diag, rule->name);
+    const sonde_err err = run != NULL ? make_run(rules, rule, params, run, diag)
+                                      : sonde__fail_nomem(diag, rule->name);
     if (err != SONDE_OK) {
         sonde__rule_run_destroy(run);
         return err;
@@ -385,13 +384,6 @@ bool sonde_rule_any_bad(const sonde_rule_run *run)
         return false;
     }
     return run->rules->bad > 0;
-}
-
-bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b)
-{
-    const sonde__rule_slot *slots = run->rules->slots;
-
-    return slots[a].late || slots[b].late ? slots[a].place < slots[b].place : a < b;
 }
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)

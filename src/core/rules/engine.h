@@ -20,6 +20,7 @@
 
 #include "observe/attach.h"
 #include "base/table.h"
+#include "rules/context.h"
 #include "rules/finding_file.h"
 #include "rules/progress.h"
 #include "rules/suspicion.h"
@@ -31,10 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum {
-    SONDE__MESSAGE = 512,
-    SONDE__RULES_WORKER = 1024 /* the replicas of worker w count from w times this */
-};
+enum { SONDE__MESSAGE = 512 };
 
 /* A finding with the memory of its texts. */
 typedef struct sonde__rule_found {
@@ -176,11 +174,6 @@ sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
 bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
                          sonde_mode mode);
 
-/* engine.c: whether a tensor with a value at this step comes before another one: in the
- * order of declaration, except for tensors that were declared after the first step. These
- * stand where the step had their first value. */
-bool sonde__rule_is_earlier(const sonde_rule_run *run, uint32_t a, uint32_t b);
-
 /* The schedules by bit of how. engine.c: the schedule of a need. */
 enum { SONDE__HOW_COUNT = 5, SONDE__SIGNS = SONDE_HOW_VITALS | SONDE_HOW_NORMS };
 static inline sonde_schedule *sonde__rules_look(sonde_rules_looks *looks, int bit)
@@ -223,14 +216,6 @@ void sonde__rules_report_again(sonde_rules *rules);
 /* finding_order.c: sets the causes of the findings since the last report, and puts those
  * without one first. */
 void sonde__rules_set_causes(sonde_rules *rules);
-/* finding_order.c: the finding that explains what this rule finds now: the first error or
- * warning of one of these rules (NULL-terminated) at an earlier step; NULL: there is none.
- * Borrowed until the next finding. */
-const sonde_finding *sonde__rules_cause(const sonde_rule_run *run,
-                                        const char *const *rules);
-/* finding_order.c: between found and say: the finding follows from that one (NULL: from
- * none). */
-void sonde__rules_follows(sonde_rule_run *run, const sonde_finding *cause);
 void sonde__rules_free_found(sonde_rules *rules);
 /* findings.c: makes a finding at its place, which is empty, among the findings or, waits,
  * among the suspicions; false if memory runs out. sonde_rule_say must follow. */
@@ -246,17 +231,10 @@ void sonde__rule_raise(sonde_rules *rules, sonde__rule_found *found,
 void sonde__rules_hold_again(const sonde_rules *rules, sonde__rule_found *found);
 /* suspicions.c: the losses among new tensors; false if memory runs out. */
 bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end);
-/* suspicions.c: whether the program declares that a loss need not fall. */
-bool sonde__rules_is_declared_free(const sonde_rules *rules, uint32_t id);
 /* suspicions.c: takes the losses of a training step. */
 void sonde__rules_take_losses(sonde_rules *rules);
 /* suspicions.c: decides the suspicions that can be decided; ended: all of them. */
 void sonde__rules_decide(sonde_rules *rules, bool ended);
-/* Whether losses are all that the rule has at this step. */
-static inline bool sonde__rule_only_losses(const sonde_rule_run *run)
-{
-    return !run->any && run->shown == run->losses;
-}
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

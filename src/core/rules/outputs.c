@@ -5,6 +5,7 @@
 #include "rules/outputs.h"
 
 #include "base/table.h"
+#include "rules/engine.h"
 
 #include <sonde/catalogue.h>
 
@@ -60,14 +61,15 @@ bool sonde__rules_add_outputs(sonde_rules *rules, size_t first, size_t end)
     return true;
 }
 
-uint32_t sonde__rules_first_output(sonde_rules *rules, const char *module, size_t length)
+uint32_t sonde__rules_first_output(const sonde_rule_run *run, const char *module,
+                                   size_t length)
 {
-    rules->compared++;
-    return find_first(rules, module, length);
+    run->rules->compared++;
+    return find_first(run->rules, module, length);
 }
 
-uint32_t sonde__rules_next_output(sonde_rules *rules, uint32_t id)
+uint32_t sonde__rules_next_output(const sonde_rule_run *run, uint32_t id)
 {
-    rules->compared++;
-    return rules->slots[id].next_output;
+    run->rules->compared++;
+    return run->rules->slots[id].next_output;
 }

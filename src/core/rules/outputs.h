@@ -1,15 +1,17 @@
 /*
  * outputs.h - the outputs of a module, found by its name. Internal.
  *
- *     for (uint32_t id = sonde__rules_first_output(rules, module, strlen(module));
- *          id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) ...
+ *     for (uint32_t id = sonde__rules_first_output(run, module, strlen(module));
+ *          id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) ...
  *
  * In the order of declaration. Cost: one look-up.
  */
 #ifndef SONDE_RULES_OUTPUTS_H
 #define SONDE_RULES_OUTPUTS_H
 
-#include "rules/engine.h"
+#include "base/table.h"
+
+#include <sonde/rules.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +20,8 @@
 /* Takes up the slots first ... end - 1. False if memory runs out. */
 bool sonde__rules_add_outputs(sonde_rules *rules, size_t first, size_t end);
 /* SONDE__TABLE_NONE if the module has no output. */
-uint32_t sonde__rules_first_output(sonde_rules *rules, const char *module, size_t length);
-uint32_t sonde__rules_next_output(sonde_rules *rules, uint32_t id);
+uint32_t sonde__rules_first_output(const sonde_rule_run *run, const char *module,
+                                   size_t length);
+uint32_t sonde__rules_next_output(const sonde_rule_run *run, uint32_t id);
 
 #endif

@@ -258,18 +258,16 @@ sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag)
 {
     for (size_t i = 0; i < run->rule->param_count; i++) {
         const char *text = run->texts[i];
-        char *written = NULL;
-        sonde_err err = SONDE_OK;
 
         if (run->rule->params[i].kind != SONDE_RULE_REGEX || text == NULL ||
             text[0] == '\0') {
             continue;
         }
-        written = prefixed(text, "re:");
+        char *written = prefixed(text, "re:");
         if (written == NULL) {
             return sonde__fail_nomem(diag, "a selector");
         }
-        err = sonde_selector_create(written, &run->selectors[i], diag);
+        const sonde_err err = sonde_selector_create(written, &run->selectors[i], diag);
         sonde__free(written);
         if (err != SONDE_OK) {
             return err;
@@ -332,13 +330,12 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
         const bool collections =
             run->rule->params[i].kind == SONDE_RULE_COLLECTIONS && run->texts[i] != NULL;
         uint8_t *grown = NULL;
-        size_t kept = 0;
         sonde_err err = SONDE_OK;
 
         if (run->selectors[i] == NULL && !collections) {
             continue;
         }
-        kept = run->marks[i] != NULL ? first : 0;
+        const size_t kept = run->marks[i] != NULL ? first : 0;
         grown = sonde__grow(run->marks[i], kept, end);
         if (grown == NULL) {
             return sonde__fail_nomem(diag, "a rule's tensors");

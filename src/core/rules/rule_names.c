@@ -120,12 +120,12 @@ sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag
     SONDE__NEEDS(diag, rules, text);
     const size_t length = strcspn(text, ":");
     char *name = sonde__strndup(text, length);
-    sonde_err err = SONDE_OK;
 
     if (name == NULL) {
         return sonde__fail_nomem(diag, "a rule");
     }
-    err = add_named(rules, name, text[length] == ':' ? text + length + 1 : NULL, diag);
+    const sonde_err err =
+        add_named(rules, name, text[length] == ':' ? text + length + 1 : NULL, diag);
     sonde__free(name);
     return err;
 }
@@ -195,7 +195,6 @@ sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag 
     for (;;) {
         const size_t length = rule_length(text), name = item_length(text);
         char *one = sonde__strndup(text, length);
-        sonde_err err = SONDE_OK;
 
         if (one == NULL) {
             return sonde__fail_nomem(diag, "rules");
@@ -203,9 +202,9 @@ sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag 
         if (name < length && memchr(one, ':', name) == NULL) {
             one[name] = ':'; /* the first parameter */
         }
-        err = sonde__strcasecmp(one, "default") == 0
-                  ? sonde_rules_add_defaults(rules, diag)
-                  : sonde_rules_add(rules, one, diag);
+        const sonde_err err = sonde__strcasecmp(one, "default") == 0
+                                  ? sonde_rules_add_defaults(rules, diag)
+                                  : sonde_rules_add(rules, one, diag);
         sonde__free(one);
         if (err != SONDE_OK || text[length] == '\0') {
             return err;

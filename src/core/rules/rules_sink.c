@@ -329,7 +329,6 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
                            "%lld and %lld", (long long)every, (long long)raw_every);
     }
     sonde__rule_attached *attached = NULL;
-    sonde_err err = SONDE_OK;
 
     if (rules->catalogue != rules->own) {
         return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
@@ -357,7 +356,7 @@ sonde_err sonde__rules_attach(sonde_rules *rules, const sonde_catalogue *catalog
             (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};
     }
     rules->attached = attached; /* stays, since the taps do */
-    err = attach_from(attached, 0, diag);
+    const sonde_err err = attach_from(attached, 0, diag);
     return err != SONDE_OK ? err
                            : sonde__observer_on_extend(observer, extend, attached, diag);
 }

@@ -43,6 +43,17 @@ typedef struct sonde__rule_terms {
     double slight;                       /* see sonde__rules_progress_mark */
 } sonde__rule_terms;
 
+/* The five severities, as fields of terms: {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, NOTHING)}. */
+enum {
+    SONDE__TERM_NOTHING = SONDE__WITHDRAWN,
+    SONDE__TERM_NOTE = SONDE_SEVERITY_NOTE,
+    SONDE__TERM_WARNING = SONDE_SEVERITY_WARNING,
+    SONDE__TERM_ERROR = SONDE_SEVERITY_ERROR
+};
+#define SONDE__TERMS(good, bad, stands, unknown, none)                                   \
+    .well = SONDE__TERM_##good, .ill = SONDE__TERM_##bad, .still = SONDE__TERM_##stands, \
+    .untold = SONDE__TERM_##unknown, .alone = SONDE__TERM_##none
+
 /* The condition holds at this step, as sonde_rule_found has it. True the first time: then
  * sonde_rule_say must follow. terms: borrowed until the run ends. */
 bool sonde__rule_suspect(sonde_rule_run *run, size_t i, const sonde__rule_terms *terms,

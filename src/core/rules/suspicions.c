@@ -71,13 +71,18 @@ static bool is_named_free(const sonde_tensor_info *info)
     return has_any(info->name, words, SONDE_COUNT_OF(words));
 }
 
-bool sonde__rules_is_declared_free(const sonde_rules *rules, uint32_t id)
+static bool is_declared_free(const sonde_rules *rules, uint32_t id)
 {
     const char *note = sonde_catalogue_info(rules->catalogue, id)->note;
 
     return strncmp(note, SONDE_NOTE_FREE, sizeof SONDE_NOTE_FREE - 1) == 0 ||
            (rules->in_collection != NULL &&
             rules->in_collection(rules->collection_user, id, "free_losses"));
+}
+
+bool sonde__rule_is_declared_free(const sonde_rule_run *run, uint32_t id)
+{
+    return is_declared_free(run->rules, id);
 }
 
 /* Adds an input or a layer that only programs have whose losses need not fall. */
@@ -111,10 +116,10 @@ bool sonde__rules_add_losses(sonde_rules *rules, size_t first, size_t end)
                             progress->loss_count + 1, sizeof *progress->losses)) {
             return false;
         }
-        progress->losses[progress->loss_count++] = (sonde__rules_loss){
-            .id = (uint32_t)id,
-            .free = is_named_free(info),
-            .declared = sonde__rules_is_declared_free(rules, (uint32_t)id)};
+        progress->losses[progress->loss_count++] =
+            (sonde__rules_loss){.id = (uint32_t)id,
+                                .free = is_named_free(info),
+                                .declared = is_declared_free(rules, (uint32_t)id)};
     }
     /* a new one may make parts of the others */
     for (size_t i = 0; progress->loss_count > before && i < progress->loss_count; i++) {

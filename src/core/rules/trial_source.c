@@ -114,14 +114,13 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
     free_block(source);
     for (uint32_t id = 0; id < source->count; id++) {
         series *rows = &source->series[id];
-        sonde_err err = SONDE_OK;
 
         if ((wants(source, id) & SONDE__SIGNS) == 0) {
             continue;
         }
-        err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1, begin,
-                                        end, &rows->steps, &rows->vitals, &rows->count,
-                                        diag);
+        const sonde_err err = sonde_trial_vitals_series(
+            source->trial, id, SONDE_MODE_GLOBAL, -1, begin, end, &rows->steps,
+            &rows->vitals, &rows->count, diag);
         if (err != SONDE_OK && err != SONDE_ENOTFOUND) { /* not under this name */
             return err;
         }

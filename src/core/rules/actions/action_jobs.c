@@ -406,12 +406,11 @@ static sonde__action_job *next_job(sonde__actions_queue *queue)
 {
     for (;;) {
         double next = 0.0;
-        sonde__action_job *job = NULL;
 
         if (atomic_load(&queue->give_up)) {
             return NULL;
         }
-        job = take_due(queue, &next);
+        sonde__action_job *job = take_due(queue, &next);
         if (job != NULL) {
             return job;
         }
@@ -433,11 +432,9 @@ static void *run_queue(void *user)
 
     (void)pthread_mutex_lock(&queue->lock);
     while ((job = next_job(queue)) != NULL) {
-        bool again = false;
-
         queue->busy = true;
         (void)pthread_mutex_unlock(&queue->lock);
-        again = work(actions, job);
+        const bool again = work(actions, job);
         (void)pthread_mutex_lock(&queue->lock);
         queue->busy = false;
         if (again && queue->count < SONDE_ACTIONS_QUEUE) {

@@ -9,10 +9,11 @@
 #include "base/point.h"
 #include "base/table.h"
 #include "observe/tensor_roles.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/outputs.h"
 #include "rules/suspicion.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +139,6 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
 {
     static const char *const names[] = {"relu", "gelu",    "selu", "elu",
                                         "tanh", "sigmoid", "silu", "softplus"};
-    sonde_rules *rules = run->rules;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         if (is_input_of(info->name, names[i])) {
@@ -150,10 +150,9 @@ const char *sonde__builtin_goes_into(const sonde_rule_run *run,
                                             strstr(info->name, "_input_") == NULL))) {
         return NULL;
     }
-    for (uint32_t id =
-             sonde__rules_first_output(rules, info->module, strlen(info->module));
-         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
-        const sonde_tensor_info *output = sonde_catalogue_info(rules->catalogue, id);
+    for (uint32_t id = sonde__rules_first_output(run, info->module, strlen(info->module));
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) {
+        const sonde_tensor_info *output = sonde_rule_info(run, id);
 
         for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
             if (sonde__strcasecmp(output->op, names[i]) == 0) {
@@ -180,11 +179,10 @@ bool sonde__builtin_is_given(const sonde_tensor_info *info, const sonde_vitals *
 
 sonde__builtin_skip sonde__builtin_was_skipped(sonde_rule_run *run)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     bool gradients = false, parameters = false;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
         const sonde_vitals *v = tensors[i].vitals;
 
@@ -208,12 +206,8 @@ bool sonde__builtin_found_bad(sonde_rule_run *run, size_t i, sonde__builtin_skip
                               double bad)
 {
     /* An update with such gradients spoils the parameters, and the next loss. */
-    static const sonde__rule_terms perhaps = {.event = true,
-                                              .well = SONDE_SEVERITY_NOTE,
-                                              .ill = SONDE_SEVERITY_ERROR,
-                                              .still = SONDE_SEVERITY_ERROR,
-                                              .untold = SONDE_SEVERITY_ERROR,
-                                              .alone = SONDE_SEVERITY_ERROR};
+    static const sonde__rule_terms perhaps = {
+        .event = true, SONDE__TERMS(NOTE, ERROR, ERROR, ERROR, ERROR)};
 
     return skip == SONDE__SKIP_MAYBE
                ? sonde__rule_suspect(run, i, &perhaps, "nonfinite", bad, 0.0)
@@ -237,16 +231,15 @@ static bool has_word(const char *text, const char *const *words, size_t count)
 static bool is_of(const sonde_rule_run *run, const sonde_tensor_info *info,
                   const char *const *words, size_t count)
 {
-    sonde_rules *rules = run->rules;
     const char *end = strrchr(info->name, '.');
     const size_t length = end != NULL ? (size_t)(end - info->name) : 0;
 
     if (has_word(info->name, words, count)) {
         return true;
     }
-    for (uint32_t id = sonde__rules_first_output(rules, info->name, length);
-         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(rules, id)) {
-        if (has_word(sonde_catalogue_info(rules->catalogue, id)->op, words, count)) {
+    for (uint32_t id = sonde__rules_first_output(run, info->name, length);
+         id != SONDE__TABLE_NONE; id = sonde__rules_next_output(run, id)) {
+        if (has_word(sonde_rule_info(run, id)->op, words, count)) {
             return true;
         }
     }
@@ -275,6 +268,28 @@ bool sonde__builtin_is_statistic(const sonde_tensor_info *info)
     return has_word(info->name, words, SONDE_COUNT_OF(words));
 }
 
+bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < info->rank && count <= most; i++) {
+        count *= info->shape[i];
+    }
+    return count <= most;
+}
+
+void sonde__builtin_free_each(sonde_rule_run *run, size_t offset)
+{
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+
+    SONDE__EACH (run, i) {
+        void *block = NULL;
+
+        memcpy(&block, (char *)tensors[i].memory + offset, sizeof(void *));
+        sonde__free(block);
+    }
+}
+
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
 static int first_need(bool wanted)
@@ -282,19 +297,18 @@ static int first_need(bool wanted)
     return wanted ? 0 : SONDE_RULE_IGNORE;
 }
 
-int sonde__builtin_wants_loss(sonde_rule_run *run, const sonde_tensor_info *info,
+int sonde__builtin_wants_role(sonde_rule_run *run, const sonde_tensor_info *info,
                               uint32_t id)
 {
-    (void)run;
-    return first_need(sonde__builtin_is_loss(info, id));
-}
+    const sonde_rule *rule = sonde_rule_row(run);
 
-int sonde__builtin_wants_parameter(sonde_rule_run *run, const sonde_tensor_info *info,
-                                   uint32_t id)
-{
-    (void)run;
-    return first_need(sonde__builtin_is_parameter(info) &&
-                      sonde__builtin_is_own(info, id));
+    for (size_t i = 0; i < rule->need_count && sonde__builtin_is_own(info, id); i++) {
+        if (rule->needs[i].roles == SONDE__ANY ||
+            (rule->needs[i].roles >> info->role & 1U) != 0) {
+            return (int)i;
+        }
+    }
+    return SONDE_RULE_IGNORE;
 }
 
 int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *info,
@@ -329,8 +343,8 @@ int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *in
 
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id)
 {
-    return sonde__observe_is_objective(run->rules->catalogue, id) &&
-                   !sonde__rules_is_declared_free(run->rules, id)
+    return sonde__observe_is_objective(sonde__rule_catalogue(run), id) &&
+                   !sonde__rule_is_declared_free(run, id)
                ? SONDE__LOSS_WHOLE
                : SONDE__LOSS_PART;
 }
@@ -357,10 +371,10 @@ static bool any_given(const sonde_rule_run *run, const char *names)
     while (*names != '\0') {
         const size_t length = strcspn(names, ",");
 
-        for (size_t i = 0; i < run->rule->param_count; i++) {
-            const char *name = run->rule->params[i].name;
+        for (size_t i = 0; i < sonde_rule_row(run)->param_count; i++) {
+            const char *name = sonde_rule_row(run)->params[i].name;
 
-            if (run->given[i] && strlen(name) == length &&
+            if (sonde__rule_is_given(run, i) && strlen(name) == length &&
                 strncmp(name, names, length) == 0) {
                 return true;
             }
@@ -370,14 +384,13 @@ static bool any_given(const sonde_rule_run *run, const char *names)
     return false;
 }
 
-bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
-                               const char *ours)
+bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours)
 {
-    for (size_t i = 0; i < run->rule->param_count; i++) {
-        const sonde_rule_param *param = &run->rule->params[i];
+    for (size_t i = 0; i < sonde_rule_row(run)->param_count; i++) {
+        const sonde_rule_param *param = &sonde_rule_row(run)->params[i];
 
-        if (run->given[i] && strcmp(param->name, "smdebug") == 0) {
-            return *((const bool *)run->state + param->offset);
+        if (sonde__rule_is_given(run, i) && strcmp(param->name, "smdebug") == 0) {
+            return *((const bool *)sonde_rule_state(run) + param->offset);
         }
     }
     return any_given(run, theirs) && !any_given(run, ours);
@@ -390,10 +403,12 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
     size_t count = 0;
     bool was = false;
 
-    if (run->rules->trial == NULL || run->rules->begin <= 0 ||
-        sonde_trial_vitals_series(run->rules->trial, id, SONDE_MODE_GLOBAL, -1, 0,
-                                  run->rules->begin, &steps, &vitals, &count,
-                                  NULL) != SONDE_OK) {
+    int64_t begin = 0;
+    sonde_trial *trial = sonde__rule_trial(run, &begin);
+
+    if (trial == NULL || begin <= 0 ||
+        sonde_trial_vitals_series(trial, id, SONDE_MODE_GLOBAL, -1, 0, begin, &steps,
+                                  &vitals, &count, NULL) != SONDE_OK) {
         return false;
     }
     for (size_t i = 0; i < count && !was; i++) {
@@ -403,6 +418,34 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
     sonde_trial_free(steps);
     sonde_trial_free(vitals);
     return was;
+}
+
+const char *sonde__builtin_bad_text(const sonde_vitals *v, char text[SONDE__BAD_TEXT])
+{
+    const struct {
+        uint64_t count;
+        const char *name;
+    } kinds[] = {{v->nan, "NaN"}, {v->pos_inf, "+Inf"}, {v->neg_inf, "-Inf"}};
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        const char *verb = kinds[i].count == 1 ? "is" : "are";
+
+        if (kinds[i].count == 0) {
+            continue;
+        }
+        if (used == 0) {
+            (void)snprintf(text, SONDE__BAD_TEXT, "%llu of %llu values %s %s",
+                           (unsigned long long)kinds[i].count,
+                           (unsigned long long)v->count, verb, kinds[i].name);
+        } else {
+            (void)snprintf(text + used, SONDE__BAD_TEXT - used, ", %llu %s %s",
+                           (unsigned long long)kinds[i].count, verb, kinds[i].name);
+        }
+        used = strlen(text);
+    }
+    return text;
 }
 
 void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what)

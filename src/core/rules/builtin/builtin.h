@@ -103,6 +103,34 @@ enum {
         .first = 20, .every = 100, .row = 6, .row_every = 100                            \
     }
 
+/* --- a rule's tensors --------------------------------------------------------------- */
+
+static inline sonde_rule_tensor *sonde__builtin_tensors(sonde_rule_run *run)
+{
+    size_t count = 0;
+
+    return sonde_rule_tensors(run, &count);
+}
+
+static inline size_t sonde__builtin_count(sonde_rule_run *run)
+{
+    size_t count = 0;
+
+    (void)sonde_rule_tensors(run, &count);
+    return count;
+}
+
+/* A loop over the indices of the rule's tensors; over those of one need; over those of
+ * them that were seen at this step. */
+#define SONDE__EACH(run, i)                                                              \
+    for (size_t i = 0, i##_end = sonde__builtin_count(run); i < i##_end; i++)
+#define SONDE__EACH_OF(run, tensors, i, wanted)                                          \
+    SONDE__EACH (run, i)                                                                 \
+        if ((tensors)[i].need == (wanted))
+#define SONDE__EACH_SEEN(run, tensors, i, wanted)                                        \
+    SONDE__EACH (run, i)                                                                 \
+        if ((tensors)[i].need == (wanted) && (tensors)[i].vitals != NULL)
+
 /* --- tensors by what they are ------------------------------------------------------- */
 
 /* False for an alias: another name of a value that is declared under its own. */
@@ -120,6 +148,9 @@ static inline bool sonde__builtin_is_parameter(const sonde_tensor_info *info)
 {
     return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS;
 }
+
+/* Of at most so many elements. */
+bool sonde__builtin_is_small(const sonde_tensor_info *info, int64_t most);
 
 /* A gradient of a parameter as it is applied: Accum___w where gradients are accumulated,
  * else Gradient___w. */
@@ -197,12 +228,10 @@ void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
 
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
-/* sonde_rule.wants of rules with a single need: losses; weights and biases; what the
- * first parameter, an expression, selects. */
-int sonde__builtin_wants_loss(sonde_rule_run *run, const sonde_tensor_info *info,
+/* sonde_rule.wants: the first need that has the tensor's role, of tensors that are no
+ * alias; what the first parameter, an expression, selects. */
+int sonde__builtin_wants_role(sonde_rule_run *run, const sonde_tensor_info *info,
                               uint32_t id);
-int sonde__builtin_wants_parameter(sonde_rule_run *run, const sonde_tensor_info *info,
-                                   uint32_t id);
 int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *info,
                                  uint32_t id);
 
@@ -239,8 +268,7 @@ sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t
                 "judge exactly as smdebug documents the rule; --rule-name sets it")
 /* For init: true if the user has set that parameter, or any of the parameters `theirs`,
  * which smdebug has, and none of `ours`; both are comma-separated names. */
-bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
-                               const char *ours);
+bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours);
 /* For bind: true if the trial has vital signs of the tensor, with elements that are not
  * 0, from before the first step that is judged. */
 bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
@@ -251,10 +279,11 @@ bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
 static inline size_t sonde__builtin_index(sonde_rule_run *run,
                                           const sonde_rule_tensor *tensor)
 {
-    size_t count = 0;
-
-    return (size_t)(tensor - sonde_rule_tensors(run, &count));
+    return (size_t)(tensor - sonde__builtin_tensors(run));
 }
+
+/* Frees the block that the pointer at this offset of each tensor's memory holds. */
+void sonde__builtin_free_each(sonde_rule_run *run, size_t offset);
 
 /* Steps of the mode since the one that *last stands for; 0 if there was none. *last then
  * stands for this step. For rules that compare a value with the previous one, which may
@@ -267,6 +296,11 @@ static inline int64_t sonde__builtin_steps_since(const sonde_rule_run *run, int6
     *last = now;
     return since;
 }
+
+/* "1 of 8 values is NaN", "3 of 8 values are NaN, 1 is +Inf": of vital signs with such
+ * values. Returns text. */
+enum { SONDE__BAD_TEXT = 128 };
+const char *sonde__builtin_bad_text(const sonde_vitals *v, char text[SONDE__BAD_TEXT]);
 
 /* "Workers 0 and 1 have the same batch.", or of replicas of one worker or of two. */
 void sonde__builtin_say_replicas(sonde_rule_run *run, int a, int b, const char *what);

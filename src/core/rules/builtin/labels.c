@@ -2,7 +2,7 @@
  * labels.c - class numbers from raw values.
  */
 #include "rules/builtin/labels.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include "base/memory.h"
 #include "base/point.h"
@@ -30,10 +30,8 @@ static int32_t largest(const sonde_view *view, int64_t i)
     int32_t at = -1;
 
     for (int64_t c = 0; c < view->shape[1]; c++) {
-        double score = 0.0;
-
         index[1] = c;
-        score = sonde_element_get(view->dtype, sonde_view_at(view, index));
+        const double score = sonde_element_get(view->dtype, sonde_view_at(view, index));
         if (view->shape[1] == 1) {
             return class_of(score);
         }
@@ -138,7 +136,8 @@ bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
 static bool selects(const sonde_rule_run *run, size_t need, uint32_t id,
                     const bool *chosen)
 {
-    return sonde_rule_matches(run, need, id) && (run->given[need] || !chosen[need]);
+    return sonde_rule_matches(run, need, id) &&
+           (sonde__rule_is_given(run, need) || !chosen[need]);
 }
 
 int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
@@ -146,17 +145,18 @@ int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *i
 {
     const char *names[] = {"labels_collection", "predictions_collection"};
     /* What only looks so counts where the user selects nothing. */
-    bool chosen[2] = {run->given[SONDE__LABELS], run->given[SONDE__PREDICTIONS]};
+    bool chosen[2] = {sonde__rule_is_given(run, SONDE__LABELS),
+                      sonde__rule_is_given(run, SONDE__PREDICTIONS)};
 
-    for (size_t i = 0; i < run->rule->param_count; i++) {
+    for (size_t i = 0; i < sonde_rule_row(run)->param_count; i++) {
         for (int need = 0; need < 2; need++) {
-            if (strcmp(run->rule->params[i].name, names[need]) != 0) {
+            if (strcmp(sonde_rule_row(run)->params[i].name, names[need]) != 0) {
                 continue;
             }
             if (sonde_rule_matches(run, i, id)) {
                 return need;
             }
-            chosen[need] = chosen[need] || run->given[i];
+            chosen[need] = chosen[need] || sonde__rule_is_given(run, i);
         }
     }
     if (selects(run, SONDE__LABELS, id, chosen) ||

@@ -42,10 +42,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 static void step(sonde_rule_run *run)
 {
     const all_zero *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const double share =
             v != NULL && v->count > 0 ? 100.0 * (double)v->zero / (double)v->count : -1.0;

@@ -14,7 +14,7 @@
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/units.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
@@ -40,18 +40,10 @@ typedef struct tensor_memory {
 
 enum { REGEX = 0, OUTPUTS = 0, LOSSES = 1, LASTING = 10 };
 #define MOST_DEAD 90.0
-static const sonde__rule_terms most_dead = {.looks = LASTING,
-                                            .well = SONDE_SEVERITY_NOTE,
-                                            .ill = SONDE_SEVERITY_ERROR,
-                                            .still = SONDE_SEVERITY_ERROR,
-                                            .untold = SONDE_SEVERITY_NOTE,
-                                            .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms most_dead = {
+    .looks = LASTING, SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 static const sonde__rule_terms half_dead = {.looks = LASTING,
-                                            .well = SONDE_SEVERITY_NOTE,
-                                            .ill = SONDE_SEVERITY_NOTE,
-                                            .still = SONDE_SEVERITY_NOTE,
-                                            .untold = SONDE_SEVERITY_NOTE,
-                                            .alone = SONDE_SEVERITY_NOTE};
+                                            SONDE__TERMS(NOTE, NOTE, NOTE, NOTE, NOTE)};
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(dead, tensor_regex, DEFAULT_REGEX,
@@ -83,8 +75,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
     return tensors[i].need != OUTPUTS ||
@@ -129,21 +120,16 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 static void step(sonde_rule_run *run)
 {
     const dead *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     if (sonde__rule_only_losses(run)) {
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH_OF (run, tensors, i, OUTPUTS) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        double share = 0.0;
 
-        if (tensors[i].need != OUTPUTS) {
-            continue;
-        }
-        share =
+        double share =
             sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
         memory->by_unit = memory->by_unit || share >= 0.0;
@@ -171,10 +157,9 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__builtin_units_free(&((tensor_memory *)tensors[i].memory)->units);
     }
 }

@@ -60,11 +60,10 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 static void forget(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     memset(state->kept, 0, sizeof state->kept);
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         ((tensor_memory *)tensors[i].memory)->has_before = false;
     }
 }
@@ -104,8 +103,7 @@ static void judge_buffer(sonde_rule_run *run, size_t i, tensor_memory *memory,
 {
     nondeterminism *state = sonde_rule_state(run);
 
-    size_t count = 0;
-    const uint32_t id = sonde_rule_tensors(run, &count)[i].id;
+    const uint32_t id = sonde__builtin_tensors(run)[i].id;
     const bool statistic = sonde__builtin_is_statistic(sonde_rule_info(run, id));
 
     state->buffers = state->buffers || memory->has_before;
@@ -124,8 +122,7 @@ static void step(sonde_rule_run *run)
 {
     nondeterminism *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     uint64_t *kept = &state->kept[state->inputs % REMEMBERED];
 
     if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
@@ -135,7 +132,7 @@ static void step(sonde_rule_run *run)
     }
     bool again = state->inputs != 0 && *kept == state->inputs;
     state->again = state->again || again;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
 
         if (tensors[i].need == OUTPUTS && v != NULL && state->inputs != 0) {

@@ -13,6 +13,7 @@
  * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
 typedef struct exploding {
     const char *collection_names, *tensor_regex;
@@ -54,10 +55,9 @@ static bool is_masked(sonde_rule_run *run, const sonde_rule_tensor *tensor)
 static bool any_sure(sonde_rule_run *run)
 {
     const exploding *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
 
         tensor_memory *memory = tensors[i].memory;
@@ -66,7 +66,7 @@ static bool any_sure(sonde_rule_run *run)
                            sonde__builtin_is_given(sonde_rule_info(run, tensors[i].id), v,
                                                    state->started, &memory->given);
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const tensor_memory *memory = tensors[i].memory;
 
@@ -82,16 +82,15 @@ static void judge(sonde_rule_run *run, size_t i, const sonde_vitals *v,
                   sonde__builtin_skip skip)
 {
     const exploding *state = sonde_rule_state(run);
-    const uint64_t inf = state->only_nan ? 0 : v->pos_inf + v->neg_inf;
-    const uint64_t bad = v->nan + inf;
+    sonde_vitals counted = *v;
+    char text[SONDE__BAD_TEXT];
 
-    if (bad > 0 && sonde__builtin_found_bad(run, i, skip, (double)bad)) {
-        sonde_rule_say(run, NULL, "%llu of %llu values are %s: %llu NaN, %llu infinite.",
-                       (unsigned long long)bad, (unsigned long long)v->count,
-                       inf == 0      ? "NaN"
-                       : v->nan == 0 ? "infinite"
-                                     : "NaN or infinite",
-                       (unsigned long long)v->nan, (unsigned long long)inf);
+    if (state->only_nan) {
+        counted.pos_inf = counted.neg_inf = 0;
+    }
+    if (sonde__builtin_bad(&counted) > 0 &&
+        sonde__builtin_found_bad(run, i, skip, (double)sonde__builtin_bad(&counted))) {
+        sonde_rule_say(run, NULL, "%s.", sonde__builtin_bad_text(&counted, text));
     }
 }
 

@@ -133,17 +133,16 @@ static void judge_scalars(sonde_rule_run *run, size_t i)
 
 static void step(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
 
         if (memory->seen && !memory->done) {
             judge_scalars(run, i);
         }
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         memset(tensors[i].memory, 0, sizeof(tensor_memory));
     }
 }

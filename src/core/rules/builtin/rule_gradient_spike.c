@@ -49,12 +49,8 @@ typedef struct tensor_memory {
 #define FAR 1e3
 #define MOMENT 10.0
 /* A spike that is no chance: of one element, far above the limit, or one that lasts. */
-static const sonde__rule_terms sure_spike = {.event = true,
-                                             .well = SONDE_SEVERITY_NOTE,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_ERROR,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms sure_spike = {
+    .event = true, SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, NOTE)};
 enum { GRADIENTS = 0, STATES = 1, LOSSES = 2 };
 enum { AT_ONCE = 3, AFTER = 10 };
 enum { MANY = 8, LASTING = 3 }; /* MANY: elements, for one to stand out */
@@ -68,18 +64,6 @@ static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_NORMS, false, SONDE__GRADIENTS, SONDE__EACH_STEP},
     {"optimiser values", SONDE_HOW_NORMS, true, SONDE__STATE, SONDE__AT_TIMES},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
-        return SONDE_RULE_IGNORE;
-    }
-    return sonde__builtin_is_gradient(info)     ? GRADIENTS
-           : info->role == SONDE_ROLE_OPTIMIZER ? STATES
-           : info->role == SONDE_ROLE_LOSS      ? LOSSES
-                                                : SONDE_RULE_IGNORE;
-}
 
 /* The first two limits of the file header. */
 static double largest_usual(const sonde__builtin_recent *recent, double factor)
@@ -110,8 +94,7 @@ static void judge_last(sonde_rule_run *run, size_t i, tensor_memory *memory,
                        const sonde_vitals *v)
 {
     const bool bad = sonde__builtin_bad(v) > 0;
-    size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
+    const bool moment = sonde__builtin_tensors(run)[i].need == STATES;
     const bool lasts = bad || (!moment && sqrt(v->sumsq) > memory->limit / 3.0);
 
     if (memory->limit > 0.0 && (bad || !lasts || ++memory->since >= LASTING)) {
@@ -125,8 +108,7 @@ static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
                        const sonde_vitals *v, double limit)
 {
     const double norm = sqrt(v->sumsq);
-    size_t count = 0;
-    const bool moment = sonde_rule_tensors(run, &count)[i].need == STATES;
+    const bool moment = sonde__builtin_tensors(run)[i].need == STATES;
     const bool alone = v->count >= MANY && v->abs_max * v->abs_max > ALONE * v->sumsq &&
                        (!moment || norm > MOMENT * limit);
 
@@ -145,10 +127,9 @@ static void take_spike(sonde_rule_run *run, size_t i, tensor_memory *memory,
 
 static void finish(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
 
         if (memory->limit > 0.0) {
@@ -220,8 +201,7 @@ static void take_spikes(sonde_rule_run *run)
 static void step(sonde_rule_run *run)
 {
     spike *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     state->level[GRADIENTS] *= KEPT;
     state->level[STATES] *= KEPT;
@@ -229,13 +209,13 @@ static void step(sonde_rule_run *run)
         state->begun = true;
         state->since = AFTER;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         if (tensors[i].need != LOSSES && tensors[i].vitals != NULL) {
             judge_last(run, i, tensors[i].memory, tensors[i].vitals);
         }
     }
     take_spikes(run);
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].need != LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
@@ -258,7 +238,7 @@ const sonde_rule sonde__builtin_gradient_spike = {
         "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .step = step,
     .finish = finish,
 };

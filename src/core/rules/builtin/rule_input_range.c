@@ -34,11 +34,7 @@ static const sonde_rule_need needs[] = {
     {"outputs of layers", SONDE_HOW_VITALS, true, SONDE__OUTPUTS, SONDE__SELDOM},
     {"losses", SONDE_HOW_VITALS, true, SONDE__LOSSES, SONDE__EACH_STEP}};
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2 };
-static const sonde__rule_terms large = {.well = SONDE_SEVERITY_NOTE,
-                                        .ill = SONDE_SEVERITY_WARNING,
-                                        .still = SONDE_SEVERITY_NOTE,
-                                        .untold = SONDE_SEVERITY_NOTE,
-                                        .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms large = {SONDE__TERMS(NOTE, WARNING, NOTE, NOTE, NOTE)};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {

@@ -136,8 +136,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
     tensor_memory *memory = tensor->memory;
 
     if (tensor->need != GRADIENTS) {
@@ -261,9 +260,8 @@ static void report(sonde_rule_run *run, size_t i, double mean, double error, dou
                    bool near)
 {
     const noise *state = sonde_rule_state(run);
-    size_t count = 0;
-    const bool part = sonde__builtin_loss_kind(
-                          run, sonde_rule_tensors(run, &count)[i].id) == SONDE__LOSS_PART;
+    const bool part = sonde__builtin_loss_kind(run, sonde__builtin_tensors(run)[i].id) ==
+                      SONDE__LOSS_PART;
     const bool sure =
         state->seen > 0 || (error < SURE * level && mean > (1.0 - SURE) * level);
 
@@ -324,13 +322,12 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 static void step(sonde_rule_run *run)
 {
     noise *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
 
     state->label_steps += state->labelled;
     state->labelled = false;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         if (tensors[i].need == NUMBERS && tensors[i].vitals != NULL) {
             if (state->numbers.count == 0) {
                 state->numbers = *tensors[i].vitals;
@@ -340,7 +337,7 @@ static void step(sonde_rule_run *run)
             state->label_steps += state->seen == 0;
         }
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
@@ -364,12 +361,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->gradient);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, gradient));
     sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
 }
 

@@ -220,8 +220,7 @@ static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memo
                         double error)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const double mean = memory->early / EARLY;
     const double variance = fmax(memory->early_sq / EARLY - mean * mean, 0.0);
     const double both = sqrt(variance / (EARLY - 1) + error * error) / fabs(mean);
@@ -251,8 +250,7 @@ static void judge_start(sonde_rule_run *run, size_t i, const tensor_memory *memo
 /* Of a loss that has risen. */
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const bool part = sonde_rule_info(run, tensors[i].id)->role == SONDE_ROLE_LOSS &&
                       sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART;
 

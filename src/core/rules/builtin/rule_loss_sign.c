@@ -65,8 +65,7 @@ static void judge_kind(sonde_rule_run *run, size_t i, const tensor_memory *memor
                        double loss)
 {
     const loss_sign *state = sonde_rule_state(run);
-    size_t count = 0;
-    const char *op = sonde_rule_info(run, sonde_rule_tensors(run, &count)[i].id)->op;
+    const char *op = sonde_rule_info(run, sonde__builtin_tensors(run)[i].id)->op;
 
     if (memory->below == memory->seen && memory->seen >= state->patience &&
         is_never_below(op) &&
@@ -133,10 +132,9 @@ static void take(sonde_rule_run *run, size_t i, tensor_memory *memory, double lo
 
 static void step(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
 
         if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
@@ -148,10 +146,9 @@ static void step(sonde_rule_run *run)
 
 static void finish(sonde_rule_run *run)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         judge_note(run, i, tensors[i].memory);
     }
 }
@@ -167,7 +164,7 @@ const sonde_rule sonde__builtin_loss_sign = {
     .advice = "Minimise the loss itself, not its negative; check the sign of each term.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = sonde__builtin_wants_loss,
+    .wants = sonde__builtin_wants_role,
     .step = step,
     .finish = finish,
 };

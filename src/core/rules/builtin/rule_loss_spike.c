@@ -50,11 +50,7 @@ enum { RECENT = 15 };
 #define SLIGHT 0.03  /* of the first losses */
 /* The rule decides, or the end of the run. */
 static const sonde__rule_terms jumped = {.looks = INT64_MAX,
-                                         .well = SONDE_SEVERITY_ERROR,
-                                         .ill = SONDE_SEVERITY_NOTE,
-                                         .still = SONDE_SEVERITY_ERROR,
-                                         .untold = SONDE_SEVERITY_ERROR,
-                                         .alone = SONDE_SEVERITY_ERROR};
+                                         SONDE__TERMS(ERROR, NOTE, ERROR, ERROR, ERROR)};
 
 typedef struct spike {
     double factor;
@@ -85,15 +81,6 @@ static const sonde_rule_param params[] = {
 static const sonde_rule_need needs[] = {
     {"losses", SONDE_HOW_VITALS, false, SONDE__LOSSES, SONDE__EACH_STEP},
     {"weights", SONDE_HOW_VITALS, true, SONDE__WEIGHTS, SONDE__AT_TIMES}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    return sonde__builtin_is_loss(info, id) ? LOSSES
-           : info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id)
-               ? WEIGHTS
-               : SONDE_RULE_IGNORE;
-}
 
 /* --- ranks -------------------------------------------------------------------------- */
 
@@ -172,8 +159,7 @@ static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory)
 static sonde_severity grade(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                             size_t before, double median, double later)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     if (sonde__builtin_loss_kind(run, tensors[i].id) == SONDE__LOSS_PART ||
         sonde__rule_loss_is_free(run) || median <= 0.0 ||
@@ -234,7 +220,6 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
     const double now = memory->losses[memory->count - 1];
     double sorted[BEFORE], later[MOST], limit = 0.0;
     sonde_severity severity = SONDE_SEVERITY_NOTE;
-    bool waits = false;
 
     /* The last loss usually decides; sorting takes longer. */
     if (count_above(memory->losses, before, now) > tenth(before)) {
@@ -253,7 +238,7 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
         return;
     }
     severity = grade(run, i, memory, before, sorted[before / 2], later[patience / 2]);
-    waits =
+    const bool waits =
         severity == SONDE_SEVERITY_ERROR && !(later[patience / 2] > FAR * memory->first);
     if (waits ? sonde__rule_suspect(run, i, &jumped, "mean", now, limit)
               : sonde_rule_found(run, i, severity, "mean", now, limit)) {
@@ -292,17 +277,16 @@ static void take_weight(sonde_rule_run *run, tensor_memory *memory, const sonde_
 static void step(sonde_rule_run *run)
 {
     spike *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     state->move = 0.0;
     state->moves = false;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         if (tensors[i].need == WEIGHTS && tensors[i].vitals != NULL) {
             take_weight(run, tensors[i].memory, tensors[i].vitals);
         }
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
         tensor_memory *memory = tensors[i].memory;
 
@@ -340,6 +324,6 @@ const sonde_rule sonde__builtin_loss_spike = {
               "before the jump.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .step = step,
 };

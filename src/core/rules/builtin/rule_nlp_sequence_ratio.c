@@ -93,10 +93,9 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 static void step(sonde_rule_run *run)
 {
     const ratio_rule *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         tensor_memory *memory = tensors[i].memory;
 
         for (size_t t = 0; t < state->tokens && memory->all > 0; t++) {

@@ -20,7 +20,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "base/macros.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include <string.h>
 
@@ -47,14 +47,6 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     (void)diag;
     state->open = -1;
     return SONDE_OK;
-}
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    return !sonde__builtin_is_own(info, id)               ? SONDE_RULE_IGNORE
-           : info->role == SONDE_ROLE_ACTIVATION_GRADIENT ? 1
-                                                          : 0;
 }
 
 enum { BACKWARD = 3 }; /* a rank */
@@ -107,12 +99,11 @@ static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vital
 /* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
 static bool is_sure(sonde_rule_run *run, bool *masked)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     bool sure = false;
 
     *masked = false;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const tensor_memory *memory = tensors[i].memory;
 
@@ -139,11 +130,10 @@ static bool is_listed(const sonde_tensor_info *info)
 /* Where the forward pass has the outputs of a module; -1: they are not seen. */
 static int64_t place_of(sonde_rule_run *run, const char *module)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     int64_t place = -1;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
         if (info->pass == SONDE_PASS_FORWARD && info->role != SONDE_ROLE_LOSS &&
@@ -157,8 +147,7 @@ static int64_t place_of(sonde_rule_run *run, const char *module)
 /* The earlier one in the backward pass of another gradient and a listed one. */
 static int64_t earlier_gradient(sonde_rule_run *run, int64_t other, int64_t listed)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *a = sonde_rule_info(run, tensors[other].id);
     const sonde_tensor_info *b = sonde_rule_info(run, tensors[listed].id);
     int64_t first = -1, second = -1;
@@ -174,14 +163,14 @@ static int64_t earlier_gradient(sonde_rule_run *run, int64_t other, int64_t list
  * tensors. */
 static int64_t first_bad(sonde_rule_run *run, size_t *others)
 {
-    size_t count = 0, bad = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t bad = 0;
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     int64_t first = -1, listed = -1;
     int first_rank = 0;
     bool masked = false;
     const bool started = ((const non_finite *)sonde_rule_state(run))->started;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
@@ -190,7 +179,7 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
                                                started, &memory->given);
     }
     const bool sure = is_sure(run, &masked);
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
@@ -229,13 +218,13 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
  * are bad, too: clipping by their norm multiplies all by one number. */
 static bool may_be_spread(sonde_rule_run *run, size_t first)
 {
-    size_t count = 0, gradients = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t gradients = 0;
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     if (sonde_rule_info(run, tensors[first].id)->role != SONDE_ROLE_GRADIENT) {
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
         const sonde_role role = sonde_rule_info(run, tensors[i].id)->role;
 
@@ -272,11 +261,11 @@ static void step(sonde_rule_run *run)
     if (sonde__builtin_found_bad(run, (size_t)state->open, skip,
                                  v != NULL ? (double)sonde__builtin_bad(v) : 0.0) &&
         v != NULL) {
+        char bad[SONDE__BAD_TEXT];
+
         sonde_rule_say(run, NULL,
-                       "It is the first tensor of the step that is not finite: of %llu "
-                       "values, %llu are NaN, %llu +Inf, %llu -Inf%s.",
-                       (unsigned long long)v->count, (unsigned long long)v->nan,
-                       (unsigned long long)v->pos_inf, (unsigned long long)v->neg_inf,
+                       "It is the first tensor of the step that is not finite: %s%s.",
+                       sonde__builtin_bad_text(v, bad),
                        others == 0 ? ""
                        : may_be_spread(run, (size_t)state->open)
                            ? "; all gradients of the step are bad: if they are clipped "
@@ -298,6 +287,6 @@ const sonde_rule sonde__builtin_non_finite = {
     .state_size = sizeof(non_finite),
     .tensor_size = sizeof(tensor_memory),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .step = step,
 };

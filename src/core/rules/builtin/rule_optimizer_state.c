@@ -6,11 +6,11 @@
  *     sign      an element of v is below 0, although v is a mean of squares;
  *     counter   t does not change although m does, at `patience` steps in a row: the bias
  *               correction uses the wrong step;
- *     bound     |m|^2 > LARGEST sum v. With betas b1 and b2 no element of m is above
+ *     bound     |m|^2 > 1e4 sum v. With betas b1 and b2 no element of m is above
  *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
  *               betas, so one of the two is corrupt. Where it is so for most of at
- *               least FEW parameters, the optimiser may have another definition: one
- *               finding, a note unless training goes badly. FEW and more wait `patience`
+ *               least four parameters, the optimiser may have another definition: one
+ *               finding, a note unless training goes badly. Four and more wait `patience`
  *               looks, because the others may follow;
  *     betas     they are swapped: solved, with sums over all elements, from
  *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
@@ -21,13 +21,13 @@
  *               differ and nothing fires. Steps that do not follow the previously
  *               observed one are ignored.
  *
- *     epsilon   rms(w - w') / rms(m) is about the same for at least FEW parameters whose
+ *     epsilon   rms(w - w') / rms(m) is about the same for at least four parameters whose
  *               sqrt(mean v) differ by more than APART, at `patience` looks in a row
  *               after the first AFTER steps: the logarithm of the largest over the
  *               smallest is below ALIKE times that of sqrt(mean v). Adam divides m by
  *               sqrt v + epsilon, so epsilon is above all of them: it, or the gradients,
  *               have the wrong scale. Judged on parameters of at most
- *               SMALL elements, whose raw values are read. A note, since such a step is
+ *               512 elements, whose raw values are read. A note, since such a step is
  *               that of plain SGD, which may be intended; if in addition no parameter changes
  *               by more than SLIGHT of its size, it waits for training, and is a warning
  *               unless training goes well.
@@ -36,6 +36,7 @@
  * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs; raw values of small parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/optimizer.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/suspicion.h"
@@ -46,47 +47,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, SMALL_PARAMETERS = 3, LOSSES = 4 };
-static const sonde__rule_terms all_exceed = {.well = SONDE_SEVERITY_NOTE,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_WARNING,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_NOTE};
-/* Updates that are tiny, because epsilon is large. */
-static const sonde__rule_terms tiny_updates = {.well = SONDE_SEVERITY_NOTE,
-                                               .ill = SONDE_SEVERITY_WARNING,
-                                               .still = SONDE_SEVERITY_WARNING,
-                                               .untold = SONDE_SEVERITY_NOTE,
-                                               .alone = SONDE_SEVERITY_WARNING};
-enum { SMALL = 512, FEW = 4, AFTER = 10 };
-#define LARGEST 1e4
-#define ALIKE 0.15
-#define APART 2.0
-#define SLIGHT 3e-4
-#define LEAST_RMS 1e-2 /* a parameter may begin at 0 */
-
-typedef struct optimizer_state {
-    int64_t patience;
-    size_t linked;
-    int64_t drowned; /* looks in a row at which epsilon is above all gradients */
-    size_t beyond;   /* parameters beyond the bound at this step */
-    bool other;      /* most of them have been */
-} optimizer_state;
-
-typedef struct tensor_memory {
-    size_t g, m, v, t; /* of a parameter: indices */
-    double sum_m, sum_v, step;
-    int64_t last;
-    bool has_before;
-    int64_t stuck, swapped, beyond; /* steps in a row */
-    double beta1, beta2;            /* as solved at the last of these */
-    float *before;                  /* of a small parameter: SMALL elements */
-    int64_t before_step;            /* mode_step + 1 of these; 0: none */
-    double change;                  /* rms(w - w') of this step; NaN: not known */
-} tensor_memory;
+static const sonde__rule_terms all_exceed = {
+    SONDE__TERMS(NOTE, ERROR, WARNING, NOTE, NOTE)};
 
 static const sonde_rule_param params[] = {
-    SONDE__COUNT(optimizer_state, patience, "3", 1, 1e9, "steps in a row"),
+    SONDE__COUNT(sonde__builtin_optimizer, patience, "3", 1, 1e9, "steps in a row"),
 };
 static const sonde_rule_need needs[] = {
     {"parameters", SONDE_HOW_VITALS, true, SONDE__PARAMETERS, SONDE__IN_PAIRS},
@@ -118,62 +83,50 @@ static bool is_step(const sonde_tensor_info *info)
     return strncmp(info->name, "Step___", 7) == 0 || ends_in(info->name, ".step");
 }
 
-static bool is_small(const sonde_tensor_info *info)
-{
-    int64_t count = 1;
-
-    for (int i = 0; i < info->rank && count <= SMALL; i++) {
-        count *= info->shape[i];
-    }
-    return count <= SMALL;
-}
-
 static bool is_parameter(const sonde_rule_tensor *tensor)
 {
-    return tensor->need == PARAMETERS || tensor->need == SMALL_PARAMETERS;
+    return tensor->need == SONDE__OPTIMIZER_PARAMETERS ||
+           tensor->need == SONDE__OPTIMIZER_SMALL_PARAMETERS;
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    if (need == SONDE__OPTIMIZER_STATE && !is_first(info) && !is_second(info) &&
+        !is_step(info)) {
         return SONDE_RULE_IGNORE;
     }
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    return sonde__builtin_is_parameter(info)
-               ? (is_small(info) ? SMALL_PARAMETERS : PARAMETERS)
-           : sonde__builtin_is_gradient(info)                   ? GRADIENTS
-           : is_first(info) || is_second(info) || is_step(info) ? STATE
-                                                                : SONDE_RULE_IGNORE;
+    return need == SONDE__OPTIMIZER_PARAMETERS &&
+                   sonde__builtin_is_small(info, SONDE__OPTIMIZER_SMALL)
+               ? SONDE__OPTIMIZER_SMALL_PARAMETERS
+               : need;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
-    tensor_memory *memory = tensor->memory;
+    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
+    sonde__builtin_optimizer_memory *memory = tensor->memory;
 
     memory->change = NAN;
-    if (tensor->need != SMALL_PARAMETERS) {
+    if (tensor->need != SONDE__OPTIMIZER_SMALL_PARAMETERS) {
         return SONDE_OK;
     }
-    memory->before = sonde__calloc(SMALL, sizeof *memory->before);
+    memory->before = sonde__calloc(SONDE__OPTIMIZER_SMALL, sizeof *memory->before);
     return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "OptimizerState");
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    tensor_memory *memory = tensor->memory;
-    double values[SMALL], change = 0.0;
+    sonde__builtin_optimizer_memory *memory = tensor->memory;
+    double values[SONDE__OPTIMIZER_SMALL], change = 0.0;
 
     (void)run;
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
-    size_t count = sonde__builtin_sample(seen->view, SMALL, values);
+    size_t count = sonde__builtin_sample(seen->view, SONDE__OPTIMIZER_SMALL, values);
     for (size_t i = 0; i < count; i++) {
         const double d = values[i] - (double)memory->before[i];
 
@@ -188,14 +141,19 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 static void link_all(sonde_rule_run *run, size_t count)
 {
-    ((optimizer_state *)sonde_rule_state(run))->linked = count;
+    ((sonde__builtin_optimizer *)sonde_rule_state(run))->linked = count;
     for (int i = 0; i < 2; i++) {
-        const int need = i == 0 ? PARAMETERS : SMALL_PARAMETERS;
+        const int need =
+            i == 0 ? SONDE__OPTIMIZER_PARAMETERS : SONDE__OPTIMIZER_SMALL_PARAMETERS;
 
-        sonde__builtin_link(run, need, GRADIENTS, NULL, offsetof(tensor_memory, g));
-        sonde__builtin_link(run, need, STATE, is_first, offsetof(tensor_memory, m));
-        sonde__builtin_link(run, need, STATE, is_second, offsetof(tensor_memory, v));
-        sonde__builtin_link(run, need, STATE, is_step, offsetof(tensor_memory, t));
+        sonde__builtin_link(run, need, SONDE__OPTIMIZER_GRADIENTS, NULL,
+                            offsetof(sonde__builtin_optimizer_memory, g));
+        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_first,
+                            offsetof(sonde__builtin_optimizer_memory, m));
+        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_second,
+                            offsetof(sonde__builtin_optimizer_memory, v));
+        sonde__builtin_link(run, need, SONDE__OPTIMIZER_STATE, is_step,
+                            offsetof(sonde__builtin_optimizer_memory, t));
     }
 }
 
@@ -207,27 +165,20 @@ static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
     return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 ? v : NULL;
 }
 
-/* Whether m is beyond the bound of the file header. */
-static bool exceeds(const sonde_vitals *m, const sonde_vitals *v)
-{
-    return m != NULL && v != NULL && v->min >= 0.0 &&
-           m->sumsq > 1e-30 * (double)m->count && m->sumsq > LARGEST * v->sum;
-}
-
 /* Judges the bound for all parameters at once: reports if it is exceeded by most. */
 static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
 {
-    optimizer_state *state = sonde_rule_state(run);
+    sonde__builtin_optimizer *state = sonde_rule_state(run);
     size_t judged = 0, beyond = 0, first = SIZE_MAX;
 
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
+        sonde__builtin_optimizer_memory *memory = tensors[i].memory;
         const bool is = is_parameter(&tensors[i]);
         const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
         const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
 
         judged += m != NULL && v != NULL;
-        if (exceeds(m, v)) {
+        if (sonde__builtin_optimizer_exceeds(m, v)) {
             first = first == SIZE_MAX ? memory->m : first;
             beyond++;
             memory->beyond++;
@@ -236,7 +187,7 @@ static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, siz
         }
     }
     state->beyond = beyond;
-    if (beyond < FEW) {
+    if (beyond < SONDE__OPTIMIZER_FEW) {
         return;
     }
     state->other = true;
@@ -250,155 +201,10 @@ static void judge_all(sonde_rule_run *run, const sonde_rule_tensor *tensors, siz
     }
 }
 
-static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
-                         const sonde_vitals *m, const sonde_vitals *v)
-{
-    const optimizer_state *state = sonde_rule_state(run);
-
-    if (v->min < 0.0 &&
-        sonde_rule_found(run, memory->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
-        sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
-                       "A second moment is a mean of squares and cannot be negative, but "
-                       "one element is %.4g.",
-                       v->min);
-    }
-    if (!state->other && memory->beyond >= (state->beyond < FEW ? 1 : state->patience) &&
-        exceeds(m, v) &&
-        sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
-                         sqrt(LARGEST * v->sum))) {
-        sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
-                       "Its norm is %.3g, but the second moments limit it to %.3g.",
-                       sqrt(m->sumsq), sqrt(LARGEST * v->sum));
-    }
-}
-
-static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
-                          const sonde_vitals *m, const sonde_vitals *t)
-{
-    const optimizer_state *state = sonde_rule_state(run);
-    const bool stays =
-        memory->has_before && t->sum == memory->step && m->sum != memory->sum_m;
-
-    memory->stuck = stays ? memory->stuck + 1 : 0;
-    memory->step = t->sum;
-    if (memory->stuck >= state->patience &&
-        sonde_rule_found(run, memory->t, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                         (double)memory->stuck, (double)state->patience)) {
-        sonde_rule_say(run,
-                       "Increment the step counter at every update, and save it with the "
-                       "rest of the state.",
-                       "It stays at %.6g while the moments change: their bias correction "
-                       "uses the wrong step.",
-                       t->sum);
-    }
-}
-
-/* b of `now = b before + (1 - b) fresh`; NaN if the numbers do not determine it. */
-static double solve(double now, double before, double fresh, double scale)
-{
-    const double by = before - fresh;
-
-    return fabs(by) > 1e-2 * scale ? (now - fresh) / by : (double)NAN;
-}
-
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 0.25 * fmax(fabs(a), fabs(b));
-}
-
-static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_vitals *g,
-                        const sonde_vitals *m, const sonde_vitals *v)
-{
-    const optimizer_state *state = sonde_rule_state(run);
-    const double b1 = solve(m->sum, memory->sum_m, g->sum, g->l1);
-    const double b2 = solve(v->sum, memory->sum_v, g->sumsq, g->sumsq);
-    const bool may_be = b1 > 0.0 && b1 < 1.0 && b2 > 0.0 && b2 < 0.98;
-    const bool swapped = memory->has_before && may_be && 1.0 - b2 > 4.0 * (1.0 - b1);
-    const bool same = memory->swapped == 0 || (near(1.0 - b1, 1.0 - memory->beta1) &&
-                                               near(1.0 - b2, 1.0 - memory->beta2));
-
-    if (memory->has_before && isfinite(b1) &&
-        isfinite(b2)) { /* else the step is ignored */
-        memory->swapped = swapped ? (same ? memory->swapped + 1 : 1) : 0;
-        memory->beta1 = b1;
-        memory->beta2 = b2;
-    }
-    if (memory->swapped >= state->patience &&
-        sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
-        sonde_rule_say(run, "Swap them: beta1 belongs to the mean of gradients.",
-                       "The moments change as with beta1 = %.4g and beta2 = %.4g, which "
-                       "look swapped.",
-                       b1, b2);
-    }
-}
-
-/* What the small parameters of a step have in common. */
-typedef struct scale {
-    size_t count, largest;        /* of them; the one with the largest gradient */
-    double least_by, most_by;     /* rms(w - w') / rms(m) */
-    double least_root, most_root; /* sqrt(mean v) */
-    double most_change;           /* rms(w - w') / rms(w) */
-} scale;
-
-static void take_scale(scale *all, size_t i, const tensor_memory *memory,
-                       const sonde_vitals *w, const sonde_vitals *m,
-                       const sonde_vitals *v)
-{
-    const double root = sqrt(fmax(v->sum, 0.0) / (double)v->count);
-    const double by = memory->change / sonde__builtin_rms(m);
-
-    /* Changes near the precision of float32 are not known well enough. */
-    if (!(memory->change > 1e-6 * sonde__builtin_rms(w)) || !isfinite(by) ||
-        !(root > 0.0)) {
-        return;
-    }
-    all->largest = all->count == 0 || root > all->most_root ? i : all->largest;
-    all->least_by = all->count == 0 ? by : fmin(all->least_by, by);
-    all->most_by = fmax(all->most_by, by);
-    all->least_root = all->count == 0 ? root : fmin(all->least_root, root);
-    all->most_root = fmax(all->most_root, root);
-    all->most_change =
-        fmax(all->most_change, memory->change / fmax(sonde__builtin_rms(w), LEAST_RMS));
-    all->count++;
-}
-
-/* True the first time. */
-static bool report_epsilon(sonde_rule_run *run, const scale *all)
-{
-    const double apart = all->most_root / all->least_root;
-
-    return all->most_change < SLIGHT
-               ? sonde__rule_suspect(run, all->largest, &tiny_updates,
-                                     "root_second_moment", all->most_root, apart)
-               : sonde_rule_found(run, all->largest, SONDE_SEVERITY_NOTE,
-                                  "root_second_moment", all->most_root, apart);
-}
-
-static void judge_epsilon(sonde_rule_run *run, const scale *all)
-{
-    optimizer_state *state = sonde_rule_state(run);
-    bool drowned = false;
-
-    if (all->count < FEW || sonde_rule_at(run)->mode_step < AFTER) {
-        return;
-    }
-    drowned =
-        all->most_root > APART * all->least_root &&
-        log(all->most_by / all->least_by) < ALIKE * log(all->most_root / all->least_root);
-    state->drowned = drowned ? state->drowned + 1 : 0;
-    if (state->drowned >= state->patience && report_epsilon(run, all)) {
-        sonde_rule_say(run, "Lower the optimiser's epsilon; check the scale of the loss.",
-                       "Parameters change in proportion to their first moments, though "
-                       "the roots of the second moments go from %.2g to %.2g: the "
-                       "optimiser's epsilon is far above them.",
-                       all->least_root, all->most_root);
-    }
-}
-
 static void step(sonde_rule_run *run)
 {
-    const optimizer_state *state = sonde_rule_state(run);
-    scale all = {0};
+    const sonde__builtin_optimizer *state = sonde_rule_state(run);
+    sonde__builtin_optimizer_scale all = {0};
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
@@ -407,7 +213,7 @@ static void step(sonde_rule_run *run)
     }
     judge_all(run, tensors, count);
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
+        sonde__builtin_optimizer_memory *memory = tensors[i].memory;
         const bool is = is_parameter(&tensors[i]);
         const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
         const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
@@ -415,39 +221,34 @@ static void step(sonde_rule_run *run)
         const sonde_vitals *g = is ? vitals_of(tensors, memory->g) : NULL;
 
         if (v != NULL) {
-            judge_values(run, memory, m, v);
+            sonde__builtin_optimizer_judge_values(run, memory, m, v);
         }
         if (m != NULL && t != NULL) {
-            judge_counter(run, memory, m, t);
+            sonde__builtin_optimizer_judge_counter(run, memory, m, t);
         }
         if (m != NULL && v != NULL &&
             sonde__builtin_steps_since(run, &memory->last) == 1 && g != NULL) {
-            judge_betas(run, memory, g, m, v);
+            sonde__builtin_optimizer_judge_betas(run, memory, g, m, v);
         }
         if (m != NULL && v != NULL && vitals_of(tensors, i) != NULL &&
             isfinite(memory->change)) {
-            take_scale(&all, i, memory, tensors[i].vitals, m, v);
+            sonde__builtin_optimizer_take_scale(&all, i, memory, tensors[i].vitals, m, v);
         }
         memory->change = NAN;
         memory->sum_m = m != NULL ? m->sum : memory->sum_m;
         memory->sum_v = v != NULL ? v->sum : memory->sum_v;
         memory->has_before = is && m != NULL;
     }
-    judge_epsilon(run, &all);
+    sonde__builtin_optimizer_judge_epsilon(run, &all);
 }
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->before);
-    }
+    sonde__builtin_free_each(run, offsetof(sonde__builtin_optimizer_memory, before));
 }
 
 const sonde_rule sonde__builtin_optimizer_state = {
-    SONDE__RULE("OptimizerState", optimizer_state),
+    SONDE__RULE("OptimizerState", sonde__builtin_optimizer),
     .summary = "the state of Adam is invalid or used wrongly",
     .condition =
         "A second moment is below 0; or the step counter does not change for "
@@ -458,7 +259,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
     .advice =
         "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(tensor_memory),
+    .tensor_size = sizeof(sonde__builtin_optimizer_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -188,11 +188,10 @@ static void step(sonde_rule_run *run)
 static void finish(sonde_rule_run *run)
 {
     const overfit *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     int64_t rounds = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         tensor_memory *memory = tensors[i].memory;
 
         if (sonde__builtin_phases_end(&memory->phases)) {

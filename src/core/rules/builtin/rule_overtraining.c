@@ -75,10 +75,9 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
 
 static void step(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
 
@@ -92,11 +91,10 @@ static void step(sonde_rule_run *run)
 static void finish(sonde_rule_run *run)
 {
     const overtraining *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     int64_t rounds = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         tensor_memory *memory = tensors[i].memory;
 
         if (sonde__builtin_phases_end(&memory->phases)) {
@@ -117,7 +115,7 @@ const sonde_rule sonde__builtin_overtraining = {
     .advice = "Stop here, or lower the learning rate.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),
-    .wants = sonde__builtin_wants_loss,
+    .wants = sonde__builtin_wants_role,
     .step = step,
     .finish = finish,
 };

@@ -30,18 +30,12 @@ static const sonde_rule_need needs[] = {
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    int64_t count = 1;
+    const int need = sonde__builtin_wants_role(run, info, id);
 
-    (void)run;
-    for (int i = 0; i < info->rank && count <= SMALL; i++) {
-        count *= info->shape[i];
-    }
-    if ((info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) ||
-        !sonde__builtin_is_own(info, id) ||
-        strncmp(info->note, SONDE_NOTE_SHARD, sizeof SONDE_NOTE_SHARD - 1) == 0) {
+    if (strncmp(info->note, SONDE_NOTE_SHARD, sizeof SONDE_NOTE_SHARD - 1) == 0) {
         return SONDE_RULE_IGNORE;
     }
-    return count > SMALL ? 1 : 0;
+    return need == 0 && !sonde__builtin_is_small(info, SMALL) ? 1 : need;
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,

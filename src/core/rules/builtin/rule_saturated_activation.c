@@ -25,7 +25,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/units.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
@@ -36,12 +36,8 @@
 
 #define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
 enum { INPUTS = 0, OUTPUTS = 1, LOSSES = 2, LASTING = 8 };
-static const sonde__rule_terms flat_units = {.looks = LASTING,
-                                             .well = SONDE_SEVERITY_NOTE,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_ERROR,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms flat_units = {
+    .looks = LASTING, SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 
 typedef struct saturated {
     const char *collection_names, *tensor_regex;
@@ -143,8 +139,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     const saturated *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
     tensor_memory *memory = tensors[i].memory;
     const bool sigmoid = sonde__strcasestr(info->name, "sigmoid") != NULL ||
@@ -206,16 +201,14 @@ static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
 static void step(sonde_rule_run *run)
 {
     const saturated *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     if (sonde__rule_only_losses(run)) {
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        double share = 0.0;
 
         if (tensors[i].need != INPUTS) {
             if (v != NULL && tensors[i].need == OUTPUTS) {
@@ -223,7 +216,7 @@ static void step(sonde_rule_run *run)
             }
             continue;
         }
-        share =
+        double share =
             sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
 
@@ -252,10 +245,9 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         sonde__builtin_units_free(&((tensor_memory *)tensors[i].memory)->units);
     }
 }

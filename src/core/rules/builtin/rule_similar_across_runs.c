@@ -8,7 +8,7 @@
  * that the other run does not have are left out. Evidence: vital signs of both runs.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include <sonde/trial.h>
 
@@ -44,8 +44,7 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     const similar *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     tensor_memory *memory = tensors[i].memory;
 
     (void)diag;
@@ -74,11 +73,10 @@ static void step(sonde_rule_run *run)
 {
     similar *state = sonde_rule_state(run);
     const sonde_coordinate *at = sonde_rule_at(run);
-    const sonde_trial_at where = {run->rules->mode, at->mode_step, -1, -1, -1};
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_trial_at where = {sonde__rule_mode(run), at->mode_step, -1, -1, -1};
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         sonde_vitals other;

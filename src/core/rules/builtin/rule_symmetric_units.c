@@ -29,73 +29,35 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
-#include "rules/engine.h"
+#include "rules/builtin/symmetric.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/point.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct symmetric {
-    double share;
-    int64_t patience, steps, looked;
-    size_t linked;
-    bool twins_known; /* of this step */
-} symmetric;
-
-enum { WEIGHTS = 0, GRADIENTS = 1, LOSSES = 2, LONG = 8, LASTING = 4, MOVES = 3 };
-static const sonde__rule_terms alike_units = {.well = SONDE__WITHDRAWN,
-                                              .ill = SONDE_SEVERITY_ERROR,
-                                              .still = SONDE_SEVERITY_ERROR,
-                                              .untold = SONDE_SEVERITY_NOTE,
-                                              .alone = SONDE_SEVERITY_NOTE};
+enum { LONG = 8, LASTING = 4, MOVES = 3 };
+static const sonde__rule_terms alike_units = {
+    SONDE__TERMS(NOTHING, ERROR, ERROR, NOTE, NOTE)};
 /* Half of all weights are 0 and get no gradient. */
-static const sonde__rule_terms zero_units = {.well = SONDE__WITHDRAWN,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_ERROR,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms zero_units = {
+    SONDE__TERMS(NOTHING, ERROR, ERROR, NOTE, ERROR)};
 /* Rows of a parameter that is no layer's: of samples, slots, codes. */
-static const sonde__rule_terms alike_rows = {.well = SONDE__WITHDRAWN,
-                                             .ill = SONDE_SEVERITY_NOTE,
-                                             .still = SONDE_SEVERITY_NOTE,
-                                             .untold = SONDE_SEVERITY_NOTE,
-                                             .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms alike_rows = {
+    SONDE__TERMS(NOTHING, NOTE, NOTE, NOTE, NOTE)};
 #define ALIKE 1e-4 /* of magnitudes */
 
-typedef struct row {
-    uint64_t hash; /* 0: a row of zeros */
-    uint32_t index;
-} row;
-
-typedef struct tensor_memory {
-    row *rows;
-    uint32_t *same;  /* the first equal row at the look before, plus 1; 0: none */
-    int64_t lasting; /* looks in a row at which enough rows were equal to the same ones */
-    size_t gradient;
-    size_t first; /* of the weights of its module and shape; SIZE_MAX: it has no module */
-    size_t bias;  /* for each of its units; SIZE_MAX: none */
-    bool varies;  /* of the first: at this step the elements of one of them differ */
-    bool stuck;   /* suspected as one of half of all weights */
-    bool free;    /* its rows are no units */
-    int64_t seen_raw, seen_vitals, zero;
-    double percent; /* of this step; -1: no raw value, or too few of one magnitude */
-    double equal;   /* of rows of this step, whatever their size; -1: no raw value */
-    double before;  /* the sum of squares at the look before */
-    int64_t moves;  /* looks at which it had changed, since it is suspected */
-} tensor_memory;
-
 static const sonde_rule_param params[] = {
-    SONDE__REAL(symmetric, share, "50", 0, 100,
+    SONDE__REAL(sonde__builtin_symmetric, share, "50", 0, 100,
                 "smallest percentage of equal rows that counts"),
-    SONDE__COUNT(symmetric, patience, "5", 1, 1e9,
+    SONDE__COUNT(sonde__builtin_symmetric, patience, "5", 1, 1e9,
                  "observed steps for which a weight may be all zeros"),
-    SONDE__COUNT(symmetric, steps, "20", 1, 1e18,
+    SONDE__COUNT(sonde__builtin_symmetric, steps, "20", 1, 1e18,
                  "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
@@ -105,16 +67,11 @@ static const sonde_rule_need needs[] = {
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    if (!sonde__builtin_is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
-        return SONDE_RULE_IGNORE;
-    }
-    return info->role == SONDE_ROLE_WEIGHT    ? WEIGHTS
-           : sonde__builtin_is_gradient(info) ? GRADIENTS
-                                              : SONDE_RULE_IGNORE;
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    return need == SONDE__SYMMETRIC_LOSSES || (info->rank >= 2 && info->shape[0] >= 2)
+               ? need
+               : SONDE_RULE_IGNORE;
 }
 
 /* Whether rows of a weight are units: it is in a module, or its name says that it is a
@@ -134,14 +91,13 @@ static bool is_of_layer(const sonde_tensor_info *info)
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    tensor_memory *memory = tensors[i].memory;
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
+    sonde__builtin_symmetric_memory *memory = tensors[i].memory;
 
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
     memory->percent = memory->equal = -1.0;
-    if (tensors[i].need != WEIGHTS) {
+    if (tensors[i].need != SONDE__SYMMETRIC_WEIGHTS) {
         return SONDE_OK;
     }
     memory->free = !is_of_layer(info);
@@ -154,7 +110,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 
 static int by_hash(const void *a, const void *b)
 {
-    const row *x = a, *y = b;
+    const sonde__builtin_symmetric_row *x = a, *y = b;
 
     return x->hash != y->hash ? (x->hash > y->hash) - (x->hash < y->hash)
                               : (x->index > y->index) - (x->index < y->index);
@@ -162,9 +118,10 @@ static int by_hash(const void *a, const void *b)
 
 /* Percent of rows that equal another; a row of zeros has the hash 0 and equals none.
  * *lasting: percent of those that equalled the same row at the look before. */
-static double duplicates(tensor_memory *memory, size_t count, double *lasting)
+static double duplicates(sonde__builtin_symmetric_memory *memory, size_t count,
+                         double *lasting)
 {
-    const row *rows = memory->rows;
+    const sonde__builtin_symmetric_row *rows = memory->rows;
     size_t same = 0, again = 0;
 
     qsort(memory->rows, count, sizeof *rows, by_hash);
@@ -200,9 +157,9 @@ static double rounded(double value)
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    const symmetric *state = sonde_rule_state(run);
+    const sonde__builtin_symmetric *state = sonde_rule_state(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
-    tensor_memory *memory = tensor->memory;
+    sonde__builtin_symmetric_memory *memory = tensor->memory;
     const int64_t rows = info->shape[0];
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
@@ -219,7 +176,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->seen_raw++;
     length = sonde_view_count(seen->view) / rows;
     for (int64_t r = 0; r < rows; r++) {
-        memory->rows[r] = (row){.index = (uint32_t)r};
+        memory->rows[r] = (sonde__builtin_symmetric_row){.index = (uint32_t)r};
     }
     sonde__builtin_reader_init(&reader, seen->view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
@@ -262,8 +219,9 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
 
     *trained = 0;
     for (size_t i = 0; i < count; i++) {
-        const tensor_memory *memory = tensors[i].memory;
-        const sonde_vitals *w = tensors[i].need == WEIGHTS ? tensors[i].vitals : NULL;
+        const sonde__builtin_symmetric_memory *memory = tensors[i].memory;
+        const sonde_vitals *w =
+            tensors[i].need == SONDE__SYMMETRIC_WEIGHTS ? tensors[i].vitals : NULL;
         const sonde_vitals *g = w != NULL && memory->gradient != SIZE_MAX
                                     ? tensors[memory->gradient].vitals
                                     : NULL;
@@ -274,170 +232,13 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
     return stuck;
 }
 
-static bool is_constant(const sonde_vitals *w)
-{
-    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
-}
-
-/* A weight, by the module that its name begins with. */
-typedef struct member {
-    const sonde_tensor_info *info;
-    size_t length; /* of the module's name, with the dot */
-    size_t index;
-} member;
-
-static int by_module(const void *a, const void *b)
-{
-    const member *x = a, *y = b;
-    int order = (x->length > y->length) - (x->length < y->length);
-
-    order = order != 0 ? order : strncmp(x->info->name, y->info->name, x->length);
-    order = order != 0 ? order : x->info->rank - y->info->rank;
-    return order != 0 ? order
-                      : memcmp(x->info->shape, y->info->shape,
-                               (size_t)x->info->rank * sizeof *x->info->shape);
-}
-
-/* Finds the weights of the same module and shape. */
-static void link_twins(sonde_rule_run *run)
-{
-    size_t count = 0, used = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    member *members = sonde__calloc(count, sizeof *members);
-
-    if (members == NULL) {
-        sonde_rule_fail(run, "out of memory");
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-        const char *dot = strrchr(info->name, '.');
-
-        memory->first = SIZE_MAX;
-        if (tensors[i].need == WEIGHTS && dot != NULL) {
-            members[used++] = (member){info, (size_t)(dot - info->name) + 1, i};
-        }
-    }
-    if (used > 0) {
-        qsort(members, used, sizeof *members, by_module);
-    }
-    for (size_t i = 0, head = 0; i < used; i++) {
-        head = by_module(&members[head], &members[i]) == 0 ? head : i;
-        ((tensor_memory *)tensors[members[i].index].memory)->first = members[head].index;
-    }
-    sonde__free(members);
-}
-
-/* The parts of a name such as module.matrices.3 or module.bias3: the lengths of the module
- * with its dot and of all before the number. */
-typedef struct name_parts {
-    size_t module, word;
-} name_parts;
-
-static name_parts split(const char *name)
-{
-    name_parts parts = {0, strlen(name)};
-
-    while (parts.word > 0 && isdigit((unsigned char)name[parts.word - 1])) {
-        parts.word--;
-    }
-    const size_t end =
-        parts.word > 0 && name[parts.word - 1] == '.' ? parts.word - 1 : parts.word;
-    for (parts.module = end; parts.module > 0 && name[parts.module - 1] != '.';) {
-        parts.module--;
-    }
-    return parts;
-}
-
-/* Whether b holds a bias for each of the units of a: of the same module, number and
- * dimensions, but for the last one. */
-static bool is_bias_for(const sonde_tensor_info *a, const sonde_tensor_info *b)
-{
-    const name_parts x = split(a->name), y = split(b->name);
-
-    return a->rank > 2 && a->rank == b->rank && a != b &&
-           memcmp(a->shape, b->shape, (size_t)(a->rank - 1) * sizeof *a->shape) == 0 &&
-           x.module == y.module && strncmp(a->name, b->name, x.module) == 0 &&
-           strcmp(a->name + x.word, b->name + y.word) == 0 &&
-           sonde__strcasestr(b->name + y.module, "bias") != NULL;
-}
-
-static void link_biases(sonde_rule_run *run)
-{
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        ((tensor_memory *)tensors[i].memory)->bias = SIZE_MAX;
-    }
-    for (size_t k = 0; k < count; k++) {
-        const sonde_tensor_info *info = sonde_rule_info(run, tensors[k].id);
-
-        if (tensors[k].need != WEIGHTS || info->rank <= 2 ||
-            sonde__strcasestr(info->name + split(info->name).module, "bias") == NULL) {
-            continue;
-        }
-        for (size_t i = 0; i < count; i++) {
-            if (tensors[i].need == WEIGHTS &&
-                is_bias_for(sonde_rule_info(run, tensors[i].id), info)) {
-                ((tensor_memory *)tensors[i].memory)->bias = k;
-            }
-        }
-    }
-}
-
-/* Whether each unit of a weight has a bias of its own, and these differ. */
-static bool has_biases(const sonde_rule_tensor *tensors, const tensor_memory *memory)
-{
-    const sonde_vitals *v =
-        memory->bias != SIZE_MAX ? tensors[memory->bias].vitals : NULL;
-
-    return v != NULL && sonde__builtin_bad(v) == 0 && v->zero < v->count &&
-           !is_constant(v);
-}
-
-/* Notes, of this step, the modules and shapes with a weight whose elements differ. */
-static void find_twins(sonde_rule_run *run)
-{
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        ((tensor_memory *)tensors[i].memory)->varies = false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const size_t first = ((tensor_memory *)tensors[i].memory)->first;
-
-        run->rules->compared++;
-        if (first != SIZE_MAX && tensors[i].vitals != NULL &&
-            !is_constant(tensors[i].vitals)) {
-            ((tensor_memory *)tensors[first].memory)->varies = true;
-        }
-    }
-}
-
-/* Whether the module of a constant weight has another of the same shape whose elements
- * differ. */
-static bool has_twin(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i)
-{
-    symmetric *state = sonde_rule_state(run);
-    const size_t first = ((tensor_memory *)tensors[i].memory)->first;
-
-    if (!state->twins_known) {
-        find_twins(run);
-        state->twins_known = true;
-    }
-    return first != SIZE_MAX && ((tensor_memory *)tensors[first].memory)->varies;
-}
-
 /* True if vital signs show that all units are equal; most: half of all weights are stuck.
  * */
 static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t i,
                   bool gradients, bool most)
 {
-    const symmetric *state = sonde_rule_state(run);
-    tensor_memory *memory = tensors[i].memory;
+    const sonde__builtin_symmetric *state = sonde_rule_state(run);
+    sonde__builtin_symmetric_memory *memory = tensors[i].memory;
     const sonde_vitals *w = tensors[i].vitals;
     const sonde_vitals *g =
         memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
@@ -450,17 +251,17 @@ static bool alike(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t 
         return (most && memory->zero > 0) || memory->zero >= state->patience;
     }
     memory->zero = 0;
-    return is_constant(w) &&
+    return sonde__builtin_symmetric_is_constant(w) &&
            !sonde__builtin_is_scale(run, sonde_rule_info(run, tensors[i].id));
 }
 
 /* Follows a suspicion: rows that stay equal while the weight moves are sure to be a fault;
  * rows that part, of elements that are no longer alike, are none. Else the loss decides.
  * equal: percent of equal rows; -1: unknown. */
-static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
+static void follow(sonde_rule_run *run, size_t i, sonde__builtin_symmetric_memory *memory,
                    const sonde_vitals *v, double equal)
 {
-    const symmetric *state = sonde_rule_state(run);
+    const sonde__builtin_symmetric *state = sonde_rule_state(run);
     const bool zero = v != NULL && v->zero == v->count;
 
     memory->moves += v != NULL && v->sumsq != memory->before;
@@ -472,41 +273,41 @@ static void follow(sonde_rule_run *run, size_t i, tensor_memory *memory,
         sonde__rule_confirm(run, i,
                             memory->free ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_ERROR);
     } else if (equal >= 0.0 && equal < state->share && !(zero && memory->zero > 0) &&
-               (v == NULL || !is_constant(v))) {
+               (v == NULL || !sonde__builtin_symmetric_is_constant(v))) {
         sonde__rule_clear(run, i);
     }
 }
 
 static void step(sonde_rule_run *run)
 {
-    symmetric *state = sonde_rule_state(run);
+    sonde__builtin_symmetric *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     size_t trained = 0, stuck = 0;
 
     if (state->linked != count) {
-        sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL,
-                            offsetof(tensor_memory, gradient));
-        link_twins(run);
-        link_biases(run);
+        sonde__builtin_link(run, SONDE__SYMMETRIC_WEIGHTS, SONDE__SYMMETRIC_GRADIENTS,
+                            NULL, offsetof(sonde__builtin_symmetric_memory, gradient));
+        sonde__builtin_symmetric_link_twins(run);
+        sonde__builtin_symmetric_link_biases(run);
         state->linked = count;
     }
     state->twins_known = false;
     if (state->looked >= state->steps && sonde__rule_only_losses(run) &&
-        run->rules->waiting_count == 0) {
+        !sonde__rule_any_waits(run)) {
         return; /* no suspicion is followed */
     }
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     const bool most = stuck > 0 && 2 * stuck >= trained;
 
     for (size_t i = 0; i < count; i++) {
-        tensor_memory *memory = tensors[i].memory;
+        sonde__builtin_symmetric_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         const double equal = memory->equal;
         double percent = memory->percent;
 
         memory->percent = memory->equal = -1.0;
-        if (tensors[i].need != WEIGHTS) {
+        if (tensors[i].need != SONDE__SYMMETRIC_WEIGHTS) {
             continue;
         }
         if (trained > 0 &&
@@ -519,12 +320,13 @@ static void step(sonde_rule_run *run)
             memory->seen_vitals++;
             percent = alike(run, tensors, i, trained > 0, most) ? 100.0 : percent;
         }
-        if (has_biases(tensors, memory)) {
+        if (sonde__builtin_symmetric_has_biases(tensors, memory)) {
             sonde__rule_withdraw(run, i);
         } else if (sonde__rule_suspects(run, i)) {
             follow(run, i, memory, v, equal);
         } else if (percent >= state->share && percent > 0.0 &&
-                   !(v != NULL && is_constant(v) && has_twin(run, tensors, i)) &&
+                   !(v != NULL && sonde__builtin_symmetric_is_constant(v) &&
+                     sonde__builtin_symmetric_has_twin(run, tensors, i)) &&
                    sonde__rule_suspect(run, i,
                                        memory->free               ? &alike_rows
                                        : most && memory->zero > 0 ? &zero_units
@@ -542,23 +344,18 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->rows);
-        sonde__free(((tensor_memory *)tensors[i].memory)->same);
-    }
+    sonde__builtin_free_each(run, offsetof(sonde__builtin_symmetric_memory, rows));
+    sonde__builtin_free_each(run, offsetof(sonde__builtin_symmetric_memory, same));
 }
 
 const sonde_rule sonde__builtin_symmetric_units = {
-    SONDE__RULE("SymmetricUnits", symmetric),
+    SONDE__RULE("SymmetricUnits", sonde__builtin_symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
         "At least `share` % of the rows of a weight, of 8 or more elements, equal another row that is not 0; or all elements are equal to within a hundredth, unless the module has another weight of that shape; or the weight and its gradient are 0. It waits for training: nothing where training goes well or rows part; an error where rows stay equal while the weight moves. A note for a parameter of no module whose name is not that of a layer: its rows may be samples. Silent for a weight without a gradient where others have one, and for units of which each has a bias of its own (of as many dimensions) where these differ.",
     .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(tensor_memory),
+    .tensor_size = sizeof(sonde__builtin_symmetric_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -41,10 +41,9 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 static void step(sonde_rule_run *run)
 {
     const variance_rule *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const double variance = v != NULL ? sonde__builtin_variance(v) : (double)NAN;
         const bool large = variance > state->max_threshold;

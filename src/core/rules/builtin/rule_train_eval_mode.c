@@ -95,11 +95,11 @@ static bool is_its_input(const char *input, const char *output)
 
 static size_t find_input(sonde_rule_run *run, size_t i)
 {
-    size_t count = 0, before = SIZE_MAX;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t before = SIZE_MAX;
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *output = sonde_rule_info(run, tensors[i].id);
 
-    for (size_t k = 0; k < count; k++) {
+    SONDE__EACH (run, k) {
         const sonde_tensor_info *info = sonde_rule_info(run, tensors[k].id);
 
         if (tensors[k].need == OTHERS && same_shape(info, output)) {
@@ -123,8 +123,7 @@ static bool is_off(const sonde_vitals *output, const sonde_vitals *input)
 static void judge_dropout(sonde_rule_run *run, size_t i, bool training)
 {
     const modes *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     tensor_memory *memory = tensors[i].memory;
 
     if (memory->input == SIZE_MAX || tensors[memory->input].vitals == NULL ||
@@ -157,8 +156,7 @@ static void judge_dropout(sonde_rule_run *run, size_t i, bool training)
 static void judge_buffer(sonde_rule_run *run, size_t i)
 {
     const modes *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     tensor_memory *memory = tensors[i].memory;
     const sonde_vitals *v = tensors[i].vitals;
     const bool statistic =

@@ -26,10 +26,9 @@ static const sonde_rule_need needs[] = {
 static void step(sonde_rule_run *run)
 {
     const tree *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const double depth = v != NULL && sonde__builtin_finite(v) > 0 && v->max >= 0
                                  ? log2(v->max + 1.0)

@@ -98,10 +98,9 @@ static void step(sonde_rule_run *run)
 {
     const unchanged *state = sonde_rule_state(run);
     const int64_t now = sonde_rule_at(run)->global_step;
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
         const bool raw = memory->raw != NULL && memory->raw_step == now;
@@ -128,12 +127,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->raw);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, raw));
 }
 
 const sonde_rule sonde__builtin_unchanged_tensor = {

@@ -46,18 +46,6 @@ static const sonde_rule_need needs[] = {
      SONDE__AT_TIMES},
     {"optimiser values", SONDE_HOW_VITALS, true, SONDE__STATE, SONDE__AT_TIMES}};
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
-        return SONDE_RULE_IGNORE;
-    }
-    return sonde__builtin_is_parameter(info) ? PARAMETERS
-           : info->role == SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_UPDATE ? SIGNS
-           : info->role == SONDE_ROLE_OPTIMIZER                                   ? STATES
-                                                : SONDE_RULE_IGNORE;
-}
-
 /* Whether the names end in the same parts: two of them, or all of the shorter name. */
 static bool ends_alike(const char *a, const char *b)
 {
@@ -193,6 +181,6 @@ const sonde_rule sonde__builtin_unfrozen_parameter = {
               "optimiser.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .step = step,
 };

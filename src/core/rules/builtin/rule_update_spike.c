@@ -27,7 +27,7 @@
  * Evidence: norms of parameters; losses.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
 #include "rules/suspicion.h"
@@ -64,20 +64,9 @@ static const sonde_rule_need needs[] = {
 
 enum { PARAMETERS, LOSSES };
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_is_loss(info, id)
-               ? LOSSES
-               : sonde__builtin_wants_parameter(run, info, id);
-}
-
 /* An element that a program sets, or that a sparse gradient reaches, does no harm. */
-static const sonde__rule_terms jump_terms = {.event = true,
-                                             .well = SONDE_SEVERITY_NOTE,
-                                             .ill = SONDE_SEVERITY_ERROR,
-                                             .still = SONDE_SEVERITY_ERROR,
-                                             .untold = SONDE_SEVERITY_ERROR,
-                                             .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms jump_terms = {
+    .event = true, SONDE__TERMS(NOTE, ERROR, ERROR, ERROR, ERROR)};
 
 /* Steps that are too large, and what follows from them, move single elements as well. */
 static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
@@ -96,7 +85,7 @@ static void report(sonde_rule_run *run, size_t i, const tensor_memory *memory,
             : sonde__rule_suspect(run, i, &jump_terms, "abs_max", v->abs_max, limit)) {
         sonde__rules_follows(run, cause);
         sonde_rule_say(
-            run, explained ? "Mend the earlier findings first." : NULL,
+            run, explained ? "Fix the earlier findings first." : NULL,
             "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "
             "step%s earlier and usually changes by %.2g in that time.%s",
             v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median,
@@ -132,12 +121,11 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
 
 static void step(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     spike *state = sonde_rule_state(run);
 
     state->largest = 0.0;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
 
         if (tensors[i].need == PARAMETERS && v != NULL && v->count > 0 &&
@@ -147,16 +135,15 @@ static void step(sonde_rule_run *run)
                 fmax(state->largest, ((const tensor_memory *)tensors[i].memory)->largest);
         }
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         tensor_memory *memory = tensors[i].memory;
-        double steps = 0.0;
 
         if (tensors[i].need != PARAMETERS || v == NULL || v->count < ELEMENTS ||
             sonde__builtin_bad(v) > 0) {
             continue;
         }
-        steps = (double)sonde__builtin_steps_since(run, &memory->last);
+        const double steps = (double)sonde__builtin_steps_since(run, &memory->last);
         if (steps > 0.0) {
             const double change = fabs(v->abs_max - memory->largest) / steps;
 
@@ -183,6 +170,6 @@ const sonde_rule sonde__builtin_update_spike = {
               "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .step = step,
 };

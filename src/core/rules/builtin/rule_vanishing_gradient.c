@@ -36,18 +36,10 @@
 
 enum { LEAST_LAYERS = 4, GRADIENTS = 0, LOSSES = 1, LASTING = 10 };
 static const sonde__rule_terms vanished = {.looks = LASTING,
-                                           .well = SONDE_SEVERITY_NOTE,
-                                           .ill = SONDE_SEVERITY_ERROR,
-                                           .still = SONDE_SEVERITY_ERROR,
-                                           .untold = SONDE_SEVERITY_NOTE,
-                                           .alone = SONDE_SEVERITY_ERROR};
+                                           SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 /* A branch that the data do not use. */
 static const sonde__rule_terms unused = {.looks = LASTING,
-                                         .well = SONDE_SEVERITY_NOTE,
-                                         .ill = SONDE_SEVERITY_NOTE,
-                                         .still = SONDE_SEVERITY_NOTE,
-                                         .untold = SONDE_SEVERITY_NOTE,
-                                         .alone = SONDE_SEVERITY_NOTE};
+                                         SONDE__TERMS(NOTE, NOTE, NOTE, NOTE, NOTE)};
 /* A loss is near 0 below this, or below this part of its first value. */
 #define LOSS_END 1e-4
 #define LOSS_PART 0.02
@@ -105,22 +97,10 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    return sonde__builtin_is_gradient(info) && sonde__builtin_is_own(info, id)
-               ? GRADIENTS
-               : SONDE_RULE_IGNORE;
-}
-
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     vanishing *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
     tensor_memory *memory = tensors[i].memory;
 
@@ -291,10 +271,9 @@ static void report(sonde_rule_run *run, const tensor_memory *memory, double larg
 static void judge_as_smdebug(sonde_rule_run *run)
 {
     const vanishing *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
         const bool finite = v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
         const double mean = finite ? v->l1 / (double)v->count : (double)NAN;
@@ -443,7 +422,7 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .bind = bind,
     .step = step,
     .finish = finish,

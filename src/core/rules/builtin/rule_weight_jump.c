@@ -21,7 +21,7 @@
 #include "rules/builtin/builtin_values.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/series.h"
-#include "rules/engine.h"
+#include "rules/context.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -70,20 +70,14 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    (void)run;
-    if (sonde__builtin_is_loss(info, id)) {
-        return LOSSES;
-    }
-    return info->role == SONDE_ROLE_WEIGHT && info->rank >= 2 &&
-                   sonde__builtin_is_own(info, id)
-               ? WEIGHTS
-               : SONDE_RULE_IGNORE;
+    const int need = sonde__builtin_wants_role(run, info, id);
+
+    return need == WEIGHTS && info->rank < 2 ? SONDE_RULE_IGNORE : need;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    const sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
     tensor_memory *memory = tensor->memory;
 
     if (tensor->need == LOSSES) {
@@ -155,11 +149,10 @@ static void report(sonde_rule_run *run, bool worse)
 static void take_loss(sonde_rule_run *run)
 {
     weight_jump *state = sonde_rule_state(run);
-    size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     const sonde_vitals *loss = NULL;
 
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
 
         if (v != NULL && v->count > 0 &&
@@ -214,15 +207,15 @@ static void take_jump(sonde_rule_run *run, size_t farthest, double most, double 
 static void step(sonde_rule_run *run)
 {
     const weight_jump *state = sonde_rule_state(run);
-    size_t count = 0, judged = 0, farthest = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t judged = 0, farthest = 0;
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
     double ratios[MOST_WEIGHTS], most = 0.0;
 
     take_loss(run);
     if (sonde__rule_only_losses(run)) {
         return;
     }
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         tensor_memory *memory = tensors[i].memory;
         const double now = memory->now;
 
@@ -254,12 +247,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->before);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, before));
 }
 
 const sonde_rule sonde__builtin_weight_jump = {

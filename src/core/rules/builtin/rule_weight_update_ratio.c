@@ -79,17 +79,6 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    if (!sonde__builtin_is_own(info, id)) {
-        return SONDE_RULE_IGNORE;
-    }
-    return info->role == SONDE_ROLE_WEIGHT ? WEIGHTS
-           : info->role == SONDE_ROLE_LOSS ? LOSSES
-                                           : SONDE_RULE_IGNORE;
-}
-
 /* k / num_steps, at least 1. */
 static double steps_between(sonde_rule_run *run, int64_t *last)
 {
@@ -135,8 +124,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    sonde_rule_tensor *tensor = &sonde__builtin_tensors(run)[i];
     tensor_memory *memory = tensor->memory;
 
     if (tensor->need == WEIGHTS) {
@@ -251,8 +239,7 @@ static void step(sonde_rule_run *run)
 {
     update_ratio *state = sonde_rule_state(run);
     sonde__builtin_updates *all = &state->step;
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    sonde_rule_tensor *tensors = sonde__builtin_tensors(run);
 
     state->from_start =
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
@@ -260,7 +247,7 @@ static void step(sonde_rule_run *run)
     all->count = 0;
     all->largest = all->largest_between = all->elements = all->even = all->across = 0.0;
     all->loss = NAN;
-    for (size_t i = 0; i < count; i++) {
+    SONDE__EACH (run, i) {
         const sonde_vitals *v = tensors[i].vitals;
 
         if (tensors[i].need == WEIGHTS) {
@@ -276,12 +263,7 @@ static void step(sonde_rule_run *run)
 
 static void destroy(sonde_rule_run *run)
 {
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-
-    for (size_t i = 0; i < count; i++) {
-        sonde__free(((tensor_memory *)tensors[i].memory)->raw);
-    }
+    sonde__builtin_free_each(run, offsetof(tensor_memory, raw));
 }
 
 const sonde_rule sonde__builtin_weight_update_ratio = {
@@ -293,7 +275,7 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_role,
     .bind = bind,
     .observe = observe,
     .step = step,

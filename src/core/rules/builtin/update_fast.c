@@ -25,7 +25,7 @@
  */
 #include "rules/builtin/update_ratio.h"
 
-#include "rules/engine.h"
+#include "rules/context.h"
 #include "rules/suspicion.h"
 
 #include "base/macros.h"
@@ -42,11 +42,7 @@ enum { LONG = 12 };
 #define BOLD 1.5
 #define EVEN 0.75 /* (mean |d|)^2 / mean d^2 of an update; 0.64 for normal elements */
 
-static const sonde__rule_terms too_fast = {.well = SONDE_SEVERITY_NOTE,
-                                           .ill = SONDE_SEVERITY_ERROR,
-                                           .still = SONDE_SEVERITY_ERROR,
-                                           .untold = SONDE_SEVERITY_NOTE,
-                                           .alone = SONDE_SEVERITY_ERROR};
+static const sonde__rule_terms too_fast = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, ERROR)};
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
 static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
@@ -95,7 +91,7 @@ static bool divides(const sonde_rule_run *run, double even)
 {
     static const char *const names[] = {".exp_avg",    ".exp_avg_sq", ".exp_inf", ".sum",
                                         ".square_avg", "Accl2___",    "_sq_row"};
-    const sonde_catalogue *catalogue = run->rules->catalogue;
+    const sonde_catalogue *catalogue = sonde__rule_catalogue(run);
     bool any = false;
 
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {

@@ -7,11 +7,7 @@
 #include "rules/builtin/update_ratio.h"
 #include "rules/suspicion.h"
 
-static const sonde__rule_terms too_large = {.well = SONDE_SEVERITY_NOTE,
-                                            .ill = SONDE_SEVERITY_ERROR,
-                                            .still = SONDE_SEVERITY_ERROR,
-                                            .untold = SONDE_SEVERITY_NOTE,
-                                            .alone = SONDE_SEVERITY_NOTE};
+static const sonde__rule_terms too_large = {SONDE__TERMS(NOTE, ERROR, ERROR, NOTE, NOTE)};
 
 void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
                                  const sonde__builtin_update *update, int64_t *streak)

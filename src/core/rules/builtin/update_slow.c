@@ -29,19 +29,11 @@ typedef struct look {
 
 static const look looks[2] = {{40, 10}, {100, 20}};
 
-static const sonde__rule_terms perhaps_slow = {.well = SONDE__WITHDRAWN,
-                                               .ill = SONDE_SEVERITY_NOTE,
-                                               .still = SONDE_SEVERITY_WARNING,
-                                               .untold = SONDE_SEVERITY_NOTE,
-                                               .alone = SONDE_SEVERITY_NOTE,
-                                               .slight = SLIGHT};
+static const sonde__rule_terms perhaps_slow = {
+    .slight = SLIGHT, SONDE__TERMS(NOTHING, NOTE, WARNING, NOTE, NOTE)};
 
-static const sonde__rule_terms rather_slow = {.well = SONDE__WITHDRAWN,
-                                              .ill = SONDE_SEVERITY_NOTE,
-                                              .still = SONDE_SEVERITY_NOTE,
-                                              .untold = SONDE_SEVERITY_NOTE,
-                                              .alone = SONDE_SEVERITY_NOTE,
-                                              .slight = SLIGHT};
+static const sonde__rule_terms rather_slow = {
+    .slight = SLIGHT, SONDE__TERMS(NOTHING, NOTE, NOTE, NOTE, NOTE)};
 
 static void report(sonde_rule_run *run, double mean, const look *at, bool still)
 {

@@ -10,11 +10,8 @@
 #include "rules/builtin/update_ratio.h"
 #include "rules/suspicion.h"
 
-static const sonde__rule_terms too_small = {.well = SONDE_SEVERITY_NOTE,
-                                            .ill = SONDE_SEVERITY_WARNING,
-                                            .still = SONDE_SEVERITY_WARNING,
-                                            .untold = SONDE_SEVERITY_NOTE,
-                                            .alone = SONDE_SEVERITY_WARNING};
+static const sonde__rule_terms too_small = {
+    SONDE__TERMS(NOTE, WARNING, WARNING, NOTE, WARNING)};
 
 #define AT_ONCE 100.0
 

@@ -442,31 +442,6 @@ sonde_err lua_rule_open(const char *text, size_t size, const char *path,
     script->rule.needs = script->needs;
     script->rule.state_size =
         sizeof(lua_work) + script->rule.param_count * LUA_RULE_FIELD;
-    lua_rule_functions(script);
     *out = script;
     return SONDE_OK;
 }
-
-/* --- the object's table ------------------------------------------------------------- */
-
-static sonde_err open_row(const char *text, size_t size, const char *path,
-                          const sonde_rule_limits *limits, const sonde_rule **rule,
-                          sonde_diag *diag)
-{
-    lua_rule *script = NULL;
-    SONDE__TRY(lua_rule_open(text, size, path, limits, &script, diag));
-    *rule = &script->rule;
-    return SONDE_OK;
-}
-
-static void close_row(const sonde_rule *rule)
-{
-    lua_rule *script = NULL;
-
-    memcpy(&script, &rule, sizeof(void *)); /* its first member */
-    lua_rule_close(script);
-}
-
-SONDE_API extern const sonde__rule_scripts sonde__rule_lua;
-
-const sonde__rule_scripts sonde__rule_lua = {open_row, close_row};

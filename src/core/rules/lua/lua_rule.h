@@ -3,7 +3,7 @@
  *
  *     lua_load.c      the table that the script returns becomes a sonde_rule
  *     lua_limits.c    a Lua state with its limits
- *     lua_script.c    the functions of that row: each calls the script's of that name
+ *     lua_script.c    the functions of that row, and the table that libsonde uses
  *     lua_objects.c   ctx, tensors, vital signs, values and sketches
  *
  * A script is run once to read its row, and once more for each rule at work, which has a
@@ -86,10 +86,6 @@ sonde_err lua_rule_open(const char *text, size_t size, const char *path,
                         const sonde_rule_limits *limits, lua_rule **out,
                         sonde_diag *diag);
 void lua_rule_close(lua_rule *script); /* accepts NULL */
-
-/* --- lua_script.c ------------------------------------------------------------------- */
-
-void lua_rule_functions(lua_rule *script);
 
 /* --- lua_objects.c: inside lua_run only --------------------------------------------- */
 

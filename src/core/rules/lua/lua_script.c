@@ -243,7 +243,7 @@ static void call_finish(sonde_rule_run *run)
     call(run, LUA_RULE_FINISH, 0);
 }
 
-void lua_rule_functions(lua_rule *script)
+static void set_functions(lua_rule *script)
 {
     script->rule.init = call_init;
     script->rule.wants = call_wants;
@@ -255,3 +255,28 @@ void lua_rule_functions(lua_rule *script)
         script->functions[LUA_RULE_FINISH] != LUA_NOREF ? call_finish : NULL;
     script->rule.destroy = call_destroy;
 }
+
+/* --- the object's table ------------------------------------------------------------- */
+
+static sonde_err open_row(const char *text, size_t size, const char *path,
+                          const sonde_rule_limits *limits, const sonde_rule **rule,
+                          sonde_diag *diag)
+{
+    lua_rule *script = NULL;
+    SONDE__TRY(lua_rule_open(text, size, path, limits, &script, diag));
+    set_functions(script);
+    *rule = &script->rule;
+    return SONDE_OK;
+}
+
+static void close_row(const sonde_rule *rule)
+{
+    lua_rule *script = NULL;
+
+    memcpy(&script, &rule, sizeof(void *)); /* its first member */
+    lua_rule_close(script);
+}
+
+SONDE_API extern const sonde__rule_scripts sonde__rule_lua;
+
+const sonde__rule_scripts sonde__rule_lua = {open_row, close_row};

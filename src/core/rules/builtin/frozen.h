@@ -1,0 +1,66 @@
+/*
+ * frozen.h - what the findings of FrozenParameter have in common. Each kind is a file:
+ *
+ *     rule_frozen_parameter.c   alone: a parameter has a gradient and does not change
+ *     frozen_idle.c             idle: no parameter changes
+ *     frozen_cut_off.c          cut off: a weight never had a gradient
+ *
+ * A comparison is of a tensor with its last observed value, by all its vital signs, to the
+ * bit.
+ */
+#ifndef SONDE_RULES_BUILTIN_FROZEN_H
+#define SONDE_RULES_BUILTIN_FROZEN_H
+
+#include <sonde/rule.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The needs. */
+enum {
+    SONDE__FROZEN_PARAMETERS,
+    SONDE__FROZEN_GRADIENTS,
+    SONDE__FROZEN_STATE,
+    SONDE__FROZEN_LOSSES
+};
+
+typedef struct sonde__builtin_frozen {
+    int64_t patience, idle;
+    size_t linked;               /* number of tensors when parameters were linked */
+    int64_t compared, changed;   /* comparisons; of them, with any change */
+    int64_t idle_now, idle_most; /* comparisons in a row without a change */
+    size_t weights, still,
+        first_moving; /* weights; that never changed; the first other */
+    bool looked;      /* for weights that are cut off */
+    bool pulls;       /* a gradient of a parameter has been seen */
+    int64_t led;      /* first comparisons at which gradients were seen */
+    int64_t bare;  /* last comparisons in a row without a change and without gradients */
+    bool reported; /* idle, of parameter: */
+    size_t idlest;
+    double largest; /* |element| of all gradients so far */
+    double resting; /* the same, at the first step of this rest */
+} sonde__builtin_frozen;
+
+/* Of a tensor. */
+typedef struct sonde__builtin_frozen_memory {
+    size_t gradient, state; /* of a parameter: indices of its tensors */
+    sonde_vitals before;
+    bool has_before, same;
+    bool meant;              /* it may be frozen on purpose */
+    bool moved, pulled;      /* has ever changed; its gradient was ever not 0 */
+    int64_t steps;           /* comparisons in a row at which it was the same */
+    int64_t rest, rest_most; /* the same, whatever its gradient; the most that ended */
+    int64_t last;            /* step of the last comparison */
+} sonde__builtin_frozen_memory;
+
+bool sonde__builtin_frozen_is_weight(const sonde_rule_run *run,
+                                     const sonde_rule_tensor *tensor);
+/* Counts the weights that never changed, and finds the first parameter that did. */
+void sonde__builtin_frozen_survey(sonde_rule_run *run);
+/* Judges the step as a whole: whether no parameter changes. */
+void sonde__builtin_frozen_judge_idle(sonde_rule_run *run);
+/* Reports the weights that are cut off; once. */
+void sonde__builtin_frozen_judge_cut_off(sonde_rule_run *run);
+
+#endif
