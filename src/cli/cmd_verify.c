@@ -107,7 +107,8 @@ static int run_verify(const void *values, int argc, char **argv)
 }
 
 static const cli_option verify_options[] = {
-    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(verify_values, json)},
+    {"format", 0, CLI_FORMAT, "text|json", "print text, or one JSON object (text)",
+     offsetof(verify_values, json)},
     {"quiet", 'q', CLI_FLAG, NULL, "print nothing; the exit code is the result",
      offsetof(verify_values, quiet)},
 };
