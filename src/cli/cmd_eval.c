@@ -3,7 +3,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "cli/cli_pictures.h"
 
 #include <sonde/nn/option.h>

@@ -1,7 +1,7 @@
 /*
  * cmd_ls.c - `sonde ls`: describes a run and lists its tensors.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the
  * steps.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <sonde/plot.h>

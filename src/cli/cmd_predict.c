@@ -8,7 +8,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "cli/predict_text.h"
 
 #include <sonde/nn/metrics.h>

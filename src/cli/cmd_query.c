@@ -1,7 +1,7 @@
 /*
  * cmd_query.c - `sonde query`: statistics of tensors over steps, as a table, CSV or JSON.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * cmd_send.c - `sonde send`: uploads data left by a crashed writer on this
  * machine.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/recorder.h>
 #include <sonde/text.h>

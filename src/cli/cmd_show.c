@@ -1,7 +1,7 @@
 /*
  * cmd_show.c - `sonde show`: one tensor at one step as values, statistics or a histogram.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <sonde/print.h>

@@ -4,7 +4,7 @@
  * Following polls: every 25 ms the trial checks whether its files have grown, which takes
  * a few microseconds if not. A step is printed when all workers have ended it.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/cli_job.h"
 #include "cli/cli_pictures.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/option.h>
 #include <sonde/nn/ranks.h>

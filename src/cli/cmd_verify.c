@@ -2,7 +2,7 @@
  * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and
  * losses.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <inttypes.h>
 

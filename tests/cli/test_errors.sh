@@ -23,7 +23,7 @@ check 'fashion-mnist: not found in nowhere: there is no such folder \(expected t
     train --data nowhere --out out
 : >empty.png
 check 'empty\.png: is empty \(expected a PNG or JPEG image\)' predict --weights good/model.safetensors empty.png
-check 'nowhere\.safetensors: .*No such file.*' eval nowhere.safetensors --data data
+check 'nowhere\.safetensors: .*No such file.*' eval --weights nowhere.safetensors --data data
 check 'nowhere\.safetensors: .*No such file.*' train --data data --out out \
     --resume nowhere.safetensors
 check 'nowhere\.jpg: .*No such file.*' predict --weights good/model.safetensors nowhere.jpg
@@ -109,6 +109,6 @@ check '--rates: the schedule table has none \(expected STEP=RATE\)' \
 
 # pictures
 check 'nowhere/x\.png: cannot be written: No such file or directory' \
-    eval good/model.safetensors --data data --confusion nowhere/x.png
+    eval --weights good/model.safetensors --data data --confusion nowhere/x.png
 check "x\.gif: pictures of the kind '\.gif' cannot be written \(expected \.png or \.svg\)" \
-    eval good/model.safetensors --data data --confusion x.gif
+    eval --weights good/model.safetensors --data data --confusion x.gif

@@ -69,10 +69,10 @@ for steps in 5:5 7:3 x -1 1:2:3 99999999999999999999 : 3.5; do
     check "--steps: '$steps' \(expected A:B \(.*\)" query run loss "--steps=$steps"
 done
 check "--mode: 'trian' \(expected train, eval, predict or global\)" tail run --mode trian
-check "--format: 'xml' \(expected table, csv, json or jsonl\)" query run loss --format xml
-check "--to: unknown format 'hdf5' \(expected tensorboard, npz, safetensors, csv or jsonl\)" \
+check "--format: 'xml' \(expected text, csv, json or jsonl\)" query run loss --format xml
+check "--format: unknown format 'hdf5' \(expected tensorboard, npz, safetensors, csv or jsonl\)" \
     export run out --format hdf5
-check '--to: is missing \(expected .*\)' export run out
+check '--format: is missing \(expected .*\)' export run out
 check '.*--statt.*' query run loss --statt mean
 check 'show: --summary and --histogram \(expected one of them\)' show run loss --summary --histogram
 check '--output: is missing \(expected FILE\.png or FILE\.svg\)' plot run loss
