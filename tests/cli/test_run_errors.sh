@@ -75,7 +75,7 @@ check "--format: unknown format 'hdf5' \(expected tensorboard, npz, safetensors,
 check '--format: is missing \(expected .*\)' export run out
 check '.*--statt.*' query run loss --statt mean
 check 'show: --summary and --histogram \(expected one of them\)' show run loss --summary --histogram
-check '--output: is missing \(expected FILE\.png or FILE\.svg\)' plot run loss
+check '--out: is missing \(expected FILE\.png or FILE\.svg\)' plot run loss
 check ".*'\.gif'.*\(expected \.png or \.svg\)" plot run loss -o out.gif
 check '--histogram: several tensors, or --stat \(expected one tensor\)' \
     plot run loss fc.bias --histogram -o out.png
