@@ -57,6 +57,7 @@ check 'cut/train-.*60.*200.*|cut/train-.*200.*60.*' train --data cut --out out
 # weights and checkpoints of something else
 check "good/model\.safetensors: it has no tensor 'fc3\.weight', 'fc3\.bias' \(expected weights of the model mnist_mlp\)" \
     eval mnist_mlp --weights good/model.safetensors --data data
+check 'job\.yaml: .*' eval --weights job.yaml --data data
 check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
     --resume good/model.safetensors
 printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
