@@ -154,8 +154,8 @@ def record(args):
 
 
 def judge(args, run, rule):
-    command = [args.sonde, "rules", "--trial-dir", run, "--json", "--no-save"]
-    done = subprocess.run(command + (["--rule-name", rule] if rule else []),
+    command = [args.sonde, "rules", run, "--format", "json", "--no-save"]
+    done = subprocess.run(command + (["--rules", f"{rule}:smdebug=true"] if rule else []),
                           capture_output=True, text=True, check=False)
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 

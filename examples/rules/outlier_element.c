@@ -3,7 +3,7 @@
  * as after a flipped bit.
  *
  *     cc -shared -fPIC -o outlier_element.so outlier_element.c $(pkg-config --cflags sonde) -lm
- *     sonde rules RUN --rule ./outlier_element.so:factor=50
+ *     sonde rules RUN --rules ./outlier_element.so:factor=50
  */
 #include <sonde/rule.h>
 

@@ -1,6 +1,6 @@
 -- quiet_layer.lua - a rule in Lua to copy: the outputs of a layer lose their spread.
 --
---     sonde rules RUN --rule ./quiet_layer.lua:share=0.1
+--     sonde rules RUN --rules ./quiet_layer.lua:share=0.1
 
 local rule = {
     name = "QuietLayer",

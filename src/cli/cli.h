@@ -37,7 +37,8 @@ typedef enum cli_kind {
     CLI_LIST = 4,  /* cli_list: may be given again */
     CLI_SIZE = 5,  /* as CLI_COUNT, from 1 */
     CLI_SEED = 6,  /* as CLI_COUNT, to INT64_MAX */
-    CLI_MAYBE = 7  /* as CLI_TEXT; "" if no value follows, or an option does */
+    CLI_MAYBE = 7, /* as CLI_TEXT; "" if no value follows, or an option does */
+    CLI_FORMAT = 8 /* bool: text or json, true for json */
 } cli_kind;
 
 #define CLI_NOT_GIVEN INT64_MIN
@@ -70,9 +71,6 @@ struct cli_command {
     size_t option_count;
     int least, most; /* positional arguments; most -1: any number */
     size_t values_size;
-    /* Takes a long option that is not in the table, with its value; NULL: none is taken.
-     */
-    void (*take_other)(void *values, const char *name, const char *value);
     /* values: the command's own struct, filled; arguments: argc of them. */
     int (*run)(const void *values, int argc, char **argv);
 };

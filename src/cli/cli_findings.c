@@ -3,7 +3,7 @@
  */
 #include "cli/cli_findings.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/log.h>
 

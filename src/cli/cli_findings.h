@@ -76,11 +76,11 @@ void cli_actions_log(void);
          0,                                                                              \
          CLI_FLAG,                                                                       \
          NULL,                                                                           \
-         "act on every finding, not once for a rule",                                    \
+         "act on every finding, not only on the first of a rule",                        \
          offsetof(values, acting.each)},                                                 \
     {                                                                                    \
         "action-timeout", 0, CLI_REAL, "SECONDS",                                        \
-            "limit of a command (60) and of each try of a webhook (10)",                 \
+            "limit each command (60) and each try of a webhook (10)",                    \
             offsetof(values, acting.timeout)                                             \
     }
 

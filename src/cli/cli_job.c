@@ -59,6 +59,10 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
     if (text == NULL) {
         return sonde_nn_job_builtin("fashion_cnn", out, diag);
     }
+    if (ends_with(text, ".safetensors")) {
+        return sonde_diag_set(diag, SONDE_EINVAL, text,
+                              "a model; --weights names weights", "is a file of weights");
+    }
     if (is_job(text) || ends_with(text, ".json") ||
         (strchr(text, '/') != NULL && access(text, F_OK) == 0)) {
         return sonde_nn_job_load(text, out, diag);
@@ -83,9 +87,8 @@ sonde_err cli_weights_load(const sonde_nn_job *job, sonde_nn_model *model,
         if (diag->expected[0] != '\0') {
             (void)snprintf(other, sizeof other, "%.60s", diag->expected);
         }
-        (void)snprintf(diag->expected, sizeof diag->expected,
-                       "%s of %.60s; --model names the model", other,
-                       text != NULL ? text : "fashion_cnn");
+        (void)snprintf(diag->expected, sizeof diag->expected, "%s of the model %.60s",
+                       other, text != NULL ? text : "fashion_cnn");
     }
     return err;
 }

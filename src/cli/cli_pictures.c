@@ -4,7 +4,7 @@
 #include "cli/cli_pictures.h"
 
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/plot.h>
 

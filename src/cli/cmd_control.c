@@ -2,7 +2,7 @@
  * control.c - `sonde stop` and `sonde checkpoint`: what a run that goes on is asked from
  * outside.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/control.h>
 

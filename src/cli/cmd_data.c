@@ -3,7 +3,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/fetch.h>
 #include <sonde/nn/synth.h>
@@ -78,7 +78,8 @@ static int run_fetch(const void *values, int argc, char **argv)
 }
 
 static const cli_option fetch_options[] = {
-    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "folder to write to (the cache)"),
+    OPTION("out", 'o', CLI_TEXT, "FOLDER", folder,
+           "write to this folder (default: the cache)"),
     OPTION("mirror", 0, CLI_TEXT, "URL", mirror, "download from this address instead"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
@@ -149,7 +150,8 @@ static int run_synth(const void *values, int argc, char **argv)
 }
 
 static const cli_option synth_options[] = {
-    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "folder to write to (the cache)"),
+    OPTION("out", 'o', CLI_TEXT, "FOLDER", folder,
+           "write to this folder (default: the cache)"),
     OPTION("seed", 's', CLI_SEED, "N", seed, "seed of the garments (0)"),
     OPTION("train", 0, CLI_SIZE, "N", train, "training samples (60000)"),
     OPTION("test", 0, CLI_SIZE, "N", test, "test samples (10000)"),
@@ -162,8 +164,8 @@ const cli_command cli_data_synth = {
     .summary = "draw a synthetic set of garments, without a network",
     .details =
         "The set is called fashion-synth; it has the format and classes of Fashion-MNIST.\n"
-        "A data set that FOLDER holds already is not replaced.",
-    .examples = "  sonde data synth --folder garments",
+        "A data set that is already in FOLDER is not replaced.",
+    .examples = "  sonde data synth --out garments",
     .options = synth_options,
     .option_count = CLI_COUNT_OF(synth_options),
     .values_size = sizeof(data_values),
@@ -368,9 +370,9 @@ static int run_info(const void *values, int argc, char **argv)
 }
 
 static const cli_option info_options[] = {
-    OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "folder of the data set"),
-    OPTION("json", 0, CLI_FLAG, NULL, json,
-           "print one JSON object per split, column or array"),
+    OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "read the data set from this folder"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object per split, column or array (text)"),
 };
 
 const cli_command cli_data_info = {

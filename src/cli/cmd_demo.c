@@ -13,7 +13,7 @@
 enum { PATH_SIZE = 3072, SHOWN = 3 };
 
 typedef struct demo_values {
-    const char *record, *output_uri, *rule_type, *hook_type, *data, *rules;
+    const char *record, *hook_type, *data, *rules;
     int64_t seed, threads;
     double learning_rate;
     bool fixed, quiet;
@@ -63,7 +63,7 @@ static int fail_name(const char *name)
 static sonde_err choose_run(showing *show, sonde_diag *diag)
 {
     const demo_values *asked = show->asked;
-    const char *given = asked->record != NULL ? asked->record : asked->output_uri;
+    const char *given = asked->record;
     const char *fixed = asked->fixed ? "-fixed" : "";
     int length = 0;
 
@@ -320,7 +320,7 @@ static void print_next(const showing *show)
     put_command((const char *const[]){"rules", show->run, "--report", report,
                                       pair ? "--other" : NULL, show->other, NULL});
     if (it->rule != NULL) {
-        put_command((const char *const[]){"rules", show->run, "--rule", it->rule,
+        put_command((const char *const[]){"rules", show->run, "--rules", it->rule,
                                           pair ? "--other" : NULL, show->other, NULL});
         put_command((const char *const[]){"rules", "show", it->rule, NULL});
     }
@@ -424,7 +424,7 @@ static void conclude(showing *show)
 static int run_demo(const void *values, int argc, char **argv)
 {
     const demo_values *asked = values;
-    const char *name = argc > 0 ? argv[0] : asked->rule_type;
+    const char *name = argc > 0 ? argv[0] : NULL;
     const bool judged = asked->rules == NULL || strcmp(asked->rules, "none") != 0;
     showing show = {.asked = asked, .as_expected = true};
     sonde_diag diag = {0};
@@ -497,22 +497,23 @@ static int run_list(const void *values, int argc, char **argv)
     }
 
 static const cli_option demo_options_table[] = {
-    OPTION("fixed", 'f', CLI_FLAG, NULL, fixed, "train the repaired network"),
-    OPTION("record", 'o', CLI_TEXT, "RUN", record,
-           "the new folder to record in (sonde-demo/NAME)"),
-    OPTION(
-        "hook-type", 0, CLI_TEXT, "TYPE", hook_type,
-        "weights-bias-gradients, module-input-output or saveall: judge only what this records"),
+    OPTION("fixed", 0, CLI_FLAG, NULL, fixed, "train the repaired network"),
+    OPTION("record", 0, CLI_TEXT, "RUN", record,
+           "record in this new folder (sonde-demo/NAME)"),
+    OPTION("hook-type", 0, CLI_TEXT, "TYPE", hook_type,
+           "judge only what this hook records: weights-bias-gradients, "
+           "module-input-output or saveall"),
     OPTION("rules", 'r', CLI_TEXT, "default|none", rules,
            "judge by the default rules, or not at all"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
-           "MNIST or Fashion-MNIST, instead of drawn garments"),
-    OPTION("seed", 's', CLI_SEED, "N", seed, "of initial weights and of the order (0)"),
-    OPTION("learning-rate", 'l', CLI_REAL, "X", learning_rate, "instead of the demo's"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
+           "train on MNIST or Fashion-MNIST in this folder, not on drawn garments"),
+    OPTION("seed", 's', CLI_SEED, "N", seed,
+           "seed the initial weights and the order of samples (0)"),
+    OPTION("learning-rate", 'l', CLI_REAL, "X", learning_rate,
+           "train with this learning rate (default: the demo's)"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads,
+           "use at most N threads; 0: automatic"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only what the rules find"),
-    OPTION("output-uri", 0, CLI_TEXT, "RUN", output_uri, "same as --record"),
-    OPTION("rule_type", 0, CLI_TEXT, "NAME", rule_type, "same as NAME"),
 };
 
 const cli_command cli_demo = {

@@ -3,7 +3,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "cli/cli_pictures.h"
 
 #include <sonde/nn/option.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 
 typedef struct eval_values {
-    const char *model, *data, *picture, *target, *share, *split_seed;
+    const char *weights, *data, *picture, *target, *share, *split_seed;
     cli_list inputs;
     int64_t batch, threads;
     bool json, quiet;
@@ -137,12 +137,12 @@ static sonde_err set_columns(const evaluation *run, sonde_diag *diag)
     return err;
 }
 
-static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
+static sonde_err set_up(evaluation *run, const char *model, sonde_diag *diag)
 {
     const eval_values *asked = run->asked;
     const sonde_nn_evaluator_options options = {
         .size = sizeof options, .progress = on_progress, .progress_user = run};
-    SONDE__TRY(cli_job_open(asked->model, &run->job, diag));
+    SONDE__TRY(cli_job_open(model, &run->job, diag));
     sonde_nn_job_info *info = sonde_nn_job_get_info(run->job);
     SONDE__TRY(sonde_nn_job_set_environment(run->job, diag));
     if (asked->batch != CLI_NOT_GIVEN) {
@@ -156,9 +156,9 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     }
     SONDE__TRY(set_columns(run, diag));
     SONDE__TRY(balance(run, diag));
-    SONDE__TRY(cli_tokenizer_find(run->job, weights, run->tokenizer, diag));
+    SONDE__TRY(cli_tokenizer_find(run->job, asked->weights, run->tokenizer, diag));
     SONDE__TRY(sonde_nn_job_build(run->job, &run->model, diag));
-    SONDE__TRY(cli_weights_load(run->job, run->model, weights, asked->model, diag));
+    SONDE__TRY(cli_weights_load(run->job, run->model, asked->weights, model, diag));
     run->data = info->data_name;
     if (!sonde_nn_job_has_test(run->job) &&
         !sonde_nn_dataset_has_split(info->data_path, SONDE_NN_TRAIN)) {
@@ -206,22 +206,10 @@ static sonde_err show(const evaluation *run, sonde_diag *diag)
 
 static int run_eval(const void *values, int argc, char **argv)
 {
-    eval_values asked = *(const eval_values *)values;
-    evaluation run = {.asked = &asked};
+    evaluation run = {.asked = values};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    if (argc > 0 && asked.model == NULL && cli_job_is_plan(argv[0])) {
-        asked.model = argv[0];
-        argc--;
-        argv++;
-    }
-    if (argc > 1) {
-        return cli_fail_text("eval: unexpected argument '%s'", argv[1]);
-    }
-    if (argc > 0 && cli_job_check_file(argv[0], "saved weights", &diag) != SONDE_OK) {
-        return cli_fail(&diag);
-    }
     cli_catch_interrupt();
     SONDE__TRY_DONE(set_up(&run, argc > 0 ? argv[0] : NULL, &diag));
     SONDE__TRY_DONE(evaluate(&run, &diag));
@@ -241,36 +229,41 @@ done:
     }
 
 static const cli_option eval_options[] = {
-    OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model, job file or ONNX file of the weights (fashion_cnn)"),
-    OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "folder of the data set"),
+    OPTION("weights", 0, CLI_TEXT, "FILE", weights,
+           "load these weights (sonde-out/model.safetensors)"),
+    OPTION("data", 'd', CLI_TEXT, "PATH", data,
+           "read the data set from this folder or file"),
     OPTION("data-target", 0, CLI_TEXT, "NAME", target,
-           "array, or column of a table, that is the target"),
+           "use this array or column of a table as the target"),
     OPTION("data-inputs", 0, CLI_LIST, "ARRAY", inputs,
-           "array, or column of a table, that is an input; may be given again"),
+           "use this array or column of a table as an input; repeatable"),
     OPTION("test-share", 0, CLI_TEXT, "X", share,
-           "share of the samples that are the test set, of data without one (0.1)"),
-    OPTION("split-seed", 0, CLI_TEXT, "N", split_seed, "seed of that draw (0)"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "largest batch"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
+           "hold out this share as the test set of data without one (0.1)"),
+    OPTION("split-seed", 0, CLI_TEXT, "N", split_seed,
+           "seed the choice of the held-out samples (0)"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch,
+           "evaluate batches of at most N samples"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads,
+           "use at most N threads; 0: automatic"),
     OPTION("confusion", 'c', CLI_TEXT, "FILE", picture,
            "draw the confusion matrix (.png or .svg)"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object on stdout"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only the accuracy"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object (text)"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only the accuracy"),
 };
 
 const cli_command cli_eval = {
     .name = "eval",
-    .arguments = "[WEIGHTS.safetensors | FILE.plan [WEIGHTS.safetensors]]",
+    .arguments = "[MODEL | JOB.yaml | FILE.plan]",
     .summary = "evaluate saved weights on the test set",
-    .details = "Without WEIGHTS, evaluates sonde-out/model.safetensors, which 'sonde "
+    .details = "Without --weights, evaluates sonde-out/model.safetensors, which 'sonde "
                "train' saves.",
-    .examples =
-        "  sonde eval\n"
-        "  sonde eval runs/mnist.safetensors --model mnist_mlp --confusion confusion.png",
+    .examples = "  sonde eval\n"
+                "  sonde eval mnist_mlp --weights runs/mnist.safetensors --confusion "
+                "confusion.png",
     .options = eval_options,
     .option_count = CLI_COUNT_OF(eval_options),
-    .most = 2,
+    .most = 1,
     .values_size = sizeof(eval_values),
     .run = run_eval,
 };

@@ -4,7 +4,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/onnx.h>
 
@@ -68,12 +68,12 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     sonde_err err = SONDE_OK;
 
     if (asked->format == NULL) {
-        return sonde_diag_set(diag, SONDE_EINVAL, "--to", SONDE_EXPORT_NAMES,
+        return sonde_diag_set(diag, SONDE_EINVAL, "--format", SONDE_EXPORT_NAMES,
                               "is missing");
     }
     err = sonde_export_kind_parse(asked->format, kind, diag);
     if (err != SONDE_OK) {
-        (void)snprintf(diag->where, sizeof diag->where, "--to");
+        (void)snprintf(diag->where, sizeof diag->where, "--format");
         return err;
     }
     SONDE__TRY(cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag));
@@ -191,20 +191,21 @@ static int run_export(const void *values, int argc, char **argv)
     }
 
 static const cli_option export_options[] = {
-    OPTION("to", 't', CLI_TEXT, "FORMAT", format, SONDE_EXPORT_NAMES "; onnx"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
-           "only steps A to B - 1; also A:, :B or A"),
+    OPTION("format", 0, CLI_TEXT, "FORMAT", format,
+           "write " SONDE_EXPORT_NAMES ", or onnx"),
+    OPTION("steps", 0, CLI_TEXT, "A:B", steps,
+           "export only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "only train, eval or predict, with its own step count"),
-    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "statistics to write (not in npz and safetensors)"),
-    OPTION("values", 'v', CLI_FLAG, NULL, values,
-           "raw values instead of statistics (csv and jsonl)"),
+           "export only train, eval or predict, with its own step count"),
+    OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
+           "write these statistics (tensorboard, csv, jsonl)"),
+    OPTION("values", 0, CLI_FLAG, NULL, values,
+           "write raw values instead of statistics (csv, jsonl)"),
     OPTION("elements", 0, CLI_COUNT, "N", elements,
-           "with --values: the first N of each value (all)"),
-    OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "only this worker"),
+           "with --values: write the first N elements of each value (all)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "export only this worker"),
     OPTION("weights", 0, CLI_TEXT, "FILE", weights,
-           "to onnx: saved weights (sonde-out/model.safetensors)"),
+           "for onnx: load these weights (sonde-out/model.safetensors)"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
@@ -225,10 +226,10 @@ const cli_command cli_export = {
         "OUT must not exist; it appears whole or not at all. Damaged values are left out "
         "and\nnamed; the exit code is then 1.",
     .examples =
-        "  sonde export runs/first board --to tensorboard\n"
-        "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:\n"
-        "  sonde export runs/first biases.csv @bias --to csv --values\n"
-        "  sonde export fashion_cnn net.onnx --to onnx --weights sonde-out/model.safetensors",
+        "  sonde export runs/first board --format tensorboard\n"
+        "  sonde export runs/first weights.npz '*.weight' --format npz --steps 1000:\n"
+        "  sonde export runs/first biases.csv @bias --format csv --values\n"
+        "  sonde export fashion_cnn net.onnx --format onnx --weights sonde-out/model.safetensors",
     .options = export_options,
     .option_count = CLI_COUNT_OF(export_options),
     .least = 2,

@@ -1,7 +1,7 @@
 /*
  * cmd_ls.c - `sonde ls`: describes a run and lists its tensors.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>
@@ -570,9 +570,10 @@ done:
 }
 
 static const cli_option ls_options[] = {
-    {"names", 'n', CLI_FLAG, NULL, "print only names, of tensors or runs",
+    {"names", 0, CLI_FLAG, NULL, "print only the names of tensors or runs",
      offsetof(ls_values, names)},
-    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(ls_values, json)},
+    {"format", 0, CLI_FORMAT, "text|json", "print text, or one JSON object (text)",
+     offsetof(ls_values, json)},
 };
 
 const cli_command cli_ls = {
@@ -586,7 +587,7 @@ const cli_command cli_ls = {
         "folder that contains runs, these are listed.",
     .examples = "  sonde ls runs\n"
                 "  sonde ls runs/first\n"
-                "  sonde ls runs/first 'Gradient___*' --json",
+                "  sonde ls runs/first 'Gradient___*' --format json",
     .options = ls_options,
     .option_count = CLI_COUNT_OF(ls_options),
     .least = 1,

@@ -308,11 +308,11 @@ static int run_manual(const void *values, int argc, char **argv)
 }
 
 static const cli_option manual_options[] = {
-    {"all", 0, CLI_TEXT, "FOLDER", "write all pages and completions there",
+    {"out", 'o', CLI_TEXT, "FOLDER", "write all pages and completions to this folder",
      offsetof(manual_values, all)},
     {"completion", 0, CLI_TEXT, "SHELL", "print completion for bash or zsh",
      offsetof(manual_values, completion)},
-    {"options", 0, CLI_FLAG, NULL, "print the options of a training, separated by tabs",
+    {"options", 0, CLI_FLAG, NULL, "print the options of train, separated by tabs",
      offsetof(manual_values, options)},
 };
 

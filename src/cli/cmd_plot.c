@@ -2,7 +2,7 @@
  * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the
  * steps.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <sonde/plot.h>
@@ -525,7 +525,7 @@ static void make_title(plotting *p)
 static sonde_err check(plotting *p, int argc, sonde_diag *diag)
 {
     if (p->asked->out == NULL) {
-        return sonde_diag_set(diag, SONDE_EINVAL, "--output", "FILE.png or FILE.svg",
+        return sonde_diag_set(diag, SONDE_EINVAL, "--out", "FILE.png or FILE.svg",
                               "is missing");
     }
     if (p->asked->histogram && (argc != 2 || p->asked->stats != NULL)) {
@@ -570,23 +570,25 @@ done:
     }
 
 static const cli_option plot_options[] = {
-    OPTION("output", 'o', CLI_TEXT, "FILE", out, "the picture: a .png or .svg file"),
-    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "statistics to plot (mean; single numbers as they are)"),
+    OPTION("out", 'o', CLI_TEXT, "FILE", out,
+           "write the picture to this .png or .svg file"),
+    OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
+           "plot these statistics of larger tensors (mean)"),
     OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
            "plot a heat map of the magnitudes of one tensor"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
-           "only steps A to B - 1; also A:, :B or A"),
+    OPTION("steps", 0, CLI_TEXT, "A:B", steps,
+           "plot only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
            "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "read this worker (the first that has the tensor)"),
-    OPTION("log", 'l', CLI_FLAG, NULL, log_y, "logarithmic y axis"),
+           "read this worker (default: the first that has the tensor)"),
+    OPTION("log", 0, CLI_FLAG, NULL, log_y, "use a logarithmic y axis"),
     OPTION("smooth", 0, CLI_REAL, "W", smooth,
            "add a moving average with weight W on the past, 0 to 1"),
-    OPTION("title", 0, CLI_TEXT, "TEXT", title, "title (the model's name)"),
-    OPTION("width", 0, CLI_SIZE, "N", width, "pixels (900)"),
-    OPTION("height", 0, CLI_SIZE, "N", height, "pixels"),
+    OPTION("title", 0, CLI_TEXT, "TEXT", title,
+           "set the title (default: the name of the model)"),
+    OPTION("width", 0, CLI_SIZE, "N", width, "make the picture N pixels wide (900)"),
+    OPTION("height", 0, CLI_SIZE, "N", height, "make the picture N pixels high"),
 };
 
 const cli_command cli_plot = {

@@ -8,7 +8,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "cli/predict_text.h"
 
 #include <sonde/nn/metrics.h>
@@ -406,27 +406,28 @@ static int run_predict(const void *values, int argc, char **argv)
     }
 
 static const cli_option predict_options[] = {
-    OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model, job file or ONNX file of the weights (fashion_cnn)"),
-    OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
-           "saved weights (sonde-out/model.safetensors)"),
+    OPTION("model", 0, CLI_TEXT, "MODEL", model,
+           "use this built-in model, job file or ONNX file (fashion_cnn)"),
+    OPTION("weights", 0, CLI_TEXT, "FILE", weights,
+           "load these weights (sonde-out/model.safetensors)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
-           "folder of images whose sub-folders name the classes (the job's)"),
+           "take the names of classes from this folder of images (the job's)"),
     OPTION("top", 'k', CLI_SIZE, "N", top,
            "print the N most likely classes (3; in JSON 1)"),
-    OPTION("threshold", 0, CLI_COUNT, "N", threshold,
-           "invert images with a background lighter than N (200)"),
+    OPTION("invert-above", 0, CLI_COUNT, "N", threshold,
+           "invert images whose background is lighter than N (200)"),
     OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert, "do not invert light backgrounds"),
     OPTION("picture", 0, CLI_TEXT, "FILE", picture,
-           "plot the image before and after its transformation; of several: "
+           "draw the image before and after its transformation; several: "
            "FILE-1, FILE-2 ..."),
     OPTION("prompt", 0, CLI_TEXT, "TEXT", prompt,
-           "continue a text, with a model of tokens"),
-    OPTION("length", 0, CLI_SIZE, "N", length, "tokens to add to the prompt (200)"),
+           "continue this text with a language model"),
+    OPTION("length", 0, CLI_SIZE, "N", length, "add N tokens to the prompt (200)"),
     OPTION("temperature", 0, CLI_REAL, "X", temperature,
-           "spread of the draw (0.8); 0: always the likeliest token"),
-    OPTION("seed", 0, CLI_SEED, "N", seed, "of the draw (0)"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image, or text"),
+           "draw tokens at this temperature (0.8); 0: the likeliest token"),
+    OPTION("seed", 0, CLI_SEED, "N", seed, "seed the random numbers (0)"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object per line (text)"),
 };
 
 const cli_command cli_predict = {
@@ -434,7 +435,7 @@ const cli_command cli_predict = {
     .arguments = "[FILE.plan] [IMAGE...]",
     .summary = "classify PNG or JPEG images, or continue a text",
     .examples = "  sonde predict trousers.jpg --picture trousers.png\n"
-                "  sonde predict -m gpt --prompt \"the old \" --temperature 0.5",
+                "  sonde predict --model gpt --prompt \"the old \" --temperature 0.5",
     .options = predict_options,
     .option_count = CLI_COUNT_OF(predict_options),
     .least = 0,

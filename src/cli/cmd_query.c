@@ -1,7 +1,7 @@
 /*
  * cmd_query.c - `sonde query`: statistics of tensors over steps, as a table, CSV or JSON.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ typedef struct query {
 static sonde_err parse_format(const char *text, query_format *format, sonde_diag *diag)
 {
     static const char *const names[] = {
-        [QUERY_TABLE] = "table",
+        [QUERY_TABLE] = "text",
         [QUERY_CSV] = "csv",
         [QUERY_JSON] = "json",
         [QUERY_JSONL] = "jsonl",
@@ -45,7 +45,7 @@ static sonde_err parse_format(const char *text, query_format *format, sonde_diag
             return SONDE_OK;
         }
     }
-    return sonde_diag_set(diag, SONDE_EINVAL, "--format", "table, csv, json or jsonl",
+    return sonde_diag_set(diag, SONDE_EINVAL, "--format", "text, csv, json or jsonl",
                           "'%s'", text);
 }
 
@@ -266,16 +266,16 @@ static int run_query(const void *values, int argc, char **argv)
     }
 
 static const cli_option query_options[] = {
-    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "statistics to print (mean,std,min,max)"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
-           "only steps A to B - 1; also A:, :B or A"),
+    OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
+           "print these statistics (mean,std,min,max)"),
+    OPTION("steps", 0, CLI_TEXT, "A:B", steps,
+           "read only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
            "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "read this worker (the first that has the tensor)"),
-    OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
-           "table, csv, json or jsonl (table)"),
+           "read this worker (default: the first that has the tensor)"),
+    OPTION("format", 0, CLI_TEXT, "FORMAT", format,
+           "print text, csv, json or jsonl (text)"),
 };
 
 const cli_command cli_query = {

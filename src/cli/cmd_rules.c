@@ -3,7 +3,7 @@
  */
 #include "cli/cli_findings.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
@@ -101,10 +101,9 @@ static size_t count_kept(const char *run, sonde_rules *rules)
 }
 
 typedef struct rules_values {
-    cli_list rules, names, params, others, other_trials, plugins;
-    cli_list settings, settings_values; /* --PARAMETER VALUE, as the invoker has them */
-    const char *trial_dir, *report, *raise;
-    int64_t start_step, end_step, rule_memory;
+    cli_list rules, params, others, plugins;
+    const char *steps, *report;
+    int64_t rule_memory;
     double stall, rule_seconds;
     bool follow, json, explain, no_save;
     cli_acting acting;
@@ -120,12 +119,6 @@ typedef struct judged_run {
     cli_finding_log printed;
     bool fired;
 } judged_run;
-
-static bool raises(const rules_values *asked)
-{
-    return asked->raise != NULL && strcasecmp(asked->raise, "false") != 0 &&
-           strcasecmp(asked->raise, "no") != 0 && strcmp(asked->raise, "0") != 0;
-}
 
 /* --- printing --------------------------------------------------------------------- */
 
@@ -241,7 +234,7 @@ static void print_verdict(const judged_run *run, size_t findings, size_t followi
     }
     if (!sonde_rules_window(run->rules, &first, &last)) {
         (void)printf("; no step was judged");
-    } else if (run->asked->start_step != CLI_NOT_GIVEN) {
+    } else if (run->asked->steps != NULL) {
         (void)printf(" in steps %lld to %lld", (long long)first, (long long)last);
     } else {
         (void)printf(" up to step %lld", (long long)last);
@@ -291,61 +284,23 @@ static bool append_value(char *text, size_t size, const char *value)
     return fits;
 }
 
-/* True if the rule, which the invoker names, has that parameter. */
-static bool has_param(const char *name, const char *param)
-{
-    char rule_name[128];
-    const sonde_rule *rule = NULL;
-
-    (void)snprintf(rule_name, sizeof rule_name, "%.*s", (int)strcspn(name, ":"), name);
-    if (sonde_rule_by_name(rule_name, &rule, NULL) != SONDE_OK) {
-        return false;
-    }
-    for (size_t i = 0; i < rule->param_count; i++) {
-        if (strcmp(rule->params[i].name, param) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* A rule as it was named, with the parameters of --param and --other. invoked: by
- * --rule-name: the rule is that of smdebug. */
-static sonde_err add_rule(const judged_run *run, const char *name, bool invoked,
-                          sonde_diag *diag)
+/* A rule as it was named, with the parameters of --param and --other. */
+static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
     char text[4096] = "";
     bool fits = append(text, sizeof text, name);
     bool colon = strchr(name, ':') != NULL;
 
-    if (invoked && has_param(name, "smdebug")) {
-        fits =
-            fits && append(text, sizeof text, colon ? ",smdebug=true" : ":smdebug=true");
-        colon = true;
-    }
-
     for (size_t i = 0; i < asked->params.count; i++) {
         fits = fits && append(text, sizeof text, colon ? "," : ":") &&
                append(text, sizeof text, asked->params.text[i]);
         colon = true;
     }
-    for (size_t i = 0; i < asked->settings_values.count; i++) {
-        fits = fits && append(text, sizeof text, colon ? "," : ":") &&
-               append(text, sizeof text, asked->settings.text[i]) &&
-               append(text, sizeof text, "=") &&
-               append_value(text, sizeof text, asked->settings_values.text[i]);
-        colon = true;
-    }
-    if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0) {
-        const cli_list *others =
-            asked->others.count > 0 ? &asked->others : &asked->other_trials;
-
-        if (others->count > 0) {
-            fits = fits &&
-                   append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
-                   append_value(text, sizeof text, others->text[0]);
-        }
+    if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0 && asked->others.count > 0) {
+        fits = fits &&
+               append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
+               append_value(text, sizeof text, asked->others.text[0]);
     }
     if (!fits) {
         return sonde_diag_set(diag, SONDE_EINVAL, NULL, NULL,
@@ -384,18 +339,15 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    if (asked->rules.count + asked->names.count == 0) {
+    if (asked->rules.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
-        if (err != SONDE_OK || asked->others.count + asked->other_trials.count == 0) {
+        if (err != SONDE_OK || asked->others.count == 0) {
             return err;
         }
-        return add_rule(run, "SimilarAcrossRuns", false, diag);
+        return add_rule(run, "SimilarAcrossRuns", diag);
     }
     for (size_t i = 0; i < asked->rules.count; i++) {
-        SONDE__TRY(add_rule(run, asked->rules.text[i], false, diag));
-    }
-    for (size_t i = 0; i < asked->names.count; i++) {
-        SONDE__TRY(add_rule(run, asked->names.text[i], true, diag));
+        SONDE__TRY(add_rule(run, asked->rules.text[i], diag));
     }
     return SONDE_OK;
 }
@@ -418,18 +370,9 @@ static const char *value_in(const cli_list *texts, const char *param)
 
 static const char *value_of(const rules_values *asked, const char *param)
 {
-    const cli_list *const lists[] = {&asked->rules, &asked->names, &asked->params};
-    const char *value = NULL;
+    const char *value = value_in(&asked->rules, param);
 
-    for (size_t i = 0; i < CLI_COUNT_OF(lists) && value == NULL; i++) {
-        value = value_in(lists[i], param);
-    }
-    for (size_t i = 0; i < asked->settings.count && value == NULL; i++) {
-        value = strcmp(asked->settings.text[i], param) == 0
-                    ? asked->settings_values.text[i]
-                    : NULL;
-    }
-    return value;
+    return value != NULL ? value : value_in(&asked->params, param);
 }
 
 /* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire
@@ -453,9 +396,8 @@ static bool stops_if_stalled(const judged_run *run)
 
 static bool stop(void *user)
 {
-    const judged_run *run = user;
-
-    return cli_interrupted() || (run->fired && raises(run->asked));
+    (void)user;
+    return cli_interrupted();
 }
 
 /* The rules, the trial, and what is done about findings. */
@@ -483,18 +425,16 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
 static sonde_err judge(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop, .user = run};
-    sonde_err err = prepare(run, diag);
+    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop};
+    cli_range range;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(cli_range_parse(NULL, asked->steps, CLI_NOT_GIVEN, &range, diag));
+    SONDE__TRY(prepare(run, diag));
     sonde_rules_on_finding(run->rules, on_finding, run);
     pace.stall = asked->stall > 0 ? asked->stall : 0;
-    pace.begin = asked->start_step != CLI_NOT_GIVEN ? asked->start_step : 0;
-    pace.end = asked->end_step != CLI_NOT_GIVEN ? asked->end_step : 0;
-    err = sonde_rules_judge(run->rules, run->trial, &pace, diag);
-    return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
+    pace.begin = range.begin;
+    pace.end = range.end;
+    return sonde_rules_judge(run->rules, run->trial, &pace, diag);
 }
 
 /* How many findings like this one, of its rule and with its cause, there are among these.
@@ -529,7 +469,7 @@ static void print_more(const sonde_finding *last, size_t more, const sonde_findi
         (void)printf(", which follow%s from %s in %s", more == 1 ? "s" : "", cause->rule,
                      cause->tensor[0] != '\0' ? cause->tensor : "the run");
     }
-    (void)printf("; --json prints all\n");
+    (void)printf("; --format json prints all\n");
 }
 
 /* Causes first. Of a rule with many findings the first few, of those that follow from
@@ -590,9 +530,7 @@ static bool print_lacking(const judged_run *run)
     const rules_values *asked = run->asked;
     bool lacking = false;
 
-    for (size_t i = 0;
-         asked->rules.count + asked->names.count > 0 && i < sonde_rules_count(run->rules);
-         i++) {
+    for (size_t i = 0; asked->rules.count > 0 && i < sonde_rules_count(run->rules); i++) {
         sonde_rule_account account;
 
         sonde_rules_account(run->rules, i, &account);
@@ -647,8 +585,6 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
     return err != SONDE_OK ? cli_fail(&diag) : crashed ? CLI_VERDICT : CLI_OK;
 }
 
-extern const cli_command cli_rules;
-
 static int run_rules(const void *values, int argc, char **argv)
 {
     const rules_values *asked = values;
@@ -656,31 +592,13 @@ static int run_rules(const void *values, int argc, char **argv)
     bool lacking = false;
     int code = CLI_OK;
 
-    if (argc == 0 && asked->trial_dir == NULL) {
-        return cli_fail_text(
-            "rules: no run (expected RUN..., 'rules list' or 'rules show NAME')");
+    if (asked->params.count > 0 && asked->rules.count != 1) {
+        return cli_fail_text("--param needs exactly one --rules");
     }
-    if (asked->settings.count > 0 && asked->rules.count + asked->names.count != 1) {
-        char option[128];
-
-        (void)snprintf(option, sizeof option, "--%s", asked->settings.text[0]);
-        return cli_fail_unknown(&cli_rules, option);
-    }
-    if (asked->params.count > 0 && asked->rules.count + asked->names.count != 1) {
-        return cli_fail_text("--param needs exactly one --rule");
-    }
-    if (asked->report != NULL && argc + (asked->trial_dir != NULL) != 1) {
+    if (asked->report != NULL && argc != 1) {
         return cli_fail_text("--report takes one run");
     }
-    if (asked->start_step != CLI_NOT_GIVEN && asked->end_step > 0 &&
-        asked->end_step <= asked->start_step) {
-        return cli_fail_text("--end-step: %lld (expected more than --start-step %lld)",
-                             (long long)asked->end_step, (long long)asked->start_step);
-    }
     cli_catch_interrupt();
-    if (asked->trial_dir != NULL) {
-        code = judge_run(asked, asked->trial_dir, &findings, &lacking);
-    }
     for (int i = 0; i < argc && code == CLI_OK; i++) {
         code = judge_run(asked, argv[i], &findings, &lacking);
     }
@@ -690,49 +608,32 @@ static int run_rules(const void *values, int argc, char **argv)
     return findings > 0 ? CLI_VERDICT : lacking ? CLI_LACKED : CLI_OK;
 }
 
-/* A parameter of the rule, as the invoker of smdebug takes it: "--threshold 1e-3". */
-static void take_setting(void *values, const char *name, const char *value)
-{
-    rules_values *asked = values;
-
-    if (asked->settings.count < CLI_LIST_MOST) {
-        asked->settings.text[asked->settings.count++] = name;
-        asked->settings_values.text[asked->settings_values.count++] = value;
-    }
-}
-
 #define AT(field) offsetof(rules_values, field)
 
 static const cli_option options[] = {
-    {"rule", 'r', CLI_LIST, "NAME[:PARAM=VALUE,...]",
-     "use only this rule or file of rules; repeatable", AT(rules)},
-    {"param", 'p', CLI_LIST, "PARAM=VALUE", "set a parameter of the rule", AT(params)},
+    {"rules", 'r', CLI_LIST, "NAME[:PARAM=VALUE,...]",
+     "judge by this rule or file of rules, not the default ones; repeatable", AT(rules)},
+    {"param", 0, CLI_LIST, "PARAM=VALUE", "set a parameter of the rule", AT(params)},
     {"plugin", 0, CLI_LIST, "FILE", "add the rules of this .so or .lua file",
      AT(plugins)},
     {"rule-seconds", 0, CLI_REAL, "SECONDS",
-     "processor time limit of a rule in Lua, per call (2)", AT(rule_seconds)},
-    {"rule-memory", 0, CLI_SIZE, "MB", "memory limit of a rule in Lua (256)",
+     "limit the processor time of a rule in Lua, per call (2)", AT(rule_seconds)},
+    {"rule-memory", 0, CLI_SIZE, "MB", "limit the memory of a rule in Lua (256)",
      AT(rule_memory)},
-    {"follow", 'f', CLI_FLAG, NULL, "keep reading until the run ends", AT(follow)},
+    {"follow", 'f', CLI_FLAG, NULL, "judge new steps until the run ends", AT(follow)},
     {"stall", 0, CLI_REAL, "SECONDS",
      "with --follow: give up after this time without a step (1800)", AT(stall)},
-    {"other", 0, CLI_LIST, "RUN", "the run that SimilarAcrossRuns compares with",
+    {"other", 0, CLI_LIST, "RUN", "compare with this run (SimilarAcrossRuns)",
      AT(others)},
-    {"start-step", 0, CLI_COUNT, "N", "first global step to judge", AT(start_step)},
-    {"end-step", 0, CLI_COUNT, "N", "global step to stop before", AT(end_step)},
-    {"json", 'j', CLI_FLAG, NULL, "print findings as JSON, one object per line",
-     AT(json)},
-    {"explain", 'x', CLI_FLAG, NULL,
-     "print what each rule checked, or what data it lacked", AT(explain)},
-    {"report", 'o', CLI_TEXT, "FILE", "write an HTML report to FILE", AT(report)},
+    {"steps", 0, CLI_TEXT, "A:B", "judge only global steps A to B - 1; also A:, :B or A",
+     AT(steps)},
+    {"format", 0, CLI_FORMAT, "text|json",
+     "print text, or findings as one JSON object per line (text)", AT(json)},
+    {"explain", 0, CLI_FLAG, NULL, "print what each rule checked, or what data it lacked",
+     AT(explain)},
+    {"report", 0, CLI_TEXT, "FILE", "write an HTML report to FILE", AT(report)},
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     CLI_ACTING_OPTIONS(rules_values),
-    {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
-    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule, judged as smdebug documents it",
-     AT(names)},
-    {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
-    {"raise-rule-eval-cond-exception", 0, CLI_MAYBE, "BOOL", "stop at the first finding",
-     AT(raise)},
 };
 
 const cli_command cli_rules = {
@@ -741,22 +642,19 @@ const cli_command cli_rules = {
     .summary = "find what is wrong with a run, and where",
     .details =
         "Judges recorded runs, or with --follow a run that is being recorded, by the\n"
-        "default rules or by those that --rule names. A finding names the step, the rule\n"
+        "default rules or by those that --rules names. A finding names the step, the rule\n"
         "and the tensor, says what is wrong and what to try, and is saved in RUN/findings.\n"
         "The exit code is 0 without findings, 1 with findings, 2 after an error, and 3 if\n"
-        "nothing was found and a rule asked for by name lacked the data it needs.\n"
-        "--PARAMETER VALUE sets a parameter of the one rule that --rule-name names, as the\n"
-        "rule invoker of smdebug does.",
+        "nothing was found and a rule asked for by name lacked the data it needs.",
     .examples = "  sonde rules runs/first\n"
-                "  sonde rules runs/first --rule VanishingGradient:threshold=1e-6\n"
+                "  sonde rules runs/first --rules VanishingGradient:threshold=1e-6\n"
                 "  sonde rules runs/first --plugin ./my_rule.lua\n"
                 "  sonde rules runs/first --report first.html\n"
                 "  sonde rules --follow runs/first --on-finding error=stop",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
-    .least = 0,
+    .least = 1,
     .most = -1,
     .values_size = sizeof(rules_values),
-    .take_other = take_setting,
     .run = run_rules,
 };

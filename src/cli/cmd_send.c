@@ -1,8 +1,8 @@
 /*
- * cmd_send.c - `sonde send`: sends to a store what a writer that died left on this
+ * cmd_send.c - `sonde send`: uploads data left by a crashed writer on this
  * machine.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/recorder.h>
 #include <sonde/text.h>
@@ -133,20 +133,20 @@ static int run_send(const void *values, int argc, char **argv)
 }
 
 static const cli_option options[] = {
-    {"list", 'l', CLI_FLAG, NULL, "print what is left; send nothing",
+    {"list", 0, CLI_FLAG, NULL, "list the data that is left; upload nothing",
      offsetof(send_values, list)},
 };
 
 const cli_command cli_send = {
     .name = "send",
     .arguments = "[ADDRESS]",
-    .summary = "send to S3 what a writer that died left on this machine",
+    .summary = "upload data left by a crashed writer",
     .details =
-        "A run that is recorded at s3://bucket/prefix waits in a folder of this machine\n"
-        "until it is sent. If its process dies, or an outage outlasts it, the rest stays\n"
-        "there. This command writes the last records from the memory of the dead process\n"
-        "into files, sends all files, and removes them. The run stays as it is: a crashed\n"
-        "run is not ended. Without ADDRESS all runs are sent that no process writes.",
+        "A run recorded at s3://bucket/prefix is kept in a folder of this machine until it\n"
+        "is uploaded. After a crash or a long outage, the rest stays in that folder. This\n"
+        "command recovers the last records of the crashed process, uploads all files and\n"
+        "removes them. The run keeps its state: a crashed run is not marked as ended.\n"
+        "Without ADDRESS, it uploads every run that no process is writing.",
     .examples = "  sonde send --list\n"
                 "  sonde send s3://bucket/runs/first",
     .options = options,

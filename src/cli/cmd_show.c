@@ -1,7 +1,7 @@
 /*
  * cmd_show.c - `sonde show`: one tensor at one step as values, statistics or a histogram.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <sonde/print.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct show_values {
-    const char *mode, *format;
+    const char *mode, *float_format;
     int64_t step, worker, micro_batch, replica;
     int64_t digits, edge, threshold;
     bool stats, histogram, ascii, json;
@@ -107,9 +107,9 @@ static sonde_err print_options(const show_values *asked, sonde_print_options *op
     if (asked->threshold != CLI_NOT_GIVEN) {
         options->summarise_threshold = asked->threshold;
     }
-    if (asked->format != NULL) {
+    if (asked->float_format != NULL) {
         const sonde_err err =
-            sonde_float_format_parse(asked->format, &options->float_format, diag);
+            sonde_float_format_parse(asked->float_format, &options->float_format, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -414,7 +414,7 @@ static int run_show(const void *values, int argc, char **argv)
 
     (void)argc;
     if (what.asked->stats && what.asked->histogram) {
-        return cli_fail_text("show: --stats and --histogram (expected one of them)");
+        return cli_fail_text("show: --summary and --histogram (expected one of them)");
     }
     SONDE__TRY_DONE(sonde_trial_open(argv[0], NULL, &what.trial, &diag));
     SONDE__TRY_DONE(find(&what, argv[1], &diag));
@@ -433,26 +433,29 @@ done:
     }
 
 static const cli_option show_options[] = {
-    OPTION("step", 'n', CLI_SEED, "N", step, "read this step (the last one saved)"),
+    OPTION("step", 0, CLI_SEED, "N", step,
+           "read this step (default: the last one saved)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
            "steps of train, eval or predict (global: all modes)"),
-    OPTION("stats", 0, CLI_FLAG, NULL, stats, "print its statistics"),
+    OPTION("summary", 0, CLI_FLAG, NULL, stats, "print all statistics of the tensor"),
     OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
            "print a histogram of magnitudes by powers of two"),
     OPTION("micro-batch", 0, CLI_COUNT, "K", micro_batch,
-           "read this micro-batch (values: 0; otherwise all)"),
+           "read this micro-batch (default: 0 for values, else all)"),
     OPTION("replica", 0, CLI_COUNT, "R", replica,
-           "read this replica (values: 0; otherwise all)"),
+           "read this replica (default: 0 for values, else all)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "read this worker (the first that has the tensor)"),
-    OPTION("digits", 'd', CLI_COUNT, "N", digits, "significant digits (4); 0: all"),
-    OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
-           "format of floats: auto, fixed, scientific or none"),
+           "read this worker (default: the first that has the tensor)"),
+    OPTION("digits", 0, CLI_COUNT, "N", digits, "print N significant digits (4); 0: all"),
+    OPTION("float-format", 0, CLI_TEXT, "FORM", float_format,
+           "print floats as auto, fixed, scientific or none"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
-           "summarise tensors with more elements (1000); 0: never"),
-    OPTION("edge", 0, CLI_COUNT, "N", edge, "elements at each end of a summary (3)"),
-    OPTION("ascii", 0, CLI_FLAG, NULL, ascii, "draw bars with # only"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object"),
+           "shorten tensors of more than N elements (1000); 0: never"),
+    OPTION("edge", 0, CLI_COUNT, "N", edge,
+           "print N elements at each end of a shortened dimension (3)"),
+    OPTION("ascii", 0, CLI_FLAG, NULL, ascii, "draw the bars of a histogram in ASCII"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object (text)"),
 };
 
 const cli_command cli_show = {
@@ -464,7 +467,7 @@ const cli_command cli_show = {
         "gives the\nsame numbers. The same holds for histograms.",
     .examples = "  sonde show runs/first conv1.weight\n"
                 "  sonde show runs/first Gradient___fc1.weight --step 300 --histogram\n"
-                "  sonde show runs/first loss --mode eval --stats",
+                "  sonde show runs/first loss --mode eval --summary",
     .options = show_options,
     .option_count = CLI_COUNT_OF(show_options),
     .least = 2,

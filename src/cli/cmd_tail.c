@@ -4,7 +4,7 @@
  * Following polls: every 25 ms the trial checks whether its files have grown, which takes
  * a few microseconds if not. A step is printed when all workers have ended it.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <inttypes.h>
@@ -334,18 +334,17 @@ done:
     }
 
 static const cli_option tail_options[] = {
-    OPTION("follow", 'f', CLI_FLAG, NULL, follow,
-           "continue with new steps until the run ends"),
+    OPTION("follow", 'f', CLI_FLAG, NULL, follow, "print new steps until the run ends"),
     OPTION("lines", 'n', CLI_COUNT, "N", lines, "start with the last N steps (10)"),
-    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "statistics of tensors with several elements (mean,std,min,max)"),
+    OPTION("stat", 0, CLI_TEXT, "STAT[,STAT...]", stats,
+           "print these statistics of larger tensors (mean,std,min,max)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
            "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "read this worker (the first that has the tensor)"),
-    OPTION("time", 't', CLI_FLAG, NULL, time,
-           "start each line with the time of its step"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per line"),
+           "read this worker (default: the first that has the tensor)"),
+    OPTION("time", 0, CLI_FLAG, NULL, time, "start each line with the time of its step"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object per line (text)"),
 };
 
 const cli_command cli_tail = {

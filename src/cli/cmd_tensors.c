@@ -4,7 +4,7 @@
  */
 #include "cli/cli_job.h"
 #include "base/fail.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/option.h>
 #include <sonde/nn/session.h>
@@ -260,14 +260,15 @@ done:
     }
 
 static const cli_option tensors_options[] = {
-    OPTION("select", 's', CLI_TEXT, "TENSORS", select,
-           "only these: a name, a glob, re:REGEX, @role, module:NAME"),
-    OPTION("names", 'n', CLI_FLAG, NULL, names, "print only names"),
-    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
+    OPTION("select", 0, CLI_TEXT, "TENSORS", select,
+           "list only these: a name, a glob, re:REGEX, @role, module:NAME"),
+    OPTION("names", 0, CLI_FLAG, NULL, names, "print only names"),
+    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "put N samples in a micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches per step"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per line"),
+           "run N micro-batches per step"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json,
+           "print text, or one JSON object per line (text)"),
 };
 
 const cli_command cli_tensors = {
@@ -275,7 +276,7 @@ const cli_command cli_tensors = {
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "list every tensor that can be observed",
     .examples = "  sonde tensors fashion_cnn --select 'Gradient___*.weight'\n"
-                "  sonde tensors job.yaml --select @activation --json",
+                "  sonde tensors job.yaml --select @activation --format json",
     .options = tensors_options,
     .option_count = CLI_COUNT_OF(tensors_options),
     .most = 1,
@@ -289,17 +290,17 @@ static const cli_option compile_options[] = {
         "print the graph after instantiate, autodiff, track, accumulate, optimise, prune, fuse, "
         "stage, layout or plan"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "put N samples in a micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches per step"),
+           "run N micro-batches per step"),
     OPTION("threads", 't', CLI_COUNT, "N", threads,
-           "at most N threads; 0: as many as are useful"),
-    OPTION("save", 0, CLI_TEXT, "FILE.plan", save,
+           "use at most N threads; 0: automatic"),
+    OPTION("out", 'o', CLI_TEXT, "FILE.plan", save,
            "write the compiled plan; train, eval, predict and compile take it as a job"),
-    OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
-           "with these weights in it; without: a seed draws them"),
+    OPTION("weights", 0, CLI_TEXT, "FILE", weights,
+           "put these weights into the plan (default: random ones)"),
     OPTION("plan-cache", 0, CLI_TEXT, "FOLDER", plan_cache,
-           "keep compiled plans there; default: in the user's cache"),
+           "keep compiled plans in this folder (default: the user's cache)"),
 };
 
 const cli_command cli_compile = {
@@ -307,7 +308,7 @@ const cli_command cli_compile = {
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "compile a model, print it after any pass, save it as a plan",
     .examples = "  sonde compile fashion_cnn --dump plan\n"
-                "  sonde compile fashion_cnn --weights model.safetensors --save cnn.plan",
+                "  sonde compile fashion_cnn --weights model.safetensors --out cnn.plan",
     .options = compile_options,
     .option_count = CLI_COUNT_OF(compile_options),
     .most = 1,

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "cli/cli_job.h"
 #include "cli/cli_pictures.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/option.h>
 #include <sonde/nn/ranks.h>
@@ -617,14 +617,14 @@ done:
 
 /* clang-format off */
 static const cli_option own_options[] = {
-    OPTION("out", 'o', CLI_TEXT, "FOLDER", out, "folder of the model, the checkpoint and pictures (sonde-out)"),
+    OPTION("out", 'o', CLI_TEXT, "FOLDER", out, "write the model, the checkpoint and pictures to this folder (sonde-out)"),
     OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume, "resume from a checkpoint (default: the one in --out) and continue its run"),
-    OPTION("print", 'p', CLI_LIST, "TENSORS", print, "print these at every step to stderr; may be given again"),
+    OPTION("print", 'p', CLI_LIST, "TENSORS", print, "print these tensors at every step to stderr; repeatable"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate"),
-    OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
-    OPTION("print-options", 0, CLI_FLAG, NULL, print_options, "print all options as they stand, as YAML or (--json) JSON, and do not train"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line on stdout"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only the result and errors"),
+    OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "do not draw pictures"),
+    OPTION("print-options", 0, CLI_FLAG, NULL, print_options, "print all options as YAML, or JSON with --format json, and do not train"),
+    OPTION("format", 0, CLI_FORMAT, "text|json", json, "print text, or one JSON object per line (text)"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only the result and errors"),
 };
 /* clang-format on */
 

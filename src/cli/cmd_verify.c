@@ -2,7 +2,7 @@
  * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and
  * losses.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <inttypes.h>
 
@@ -107,7 +107,8 @@ static int run_verify(const void *values, int argc, char **argv)
 }
 
 static const cli_option verify_options[] = {
-    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(verify_values, json)},
+    {"format", 0, CLI_FORMAT, "text|json", "print text, or one JSON object (text)",
+     offsetof(verify_values, json)},
     {"quiet", 'q', CLI_FLAG, NULL, "print nothing; the exit code is the result",
      offsetof(verify_values, quiet)},
 };

@@ -5,7 +5,7 @@
  * values of labels and scores at every step, raw values of parameters, gradients and
  * activations less often. So judging the record again finds the same.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 #include "cli/demo.h"
 

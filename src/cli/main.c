@@ -1,5 +1,5 @@
 /*
- * main.c - the table of commands and the way into them.
+ * main.c - the way into the commands.
  */
 #include "cli/cli.h"
 
@@ -12,43 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
-    cli_ls, cli_show, cli_tail, cli_query, cli_export, cli_verify, cli_plot, cli_rules,
-    cli_rules_list, cli_rules_show, cli_stop, cli_checkpoint, cli_send, cli_demo,
-    cli_demo_list, cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
-
-const cli_command *const cli_commands[] = {
-    &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,    &cli_compile,
-    &cli_ls,         &cli_show,       &cli_tail,       &cli_query,      &cli_export,
-    &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show, &cli_rules,
-    &cli_stop,       &cli_checkpoint, &cli_send,       &cli_demo_list,  &cli_demo,
-    &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
-};
-
-const cli_command *cli_find(int argc, char **argv, int *words)
-{
-    for (size_t i = 0; cli_commands[i] != NULL && argc > 0; i++) {
-        const char *name = cli_commands[i]->name;
-        const char *space = strchr(name, ' ');
-        const size_t first = space != NULL ? (size_t)(space - name) : strlen(name);
-
-        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
-            continue;
-        }
-        if (space == NULL || (argc > 1 && strcmp(argv[1], space + 1) == 0)) {
-            *words = space == NULL ? 1 : 2;
-            return cli_commands[i];
-        }
-    }
-    return NULL;
-}
-
 /* The command whose first word was probably meant; NULL if none is similar. */
 static const char *nearest_command(const char *word)
 {
     enum { MOST = 48 };
     char words[MOST][32];
-    const char *names[MOST], *found = NULL;
+    const char *names[MOST] = {NULL}, *found = NULL;
     size_t count = 0;
 
     for (; cli_commands[count] != NULL && count < MOST; count++) {

@@ -86,6 +86,13 @@ static int store(const cli_option *option, void *values, const char *text)
     case CLI_MAYBE:
         memcpy(field, &text, sizeof text);
         break;
+    case CLI_FORMAT:
+        if (strcmp(text, "text") != 0 && strcmp(text, "json") != 0) {
+            return cli_fail_text("--%s: '%s' (expected text or json)", option->name,
+                                 text);
+        }
+        *(bool *)(void *)field = text[0] == 'j';
+        break;
     case CLI_COUNT:
     case CLI_SIZE:
     case CLI_SEED:
@@ -180,24 +187,6 @@ int cli_fail_unknown(const cli_command *command, const char *text)
                          command->name);
 }
 
-/* "--name value" or "--name=value" for take_other, with its text cut at the "="; false:
- * it is none. */
-static bool take_other(const cli_command *command, void *values, int argc, char **argv)
-{
-    char *text = argv[optind - 1];
-    char *equals = strchr(text, '=');
-
-    if (command->take_other == NULL || strncmp(text, "--", 2) != 0 ||
-        (equals == NULL && optind >= argc)) {
-        return false;
-    }
-    if (equals != NULL) {
-        *equals = '\0';
-    }
-    command->take_other(values, text + 2, equals != NULL ? equals + 1 : argv[optind++]);
-    return true;
-}
-
 static int parse(const cli_command *command, int argc, char **argv, void *values,
                  bool *help)
 {
@@ -219,9 +208,6 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
         if (code == ':') {
             return cli_fail_text("%s: option '%s' needs a value", command->name,
                                  argv[optind - 1]);
-        }
-        if (option == NULL && take_other(command, values, argc, argv)) {
-            continue;
         }
         if (option == NULL) {
             return cli_fail_unknown(command, argv[optind - 1]);

@@ -2,7 +2,7 @@
  * predict_text.c - `sonde predict --prompt TEXT`: continues a text with a model of tokens.
  */
 #include "cli/predict_text.h"
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 
 #include <sonde/nn/evaluator.h>
 

@@ -17,7 +17,7 @@ typedef struct list_values {
 static void print_row(const sonde_rule *rule)
 {
     (void)printf("%-26s %s%s\n", rule->name, rule->summary,
-                 rule->by_name_only ? " (opt-in: --rule NAME)" : "");
+                 rule->by_name_only ? " (opt-in: --rules NAME)" : "");
 }
 
 /* "each of the first 50 steps, every 10th step, 2 in a row at every 100th". */
@@ -119,7 +119,7 @@ static void show(const sonde_rule *rule)
     static const sonde_schedule usual = SONDE_RULE_LOOKS;
 
     (void)printf("%s - %s%s\n\n", rule->name, rule->summary,
-                 rule->by_name_only ? " (opt-in: use --rule NAME)" : "");
+                 rule->by_name_only ? " (opt-in: use --rules NAME)" : "");
     (void)printf("Fires when:  %s\nWhat to do:  %s\n\n", rule->condition, rule->advice);
     for (size_t i = 0; i < rule->need_count; i++) {
         (void)printf("%s    %s (", rule->needs[i].optional ? "may use " : "needs   ",
@@ -181,7 +181,7 @@ static int run_show(const void *values, int argc, char **argv)
 #define AT(field) offsetof(list_values, field)
 
 static const cli_option list_options[] = {
-    {"plugin", 0, CLI_LIST, "FILE", "include the rules of this .so or .lua file",
+    {"plugin", 0, CLI_LIST, "FILE", "add the rules of this .so or .lua file",
      AT(plugins)},
 };
 

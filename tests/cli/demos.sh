@@ -11,7 +11,7 @@ same_again() {
     grep -oE '^  (step|epoch) +[0-9]+: found: '"$rule" "$out" >/dev/null || fail "$1: not told while it trains: $(cat "$out")"
     cp wrong/findings/"$rule".jsonl live.jsonl
     [ ! -d wrong-other ] || other=(--other wrong-other)
-    run 1 "$sonde" rules wrong --rule "$rule" "${other[@]}" --json
+    run 1 "$sonde" rules wrong --rules "$rule" "${other[@]}" --format json
     same <(grep -o '"id":"[0-9a-f]*"' live.jsonl | sort -u) <(grep -o '"id":"[0-9a-f]*"' "$out" | sort -u)
 }
 

@@ -6,22 +6,21 @@
 # as the seeds have it
 run 0 "$sonde" demo vanishing_grad --record ./demo_vg/ --rules none
 grep -q 'The rules' "$out" && fail "judged in spite of --rules none"
-run 1 "$sonde" rules ./demo_vg/ --rule VanishingGradient
+run 1 "$sonde" rules ./demo_vg/ --rules VanishingGradient
 grep -q '^step [0-9]*: error: VanishingGradient: Gradient___conv1.weight: ' "$out" ||
     fail "$(cat "$out")"
-run 1 "$sonde" rules --trial-dir ./demo_vg/ --rule-name VanishingGradient
-run 0 "$sonde" demo --rule_type exploding_tensor --output-uri ./demo_eg/
-run 1 "$sonde" rules --trial-dir ./demo_eg/ --rule-name ExplodingTensor
+run 0 "$sonde" demo exploding_tensor --record ./demo_eg/
+run 1 "$sonde" rules ./demo_eg/ --rules ExplodingTensor
 grep -q ': ExplodingTensor: ' "$out" || fail "$(cat "$out")"
 
 # a window that begins after the fault shows it too
 late() { # RUN RULE
     local first last
-    run 1 "$sonde" rules "$1" --rule "$2" --json --no-save
+    run 1 "$sonde" rules "$1" --rules "$2" --format json --no-save
     first=$(grep -oE '"step":[0-9]+' "$out" | grep -oE '[0-9]+' | sort -n | tail -1)
     last=$(grep -oE '"last_step":[0-9]+' "$out" | grep -oE '[0-9]+' | sort -n | tail -1)
     [ "$last" -gt $((first + 20)) ] || fail "$2 ends soon: $first $last"
-    run 1 "$sonde" rules "$1" --rule "$2" --json --no-save --start-step $((first + 10)) --end-step "$last"
+    run 1 "$sonde" rules "$1" --rules "$2" --format json --no-save --steps "$((first + 10)):$last"
     python3 - "$out" $((first + 10)) "$last" <<'END' || fail "$2 in a window: $(cat "$out")"
 import json, sys
 begin, end = int(sys.argv[2]), int(sys.argv[3])
@@ -65,7 +64,7 @@ hook_types() {
     grep -qx 'relu1_output_0' module-input-output && grep -qx 'input' module-input-output || fail "$(cat module-input-output)"
     ! grep -q '^Gradient___relu' module-input-output || fail "$(cat module-input-output)"
     grep -q '^Gradient___relu' saveall || fail "$(cat saveall)"
-    run 1 "$sonde" rules hook-weights-bias-gradients --rule VanishingGradient --no-save
+    run 1 "$sonde" rules hook-weights-bias-gradients --rules VanishingGradient --no-save
     run 3 "$sonde" demo duplicate_batch --hook-type weights-bias-gradients
     grep -qx "DuplicateBatch did not judge (the run has no inputs): '--hook-type weights-bias-gradients' does not record what it needs." "$out" ||
         fail "$(cat "$out")"

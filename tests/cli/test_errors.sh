@@ -11,7 +11,7 @@ check() { # PATTERN COMMAND...: an extended expression of the whole line behind 
     [ ! -e out ] || fail "$*: half-made: $(find out)"
 }
 
-run 0 "$sonde" data synth --folder data --train 200 --test 60 --quiet
+run 0 "$sonde" data synth --out data --train 200 --test 60 --quiet
 [ ! -s "$out" ] || fail "--quiet is not quiet"
 run 0 "$sonde" train --data data --out good --epochs 1 --quiet --no-pictures --no-eval
 
@@ -22,11 +22,11 @@ check '/dev/null/x: cannot create the folder: .*' train --data data --out /dev/n
 check 'fashion-mnist: not found in nowhere: there is no such folder \(expected the folder of the data set\)' \
     train --data nowhere --out out
 : >empty.png
-check 'empty\.png: is empty \(expected a PNG or JPEG image\)' predict -w good/model.safetensors empty.png
-check 'nowhere\.safetensors: .*No such file.*' eval nowhere.safetensors --data data
+check 'empty\.png: is empty \(expected a PNG or JPEG image\)' predict --weights good/model.safetensors empty.png
+check 'nowhere\.safetensors: .*No such file.*' eval --weights nowhere.safetensors --data data
 check 'nowhere\.safetensors: .*No such file.*' train --data data --out out \
     --resume nowhere.safetensors
-check 'nowhere\.jpg: .*No such file.*' predict -w good/model.safetensors nowhere.jpg
+check 'nowhere\.jpg: .*No such file.*' predict --weights good/model.safetensors nowhere.jpg
 check "data set: no data set is called 'fashion-minst' \(expected fashion-mnist\)" data info fashion-minst --data data
 
 # jobs
@@ -55,9 +55,9 @@ cp data/t10k-labels-idx1-ubyte.gz cut/train-labels-idx1-ubyte.gz
 check 'cut/train-.*60.*200.*|cut/train-.*200.*60.*' train --data cut --out out
 
 # weights and checkpoints of something else
-check "good/model\.safetensors: it has no tensor 'fc3\.weight', 'fc3\.bias' \(expected weights of mnist_mlp; --model names the model\)" \
-    eval --model mnist_mlp good/model.safetensors --data data
-check 'job\.yaml: .*' eval job.yaml --data data
+check "good/model\.safetensors: it has no tensor 'fc3\.weight', 'fc3\.bias' \(expected weights of the model mnist_mlp\)" \
+    eval mnist_mlp --weights good/model.safetensors --data data
+check 'job\.yaml: .*' eval --weights job.yaml --data data
 check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
     --resume good/model.safetensors
 printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
@@ -83,9 +83,9 @@ check '--test-share: .0. \(expected a number from 1e-06 to below 1\)' \
 
 # images
 check 'job\.yaml: begins with .* \(expected a PNG or JPEG image\)' \
-    predict -w good/model.safetensors job.yaml
+    predict --weights good/model.safetensors job.yaml
 head -c 2000 "$images/trousers.jpg" >cut.jpg
-check 'cut\.jpg: .*' predict -w good/model.safetensors cut.jpg
+check 'cut\.jpg: .*' predict --weights good/model.safetensors cut.jpg
 
 # numbers
 check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at least one batch a rank\)' \
@@ -109,6 +109,6 @@ check '--rates: the schedule table has none \(expected STEP=RATE\)' \
 
 # pictures
 check 'nowhere/x\.png: cannot be written: No such file or directory' \
-    eval good/model.safetensors --data data --confusion nowhere/x.png
+    eval --weights good/model.safetensors --data data --confusion nowhere/x.png
 check "x\.gif: pictures of the kind '\.gif' cannot be written \(expected \.png or \.svg\)" \
-    eval good/model.safetensors --data data --confusion x.gif
+    eval --weights good/model.safetensors --data data --confusion x.gif

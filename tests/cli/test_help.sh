@@ -67,9 +67,20 @@ done
 run 0 "$sonde" manual
 head -1 "$out" | grep -qF '.TH SONDE 1' || fail "no manual page of the whole"
 mkdir pages
-run 0 "$sonde" manual --all pages
+run 0 "$sonde" manual --out pages
 [ "$(find pages -name '*.1' | wc -l)" -eq $((${#commands[@]} + 1)) ] ||
     fail "pages: $(ls pages)"
+
+# one letter has one meaning, and one option one letter, in all commands
+grep -oE '^  -., --[a-z-]+' help | sort -u >letters
+for part in 1 2; do
+    twice=$(tr -d , <letters | awk -v part=$part '{ print $part }' | sort | uniq -d)
+    [ -z "$twice" ] || fail "more than one meaning: $twice; $(cat letters)"
+done
+# and an option takes a value everywhere or nowhere
+twice=$(grep -oE -- '--[a-z-]+( [A-Za-z[]+)?( |$)' <(grep -E '^  (-., |    )--' help) |
+    awk '{ print $1, NF > 1 ? "value" : "flag" }' | sort -u | cut -d' ' -f1 | uniq -d)
+[ -z "$twice" ] || fail "both a flag and not: $twice"
 
 check() { # LINE COMMAND...
     local line=$1
@@ -90,7 +101,7 @@ check "train: option '--epochs' needs a value" train --epochs
 check "--epochs: 'many' (expected a whole number from 0 to 1000000)" train --epochs many
 check "--epochs: '-1' (expected a whole number from 0 to 1000000)" train --epochs=-1
 check "--threads: '4294967297' (expected a whole number from 0 to 1024)" train -t 4294967297
-check "--batch-size: '0' (expected a whole number from 1 to 2147483647)" eval x --batch-size 0
+check "--batch-size: '0' (expected a whole number from 1 to 2147483647)" eval --batch-size 0
 check "--seed: '9223372036854775808' (expected a whole number from 0 to 9223372036854775807)" \
     train --seed 9223372036854775808
 check "--learning-rate: 'nan' (expected a finite number)" train --learning-rate nan
@@ -98,7 +109,7 @@ check "train: unexpected argument 'b'" train a b
 check "eval: unexpected argument 'b'" eval a b
 check "predict needs images, or --prompt TEXT" predict
 check "data fetch: expected NAME" data fetch
-check "--end-step: 5 (expected more than --start-step 5)" rules none --start-step 5 --end-step 5
+check "--format: 'xml' (expected text or json)" ls none --format xml
 check "ls: an argument is empty (expected RUN [TENSORS])" ls ""
 check "--record: is empty (expected a run)" train --record ""
 check "--data: is empty (expected a folder or a file)" train -d ""

@@ -3,7 +3,7 @@
 # outside: sonde stop, sonde checkpoint, sonde rules --follow --on-finding.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 800 --test 100
+run 0 "$sonde" data synth --out data --train 800 --test 100
 train() { # CODE ARGUMENT...
     local want=$1
     shift
@@ -57,8 +57,8 @@ cp "$out" first
 run 1 "$sonde" rules hot-run
 same "$out" first
 same <(cat hot-run/findings/* | sort) kept
-train 0 --out hot --json --learning-rate 1e6
-python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
+train 0 --out hot --format json --learning-rate 1e6
+python3 - "$out" <<'END' || fail "train --format json: $(cat "$out")"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 found = [row for row in rows if row["event"] == "finding"]
@@ -121,7 +121,7 @@ wait_for_steps() { # RUN
     fail "$1 never began: $(cat "$err")"
 }
 start() { # RUN ARGUMENT...
-    "$sonde" train --data data --out live --no-pictures --no-eval --epochs 100000 --json \
+    "$sonde" train --data data --out live --no-pictures --no-eval --epochs 100000 --format json \
         --record "$@" >"$out" 2>"$err" </dev/null &
     child=$!
     wait_for_steps "$1"
@@ -134,7 +134,7 @@ ended() { # CODE
 # --- a run that stalls, and the parameters that stop it -------------------------------------
 stall() { # PREFIX
     run 2 "$sonde" rules run --follow --stall 2 --no-save \
-        --rule "StalledTraining:threshold=1,stop_training_on_fire=True,training_job_name_prefix=$1"
+        --rules "StalledTraining:threshold=1,stop_training_on_fire=True,training_job_name_prefix=$1"
     grep -q 'StalledTraining' "$out" || fail "$(cat "$out" "$err")"
 }
 "$SONDE_BIN/tests_export" test_export make run pause=5000 >/dev/null 2>&1 &
@@ -169,12 +169,12 @@ run 2 "$sonde" stop
 
 # another terminal judges, and stops it
 start followed --learning-rate 1e6 --rules none --save-every 1 --vitals-every 1
-run 1 "$sonde" rules --follow followed --rule NonFinite --on-finding error=stop
+run 1 "$sonde" rules --follow followed --rules NonFinite --on-finding error=stop
 ended 1
 grep -q '"reason":"rule"' followed/end.json || fail "$(cat followed/end.json)"
-grep -qE '^step [0-9]+: error: NonFinite: ' <("$sonde" rules followed --rule NonFinite) || fail "no finding"
+grep -qE '^step [0-9]+: error: NonFinite: ' <("$sonde" rules followed --rules NonFinite) || fail "no finding"
 # and of a run that has ended nothing can be stopped, which is said
-run 1 "$sonde" rules followed --rule NonFinite --on-finding stop
+run 1 "$sonde" rules followed --rules NonFinite --on-finding stop
 grep -q 'stop for NonFinite .* failed: followed: the run has ended' "$err" || fail "$(cat "$err")"
 
 # mistakes

@@ -6,7 +6,7 @@
 failing=$SONDE_TEST_PLUGINS/failing_malloc.so
 ldd "$sonde" | grep -q 'libc\.so\.6' || exit 77 # its malloc has the names that failing_malloc calls
 
-run 0 "$sonde" data synth --folder data --train 64 --test 16 --quiet
+run 0 "$sonde" data synth --out data --train 64 --test 16 --quiet
 run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet --save-every 2 --record folder/run --out out
 
 try() { # N COMMAND...
@@ -33,8 +33,8 @@ every() { # STEP FIRST COMMAND...
 
 # The last ones where the answer is put together.
 every 6 -240 ls folder/run
-every 6 -240 rules folder/run --no-save --rule NonFinite
-for command in 'ls folder/run --json' 'ls folder' 'show folder/run fc2.bias' 'tail folder/run' \
-    'export folder/run exported --to npz' 'verify folder/run'; do
+every 6 -240 rules folder/run --no-save --rules NonFinite
+for command in 'ls folder/run --format json' 'ls folder' 'show folder/run fc2.bias' 'tail folder/run' \
+    'export folder/run exported --format npz' 'verify folder/run'; do
     every 401 0 $command
 done

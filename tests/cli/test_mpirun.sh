@@ -24,7 +24,7 @@ for last in silent odd; do
 done
 
 # A training: two workers of one run, one set of results, and one voice.
-run 0 "$sonde" data synth --folder data --train 1200 --test 100 --quiet
+run 0 "$sonde" data synth --out data --train 1200 --test 100 --quiet
 train=("$sonde" train fashion_cnn --data data --no-pictures --epochs 20 --no-eval)
 run 0 mpi -n 2 "${train[@]}" --out whole --record whole-run
 [ "$(grep -c '^epoch 20/20: loss' "$out")" -eq 1 ] || fail "more than one voice: $(cat "$out")"
@@ -36,7 +36,7 @@ grep -q ' 740 train' "$out" || fail "not 37 steps of 2 x 16 samples an epoch: $(
 run 0 "$sonde" verify whole-run
 run 0 "$sonde" show whole-run fc2.weight --step 700
 for w in 0 1; do
-    "$sonde" query whole-run fc2.weight --format csv --stat mean,l2 -w $w | cut -d, -f1-3,6- >worker$w
+    "$sonde" query whole-run fc2.weight --format csv --stat mean,l2 --worker $w | cut -d, -f1-3,6- >worker$w
 done
 [ "$(wc -l <worker0)" -gt 50 ] || fail "$(wc -l <worker0) lines of fc2.weight"
 same worker0 worker1
@@ -108,7 +108,7 @@ run 2 mpi -n 2 "$sonde" train fashion_cnn --data data --epochs 1 --batch-size 0
 
 # So do ranks whose options, data or schedule differ: another learning rate would give each its own
 # weights, and another number of steps would leave one waiting.
-run 0 "$sonde" data synth --folder other --train 1100 --test 100 --quiet
+run 0 "$sonde" data synth --out other --train 1100 --test 100 --quiet
 unlike() { # WHAT ARGUMENT...: of rank 1
     local what=$1 same=("$sonde" train fashion_cnn --data data --no-pictures --no-eval --out unlike)
     shift

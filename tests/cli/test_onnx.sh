@@ -5,7 +5,7 @@
 
 golden=$SONDE_TEST_DIR/golden/onnx
 cp "$golden/digits_new.onnx" digits.onnx
-run 0 "$sonde" data synth --folder data --train 600 --test 200
+run 0 "$sonde" data synth --out data --train 600 --test 200
 
 # listed under the file's names, and PyTorch's
 run 0 "$sonde" tensors digits.onnx --names
@@ -24,9 +24,9 @@ run 0 "$sonde" query one/run relu --step 10 --stat mean
 run 0 "$sonde" rules one/run
 
 # the weights that were saved, and the file's own
-run 0 "$sonde" eval one/model.safetensors --model digits.onnx --data data --quiet
+run 0 "$sonde" eval digits.onnx --weights one/model.safetensors --data data --quiet
 [ "$(cat "$out")" = "$accuracy" ] || fail "eval says $(cat "$out"), training said $accuracy"
-run 0 "$sonde" eval --model digits.onnx --data data --quiet
+run 0 "$sonde" eval digits.onnx --data data --quiet
 [ "$(cat "$out")" != "$accuracy" ] || fail "the file's own weights are not evaluated"
 
 # a job around it, in a folder of its own

@@ -3,7 +3,7 @@
 # an action for each finding; and how many findings a run holds besides those of its record.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
+run 0 "$sonde" data synth --out data --train 320 --test 40 --quiet
 train=("$sonde" train --no-pictures --no-eval --quiet)
 
 # --- options are printed as a job: the same options, the same bits ------------------------
@@ -20,7 +20,7 @@ END
 run 0 env SONDE_BATCH_SIZE=32 "$sonde" train job.yaml --print-options --epochs 1 --rules none
 cp "$out" again.yaml
 grep -qx '  epochs: 1' again.yaml && grep -qx '  batch_size: 32' again.yaml || fail "$(cat again.yaml)"
-run 0 "$sonde" train again.yaml --print-options --json
+run 0 "$sonde" train again.yaml --print-options --format json
 cp "$out" again.json
 python3 -c 'import json; json.load(open("again.json"))' || fail "no JSON: $(cat again.json)"
 run 0 "$sonde" train again.json --print-options
@@ -60,12 +60,12 @@ tensors=$(grep -o '"id":"[0-9a-f]*"' recorded/findings/TensorVariance.jsonl | so
 run 0 "${train[@]}" job.yaml --epochs 1 --rules "$rule" --out out --rules-every 1 --each \
     --on-finding 'any=command:echo x >>each'
 count each "$tensors"
-run 1 "$sonde" rules recorded --rule "$rule" --on-finding 'any=command:echo x >>again-once'
+run 1 "$sonde" rules recorded --rules "$rule" --on-finding 'any=command:echo x >>again-once'
 count again-once 1
-run 1 "$sonde" rules recorded --rule "$rule" --each --on-finding 'any=command:echo x >>again-each'
+run 1 "$sonde" rules recorded --rules "$rule" --each --on-finding 'any=command:echo x >>again-each'
 count again-each "$(grep -c '^step ' "$out")"
 
 # --- findings that are stored, and are not of this record ---------------------------------
-run 0 "$sonde" rules recorded --rule "${rule%=0}=1e9"
+run 0 "$sonde" rules recorded --rules "${rule%=0}=1e9"
 [ "$(tail -1 "$out")" = "recorded/findings: $tensors more findings of these rules, made from data that was not recorded or with other parameters" ] ||
     fail "$(cat "$out")"

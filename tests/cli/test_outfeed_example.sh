@@ -4,7 +4,7 @@
 example=$SONDE_BIN/../examples/tensor_inspection
 [ -x "$example" ] || exit 77
 
-run 0 "$sonde" data synth --folder data --train 2000 --test 10 --quiet
+run 0 "$sonde" data synth --out data --train 2000 --test 10 --quiet
 
 # What it prints, without the numbers.
 inspect() {

@@ -14,10 +14,10 @@ data: {name: fashion-synth, mean: 0.5, std: 0.5}
 options: {epochs: 1, batch_size: 16, threads: 1, seed: 4}
 record: {path: recorded}
 END
-run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
+run 0 "$sonde" data synth --out data --train 320 --test 40 --quiet
 
 # names, options and the training itself are those of the job
-run 0 "$sonde" compile job.yaml --save net.plan
+run 0 "$sonde" compile job.yaml --out net.plan
 grep -qE '^compiled in ' "$out" || fail "compile --save: $(cat "$out")"
 run 0 "$sonde" tensors job.yaml --names
 cp "$out" names
@@ -30,12 +30,12 @@ cmp one/model.safetensors two/model.safetensors || fail "a plan trains to other 
 [ ! -e recorded ] || fail "a plan records where its job did"
 
 # with weights it is the model
-run 0 "$sonde" compile net.plan --weights two/model.safetensors --save whole.plan
-run 0 "$sonde" eval two/model.safetensors --model elsewhere.yaml --data data --json
+run 0 "$sonde" compile net.plan --weights two/model.safetensors --out whole.plan
+run 0 "$sonde" eval elsewhere.yaml --weights two/model.safetensors --data data --format json
 cp "$out" score
-run 0 "$sonde" eval whole.plan --data data --json
+run 0 "$sonde" eval whole.plan --data data --format json
 same "$out" score
-run 0 "$sonde" eval net.plan two/model.safetensors --data data --json
+run 0 "$sonde" eval net.plan --weights two/model.safetensors --data data --format json
 same "$out" score
 run 2 "$sonde" eval net.plan --data data
 [ "$(wc -l <"$err")" -eq 1 ] || fail "a plan without weights: $(cat "$err")"
@@ -72,7 +72,7 @@ unset SONDE_ISA
 
 # without a training set there are no balanced weights
 sed 's/name: loss}/name: loss, weight: balanced}/' elsewhere.yaml >balanced.yaml
-run 2 "$sonde" compile balanced.yaml --save balanced.plan
+run 2 "$sonde" compile balanced.yaml --out balanced.plan
 grep -q "balanced.plan: the job's loss takes its weights from the training set (expected" "$err" ||
     fail "$(cat "$err")"
 [ ! -e balanced.plan ] || fail "a plan of weights that are not known is saved"
@@ -97,7 +97,7 @@ data: {path: arrays}
 options: {epochs: 1, batch_size: 6, threads: 1}
 END
 run 0 "$sonde" train two.yaml --quiet --out two-job
-run 0 "$sonde" compile two.yaml --save two.plan
+run 0 "$sonde" compile two.yaml --out two.plan
 mv two.yaml two.txt
 run 0 "$sonde" train two.plan --quiet --out two-plan
 cmp two-job/model.safetensors two-plan/model.safetensors || fail "a plan of two inputs trains to other weights"
@@ -118,8 +118,8 @@ data: {path: text/text.txt, tokens: bpe, vocabulary: 264}
 options: {epochs: 1, batch_size: 8, threads: 1}
 END
 run 0 "$sonde" train text/job.yaml --quiet --out text/out
-run 0 "$sonde" compile text/job.yaml --weights text/out/model.safetensors --save text.plan
-run 0 "$sonde" predict -m text/job.yaml -w text/out/model.safetensors --prompt "the old " --length 12
+run 0 "$sonde" compile text/job.yaml --weights text/out/model.safetensors --out text.plan
+run 0 "$sonde" predict --model text/job.yaml --weights text/out/model.safetensors --prompt "the old " --length 12
 cp "$out" said
 rm -r text
 run 0 "$sonde" predict text.plan --prompt "the old " --length 12

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 unset SMDEBUG_CONFIG_FILE_PATH USE_SMDEBUG
 
-run 0 "$sonde" data synth --folder data --train 400 --test 100 --quiet
+run 0 "$sonde" data synth --out data --train 400 --test 100 --quiet
 train() {
     run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet "$@"
 }
@@ -73,7 +73,7 @@ collections:
 END
 train --out normed --hook-config norms.yaml --no-eval
 same <(cksum <normed/model.safetensors) <(cksum <plain/model.safetensors)
-run 0 "$sonde" ls normed-run conv1.weight --json
+run 0 "$sonde" ls normed-run conv1.weight --format json
 grep -qE '"values": ?0, "vitals": ?0, .*"norms": ?25' "$out" || fail "ls of norms: $(cat "$out")"
 run 0 "$sonde" query normed-run conv1.weight --mode train --steps 24 --stat count,nan,l2,linf,min,zero --format jsonl
 grep -qE '"count":45,"nan":0,"l2":[0-9.]+,"linf":[0-9.]+,"min":null,"zero":null}$' "$out" || fail "norms: $(cat "$out")"
@@ -85,15 +85,15 @@ stands() {
 }
 stands --out usual --record usual-run
 for tensor in conv1.weight Gradient___conv1.weight; do
-    "$sonde" ls usual-run "$tensor" --json | tr -d ' \n' >of_tensor
+    "$sonde" ls usual-run "$tensor" --format json | tr -d ' \n' >of_tensor
     grep -q '"vitals":51,' of_tensor && ! grep -q '"norms"' of_tensor || fail "$tensor: $(cat of_tensor)" # 0 to 49, 60
 done
 # a loss of the collection free_losses need not fall: what is a warning without it is a note
 printf 'path: free-run\nevery: 1\ncollections:\n  free_losses: {include: "@loss"}\n' >free.yaml
 stands --out free --hook-config free.yaml
-run 1 "$sonde" rules usual-run --rule WeightUpdateRatio --no-save
+run 1 "$sonde" rules usual-run --rules WeightUpdateRatio --no-save
 grep -q ': warning: WeightUpdateRatio: ' "$out" || fail "$(cat "$out")"
-run 1 "$sonde" rules free-run --rule WeightUpdateRatio --no-save
+run 1 "$sonde" rules free-run --rules WeightUpdateRatio --no-save
 grep -q ': note: WeightUpdateRatio: ' "$out" && ! grep -q ': warning: ' "$out" || fail "$(cat "$out")"
 
 # a job's section, which the command line overrides
@@ -165,7 +165,7 @@ check "job\.yaml:2: unknown key 'when_nna' \(expected when_nan\)" job.yaml
 [ ! -e new ] || fail "a run that never began is there"
 
 # Ctrl-C: the run says so
-"$sonde" train --data data --out cut --epochs 1000 --no-eval --no-pictures --json \
+"$sonde" train --data data --out cut --epochs 1000 --no-eval --no-pictures --format json \
     --record cut-run >"$out" 2>"$err" </dev/null &
 child=$!
 for _ in $(seq 3000); do

@@ -24,26 +24,23 @@ stderr_is "sonde: error: unknown rule 'VanishingGradent' (expected VanishingGrad
 run 2 "$sonde" rules
 run 2 "$sonde" rules no_such_run
 [ "$(wc -l <"$err")" -eq 1 ] || fail "more than a line: $(cat "$err")"
-run 2 "$sonde" rules . --rule 'ExplodingTensor:only_nan=perhaps'
+run 2 "$sonde" rules . --rules 'ExplodingTensor:only_nan=perhaps'
 stderr_is "sonde: error: ExplodingTensor:only_nan: 'perhaps' (expected true or false)"
-run 2 "$sonde" rules . --rule ExplodingTensor --param only_nam=true
+run 2 "$sonde" rules . --rules ExplodingTensor --param only_nam=true
 stderr_is "sonde: error: ExplodingTensor: unknown parameter 'only_nam' (expected only_nan)"
 run 2 "$sonde" rules . --param only_nan=true
-run 2 "$sonde" rules . --rule SimilarAcrossRuns
+run 2 "$sonde" rules . --rules SimilarAcrossRuns
 mkdir empty
 run 2 "$sonde" rules empty
-run 2 "$sonde" rules --trial-dir empty --rule-name ExplodingTensor
 # a report takes one run
 run 2 "$sonde" rules empty empty --report page.html
 stderr_is "sonde: error: --report takes one run"
 # a comma in the other run's name is part of it
 run 0 "$SONDE_BIN/tests_export" test_export make one,two
 run 0 "$SONDE_BIN/tests_export" test_export make three
-for option in other other-trials; do
-    run 0 "$sonde" rules three --rule SimilarAcrossRuns "--$option" one,two --no-save
-    same "$out" <(echo "three: no findings up to step 47; 1 rule checked")
-done
-run 2 "$sonde" rules three --rule SimilarAcrossRuns --other one --no-save
+run 0 "$sonde" rules three --rules SimilarAcrossRuns --other one,two --no-save
+same "$out" <(echo "three: no findings up to step 47; 1 rule checked")
+run 2 "$sonde" rules three --rules SimilarAcrossRuns --other one --no-save
 
 # parts that cannot be read are reported
 cp -r three hurt
@@ -52,16 +49,12 @@ run 1 "$sonde" rules hurt --no-save # and it holds a NaN
 grep -q "^hurt: [0-9]* parts* cannot be read; 'sonde verify' lists" "$out" || fail "$(cat "$out")"
 
 # a rule that was asked for by name and cannot judge: 3, and what it lacked
-run 3 "$sonde" rules three --rule Confusion --no-save
+run 3 "$sonde" rules three --rules Confusion --no-save
 stderr_is "sonde: warning: three: Confusion did not judge: no labels with predictions were recorded during evaluation"
 same "$out" <(echo "three: no findings up to step 47; 0 rules checked, 1 lacked data (see --explain)")
 # a finding weighs more
-run 1 "$sonde" rules three --rule Confusion --rule NonFinite --no-save
-# the invoker's style: parameters as options, and only the judged steps are named
-run 0 "$sonde" rules --trial-dir three --rule-name AllZero --threshold 100 --tensor_regex 'none,conv1.*' \
-    --start-step 2 --end-step 9 --no-save
+run 1 "$sonde" rules three --rules Confusion --rules NonFinite --no-save
+# only the judged steps are named
+run 0 "$sonde" rules three --rules AllZero:threshold=100 --param 'tensor_regex=none\,conv1.*' \
+    --steps 2:9 --no-save
 same "$out" <(echo "three: no findings in steps 2 to 8; 1 rule checked")
-run 2 "$sonde" rules --trial-dir three --rule-name AllZero --threshhold=1
-stderr_is "sonde: error: AllZero: unknown parameter 'threshhold' (expected threshold)"
-run 2 "$sonde" rules three --threshold 1
-run 1 "$sonde" rules --trial-dir three --rule-name NonFinite --raise-rule-eval-cond-exception True --no-save

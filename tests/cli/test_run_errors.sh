@@ -18,8 +18,8 @@ check() { # PATTERN COMMAND...: an extended expression of the whole line after "
 }
 
 # runs that are none
-for words in 'ls' 'show x' 'tail' 'tail --follow' 'query x' 'export out --to csv' 'verify' \
-    'verify --json' 'plot x -o out.png'; do
+for words in 'ls' 'show x' 'tail' 'tail --follow' 'query x' 'export out --format csv' 'verify' \
+    'verify --format json' 'plot x -o out.png'; do
     set -- $words
     command=$1
     shift
@@ -33,10 +33,10 @@ for words in 'ls' 'show' 'tail' 'query'; do
     check ".*'conv1\.wieght'.*conv1\.weight.*" "$words" run conv1.wieght
     [ "$words" = show ] || check '.*re:\(.*' "$words" run 're:('
 done
-check ".*'conv1\.wieght'.*conv1\.weight.*" export run out conv1.wieght --to npz
+check ".*'conv1\.wieght'.*conv1\.weight.*" export run out conv1.wieght --format npz
 check ".*'conv1\.wieght'.*conv1\.weight.*" plot run conv1.wieght -o out.png
 check ".*'conv1\.wieght'.*conv1\.weight.*" plot run conv1.wieght --histogram -o out.png
-check 'nope\*: matches no tensor' export run out.npz 'nope*' --to npz
+check 'nope\*: matches no tensor' export run out.npz 'nope*' --format npz
 check 'nope\*: matches no tensor' plot run 'nope*' -o out.png
 check ".*@weihgt.*" query run @weihgt
 
@@ -56,9 +56,9 @@ check 'fc\.bias: neither value nor sketch was saved at step 2; the nearest are 0
 check 'fc\.bias: neither value nor vital signs was saved from step 37 on; the last is step 36' \
     plot run fc.bias --steps 37: -o out.png
 check 'out\.npz: no raw value of these tensors and steps can be read' \
-    export run out.npz fc.bias --to npz --steps 13
+    export run out.npz fc.bias --format npz --steps 13
 check 'out\.csv: nothing of these tensors and steps was recorded' \
-    export run out.csv fc.bias --to csv --steps 13
+    export run out.csv fc.bias --format csv --steps 13
 
 # options
 check ".*unknown reduction 'menn' \(expected mean\)" query run loss --stat menn
@@ -69,13 +69,13 @@ for steps in 5:5 7:3 x -1 1:2:3 99999999999999999999 : 3.5; do
     check "--steps: '$steps' \(expected A:B \(.*\)" query run loss "--steps=$steps"
 done
 check "--mode: 'trian' \(expected train, eval, predict or global\)" tail run --mode trian
-check "--format: 'xml' \(expected table, csv, json or jsonl\)" query run loss --format xml
-check "--to: unknown format 'hdf5' \(expected tensorboard, npz, safetensors, csv or jsonl\)" \
-    export run out --to hdf5
-check '--to: is missing \(expected .*\)' export run out
+check "--format: 'xml' \(expected text, csv, json or jsonl\)" query run loss --format xml
+check "--format: unknown format 'hdf5' \(expected tensorboard, npz, safetensors, csv or jsonl\)" \
+    export run out --format hdf5
+check '--format: is missing \(expected .*\)' export run out
 check '.*--statt.*' query run loss --statt mean
-check 'show: --stats and --histogram \(expected one of them\)' show run loss --stats --histogram
-check '--output: is missing \(expected FILE\.png or FILE\.svg\)' plot run loss
+check 'show: --summary and --histogram \(expected one of them\)' show run loss --summary --histogram
+check '--out: is missing \(expected FILE\.png or FILE\.svg\)' plot run loss
 check ".*'\.gif'.*\(expected \.png or \.svg\)" plot run loss -o out.gif
 check '--histogram: several tensors, or --stat \(expected one tensor\)' \
     plot run loss fc.bias --histogram -o out.png
@@ -87,10 +87,10 @@ check '.*' export run
 
 # places
 for kind in tensorboard npz safetensors csv jsonl; do
-    check 'file: exists already \(expected a path where nothing is\)' export run file --to $kind
-    check 'empty: exists already .*' export run empty --to $kind
-    check 'no/out: cannot be written: No such file or directory' export run no/out --to $kind
-    check 'file/out: cannot be written: Not a directory' export run file/out --to $kind
+    check 'file: exists already \(expected a path where nothing is\)' export run file --format $kind
+    check 'empty: exists already .*' export run empty --format $kind
+    check 'no/out: cannot be written: No such file or directory' export run no/out --format $kind
+    check 'file/out: cannot be written: Not a directory' export run file/out --format $kind
 done
 check '.*no/out\.png.*No such file or directory' plot run loss -o no/out.png
 

@@ -6,11 +6,11 @@ make=("$SONDE_BIN/tests_export" test_export make)
 run 0 "${make[@]}" run
 
 # --- statistics -------------------------------------------------------------------------
-run 0 "$sonde" export run all.csv --to csv
+run 0 "$sonde" export run all.csv --format csv
 same "$out" <(echo 'all.csv: 8 tensors, 148 rows')
 stderr_is ""
-run 0 "$sonde" export run all.jsonl --to jsonl
-run 0 "$sonde" export run some.jsonl 'Gradient*' --to jsonl --stat mean,l2 --steps 20:30 --quiet
+run 0 "$sonde" export run all.jsonl --format jsonl
+run 0 "$sonde" export run some.jsonl 'Gradient*' --format jsonl --stat mean,l2 --steps 20:30 --quiet
 [ ! -s "$out" ] || fail "--quiet is not quiet: $(cat "$out")"
 python3 - <<'END' || fail "statistics"
 import csv, json
@@ -31,10 +31,10 @@ assert gradients[2]["l2"] == "NaN"
 END
 
 # --- raw values -------------------------------------------------------------------------
-run 0 "$sonde" export run values.csv --to csv --values
+run 0 "$sonde" export run values.csv --format csv --values
 same "$out" <(echo 'values.csv: 8 tensors, 84 values')
-run 0 "$sonde" export run values.jsonl --to jsonl --values --quiet
-run 0 "$sonde" export run few.csv 'conv1*' --to csv --values --elements 2 --steps 0:6 --quiet
+run 0 "$sonde" export run values.jsonl --format jsonl --values --quiet
+run 0 "$sonde" export run few.csv 'conv1*' --format csv --values --elements 2 --steps 0:6 --quiet
 same <(sed -E '2,$s/^(([^,]*,){4})[0-9]+\.[0-9]{6},/\1then,/' few.csv) <(
     cat <<'END'
 step,mode,mode_step,worker,time,tensor,micro_batch,replica,index,value
@@ -66,16 +66,16 @@ for line in lines:
             line["tensor"], i, batch, line["mode"])
 assert next(rows, None) is None
 END
-run 2 "$sonde" export run no.npz --to npz --values
+run 2 "$sonde" export run no.npz --format npz --values
 stderr_is "sonde: error: values: values in place of statistics, which only those have (expected csv or jsonl)"
-run 2 "$sonde" export run no.csv --to csv --values --stat mean
-run 2 "$sonde" export run no.csv --to csv --elements 3
+run 2 "$sonde" export run no.csv --format csv --values --stat mean
+run 2 "$sonde" export run no.csv --format csv --elements 3
 [ ! -e no.csv ] && [ ! -e no.npz ] || fail "something was written"
-run 0 "$sonde" export run all.npz --to npz
+run 0 "$sonde" export run all.npz --format npz
 same "$out" <(echo 'all.npz: 8 tensors, 84 values')
-run 0 "$sonde" export run all.safetensors --to safetensors
+run 0 "$sonde" export run all.safetensors --format safetensors
 same "$out" <(echo 'all.safetensors: 8 tensors, 84 values')
-run 0 "$sonde" export run one.npz loss --to npz --mode eval --steps 3
+run 0 "$sonde" export run one.npz loss --format npz --mode eval --steps 3
 same "$out" <(echo 'one.npz: 1 tensors, 1 values')
 python3 - <<'END' || fail "raw values"
 import json, struct, zipfile
@@ -104,16 +104,16 @@ with zipfile.ZipFile("one.npz") as archive:
 END
 
 # --- TensorBoard ------------------------------------------------------------------------
-run 0 "$sonde" export run board --to tensorboard
+run 0 "$sonde" export run board --format tensorboard
 same "$out" <(echo 'board: 8 tensors, 628 scalars, 32 histograms')
 [ "$(ls board)" = "$(printf 'eval\ntrain')" ] || fail "board: $(ls board)"
 [ "$(find board -type f -name 'events.out.tfevents.*' | wc -l)" -eq 2 ] || fail "$(find board)"
 run 0 "${make[@]}" two world=2 rank=1
 run 0 "${make[@]}" two world=2
-run 0 "$sonde" export two board2 --to tensorboard
+run 0 "$sonde" export two board2 --format tensorboard
 [ "$(ls board2 | tr '\n' ' ')" = "w0000-eval w0000-train w0001-eval w0001-train " ] ||
     fail "two workers: $(ls board2)"
-run 0 "$sonde" export two one.safetensors act --to safetensors --steps 12 --worker 1
+run 0 "$sonde" export two one.safetensors act --format safetensors --steps 12 --worker 1
 same "$out" <(echo 'one.safetensors: 1 tensors, 2 values')
 grep -qa '"w0001/0000000012/train/act@1.0"' one.safetensors || fail "no worker in the key"
 
@@ -125,11 +125,11 @@ data = bytearray(open(sys.argv[1], "rb").read())
 data[-1] ^= 4
 open(sys.argv[1], "wb").write(data)
 END
-run 1 "$sonde" export bad bad.npz --to npz
+run 1 "$sonde" export bad bad.npz --format npz
 same "$out" <(echo 'bad.npz: 8 tensors, 83 values, 1 left out')
 grep -qE "^sonde: warning: left out: .*'loss' at eval step 7" "$err" || fail "not named: $(cat "$err")"
 [ "$(wc -l <"$err")" -eq 1 ] || fail "more than a line: $(cat "$err")"
-run 1 "$sonde" export bad bad.csv loss --to csv
+run 1 "$sonde" export bad bad.csv loss --format csv
 same "$out" <(echo 'bad.csv: 1 tensors, 47 rows, 1 left out')
 
 run 1 "$sonde" query bad loss --steps 45: --stat mean --format csv
@@ -166,7 +166,7 @@ head -c 8 loss.png | od -An -c | grep -q 'P   N   G' || fail "no PNG"
 run 0 "${make[@]}" long blocks=1000
 for attempt in $(seq 10); do # on a busy machine it may be over before
     rm -f cut.csv
-    "$sonde" export long cut.csv --to csv >"$out" 2>"$err" </dev/null &
+    "$sonde" export long cut.csv --format csv >"$out" 2>"$err" </dev/null &
     child=$!
     for _ in $(seq 6000); do
         sleep 0.002

@@ -38,9 +38,9 @@ END
 )
 run 0 "$sonde" ls run '*.weight' --names
 same "$out" <(printf 'conv1.weight\nGradient___conv1.weight\n')
-run 0 "$sonde" ls run '@bias,module:conv1' -n
+run 0 "$sonde" ls run '@bias,module:conv1' --names
 same "$out" <(printf 'conv1.weight\nfc.bias\n')
-run 0 "$sonde" ls run @mine -n # a collection that was recorded
+run 0 "$sonde" ls run @mine --names # a collection that was recorded
 same "$out" <(printf 'conv1.weight\nfc.bias\n')
 # a folder of runs
 mkdir -p runs/none
@@ -56,8 +56,8 @@ END
 )
 run 0 "$sonde" ls runs/ --names
 same "$out" <(printf 'first\nsecond\n')
-run 0 "$sonde" ls runs/ --json
-python3 - "$out" <<'END' || fail "ls --json of runs"
+run 0 "$sonde" ls runs/ --format json
+python3 - "$out" <<'END' || fail "ls --format json of runs"
 import json, sys
 assert json.load(open(sys.argv[1])) == {"runs": [
     {"path": "runs/first", "steps": 4, "last_step": 3, "status": "ended",
@@ -70,8 +70,8 @@ run 2 "$sonde" ls runs/none
 # names of the same tensor
 run 0 "$sonde" ls runs/first
 grep -qE '^tied.weight .*  = fc1.weight$' "$out" || fail "ls of an alias: $(cat "$out")"
-run 0 "$sonde" ls runs/first --json
-python3 - "$out" <<'END' || fail "ls --json of an alias"
+run 0 "$sonde" ls runs/first --format json
+python3 - "$out" <<'END' || fail "ls --format json of an alias"
 import json, sys
 tensors = {t["name"]: t["same_as"] for t in json.load(open(sys.argv[1]))["tensors"]}
 assert tensors == {"fc1.weight": "", "fc1.bias": "", "loss": "", "tied.weight": "fc1.weight",
@@ -80,8 +80,8 @@ END
 rm -r runs
 run 0 "$sonde" ls run 'nothing*'
 stderr_is "sonde: warning: 'nothing*' matches no tensor"
-run 0 "$sonde" ls run/ --json
-python3 - "$out" <<'END' || fail "ls --json"
+run 0 "$sonde" ls run/ --format json
+python3 - "$out" <<'END' || fail "ls --format json"
 import json, sys
 run = json.load(open(sys.argv[1]))
 assert run["path"] == "run" and len(run["id"]) == 32 and run["model"] == "small", run
@@ -108,17 +108,17 @@ grep -qE '^time      [0-9.]+ s from first to last step, [0-9.e+]+ steps/s, ended
 run 0 "$sonde" show run fc.bias --mode train --step 10
 stderr_is ""
 same <(untimed) <(printf 'step 12 (train 10), T: bfloat16 (4)\nfc.bias: ( 0.375, -1.125, -0.250,  0.625)\n')
-run 0 "$sonde" show run fc.bias -n 12 --digits 2 --format scientific
+run 0 "$sonde" show run fc.bias --step 12 --digits 2 --float-format scientific
 same <(untimed) <(printf 'step 12 (train 10), T: bfloat16 (4)\nfc.bias: ( 3.8e-01, -1.1e+00, -2.5e-01,  6.2e-01)\n')
 run 0 "$sonde" show run act # the last one, and its first micro-batch
 same <(untimed) <(printf 'step 36 (train 30), T: float16 (2, 3)\nact: (\n (-1.125, -0.250,  0.625)\n (-0.875,  0.000,  0.875)\n)\n')
-run 0 "$sonde" show run act --micro-batch 1 --json
+run 0 "$sonde" show run act --micro-batch 1 --format json
 same <(untimed) <(echo '{"name": "act", "mode": "global", "step": 36, "time": T, "dtype": "float16", "values": [[-0.5, 0.375, -1.125], [-0.25, 0.625, -0.875]]}')
-run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --threshold 8 --edge 1
+run 0 "$sonde" show run Gradient___conv1.weight --mode train --step 20 --threshold 8 --edge 1
 grep -qxF '   (   nan, ...,  0.000)' "$out" || fail "edges: $(cat "$out")"
 [ "$(wc -l <"$out")" -lt 25 ] || fail "not summarised: $(cat "$out")"
-run 0 "$sonde" show run conv1.weight --stats --json -n 45
-python3 - "$out" <<'END' || fail "show --stats"
+run 0 "$sonde" show run conv1.weight --summary --format json --step 45
+python3 - "$out" <<'END' || fail "show --summary"
 import json, math, sys
 got = json.load(open(sys.argv[1]))
 x = [((7 * i + 3 * 45 + 11) % 19 - 9) / 8 for i in range(45)]
@@ -128,10 +128,10 @@ assert abs(got["mean"] - mean) < 1e-15 and got["zero"] == x.count(0)
 assert abs(got["std"] - math.sqrt(sum((v - mean) ** 2 for v in x) / 45)) < 1e-15
 assert got["l1"] == sum(map(abs, x)) and got["l2"] == math.sqrt(sum(v * v for v in x))
 END
-run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --stats
+run 0 "$sonde" show run Gradient___conv1.weight --mode train --step 20 --summary
 grep -qx '  mean       nan' "$out" || fail "a mean of NaN: $(cat "$out")"
 grep -qx '  nonfinite  2' "$out" || fail "not finite: $(cat "$out")"
-run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --histogram
+run 0 "$sonde" show run Gradient___conv1.weight --mode train --step 20 --histogram
 same <(untimed) <(
     cat <<'END'
 step 24 (train 20), T
@@ -145,13 +145,13 @@ Gradient___conv1.weight: magnitudes of 45 elements
   2^0 ... 2^1               9  20.00 %  ███████████████████▌
 END
 )
-run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 -g --ascii
+run 0 "$sonde" show run Gradient___conv1.weight --mode train --step 20 -g --ascii
 ! grep -q '[^ -~]' "$out" || fail "--ascii: $(cat "$out")"
 grep -qE '^  2\^-1 \.\.\. 2\^0 +18 +40\.00 %  #{39}$' "$out" || fail "bars: $(cat "$out")"
 untimed >ascii
-run 0 env LC_ALL=C "$sonde" show run Gradient___conv1.weight --mode train -n 20 -g
+run 0 env LC_ALL=C "$sonde" show run Gradient___conv1.weight --mode train --step 20 -g
 same <(untimed) ascii
-run 0 "$sonde" show run mask -g -n 36 # of raw values: 0, 1, 1
+run 0 "$sonde" show run mask -g --step 36 # of raw values: 0, 1, 1
 grep -qE '^  2\^0 \.\.\. 2\^1 +2 ' "$out" || fail "bars of a bool: $(cat "$out")"
 
 # --- query ------------------------------------------------------------------------------
@@ -241,8 +241,8 @@ grep -q 'stats-00000000' "$out" || fail "the row is not named: $(cat "$out")"
 grep -qE '^83 values \(2\.6 kB\), 79 vital signs, 8 sketches: intact; 2 damaged$' "$out" ||
     fail "sum: $(tail -1 "$out")"
 run 1 "$sonde" verify bad --quiet
-run 1 "$sonde" verify bad --json
-python3 - "$out" <<'END' || fail "verify --json"
+run 1 "$sonde" verify bad --format json
+python3 - "$out" <<'END' || fail "verify --format json"
 import json, sys
 report = json.load(open(sys.argv[1]))
 assert report["damaged"] == 2 and len(report["messages"]) == 2 and report["records"] == 83, report
@@ -266,9 +266,9 @@ run 0 "${make[@]}" two world=2 rank=1 compress=1
 run 0 "${make[@]}" two world=2
 run 0 "$sonde" ls two
 grep -qx 'workers   2 of 2' "$out" || fail "workers: $(cat "$out")"
-run 0 "$sonde" show two act -n 36 --json
+run 0 "$sonde" show two act --step 36 --format json
 grep -q '\[\[-1.125, ' "$out" || fail "of the first worker: $(cat "$out")"
-run 0 "$sonde" show two act -n 36 --json --worker 1
+run 0 "$sonde" show two act --step 36 --format json --worker 1
 grep -q '\[\[0.5, ' "$out" || fail "of the second worker: $(cat "$out")"
 run 0 "$sonde" query two act --steps 36 --stat count,min --worker 1 --format csv
 same <(untimed) <(printf 'step,mode,mode_step,worker,time,tensor,count,min\n36,train,30,1,T,act,12,-1\n')
@@ -283,8 +283,8 @@ grep -qx '          superseded: 16 steps and 51 records' "$out" ||
     fail "not counted: $(cat "$out")"
 "$sonde" ls again loss | tail -1 >line
 same line <(echo 'loss    loss                float32   ()                       48        0        0  0 ... 47')
-run 0 "$sonde" ls again --json
-python3 - "$out" <<'END' || fail "ls --json of a resumed run"
+run 0 "$sonde" ls again --format json
+python3 - "$out" <<'END' || fail "ls --format json of a resumed run"
 import json, sys
 run = json.load(open(sys.argv[1]))
 assert [(r["worker"], r["step"]) for r in run["resumed"]] == [(0, 20)], run["resumed"]
@@ -293,7 +293,7 @@ END
 run 0 "$sonde" verify again
 same "$out" <(printf '%s\n' '109 values (3.3 kB), 104 vital signs, 10 sketches: no damage' \
     'the run was resumed: 51 of these are superseded')
-for command in "query RUN re:. --format csv" "query RUN loss" "tail RUN -n 1000" "show RUN act -n 36"; do
+for command in "query RUN re:. --format csv" "query RUN loss" "tail RUN -n 1000" "show RUN act --step 36"; do
     run 0 "$sonde" ${command/RUN/again}
     untimed >of_again
     run 0 "$sonde" ${command/RUN/run}

@@ -13,7 +13,7 @@ run 0 "$sonde" tail run
 [ "$(wc -l <"$out")" -eq 10 ] || fail "ten lines: $(cat "$out")"
 run 0 "$sonde" tail run -n 0
 [ ! -s "$out" ] || fail "no line: $(cat "$out")"
-run 0 "$sonde" tail run --mode eval -n 2 --json
+run 0 "$sonde" tail run --mode eval -n 2 --format json
 same <(untimed) <(printf '%s\n' '{"step": 46, "mode": "eval", "mode_step": 6, "time": T, "loss": -0.5}' \
     '{"step": 47, "mode": "eval", "mode_step": 7, "time": T, "loss": -0.125}')
 run 0 "$sonde" tail run --time -n 1

@@ -13,15 +13,15 @@ END
 columns=(--data t.csv --data-target kind --data-inputs c --test-share 0.2 --split-seed 3)
 run 0 "$sonde" train t.yaml "${columns[@]}" --no-pictures --quiet --mean 0.1
 grep -q ' t.csv: mean 0.1 and std 0.5 are of pixels: not used$' "$err" || fail "$(cat "$err")"
-run 0 "$sonde" eval -m t.yaml "${columns[@]}" --json
-python3 - "$out" <<'END' || fail "eval --json: $(cat "$out")"
+run 0 "$sonde" eval t.yaml "${columns[@]}" --format json
+python3 - "$out" <<'END' || fail "eval --format json: $(cat "$out")"
 import json, sys
 row = json.load(open(sys.argv[1]))
 assert row["accuracy"] == 1.0 and row["samples"] == 12 and row["classes"] == ["even", "odd"], row
 END
-run 2 "$sonde" eval -m t.yaml "${columns[@]}" --data-target nothing
+run 2 "$sonde" eval t.yaml "${columns[@]}" --data-target nothing
 stderr_is "sonde: error: t.csv: no column 'nothing' (expected a, b, c, kind)"
-run 2 "$sonde" eval -m t.yaml "${columns[@]}" --test-share 0
+run 2 "$sonde" eval t.yaml "${columns[@]}" --test-share 0
 stderr_is "sonde: error: test_share: '0' (expected a number from 1e-06 to below 1)"
 
 echo 'model: {input: [1, 4, 5, 6], layers: [flatten: {}, linear: {name: fc, out: 2}], loss: cross_entropy}' >deep.yaml
@@ -44,10 +44,10 @@ grep -q '^  void  *numbers  *2 missing$' "$out" || fail "$(cat "$out")"
 golden=$SONDE_TEST_DIR/golden/tables
 run 0 "$sonde" data info "$golden/int96.parquet"
 grep -q '^  t  *is of 96-bit timestamps: not read$' "$out" || fail "$(cat "$out")"
-run 0 "$sonde" data info "$golden/../optimizers.safetensors" --json
+run 0 "$sonde" data info "$golden/../optimizers.safetensors" --format json
 head -1 "$out" | grep -q '"kind": "array"' || fail "$(head -1 "$out")"
 mkdir both && cp "$golden/polars.parquet" both/train.parquet && cp "$golden/fast.parquet" both/test.parquet
 run 0 "$sonde" data info both
 [ "$(grep -c ': 90 rows$' "$out")" -eq 2 ] || fail "$(cat "$out")"
-run 0 "$sonde" data info both --json
+run 0 "$sonde" data info both --format json
 [ "$(grep -c '"split": "test"' "$out")" -eq 9 ] || fail "$(cat "$out")"

@@ -18,13 +18,13 @@ run 0 "$sonde" tensors fashion_cnn --select 'Gradient___*.weight' --names
 same "$out" <(printf 'Gradient___%s.weight\n' fc2 fc1 norm conv2 conv1 | LC_ALL=C sort |
     grep -Fxf - <(grep -oE '^Gradient___[a-z0-9]+\.weight' "$golden/fashion_cnn.txt"))
 [ "$(wc -l <"$out")" -eq 5 ] || fail "--select: $(cat "$out")"
-run 0 "$sonde" tensors fashion_cnn -s 'model.fc2.bias' -n
+run 0 "$sonde" tensors fashion_cnn --select 'model.fc2.bias' --names
 same "$out" <(echo fc2.bias)
-run 0 "$sonde" tensors fashion_cnn -s '@loss,fc1_output' -n
+run 0 "$sonde" tensors fashion_cnn --select '@loss,fc1_output' --names
 same "$out" <(printf 'fc1_output_0\nloss_output_0\n')
-run 0 "$sonde" tensors fashion_cnn -s 'nothing*' -n
+run 0 "$sonde" tensors fashion_cnn --select 'nothing*' --names
 stderr_is "sonde: warning: 'nothing*' matches no tensor"
-run 2 "$sonde" tensors fashion_cnn -s 'conv1.wieght'
+run 2 "$sonde" tensors fashion_cnn --select 'conv1.wieght'
 [ "$(wc -l <"$err")" -eq 1 ] || fail "more than a line: $(cat "$err")"
 grep -qE "^sonde: error: .*'conv1\.wieght'.*conv1\.weight" "$err" || fail "$(cat "$err")"
 
@@ -34,10 +34,10 @@ grep -qx fc2_output_0 "$out" || fail "no output of inference"
 ! grep -qE 'Gradient|Updated|loss|input/1' "$out" || fail "inference: $(cat "$out")"
 
 # JSON: as many objects as names, each whole
-run 0 "$sonde" tensors fashion_cnn --json
+run 0 "$sonde" tensors fashion_cnn --format json
 cp "$out" json
 run 0 "$sonde" tensors fashion_cnn --names
-python3 - json "$out" <<'END' || fail "--json"
+python3 - json "$out" <<'END' || fail "--format json"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert [row["name"] for row in rows] == open(sys.argv[2]).read().split("\n")[:-1]

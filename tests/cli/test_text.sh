@@ -22,29 +22,29 @@ python3 -c 'print("abcdef\0" * 450, end="")' >text.txt # a byte of 0 cuts no tex
 run 0 "$sonde" train tiny.yaml --data text.txt --no-pictures
 grep -q '^Eval perplexity: 1\.0[0-9]*, 0\.0[0-9]* bits a token$' "$out" || fail "$(cat "$out")"
 grep -q ', test perplexity [0-9.]*, accuracy ' "$out" || fail "$(cat "$out")"
-run 0 "$sonde" eval -m tiny.yaml --data text.txt --json
-python3 - "$out" <<'END' || fail "eval --json: $(cat "$out")"
+run 0 "$sonde" eval tiny.yaml --data text.txt --format json
+python3 - "$out" <<'END' || fail "eval --format json: $(cat "$out")"
 import json, math, sys
 row = json.load(open(sys.argv[1]))
 assert row["accuracy"] == 1.0 and abs(row["perplexity"] - math.exp(row["loss"])) < 1e-3, row
 END
-run 0 "$sonde" predict -m tiny.yaml --prompt cde --length 10 --temperature 0
+run 0 "$sonde" predict --model tiny.yaml --prompt cde --length 10 --temperature 0
 [ "$(cat "$out")" = 'cdef?abcdef?a' ] || fail "predict: $(cat "$out")"
-run 0 "$sonde" predict -m tiny.yaml --prompt cde --length 3 --json --seed 5
-[ "$(cat "$out")" = '{"prompt": "cde", "text": "f\u0000a"}' ] || fail "predict --json: $(cat "$out")"
+run 0 "$sonde" predict --model tiny.yaml --prompt cde --length 3 --format json --seed 5
+[ "$(cat "$out")" = '{"prompt": "cde", "text": "f\u0000a"}' ] || fail "predict --format json: $(cat "$out")"
 
 # what cannot be
 run 2 "$sonde" predict gpt
 stderr_is "sonde: error: gpt: is a model (expected an image, or --prompt TEXT; --model gpt names the model)"
-run 2 "$sonde" eval gpt
-stderr_is "sonde: error: gpt: is a model (expected saved weights; --model gpt names the model)"
-run 2 "$sonde" predict -m tiny.yaml
+run 2 "$sonde" eval some.safetensors
+stderr_is "sonde: error: some.safetensors: is a file of weights (expected a model; --weights names weights)"
+run 2 "$sonde" predict --model tiny.yaml
 stderr_is "sonde: error: predict needs images, or --prompt TEXT"
-run 2 "$sonde" predict -m tiny.yaml --prompt ""
+run 2 "$sonde" predict --model tiny.yaml --prompt ""
 stderr_is "sonde: error: prompt: 0 tokens (expected at least one token)"
-run 2 "$sonde" predict -m fashion_cnn --prompt a
+run 2 "$sonde" predict --model fashion_cnn --prompt a
 stderr_is "sonde: error: fashion_cnn: it does not continue a text (expected a model of tokens, as gpt)"
-run 2 "$sonde" predict -m tiny.yaml "$images/trousers.jpg"
+run 2 "$sonde" predict --model tiny.yaml "$images/trousers.jpg"
 stderr_is "sonde: error: tiny.yaml: the model continues a text (expected --prompt TEXT)"
 run 2 "$sonde" train tiny.yaml --out none
 stderr_is "sonde: error: --data: no text is named (expected data: {path: FILE.txt} or {name: text-synth})"
@@ -64,10 +64,10 @@ sed 's/num_embeddings: 256/num_embeddings: vocabulary/; s/out: 256/out: vocabula
 python3 -c 'print("one river and two roads; " * 400, end="")' >words.txt
 run 0 "$sonde" train pairs.yaml --data words.txt --tokens bpe --vocabulary 280 --epochs 12 --out pairs --no-pictures -q
 [ -s pairs/tokenizer.json ] || fail "no tokenizer is saved"
-run 0 "$sonde" predict -m pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 5 --temperature 0
+run 0 "$sonde" predict --model pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 5 --temperature 0
 grep -q '^one river and two roads; ' "$out" || fail "predict: $(cat "$out")"
-run 0 "$sonde" predict -m pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 1 --temperature 0 --json
-[ "$(cat "$out")" = '{"prompt": "one river", "text": " and"}' ] || fail "predict --json: $(cat "$out")"
-run 0 "$sonde" eval -m pairs.yaml pairs/model.safetensors --data words.txt --json
+run 0 "$sonde" predict --model pairs.yaml --weights pairs/model.safetensors --prompt "one river" --length 1 --temperature 0 --format json
+[ "$(cat "$out")" = '{"prompt": "one river", "text": " and"}' ] || fail "predict --format json: $(cat "$out")"
+run 0 "$sonde" eval pairs.yaml --weights pairs/model.safetensors --data words.txt --format json
 run 2 "$sonde" train pairs.yaml --data words.txt --tokenizer words.txt --out none
 stderr_is "sonde: error: words.txt: no JSON (expected JSON)"

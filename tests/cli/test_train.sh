@@ -2,10 +2,10 @@
 # The whole way: draw data, train, evaluate, predict; resume and Ctrl-C; JSON.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 2000 --test 500
+run 0 "$sonde" data synth --out data --train 2000 --test 500
 same "$out" <(echo "drawn into data")
-run 0 "$sonde" data info fashion-synth --data data --json
-python3 - "$out" <<'END' || fail "data info --json: $(cat "$out")"
+run 0 "$sonde" data info fashion-synth --data data --format json
+python3 - "$out" <<'END' || fail "data info --format json: $(cat "$out")"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 assert [(row["split"], row["count"], row["classes"]) for row in rows] == [
@@ -31,11 +31,11 @@ percent=${accuracy//[!0-9.]/}
 [ "${percent%.*}" -ge 40 ] || fail "$accuracy after an epoch"
 
 # evaluation of what was saved says the same
-run 0 "$sonde" eval one/model.safetensors --data data --quiet
+run 0 "$sonde" eval --weights one/model.safetensors --data data --quiet
 same "$out" <(echo "$accuracy")
-run 0 "$sonde" eval one/model.safetensors --data data --json --confusion matrix.svg
+run 0 "$sonde" eval --weights one/model.safetensors --data data --format json --confusion matrix.svg
 grep -q '<svg' matrix.svg || fail "no picture of the confusion matrix"
-python3 - "$out" "$accuracy" "$loss" <<'END' || fail "eval --json: $(cat "$out")"
+python3 - "$out" "$accuracy" "$loss" <<'END' || fail "eval --format json: $(cat "$out")"
 import json, sys
 row, = [json.loads(line) for line in open(sys.argv[1])]
 matrix = row["confusion"]
@@ -44,10 +44,10 @@ assert "%.4f" % row["loss"] == sys.argv[3]
 assert abs(sum(matrix[i][i] for i in range(10)) / 500 - row["accuracy"]) < 1e-6
 assert "Eval accuracy: %.2f%%" % (100 * row["accuracy"]) == sys.argv[2]
 END
-run 0 "$sonde" eval one/model.safetensors --data data --quiet --batch-size 7 # 500 = 71*7 + 3
+run 0 "$sonde" eval --weights one/model.safetensors --data data --quiet --batch-size 7 # 500 = 71*7 + 3
 same "$out" <(echo "$accuracy")
 
-run 0 "$sonde" eval one/model.safetensors --data data
+run 0 "$sonde" eval --weights one/model.safetensors --data data
 grep -qx "Eval loss: $loss" "$out" || fail "$(cat "$out")"
 
 # the weights that training leaves where nothing else is said; those of another model
@@ -56,10 +56,10 @@ grep -q '^sonde: error: sonde-out/model.safetensors: ' "$err" || fail "$(cat "$e
 mkdir sonde-out && cp one/model.safetensors sonde-out
 run 0 "$sonde" eval --data data --quiet
 same "$out" <(echo "$accuracy")
-for command in eval "predict $images/trousers.jpg"; do
+for command in "eval mnist_mlp" "predict $images/trousers.jpg --model mnist_mlp"; do
     # shellcheck disable=SC2086
-    run 2 "$sonde" $command --model mnist_mlp
-    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of mnist_mlp; --model names the model\)$' "$err" ||
+    run 2 "$sonde" $command
+    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of the model mnist_mlp\)$' "$err" ||
         fail "$(cat "$err")"
 done
 
@@ -70,8 +70,8 @@ run 0 "$sonde" predict --weights one/model.safetensors trousers.jpg one/loss.png
 [ "$(grep -cE '^[a-z/]+\.(jpg|png): ' "$out")" -eq 2 ] || fail "predict: $(cat "$out")"
 [ "$(grep -cE '^  .* [0-9.]+%$' "$out")" -eq 6 ] || fail "predict: $(cat "$out")"
 [ -s seen-1.png ] && [ -s seen-2.png ] && [ ! -e seen.png ] || fail "no picture of the image"
-run 0 "$sonde" predict -w one/model.safetensors trousers.jpg --json
-python3 - "$out" <<'END' || fail "predict --json: $(cat "$out")"
+run 0 "$sonde" predict --weights one/model.safetensors trousers.jpg --format json
+python3 - "$out" <<'END' || fail "predict --format json: $(cat "$out")"
 import json, sys
 row = json.load(open(sys.argv[1]))
 assert row["image"] == "trousers.jpg" and 0 <= row["label"] <= 9 and 0 < row["probability"] <= 1
@@ -79,10 +79,10 @@ END
 
 # two epochs at once, and one that goes on to two: the same bits
 train() {
-    run 0 "$sonde" train fashion_cnn --data data --no-eval --no-pictures --json "$@"
+    run 0 "$sonde" train fashion_cnn --data data --no-eval --no-pictures --format json "$@"
 }
 train --out two --epochs 2
-python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
+python3 - "$out" <<'END' || fail "train --format json: $(cat "$out")"
 import json, sys
 *rows, latency, verdict = [json.loads(line) for line in open(sys.argv[1])]
 assert latency["event"] == "latency" and latency["calls"] == 250, latency
@@ -109,7 +109,7 @@ grep -q '"step": 125,' "$out" || fail "D = 5, G = 2: $(cat "$out")"
 train --out whole --epochs 25
 code=0
 "$sonde" train fashion_cnn --data data --out cut --epochs 25 --no-eval --no-pictures \
-    --json >"$out" 2>"$err" </dev/null &
+    --format json >"$out" 2>"$err" </dev/null &
 child=$!
 for _ in $(seq 6000); do # it is stopped while one looks: on a busy machine it may be over before
     sleep 0.005

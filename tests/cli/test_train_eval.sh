@@ -3,7 +3,7 @@
 # of what is trained.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 640 --test 150 --quiet
+run 0 "$sonde" data synth --out data --train 640 --test 150 --quiet
 train() { # OUT ARGUMENT...
     run 0 "$sonde" train fashion_cnn --data data --no-pictures --epochs 4 --out "$@"
 }
@@ -23,18 +23,18 @@ END
 }
 
 # every epoch, every other and the last, never; all samples or some
-train each --json --record each-run
+train each --format json --record each-run
 events 'sizes == [150] * 4 and sets == {"test"} and ends[0]["samples"] == 150'
 events 'ends[0]["loss"] == epochs[3]["eval_loss"] and ends[0]["accuracy"] == round(epochs[3]["eval_accuracy"], 6)'
-train third --json --eval-every 3
+train third --format json --eval-every 3
 events 'sizes == [None, None, 150, 150]'
-train never --json --eval-every 0 --record never-run
+train never --format json --eval-every 0 --record never-run
 events 'sizes == [None] * 4 and ends[0]["samples"] == 150'
-train some --json --eval-samples 50
+train some --format json --eval-samples 50
 events 'sizes == [50] * 4 and ends[0]["samples"] == 150'
-train none --json --no-eval
+train none --format json --no-eval
 events 'sizes == [None] * 4 and ends == []'
-train held --json --validation 0.25
+train held --format json --validation 0.25
 events 'sizes == [160] * 4 and sets == {"val"} and ends[0]["samples"] == 150 and epochs[0]["step"] == 30'
 
 # none of which changes a bit, but for holding samples out
@@ -42,7 +42,7 @@ for other in third never some none; do
     same <(cksum <each/checkpoint.safetensors) <(cksum <$other/checkpoint.safetensors)
 done
 ! cmp -s each/model.safetensors held/model.safetensors || fail "nothing was held out"
-train held-again --json --validation 0.25 --eval-every 0
+train held-again --format json --validation 0.25 --eval-every 0
 same <(cksum <held/model.safetensors) <(cksum <held-again/model.safetensors)
 
 # recorded in mode eval: 5 batches of 30 between 40 steps of training, with loss and accuracy

@@ -2,7 +2,7 @@
 # The folder of a training: what is saved, what is kept, and what a checkpoint may continue.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
+run 0 "$sonde" data synth --out data --train 320 --test 40 --quiet
 train=("$sonde" train --data data --no-eval --no-pictures --rules none)
 
 # --- a checkpoint of other settings ---------------------------------------------------
@@ -28,12 +28,12 @@ done
 if cmp -s gradient0 gradient1; then fail "the replicas have one gradient"; fi
 # a data set is not drawn over
 cp data/train-images-idx3-ubyte.gz before
-run 2 "$sonde" data synth --folder data --train 480 --test 40
+run 2 "$sonde" data synth --out data --train 480 --test 40
 stderr_is "sonde: error: data: holds a data set already (expected another folder)"
 cmp before data/train-images-idx3-ubyte.gz || fail "the data changed"
 
 # epochs of other samples
-run 0 "$sonde" data synth --folder more --train 480 --test 40 --quiet
+run 0 "$sonde" data synth --out more --train 480 --test 40 --quiet
 for other in "--validation 0.5" "--data more"; do
     # shellcheck disable=SC2086
     run 2 "${train[@]}" --out other --epochs 2 --resume full/checkpoint.safetensors $other
@@ -104,7 +104,7 @@ grep -qx "Saved to small: model.safetensors" "$out" || fail "$(cat "$out")"
 
 # --- a lost terminal; two in one folder -----------------------------------------------
 code=0
-"${train[@]}" --out hung --epochs 100000 --json >hung.json 2>hung.err </dev/null &
+"${train[@]}" --out hung --epochs 100000 --format json >hung.json 2>hung.err </dev/null &
 child=$!
 for _ in $(seq 6000); do
     [ -s hung.json ] && break
@@ -131,7 +131,7 @@ done
 mkdir -p there/mine
 run 2 "${train[@]}" --out there/mine --data nowhere
 [ -d there/mine ] || fail "a folder of the user is removed"
-run 2 "$sonde" data fetch nothing --folder there/new
+run 2 "$sonde" data fetch nothing --out there/new
 [ ! -e there/new ] || fail "data fetch leaves a folder"
 
 # --- folders that are none ------------------------------------------------------------

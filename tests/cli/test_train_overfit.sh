@@ -3,8 +3,8 @@
 # wanted; its record, judged again, says the same. One that has samples enough is told nothing.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder few --train 320 --test 500 --quiet
-run 0 "$sonde" data synth --folder enough --train 6400 --test 500 --quiet
+run 0 "$sonde" data synth --out few --train 320 --test 500 --quiet
+run 0 "$sonde" data synth --out enough --train 6400 --test 500 --quiet
 cat >job.yaml <<'END'
 model:
   input: [1, 28, 28]
@@ -42,7 +42,7 @@ print(sorted({(r["id"], r["rule"], r["tensor"], r["step"], r["mode_step"]) for r
 END
 }
 cat few-run/findings/Overfit.jsonl few-run/findings/Overtraining.jsonl >live.jsonl
-run 1 "$sonde" rules few-run --rule Overfit --rule Overtraining --json
+run 1 "$sonde" rules few-run --rules Overfit --rules Overtraining --format json
 same <(ids live.jsonl) <(ids "$out")
 [ "$(ids live.jsonl | grep -o "'Over[a-z]*', 'loss_output_0'" | wc -l)" -eq 2 ] || fail "$(ids live.jsonl)"
 
@@ -57,4 +57,4 @@ grep -q '^not judged: ' "$out" || fail "$(cat "$out")"
 run 0 "${train[@]}" --data enough --epochs 7 --out enough-out --record enough-run
 [ ! -s "$err" ] || fail "a healthy run: $(cat "$err")"
 grep -qE '^OK: [0-9]+ rules checked ' "$out" || fail "$(cat "$out")"
-run 0 "$sonde" rules enough-run --rule Overfit --rule Overtraining
+run 0 "$sonde" rules enough-run --rules Overfit --rules Overtraining

@@ -3,7 +3,7 @@
 # been so: the same weights, the same record.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 2000 --test 200 --quiet
+run 0 "$sonde" data synth --out data --train 2000 --test 200 --quiet
 train=("$sonde" train fashion_cnn --data data --save-every 50 --no-pictures --quiet --epochs 8)
 # Everything of a run but when it was.
 content() {
@@ -80,10 +80,10 @@ same found <(grep -v epoch_loss wanted)
 
 # --- a run that has ended, for longer; a run that is not there yet ----------------------------
 run 0 "${train[@]}" --out whole --record whole-run --resume --epochs 9
-"$sonde" tail whole-run -n 10 --mode train --json | tail -1 | grep -q '"step": 1[0-9]*, "mode": "train", "mode_step": 1124' ||
+"$sonde" tail whole-run -n 10 --mode train --format json | tail -1 | grep -q '"step": 1[0-9]*, "mode": "train", "mode_step": 1124' ||
     fail "$("$sonde" tail whole-run -n 1 --mode train)"
 run 0 "${train[@]}" --out whole --record new-run --resume --epochs 10
-"$sonde" tail new-run -n 100000 --mode train --json | head -1 | grep -q '"mode_step": 1125' ||
+"$sonde" tail new-run -n 100000 --mode train --format json | head -1 | grep -q '"mode_step": 1125' ||
     fail "$("$sonde" tail new-run -n 1 --mode train)"
 
 # --- what cannot be -----------------------------------------------------------------------------

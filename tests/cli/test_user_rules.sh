@@ -13,7 +13,7 @@ run 0 "$SONDE_BIN/../examples/foreign_loop" run 60
 # --- the rules on the page, which tests/docs runs block by block -----------------------------
 run 0 python3 -B "$root/tests/docs/pages.py" files docs/own_rules.md .
 run 0 sh -c "cc -shared -fPIC -o loss_jump.so loss_jump.c \$(pkg-config --cflags sonde)"
-run 1 "$sonde" rules run --rule ./loss_jump.lua:factor=0.5
+run 1 "$sonde" rules run --rules ./loss_jump.lua:factor=0.5
 grep -q '^step [0-9]*: warning: LossJump: loss: It is ' "$out" || fail "$(cat "$out")"
 
 # --- list, show, plugin -----------------------------------------------------------------
@@ -32,7 +32,7 @@ needs       losses (vital signs; each of the first 20 steps, every 10th step)
 factor=10: multiple of the smallest loss so far
 END
 )
-run 1 "$sonde" rules run --plugin ./thin_row.lua --rule ThinRow:share=0.9 --no-save
+run 1 "$sonde" rules run --plugin ./thin_row.lua --rules ThinRow:share=0.9 --no-save
 run 0 "$sonde" rules run --plugin ./loss_jump.lua --explain --no-save
 grep -qE '^LossJump +checked 1 tensor at 60 steps: 0 findings$' "$out" || fail "$(cat "$out")"
 grep -qE '^NonFinite +checked ' "$out" || fail "the defaults are gone: $(cat "$out")"
@@ -46,12 +46,12 @@ check() { # LINE ARGUMENT...
 }
 echo 'return {' >bad.lua
 check "./none.lua: a file of rules cannot be read: No such file or directory" run --plugin ./none.lua
-check "./bad.lua:2: unexpected symbol near <eof>" run --rule ./bad.lua
+check "./bad.lua:2: unexpected symbol near <eof>" run --rules ./bad.lua
 check "./bad.lua:2: unexpected symbol near <eof>" list --plugin ./bad.lua
 check "./bad.lua:2: unexpected symbol near <eof>" show X --plugin ./bad.lua
 check "LossJump:factor: 'x' (expected a finite number from 0 to 1e+06)" run \
-    --rule ./loss_jump.so --param factor=x
-check "LossJump: unknown parameter 'faktor' (expected factor)" run --rule ./loss_jump.lua:faktor=1
+    --rules ./loss_jump.so --param factor=x
+check "LossJump: unknown parameter 'faktor' (expected factor)" run --rules ./loss_jump.lua:faktor=1
 check "./loss_jump.so: rule LossJump: another file has a rule of this name (expected a unique name)" \
     run --plugin ./loss_jump.lua --plugin ./loss_jump.so
 check "--rule-seconds: '0' (expected more than 0)" run --rule-seconds 0
@@ -70,8 +70,8 @@ function rule.step(ctx)
 end
 return rule
 END
-run 0 "$sonde" rules run --rule ./hungry.lua
-run 1 "$sonde" rules run --rule ./hungry.lua --rule-memory 24
+run 0 "$sonde" rules run --rules ./hungry.lua
+run 1 "$sonde" rules run --rules ./hungry.lua --rule-memory 24
 grep -q 'Hungry: The rule was switched off because of an error: it exceeds its memory limit' "$out" || fail "$(cat "$out")"
 
 # --- a rule that never ends, live ---------------------------------------------------------
@@ -92,7 +92,7 @@ END
 "$SONDE_BIN/tests_export" test_export make live pause=10 &
 for _ in $(seq 3000); do [ ! -f live/run.json ] || break; sleep 0.02; done
 run 1 "$sonde" rules live --follow --stall 20 --rule-seconds 0.5 \
-    --rule ./endless.lua --rule ExplodingTensor
+    --rules ./endless.lua --rules ExplodingTensor
 wait
 grep -q 'Endless: The rule was switched off because of an error: .*more than 0.5 s of processor time in one call\.' "$out" ||
     fail "$(cat "$out")"

@@ -2,12 +2,12 @@
 # The environment variables that docs/guide.md lists, in every command.
 . "$(dirname "$0")/lib.sh"
 
-run 0 "$sonde" data synth --folder data --train 320 --test 40 --quiet
-train=("$sonde" train --data data --epochs 1 --no-pictures --json)
+run 0 "$sonde" data synth --out data --train 320 --test 40 --quiet
+train=("$sonde" train --data data --epochs 1 --no-pictures --format json)
 run 0 "${train[@]}" --out plain
-run 0 "$sonde" eval plain/model.safetensors --data data --quiet
+run 0 "$sonde" eval --weights plain/model.safetensors --data data --quiet
 cp "$out" accuracy
-run 0 "$sonde" predict -w plain/model.safetensors "$images/trousers.jpg"
+run 0 "$sonde" predict --weights plain/model.safetensors "$images/trousers.jpg"
 cp "$out" prediction
 run 0 "$sonde" tensors --inference --names
 cp "$out" names
@@ -36,7 +36,7 @@ batch() { run 0 "${train[@]}" --no-eval --out "batch$1" --batch-size "$1"; }
 batch 20
 batch 40
 batch 64
-plain=("$sonde" train job.yaml --data data --no-pictures --no-eval --json)
+plain=("$sonde" train job.yaml --data data --no-pictures --no-eval --format json)
 run 0 "${plain[@]}" --out job
 same_weights job batch20
 run 0 "${plain[@]}" --out job-flag --batch-size 40
@@ -47,14 +47,14 @@ same_weights job-variable batch64
 # options of training leave the sessions of other commands alone; a demo takes them
 for setting in SONDE_DEVICE_ITERATIONS=5 SONDE_BATCH_SIZE=64 SONDE_GRADIENT_ACCUMULATION=4 \
     SONDE_OUTPUT_MODE=sum SONDE_RANDOM_SEED=7 SONDE_THREADS=1; do
-    run 0 env $setting "$sonde" eval plain/model.safetensors --data data --quiet
+    run 0 env $setting "$sonde" eval --weights plain/model.safetensors --data data --quiet
     same "$out" accuracy
-    run 0 env $setting "$sonde" predict -w plain/model.safetensors "$images/trousers.jpg"
+    run 0 env $setting "$sonde" predict --weights plain/model.safetensors "$images/trousers.jpg"
     same "$out" prediction
     run 0 env $setting "$sonde" tensors --inference --names
     same "$out" names
 done
-run 0 env SONDE_DEVICE_ITERATIONS=2 SONDE_GRADIENT_ACCUMULATION=2 "$sonde" demo healthy -q -o demo
+run 0 env SONDE_DEVICE_ITERATIONS=2 SONDE_GRADIENT_ACCUMULATION=2 "$sonde" demo healthy -q --record demo
 
 # the loss of an epoch is the mean loss, in any output mode
 loss() {

@@ -93,7 +93,7 @@ LIMITS = [
     ("own_rules.md", "A call may take # million instructions", RULES + "rule_file.h", "SONDE__RULE_INSTRUCTIONS = #000000"),
     ("own_rules.md", "A rule may use # MB", RULES + "rule_file.h", "SONDE__RULE_MEMORY = # << 20"),
     ("own_rules.md", "instructions and # seconds of processor time", RULES + "rule_file.h", "SONDE__RULE_SECONDS #.0"),
-    ("runs.md", "(over the last # steps)", "src/cli/cli_run.c", "RATE_STEPS = #"),
+    ("runs.md", "(over the last # steps)", "src/cli/run_reading.c", "RATE_STEPS = #"),
     ("runs.md", "machine # seconds after the last heartbeat", "src/core/format/format.h", "SONDE__CRASHED_AFTER = #"),
     ("format.md", "at least every # s while running", "src/core/format/format.h", "SONDE__HEARTBEAT = #"),
     ("format.md", "heartbeat is older than # s", "src/core/format/format.h", "SONDE__CRASHED_AFTER = #"),

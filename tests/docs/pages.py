@@ -202,7 +202,8 @@ PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "bench/README.md"]
 # Options of other programs and of scripts, which have no --help of the command.
 OTHERS = set("""--preset --build --install --prefix --cflags --libs --logdir --fresh --quick --only
     --no-try --fix --root --seeds --rows --record --every --help --version --init --against --batch
-    --input --mca --oversubscribe --runs""".split())
+    --input --mca --oversubscribe --runs --trial-dir --rule-name --start-step --output-uri
+    --rule_type""".split())
 
 
 def read(path):

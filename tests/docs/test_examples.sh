@@ -15,7 +15,7 @@ printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\nLibs: -L%
     "$root" "$SONDE_BIN/../lib" "$SONDE_BIN/../lib" >pc/sonde.pc
 export PATH=$SONDE_BIN:$PATH PKG_CONFIG_PATH=$work/pc SONDE_DATA=$work/data
 for set in fashion-mnist mnist; do
-    run 0 "$sonde" data synth --folder "data/$set" --train 640 --test 200 --quiet
+    run 0 "$sonde" data synth --out "data/$set" --train 640 --test 200 --quiet
 done
 run 0 "$sonde" train --epochs 1 --record recorded --save-every 20 --quiet
 for page in README guide python jobs demos recording runs rules own_rules tensors; do

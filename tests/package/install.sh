@@ -59,7 +59,7 @@ cc -std=c17 -Wall -Wextra -Werror -shared -fPIC -o "$work/small_gradient.so" "$o
     [ "$(./follow mine | wc -l)" = 50 ] || fail "follow: not every step"
     ./export mine mine.csv
     [ "$(wc -l <mine.csv)" = 151 ] || fail "export: wrong number of lines"
-    "$work/prefix/bin/sonde" rules mine --plugin ./small_gradient.so --rule SmallGradient --no-save >judged || :
+    "$work/prefix/bin/sonde" rules mine --plugin ./small_gradient.so --rules SmallGradient --no-save >judged || :
     grep -q 'SmallGradient: gradient/line.weight' judged || { cat judged; fail "small_gradient: no finding"; }
 )
 

@@ -52,9 +52,9 @@ assert run.vitals("weight").count == 2
 PYTHON
 clean python three.py 2>messages || { cat messages; fail "three lines do not run"; }
 grep -q 'NonFinite: weight' messages || { cat messages; fail "no finding is printed"; }
-[ "$(clean sonde ls runs/first --json | head -c 1)" = '{' ] || clean sonde ls runs/first >/dev/null ||
+[ "$(clean sonde ls runs/first --format json | head -c 1)" = '{' ] || clean sonde ls runs/first >/dev/null ||
     fail "the command does not run"
-clean python -m sonde rules runs/first --rule NonFinite >found && fail "the command finds nothing"
+clean python -m sonde rules runs/first --rules NonFinite >found && fail "the command finds nothing"
 grep -q 'NonFinite' found || { cat found; fail "the command finds nothing"; }
 sed -n '/^-- loss_jump.lua/,/^return rule/p' "$root/docs/own_rules.md" >loss_jump.lua
 clean sonde rules list --plugin ./loss_jump.lua | grep -q '^LossJump ' ||

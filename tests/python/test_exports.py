@@ -104,7 +104,7 @@ class Tools:
 
     def export(self, run, kind, *more):
         path = f"{run}.{kind}{len(os.listdir(self.folder))}"
-        self.run("sonde", "export", run, path, *more, "--to", kind, "--quiet")
+        self.run("sonde", "export", run, path, *more, "--format", kind, "--quiet")
         return path
 
 

@@ -50,7 +50,7 @@ def main():
         for name in NAMES:
             source = TESTS / "golden" / "onnx" / f"{name}.onnx"
             made = os.path.join(folder, f"{name}.onnx")
-            subprocess.run([os.path.join(BIN, "sonde"), "export", source, made, "--to", "onnx",
+            subprocess.run([os.path.join(BIN, "sonde"), "export", source, made, "--format", "onnx",
                             "-q"], check=True)
             os.symlink(source.with_suffix(".safetensors"),
                        os.path.join(folder, f"{name}.safetensors"))

@@ -50,7 +50,7 @@ train() {
     local at=$1
     shift
     if [ -z "$data_ready" ]; then
-        "$sonde" data synth --folder data --train 400 --test 100 --quiet || fail "no data"
+        "$sonde" data synth --out data --train 400 --test 100 --quiet || fail "no data"
         data_ready=yes
     fi
     run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet --record "$at" "$@"

@@ -38,14 +38,14 @@ if curl -s -o /dev/null "http://bucket.localhost:$port/_/keys"; then # its libcu
 fi
 
 # --- another run at the address of one that was read
-run 0 "$sonde" ls s3://bucket/runs/b --json
+run 0 "$sonde" ls s3://bucket/runs/b --format json
 grep -o '"id": *"[0-9a-f]*"' "$out" >old
 for key in $(store GET keys | grep '^runs/b/'); do
     store DELETE "object?key=$key"
 done
 train s3://bucket/runs/b --out out-2 --save-every 3
 run 0 "$sonde" verify s3://bucket/runs/b
-run 0 "$sonde" ls s3://bucket/runs/b --json
+run 0 "$sonde" ls s3://bucket/runs/b --format json
 grep -o '"id": *"[0-9a-f]*"' "$out" >new
 [ -s old ] && [ -s new ] && ! cmp -s old new || fail "the copy of the old run is read: $(cat old new)"
 

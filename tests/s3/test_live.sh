@@ -5,7 +5,7 @@
 printf 'segment_seconds: 0.2\nevery: 20\n' >fast.yaml
 run=s3://bucket/runs/live
 
-"$sonde" data synth --folder data --train 400 --test 100 --quiet
+"$sonde" data synth --out data --train 400 --test 100 --quiet
 "$sonde" train --data data --epochs 100000 --rules none --no-pictures --quiet --out out --record $run --hook-config fast.yaml >train.out 2>&1 &
 job=$!
 trap 'kill $job $server 2>/dev/null; wait; rm -rf "$work"' EXIT
@@ -36,11 +36,11 @@ wait $job
 code=$?
 [ $code -eq 130 ] || fail "training: status $code, $(cat train.out)"
 wait $tail || fail "tail: $(cat tail.err)"
-[ ! -s tail.err ] || fail "tail warns: $(cat tail.err)"
+[ ! --stat tail.err ] || fail "tail warns: $(cat tail.err)"
 # Each training step once, in order, without a gap, to the last.
 grep -o '  train [0-9]*' tail.out | awk '{ if (NR > 1 && $2 != last + 1) { print "gap at", $2; exit 1 } last = $2 }' ||
     fail "steps are missing"
-run 0 "$sonde" ls $run --json
+run 0 "$sonde" ls $run --format json
 grep -q '"end_reason": *"interrupted"' "$out" || fail "$(head -c 400 "$out")"
 run 0 "$sonde" verify $run
 until [ -s rules.code ]; do

@@ -33,7 +33,7 @@ train local --out out1 --hook-config whole.yaml --seed 3
 export SONDE_S3_PART_BYTES=5242880
 train s3://bucket/runs/first --out out2 --hook-config whole.yaml --seed 3
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
-for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --json' 'query RUN @loss --stat mean' 'tail RUN'; do
+for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --format json' 'query RUN @loss --stat mean' 'tail RUN'; do
     for place in local s3://bucket/runs/first; do
         run 0 "$sonde" ${command//RUN/$place}
         sed "s#$place#RUN#g; s/[0-9-]*T[0-9:.]*Z//; s/\"time\": [0-9.]*//" "$out" >"answer.${place%%:*}"
@@ -41,7 +41,7 @@ for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --json' 'query R
     same answer.local answer.s3
 done
 for place in local s3://bucket/runs/first; do
-    run 0 "$sonde" export "$place" "${place%%:*}.npz" --to npz
+    run 0 "$sonde" export "$place" "${place%%:*}.npz" --format npz
 done
 same <(cksum <local.npz) <(cksum <s3.npz)
 # A part of a segment alone.

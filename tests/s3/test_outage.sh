@@ -47,5 +47,5 @@ grep -q 'files of [0-9]* bytes are not sent.*they are kept in ' "$err" || fail "
 fault outage 'PUT%20runs/c/w0000' 0
 run 0 "$sonde" train --data data --no-pictures --quiet --record s3://bucket/runs/c --out out3 --resume --epochs 2
 run 0 "$sonde" verify s3://bucket/runs/c
-run 0 "$sonde" ls s3://bucket/runs/c --json
+run 0 "$sonde" ls s3://bucket/runs/c --format json
 grep -q '"last_step": *5[0-9]' "$out" || fail "$(head -c 600 "$out")"

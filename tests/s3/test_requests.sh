@@ -48,7 +48,7 @@ same parts <(echo "0 $block") # its header
 run 0 "$sonde" show $run fc2.bias
 parts >parts
 awk -v block=$block '$1 % block || $2 > 2 * block { exit 1 } END { exit NR != 2 }' parts || fail "show: $(cat parts)"
-run 0 "$sonde" export $run exported.npz --to npz
+run 0 "$sonde" export $run exported.npz --format npz
 parts >parts
 awk -v most=$((8 * MiB)) -v value=$((MiB / 2)) '$2 > most + value { exit 1 } $2 > most / 2 { far = 1 } END { exit !far || NR > 25 }' \
     parts || fail "export: $(cat parts)"

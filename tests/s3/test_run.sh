@@ -20,7 +20,7 @@ order=$(grep -o 'PUT runs/first/\(w0000/\)\?\(seg\|steps\|end\)[^ ]*' log | sed 
 [ "$order" = "seg-00000000.safetensors seg-00000000.jsonl steps-00000000.npy end.json " ] ||
     fail "order: $order"
 
-for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --json' 'query RUN @loss --stat mean' \
+for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --format json' 'query RUN @loss --stat mean' \
     'tail RUN' 'tail RUN --follow -n 3' 'rules RUN --no-save'; do
     for at in local s3://bucket/runs/first; do
         run 0 "$sonde" ${command//RUN/$at}
@@ -29,10 +29,10 @@ for command in 'ls RUN --names' 'verify RUN' 'show RUN fc2.bias --json' 'query R
     same answer.local answer.s3
 done
 for at in local s3://bucket/runs/first; do
-    run 0 "$sonde" export "$at" "${at%%:*}.npz" --to npz
+    run 0 "$sonde" export "$at" "${at%%:*}.npz" --format npz
 done
 same <(cksum <local.npz) <(cksum <s3.npz)
-run 0 "$sonde" ls s3://bucket/runs/first --json
+run 0 "$sonde" ls s3://bucket/runs/first --format json
 grep -q '"path": *"s3://bucket/runs/first"' "$out" || fail "path: $(head -c 200 "$out")"
 
 # --- a reader leaves nothing on this machine; a copy without a reader goes with the next one
@@ -52,7 +52,7 @@ store GET 'object?key=runs/first/w0000/seg-00000000.safetensors' >segment
 
 # --- findings go to the store
 run 0 python3 -B "$SONDE_TEST_DIR/docs/pages.py" files docs/own_rules.md .
-run 1 "$sonde" rules s3://bucket/runs/first --rule ./loss_jump.lua:factor=0.5
+run 1 "$sonde" rules s3://bucket/runs/first --rules ./loss_jump.lua:factor=0.5
 store GET 'object?key=runs/first/findings/LossJump.jsonl' >findings
 grep -q '"rule":"LossJump"' findings || fail "findings: $(cat findings)"
 store GET 'object?key=runs/first/findings.json' >numbers

@@ -264,8 +264,7 @@ sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t
 /* The parameter of rules that judge otherwise than smdebug documents; type is the rule's
  * state. */
 #define SONDE__SMDEBUG(type)                                                             \
-    SONDE__FLAG(type, smdebug, "false",                                                  \
-                "judge exactly as smdebug documents the rule; --rule-name sets it")
+    SONDE__FLAG(type, smdebug, "false", "judge exactly as smdebug documents the rule")
 /* For init: true if the user has set that parameter, or any of the parameters `theirs`,
  * which smdebug has, and none of `ours`; both are comma-separated names. */
 bool sonde__builtin_as_smdebug(sonde_rule_run *run, const char *theirs, const char *ours);

@@ -1,5 +1,5 @@
 /*
- * cli_tell.c - errors, numbers, folders, progress and Ctrl-C for all commands.
+ * messages.c - errors, numbers, folders, progress and Ctrl-C for all commands.
  */
 #include "cli/cli.h"
 

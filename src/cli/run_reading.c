@@ -1,7 +1,7 @@
 /*
- * cli_run.c - see cli_run.h.
+ * run_reading.c - see run_reading.h.
  */
-#include "cli/cli_run.h"
+#include "cli/run_reading.h"
 #include "base/fail.h"
 
 #include <errno.h>

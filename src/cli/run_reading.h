@@ -1,9 +1,9 @@
 /*
- * cli_run.h - what the commands that read runs share: parsing tensors, steps, modes and
+ * run_reading.h - what the commands that read runs share: parsing tensors, steps, modes and
  * statistics, and printing.
  */
-#ifndef SONDE_CLI_CLI_RUN_H
-#define SONDE_CLI_CLI_RUN_H
+#ifndef SONDE_CLI_RUN_READING_H
+#define SONDE_CLI_RUN_READING_H
 
 #include <sonde/export_run.h>
 #include <sonde/json.h>
