@@ -246,7 +246,7 @@ static void put_number(sonde_json *line, const char *key, double value)
 static void print_part_json(const char *source, const char *split,
                             const sonde_nn_part *part)
 {
-    static const char *const kinds[] = {"numbers", "texts", "refused", "array"};
+    static const char *const kinds[] = {"numbers", "texts", "array"};
     sonde_json *const line = cli_json();
 
     sonde_json_object(line, NULL);
@@ -261,14 +261,10 @@ static void print_part_json(const char *source, const char *split,
         sonde_json_int(line, NULL, part->shape[i]);
     }
     sonde_json_end(line);
-    if (part->kind == SONDE_NN_PART_REFUSED) {
-        sonde_json_string(line, "refusal", part->refusal);
-    } else {
-        sonde_json_int(line, "missing", part->missing);
-    }
+    sonde_json_int(line, "missing", part->missing);
     if (part->kind == SONDE_NN_PART_TEXTS) {
         sonde_json_int(line, "different", part->different);
-    } else if (part->kind != SONDE_NN_PART_REFUSED) {
+    } else {
         put_number(line, "mean", part->mean);
         put_number(line, "std", part->std);
         put_number(line, "min", part->minimum);
@@ -287,10 +283,6 @@ static void print_part(const sonde_nn_part *part)
     const char *name = cli_one_line(part->name, line, sizeof line);
     const bool measured = part->kind != SONDE_NN_PART_TEXTS && !isnan(part->mean);
 
-    if (part->kind == SONDE_NN_PART_REFUSED) {
-        (void)printf("  %-*s %s: not read\n", cli_field(name, 20), name, part->refusal);
-        return;
-    }
     if (part->kind == SONDE_NN_PART_ARRAY) {
         (void)snprintf(kind, sizeof kind, "%s %s", sonde_dtype_name(part->dtype),
                        sonde_shape_text(part->rank, part->shape, shape, sizeof shape));

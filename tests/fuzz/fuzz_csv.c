@@ -1,6 +1,6 @@
 /*
- * fuzz_csv.c - the cells of a CSV table from any bytes. Each cell ends with a NUL, and the
- * columns of a record count up from 1.
+ * fuzz_csv.c - the cells of a CSV table from any bytes. Each cell is a string within the
+ * text, and every record has the columns of the header.
  */
 #include "nn/data/csv.h"
 
@@ -18,34 +18,27 @@ static void expect(bool right)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sonde__data_csv csv;
+    sonde__data_csv csv = {.name = "fuzz", .text = malloc(size + 1), .size = size};
     sonde_diag diag = {0};
-    bool more = true;
-    int column = 0;
-    size_t cells = 0;
-    char *text = malloc(size + 1);
-    sonde_err err = SONDE_OK;
 
-    expect(text != NULL);
+    expect(csv.text != NULL);
     if (size > 0) {
-        memcpy(text, data, size);
+        memcpy(csv.text, data, size);
     }
-    err = sonde__data_csv_open(&csv, text, size, "fuzz", '\0', &diag);
-    while (err == SONDE_OK) {
-        double number = 0.0;
+    if (sonde__data_csv_parse(&csv, '\0', &diag) == SONDE_OK) {
+        expect(csv.columns > 0 && csv.cell_count == csv.rows * csv.columns);
+        for (size_t i = 0; i < csv.cell_count; i++) {
+            const char *cell = csv.cells[i];
 
-        err = sonde__data_csv_next(&csv, &more, &diag);
-        if (err != SONDE_OK || !more) {
-            break;
+            expect(cell >= csv.text && cell + strlen(cell) <= csv.text + size);
+            (void)sonde__data_csv_quoted(&csv, cell);
         }
-        expect(csv.cell[csv.size] == '\0' && strlen(csv.cell) == csv.size);
-        expect(csv.column == column + 1 && csv.line >= 1 && ++cells <= size + 1);
-        (void)sonde__data_csv_number(&csv, &number);
-        (void)sonde__data_csv_missing(&csv);
-        column = csv.last ? 0 : csv.column;
+        for (size_t i = 1; i < csv.rows; i++) {
+            expect(csv.lines[i] > csv.lines[i - 1]);
+        }
+    } else {
+        expect(diag.found[0] != '\0');
     }
-    expect(err == SONDE_OK || diag.found[0] != '\0');
-    sonde__data_csv_close(&csv);
-    free(text);
+    sonde__data_csv_fini(&csv);
     return 0;
 }

@@ -13,7 +13,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 
 ROWS = 90
 
@@ -48,25 +47,6 @@ def write_csv(frame, path):
     frame.to_csv(path, index=False)
 
 
-def write_arrow(table):
-    split = {"size": "DELTA_BINARY_PACKED", "area": "BYTE_STREAM_SPLIT",
-             "heat": "DELTA_LENGTH_BYTE_ARRAY", "balcony": "RLE",
-             "storeys": "DELTA_BINARY_PACKED", "price": "BYTE_STREAM_SPLIT",
-             "rooms": "BYTE_STREAM_SPLIT", "lift": "RLE"}
-
-    pq.write_table(table, "arrow_snappy.parquet")
-    pq.write_table(table, "arrow_pages.parquet", compression="none", row_group_size=40,
-                   data_page_size=64, data_page_version="2.0", write_page_checksum=True)
-    pq.write_table(table, "arrow_gzip.parquet", compression="gzip", use_dictionary=False,
-                   row_group_size=37, data_page_version="2.0")
-    pq.write_table(table, "arrow_zstd.parquet", compression="zstd", use_dictionary=False)
-    pq.write_table(table, "arrow_delta.parquet", compression="none", use_dictionary=False,
-                   column_encoding=split)
-    split["heat"] = "DELTA_BYTE_ARRAY"
-    pq.write_table(table, "arrow_prefix.parquet", use_dictionary=False, column_encoding=split,
-                   data_page_version="2.0")
-
-
 def write_types():
     """Types that are numbers or texts by a logical type."""
     dec = [decimal.Decimal("1.25"), decimal.Decimal("-3.50"), None,
@@ -88,42 +68,14 @@ def write_types():
     pq.write_table(pa.table(columns), "types.parquet")
 
 
-def write_refused(table):
-    pq.write_table(table, "lz4.parquet", compression="lz4")
-    pq.write_table(table.slice(0, 0), "empty.parquet")
+def write_mixed():
+    """Columns that are left out, and values that are errors."""
     pq.write_table(pa.table({
         "list": pa.array([[1, 2]] * 3), "record": pa.array([{"a": 1, "b": 2}] * 3),
         "id": pa.array([b"0123456789abcdef"] * 3, pa.binary(16)),
         "x": [1., 2., 3.], "inf": [1., float("inf"), 2.], "bytes": [b"a", b"\xff", b"c"],
         "y": [1., None, 3.],
     }), "mixed.parquet")
-    pq.write_table(pa.table({"t": pa.array([1] * 3, pa.timestamp("ns")), "y": [1., 2., 3.]}),
-                   "int96.parquet", use_deprecated_int96_timestamps=True)
-
-
-class Keys(pe.KmsClient):
-    """Keys that are not secret."""
-
-    def __init__(self, _config):
-        super().__init__()
-
-    def wrap_key(self, key_bytes, _name):
-        return key_bytes.hex()
-
-    def unwrap_key(self, wrapped_key, _name):
-        return bytes.fromhex(wrapped_key.decode())
-
-
-def write_encrypted(table):
-    factory = pe.CryptoFactory(Keys)
-
-    for name, plain in (("encrypted", False), ("encrypted_column", True)):
-        made = pe.EncryptionConfiguration(footer_key="f", column_keys={"k": ["size"]},
-                                          plaintext_footer=plain)
-        keys = factory.file_encryption_properties(pe.KmsConnectionConfig(), made)
-        with pq.ParquetWriter(name + ".parquet", table.schema,
-                              encryption_properties=keys) as out:
-            out.write_table(table)
 
 
 def main():
@@ -133,16 +85,12 @@ def main():
     frame = make_frame()
     table = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
     write_csv(frame, "table.csv")
-    write_arrow(table)
+    pq.write_table(table, "arrow_snappy.parquet")
+    pq.write_table(table.slice(0, 0), "empty.parquet")
     write_types()
-    write_refused(table)
-    write_encrypted(table.select(["size", "price"]))
+    write_mixed()
     frame.to_parquet("fast.parquet", engine="fastparquet")
-    frame.to_parquet("fast_groups.parquet", engine="fastparquet", compression="gzip",
-                     row_group_offsets=33)
     pl.from_pandas(frame).write_parquet("polars.parquet")
-    pl.from_pandas(frame).write_parquet("polars_snappy.parquet", compression="snappy",
-                                        row_group_size=25)
 
 
 if __name__ == "__main__":

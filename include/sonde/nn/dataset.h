@@ -213,10 +213,9 @@ typedef struct sonde_nn_table_options {
  * SONDE_ENOTFOUND: no such column; diag lists those that there are. SONDE_ERANGE: more than
  * 256 categories. Cost: the file in memory, and 8 bytes a cell while it is read.
  *
- * In Apache Parquet (.parquet), booleans, numbers, decimals, dates and times are numbers, and
- * strings categories; NaN and null are missing. SONDE_EUNSUPPORTED: encrypted; a codec but
- * Snappy, gzip and Zstandard; a column asked for that is nested, of fixed binary values or of
- * 96-bit timestamps.
+ * Python reads Apache Parquet (.parquet), with the package pyarrow: booleans, numbers,
+ * decimals, dates and times are numbers, strings categories, NaN and null missing; nested
+ * columns are left out, with a warning. SONDE_ENOTFOUND: no Python, or no pyarrow.
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_dataset_open_table(const char *path, const sonde_nn_table_options *options,
@@ -337,16 +336,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_describe(const sonde_nn_datas
 typedef enum sonde_nn_part_kind {
     SONDE_NN_PART_NUMBERS = 0, /* a column */
     SONDE_NN_PART_TEXTS = 1,   /* a column of categories */
-    SONDE_NN_PART_REFUSED = 2, /* a column that cannot be read */
-    SONDE_NN_PART_ARRAY = 3
+    SONDE_NN_PART_ARRAY = 2
 } sonde_nn_part_kind;
 
 typedef struct sonde_nn_part {
     char *name;
     sonde_nn_part_kind kind;
-    const char *refusal; /* "is nested"; NULL: it can be read */
-    sonde_dtype dtype;   /* of an array */
-    int rank;            /* of a column 1 */
+    sonde_dtype dtype; /* of an array */
+    int rank;          /* of a column 1 */
     int64_t shape[SONDE_MAX_DIMS];
     int64_t missing;                    /* of a column; of an array, NaN */
     int64_t different;                  /* texts */

@@ -6,8 +6,9 @@
  * merges (Sennrich, Haddow and Birch, 2016; Radford et al., 2019). Every sequence of
  * bytes has tokens, and the tokens give it back.
  *
- * Tokens equal those of Hugging Face's tokenizers for the same file, and a vocabulary that
- * is trained here equals that of its BpeTrainer.
+ * Python makes the tokens, with the package tokenizers (pip install 'sonde[tokenizers]'); a
+ * function that needs it starts $SONDE_PYTHON, or python3, which takes about a quarter of a
+ * second. SONDE_ENOTFOUND: no Python, or no such package; diag has the command to install it.
  *
  * A tokenizer never changes, so any number of threads may use it.
  */

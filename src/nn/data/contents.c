@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "nn/data/arrays.h"
-#include "nn/data/table_state.h"
+#include "nn/data/dataset_table.h"
 
 #include <sonde/stats.h>
 
@@ -78,35 +78,32 @@ static sonde_err count_texts(const double *values, int64_t rows, size_t texts,
     return SONDE_OK;
 }
 
-static sonde_err list_columns(const sonde__data_table *table, sonde_nn_split split,
+static sonde_err list_columns(sonde__data_table *table, sonde_nn_split split,
                               sonde_nn_contents *contents, sonde_diag *diag)
 {
-    const bool second = split == SONDE_NN_TEST && table->files[1][0] != '\0';
+    const bool second = split == SONDE_NN_TEST && table->paths[1][0] != '\0';
     const int64_t first = second ? table->counts[0] : 0;
     const int64_t rows = table->counts[second ? 1 : 0];
-    sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < table->count && err == SONDE_OK; i++) {
-        const sonde__data_table_column *column = &table->columns[i];
+    for (size_t i = 0; i < table->count; i++) {
+        const sonde__data_column *column = &table->columns[i];
         sonde_nn_part *part = add_part(contents, column->name);
 
         if (part == NULL) {
             return sonde__fail_nomem(diag, "the contents of a table");
         }
-        part->kind = column->refusal != NULL ? SONDE_NN_PART_REFUSED
-                     : column->numbers       ? SONDE_NN_PART_NUMBERS
-                                             : SONDE_NN_PART_TEXTS;
-        part->refusal = column->refusal;
+        part->kind = column->numbers ? SONDE_NN_PART_NUMBERS : SONDE_NN_PART_TEXTS;
         part->rank = 1;
         part->shape[0] = rows;
-        if (column->values != NULL && column->numbers) {
+        SONDE__TRY(sonde__data_table_values(table, i, false, false));
+        if (column->numbers) {
             measure(column->values + first, rows, part);
-        } else if (column->values != NULL) {
-            err = count_texts(column->values + first, rows, column->texts.count, part,
-                              diag);
+        } else {
+            SONDE__TRY(count_texts(column->values + first, rows, column->texts.count,
+                                   part, diag));
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- arrays ------------------------------------------------------------------------- */
@@ -172,21 +169,19 @@ sonde_err sonde_nn_contents_open(const char *path, sonde_nn_split split,
 {
     SONDE__NEEDS(diag, path, out);
     sonde_nn_contents *contents = sonde__calloc(1, sizeof *contents);
-    sonde__data_table *table = NULL;
+    sonde__data_table *table = sonde__calloc(1, sizeof *table);
     sonde_err err = SONDE_OK;
 
-    if (contents == NULL) {
-        return sonde__fail_nomem(diag, "the contents of a file");
-    }
-    if (!sonde_nn_dataset_is_table(path)) {
+    if (contents == NULL || table == NULL) {
+        err = sonde__fail_nomem(diag, "the contents of a file");
+    } else if (!sonde_nn_dataset_is_table(path)) {
         err = list_arrays(path, contents, diag);
     } else {
-        err = sonde__data_table_read(path, &table, diag);
+        err = sonde__data_table_read(table, path, diag);
+        err = err == SONDE_OK ? list_columns(table, split, contents, diag) : err;
+        sonde__data_table_fini(table);
     }
-    if (err == SONDE_OK && table != NULL) {
-        err = list_columns(table, split, contents, diag);
-    }
-    sonde__data_table_destroy(table);
+    sonde__free(table);
     if (err != SONDE_OK) {
         sonde_nn_contents_destroy(contents);
         return err;

@@ -5,116 +5,80 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "base/point.h"
 #include "base/utf8.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-sonde_err sonde__data_csv_fail(const sonde__data_csv *csv, sonde_err err,
-                               const char *column, const char *expected, sonde_diag *diag,
-                               const char *found, ...)
+const char *sonde__data_csv_where(const sonde__data_csv *csv, int64_t line, size_t column,
+                                  const char *name, char out[SONDE__CSV_WHERE])
 {
-    char where[200], text[200];
-    va_list args;
-
-    (void)snprintf(where, sizeof where, "%.100s:%" PRId64 ": column %d%s%.60s%s",
-                   csv->name, csv->line, csv->column, column != NULL ? " (" : "",
-                   column != NULL ? column : "", column != NULL ? ")" : "");
-    va_start(args, found);
-    (void)sonde__vsnprintf(text, sizeof text, found, args);
-    va_end(args);
-    return sonde__fail(diag, err, where, expected, "%s", text);
+    (void)snprintf(out, SONDE__CSV_WHERE, "%.100s:%" PRId64 ": column %zu%s%.60s%s",
+                   csv->name, line, column, name != NULL ? " (" : "",
+                   name != NULL ? name : "", name != NULL ? ")" : "");
+    return out;
 }
 
-/* --- opening -------------------------------------------------------------------------- */
+/* The text from here on, and the record that is being read. */
+typedef struct csv_reader {
+    sonde__data_csv *csv;
+    char *next, *end;
+    char delimiter;
+    int64_t next_line, line; /* of next, and of the record */
+    size_t column;           /* from 1 */
+    sonde_diag *diag;
+} csv_reader;
+
+static sonde_err fail_cell(const csv_reader *r, const char *expected, const char *found)
+{
+    char where[SONDE__CSV_WHERE];
+
+    return sonde__fail(r->diag, SONDE_EFORMAT,
+                       sonde__data_csv_where(r->csv, r->line, r->column, NULL, where),
+                       expected, "%s", found);
+}
 
 /* Whether all bytes are characters of UTF-8 but zero. */
-static sonde_err check_text(sonde__data_csv *csv, sonde_diag *diag)
+static sonde_err check_text(const csv_reader *r)
 {
-    const char *line = csv->next;
+    const char *line_start = r->next;
+    int64_t line = 1;
 
-    for (const char *p = csv->next; p < csv->end;) {
+    for (const char *p = r->next; p < r->end;) {
         const unsigned char first = (unsigned char)*p;
         char four[5] = "";
         size_t length = first >= 1 && first < 0x80 ? 1 : 0;
 
         if (first >= 0x80) {
-            memcpy(four, p, SONDE_MIN((size_t)(csv->end - p), (size_t)4));
+            memcpy(four, p, SONDE_MIN((size_t)(r->end - p), (size_t)4));
             length = sonde__utf8_length(four);
         }
         if (length == 0) {
-            csv->line = csv->next_line;
-            csv->column = (int)SONDE_MIN(p - line, (ptrdiff_t)INT32_MAX) + 1;
-            (void)sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "UTF-8", diag,
-                                       "byte 0x%02x is no character", first);
-            if (diag != NULL) { /* here a column is a byte of the line */
-                (void)snprintf(diag->where, sizeof diag->where, "%.100s:%" PRId64 ":%d",
-                               csv->name, csv->line, csv->column);
-            }
-            return SONDE_EFORMAT;
+            char where[SONDE__CSV_WHERE];
+
+            (void)snprintf(where, sizeof where, "%.100s:%" PRId64 ":%td", r->csv->name,
+                           line, p - line_start + 1);
+            return sonde__fail(r->diag, SONDE_EFORMAT, where, "UTF-8",
+                               "byte 0x%02x is no character", first);
         }
         if (*p == '\n') {
-            csv->next_line++;
-            line = p + 1;
+            line++;
+            line_start = p + 1;
         }
         p += length;
     }
-    csv->next_line = 1;
     return SONDE_OK;
 }
 
-static char find_delimiter(const sonde__data_csv *csv)
+static char find_delimiter(const csv_reader *r)
 {
-    bool comma = false, semicolon = false;
+    const char *line_end = memchr(r->next, '\n', (size_t)(r->end - r->next));
+    const size_t length = (size_t)((line_end != NULL ? line_end : r->end) - r->next);
 
-    for (const char *p = csv->next; p < csv->end && *p != '\n'; p++) {
-        comma = comma || *p == ',';
-        semicolon = semicolon || *p == ';';
-    }
-    return semicolon && !comma ? ';' : ',';
-}
-
-sonde_err sonde__data_csv_open(sonde__data_csv *csv, const char *bytes, size_t size,
-                               const char *name, char delimiter, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    *csv = (sonde__data_csv){.name = name,
-                             .next = bytes,
-                             .end = bytes + size,
-                             .next_line = 1,
-                             .next_column = 1};
-    if (size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) {
-        csv->next += 3;
-    }
-    err = check_text(csv, diag);
-    csv->delimiter = delimiter != '\0' ? delimiter : find_delimiter(csv);
-    return err;
-}
-
-void sonde__data_csv_close(sonde__data_csv *csv)
-{
-    sonde__free(csv->cell);
-    csv->cell = NULL;
-}
-
-/* --- cells ---------------------------------------------------------------------------- */
-
-static bool add_bytes(sonde__data_csv *csv, const char *bytes, size_t size)
-{
-    if (!sonde__reserve(&csv->cell, &csv->capacity, csv->size + size + 1, 1)) {
-        return false;
-    }
-    if (size > 0) {
-        memcpy(csv->cell + csv->size, bytes, size);
-    }
-    csv->size += size;
-    csv->cell[csv->size] = '\0';
-    return true;
+    return memchr(r->next, ';', length) != NULL && memchr(r->next, ',', length) == NULL
+               ? ';'
+               : ',';
 }
 
 static bool is_blank(char c)
@@ -122,149 +86,145 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-static void skip_blanks(sonde__data_csv *csv)
+static void skip_blanks(csv_reader *r)
 {
-    while (csv->next < csv->end && is_blank(*csv->next) && *csv->next != csv->delimiter) {
-        csv->next++;
-    }
-}
-
-static bool at_end(const sonde__data_csv *csv)
-{
-    return csv->next == csv->end || *csv->next == csv->delimiter || *csv->next == '\n' ||
-           (*csv->next == '\r' && (csv->next + 1 == csv->end || csv->next[1] == '\n'));
-}
-
-/* After the quote. */
-static sonde_err take_quoted(sonde__data_csv *csv, sonde_diag *diag)
-{
-    csv->quoted = true;
-    for (;;) {
-        const char *quote = memchr(csv->next, '"', (size_t)(csv->end - csv->next));
-        const char *stop = quote != NULL ? quote : csv->end;
-
-        for (const char *p = csv->next; p < stop; p++) {
-            csv->next_line += *p == '\n' ? 1 : 0;
-        }
-        if (quote == NULL) {
-            return sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL, "a second quote", diag,
-                                        "a quote without an end");
-        }
-        if (!add_bytes(csv, csv->next, (size_t)(quote - csv->next))) {
-            return sonde__fail_nomem(diag, "a cell");
-        }
-        csv->next = quote + 1;
-        if (csv->next == csv->end || *csv->next != '"') {
-            break;
-        }
-        if (!add_bytes(csv, "\"", 1)) { /* two quotes are one */
-            return sonde__fail_nomem(diag, "a cell");
-        }
-        csv->next++;
-    }
-    skip_blanks(csv);
-    return at_end(csv) ? SONDE_OK
-                       : sonde__data_csv_fail(csv, SONDE_EFORMAT, NULL,
-                                              "the end of the cell, or a second quote",
-                                              diag, "text after a quote");
-}
-
-static sonde_err take_plain(sonde__data_csv *csv, sonde_diag *diag)
-{
-    const char *first = csv->next, *last = NULL;
-
-    while (!at_end(csv)) {
-        csv->next++;
-    }
-    last = csv->next;
-    while (last > first && is_blank(last[-1])) {
-        last--;
-    }
-    return add_bytes(csv, first, (size_t)(last - first))
-               ? SONDE_OK
-               : sonde__fail_nomem(diag, "a cell");
-}
-
-/* The delimiter or the line end after a cell. */
-static void take_end(sonde__data_csv *csv)
-{
-    csv->last = csv->next == csv->end || *csv->next != csv->delimiter;
-    csv->next_column = csv->last ? 1 : csv->column + 1;
-    if (csv->next < csv->end && *csv->next == '\r' && csv->last) {
-        csv->next++;
-    }
-    if (csv->next < csv->end) {
-        csv->next_line += *csv->next == '\n' ? 1 : 0;
-        csv->next++;
+    while (r->next < r->end && is_blank(*r->next) && *r->next != r->delimiter) {
+        r->next++;
     }
 }
 
 /* Empty lines before a record. */
-static void skip_lines(sonde__data_csv *csv)
+static void skip_lines(csv_reader *r)
 {
-    while (csv->next < csv->end && csv->next_column == 1) {
-        const char *p = csv->next;
+    while (r->next < r->end) {
+        char *p = r->next;
 
-        while (p < csv->end && (*p == '\r' || is_blank(*p)) && *p != csv->delimiter) {
+        while (p < r->end && (*p == '\r' || is_blank(*p)) && *p != r->delimiter) {
             p++;
         }
-        if (p < csv->end && *p != '\n') {
+        if (p < r->end && *p != '\n') {
             return;
         }
-        csv->next = p < csv->end ? p + 1 : p;
-        csv->next_line += p < csv->end ? 1 : 0;
+        r->next = p < r->end ? p + 1 : p;
+        r->next_line++;
     }
 }
 
-sonde_err sonde__data_csv_next(sonde__data_csv *csv, bool *more, sonde_diag *diag)
+static bool at_end(const csv_reader *r)
 {
-    sonde_err err = SONDE_OK;
+    return r->next == r->end || *r->next == r->delimiter || *r->next == '\n' ||
+           (*r->next == '\r' && (r->next + 1 == r->end || r->next[1] == '\n'));
+}
 
-    skip_lines(csv);
-    *more = csv->next < csv->end || csv->next_column > 1;
-    if (!*more) {
-        return SONDE_OK;
+/* From the first quote; *end is where the content ends. */
+static sonde_err read_quoted(csv_reader *r, char **end)
+{
+    char *out = r->next + 1, *from = out;
+
+    for (; from < r->end && (*from != '"' || (from + 1 < r->end && from[1] == '"'));
+         from++) {
+        from += *from == '"' ? 1 : 0; /* two quotes are one */
+        r->next_line += *from == '\n' ? 1 : 0;
+        *out++ = *from;
     }
-    csv->size = 0;
-    csv->quoted = false;
-    csv->line = csv->next_line;
-    csv->column = csv->next_column;
-    if (!add_bytes(csv, "", 0)) {
-        return sonde__fail_nomem(diag, "a cell");
+    if (from == r->end) {
+        return fail_cell(r, "a second quote", "a quote without an end");
     }
-    skip_blanks(csv);
-    if (csv->next < csv->end && *csv->next == '"') {
-        csv->next++;
-        err = take_quoted(csv, diag);
+    r->next = from + 1;
+    *end = out;
+    skip_blanks(r);
+    return at_end(r) ? SONDE_OK
+                     : fail_cell(r, "the end of the cell, or a second quote",
+                                 "text after a quote");
+}
+
+/* The next cell, a string in place; *last: of its record. */
+static sonde_err read_cell(csv_reader *r, char **cell, bool *last)
+{
+    skip_blanks(r);
+    char *end = r->next;
+
+    *cell = r->next;
+    if (r->next < r->end && *r->next == '"') {
+        *cell = r->next + 1;
+        SONDE__TRY(read_quoted(r, &end));
     } else {
-        err = take_plain(csv, diag);
-    }
-    if (err == SONDE_OK) {
-        take_end(csv);
-    }
-    return err;
-}
-
-bool sonde__data_csv_number(const sonde__data_csv *csv, double *number)
-{
-    char *end = NULL;
-
-    if (csv->size == 0 || strspn(csv->cell, "0123456789+-.eE") != csv->size) {
-        return false;
-    }
-    *number = sonde__strtod(csv->cell, &end);
-    return *end == '\0' && isfinite(*number);
-}
-
-bool sonde__data_csv_missing(const sonde__data_csv *csv)
-{
-    static const char *const words[] = {"",     "NA",   "N/A",  "NaN", "nan",
-                                        "null", "NULL", "None", "?"};
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
-        if (strcmp(csv->cell, words[i]) == 0) {
-            return true;
+        while (!at_end(r)) {
+            r->next++;
+        }
+        end = r->next;
+        while (end > *cell && is_blank(end[-1])) {
+            end--;
         }
     }
-    return false;
+    *last = r->next == r->end || *r->next != r->delimiter;
+    r->next += *last && r->next < r->end && *r->next == '\r' ? 1 : 0;
+    if (r->next < r->end) {
+        r->next_line += *r->next == '\n' ? 1 : 0;
+        r->next++;
+    }
+    *end = '\0';
+    return SONDE_OK;
+}
+
+static sonde_err read_record(csv_reader *r)
+{
+    sonde__data_csv *csv = r->csv;
+    bool last = false;
+
+    r->line = r->next_line;
+    if (!sonde__reserve(&csv->lines, &csv->line_capacity, csv->rows + 1,
+                        sizeof *csv->lines)) {
+        return sonde__fail_nomem(r->diag, "a table");
+    }
+    csv->lines[csv->rows] = r->line;
+    for (r->column = 1; !last; r->column++) {
+        char *cell = NULL;
+        SONDE__TRY(read_cell(r, &cell, &last));
+        if (csv->rows > 0 && last != (r->column == csv->columns)) {
+            char found[64];
+
+            (void)snprintf(found, sizeof found, last ? "only %zu cells" : "more than %zu",
+                           r->column);
+            return fail_cell(r, "as many as the header has", found);
+        }
+        if (!sonde__reserve(&csv->cells, &csv->cell_capacity, csv->cell_count + 1,
+                            sizeof *csv->cells)) {
+            return sonde__fail_nomem(r->diag, "a table");
+        }
+        csv->cells[csv->cell_count++] = cell;
+    }
+    csv->columns = r->column - 1;
+    csv->rows++;
+    return SONDE_OK;
+}
+
+sonde_err sonde__data_csv_parse(sonde__data_csv *csv, char delimiter, sonde_diag *diag)
+{
+    csv_reader r = {.csv = csv,
+                    .next = csv->text,
+                    .end = csv->text + csv->size,
+                    .next_line = 1,
+                    .diag = diag};
+
+    if (csv->size >= 3 && memcmp(csv->text, "\xEF\xBB\xBF", 3) == 0) {
+        r.next += 3;
+    }
+    SONDE__TRY(check_text(&r));
+    r.delimiter = delimiter != '\0' ? delimiter : find_delimiter(&r);
+    for (skip_lines(&r); r.next < r.end; skip_lines(&r)) {
+        SONDE__TRY(read_record(&r));
+    }
+    return csv->rows > 0 ? SONDE_OK
+                         : sonde__fail(diag, SONDE_EFORMAT, csv->name,
+                                       "a line with the names of the columns",
+                                       "the table is empty");
+}
+
+void sonde__data_csv_fini(sonde__data_csv *csv)
+{
+    sonde__free(csv->text);
+    sonde__free(csv->cells);
+    sonde__free(csv->lines);
+    *csv = (sonde__data_csv){.name = NULL};
 }

@@ -1,20 +1,25 @@
 /*
- * dataset_table.c - tables as data sets; table_csv.c and table_parquet.c read them.
+ * dataset_table.c - tables as data sets.
  *
  * Means, spreads and categories come from the training rows alone:
  *
  *     numbers      (x - mean) / spread; a missing one is 0
  *     categories   a 1 in the place of its text, in order of their bytes; a text that the
  *                  training rows lack, or a missing one, is all zeros
+ *
+ * Python reads Parquet (sonde/data.py): it writes a CSV file to the cache, whose texts are in
+ * quotes and whose numbers are not.
  */
+#include "nn/data/dataset_table.h"
 #include "base/fail.h"
 #include "base/given.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/point.h"
+#include "base/python_run.h"
 #include "nn/data/dataset.h"
 #include "nn/data/input.h"
 #include "nn/data/parts.h"
-#include "nn/data/table_state.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,70 +29,296 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CATEGORIES_MAX = 256 };
+enum { CATEGORIES_MAX = 256, PATH_SIZE = 4096 };
 
 /* --- files ---------------------------------------------------------------------------- */
 
 static const char *const endings[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"};
 
-/* The table of a split in a folder. */
-static bool find_file(const char *folder, sonde_nn_split split,
-                      char path[SONDE__TABLE_PATH])
+static bool ends_with(const char *path, const char *ending)
 {
-    static const char *const names[] = {"train", "test"};
+    const size_t length = strlen(path), tail = strlen(ending);
+
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+/* The table of a split in a folder. */
+static bool find_file(const char *folder, const char *split, char path[PATH_SIZE])
+{
     struct stat status;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
-        const int length = snprintf(path, SONDE__TABLE_PATH, "%s/%s%s", folder,
-                                    names[split], endings[i]);
+        const int length =
+            snprintf(path, PATH_SIZE, "%s/%s%s", folder, split, endings[i]);
 
-        if (length > 0 && length < SONDE__TABLE_PATH && stat(path, &status) == 0 &&
-            S_ISREG(status.st_mode)) {
+        if (length < PATH_SIZE && stat(path, &status) == 0 && S_ISREG(status.st_mode)) {
             return true;
         }
     }
-    path[0] = '\0';
     return false;
 }
 
 bool sonde_nn_dataset_is_table(const char *path)
 {
-    char file[SONDE__TABLE_PATH];
+    char file[PATH_SIZE];
 
     for (size_t i = 0; path != NULL && i < SONDE_COUNT_OF(endings); i++) {
-        if (sonde__data_table_ends_with(path, endings[i])) {
+        if (ends_with(path, endings[i])) {
             return true;
         }
     }
-    return path != NULL && find_file(path, SONDE_NN_TRAIN, file);
+    return path != NULL && find_file(path, "train", file);
+}
+
+/* The files of the path. */
+static sonde_err find_files(sonde__data_table *t)
+{
+    struct stat status;
+    const bool folder = stat(t->path, &status) == 0 && S_ISDIR(status.st_mode);
+
+    if (!folder) {
+        (void)snprintf(t->paths[0], PATH_SIZE, "%s", t->path);
+        return SONDE_OK;
+    }
+    const bool train = find_file(t->path, "train", t->paths[0]);
+
+    if (!train || !find_file(t->path, "test", t->paths[1])) {
+        return sonde__fail(
+            t->diag, SONDE_ENOTFOUND, t->path, "train.csv and test.csv, or .parquet",
+            "the folder has no table %s", train ? "test.csv" : "train.csv");
+    }
+    return SONDE_OK;
+}
+
+/* The CSV file that Python makes of a Parquet file, once for each state of the file. */
+static sonde_err convert_parquet(const char *path, char out[PATH_SIZE], sonde_diag *diag)
+{
+    struct stat status;
+    char folder[PATH_SIZE - 100];
+
+    if (stat(path, &status) != 0) {
+        return sonde__fail_errno(diag, path, "cannot open the file");
+    }
+    SONDE__TRY(sonde_nn_data_cache("tables", folder, sizeof folder, diag));
+    SONDE__TRY(sonde__data_make_folders(folder, diag));
+    (void)snprintf(out, PATH_SIZE, "%s/%jx-%jx-%jx-%jx.%09ld.csv", folder,
+                   (uintmax_t)status.st_dev, (uintmax_t)status.st_ino,
+                   (uintmax_t)status.st_size, (uintmax_t)status.st_mtim.tv_sec,
+                   status.st_mtim.tv_nsec);
+    const char *const arguments[] = {"parquet", path, out, NULL};
+
+    return access(out, R_OK) == 0 ? SONDE_OK : sonde__python_run("data", arguments, diag);
 }
 
 static sonde_err read_file(sonde__data_table *t, int which)
 {
-    enum { BLOCK = 64 * 1024 };
+    const char *path = t->paths[which];
+    const bool tabs = ends_with(path, ".tsv") || ends_with(path, ".tsv.gz");
+    const bool parquet = ends_with(path, ".parquet");
+    char converted[PATH_SIZE];
+    sonde__data_csv *csv = &t->files[which];
     sonde__data_input input;
-    size_t got = 0;
-    sonde_err err = SONDE_OK;
 
-    SONDE__TRY(sonde__data_input_open(&input, t->files[which], t->diag));
-    if (t->format->raw) {
-        sonde__data_input_raw(&input);
+    if (parquet) {
+        SONDE__TRY(convert_parquet(path, converted, t->diag));
     }
-    do {
-        if (!sonde__reserve(&t->texts[which], &t->capacities[which],
-                            t->sizes[which] + BLOCK, 1)) {
-            err = sonde__fail_nomem(t->diag, "a table");
-            break;
-        }
-        err = sonde__data_input_read_some(&input, t->texts[which] + t->sizes[which],
-                                          BLOCK, &got, t->diag);
-        t->sizes[which] += err == SONDE_OK ? got : 0;
-    } while (err == SONDE_OK && got > 0);
-    sonde__data_input_close(&input);
-    return err;
+    csv->name = path;
+    t->typed[which] = parquet;
+    SONDE__TRY(
+        sonde__data_input_read(&input, parquet ? converted : path, false, t->diag));
+    csv->text = (char *)input.bytes;
+    csv->size = input.size;
+    SONDE__TRY(sonde__data_csv_parse(csv, tabs ? '\t' : parquet ? ',' : '\0', t->diag));
+    t->counts[which] = (int64_t)csv->rows - 1;
+    t->rows += t->counts[which];
+    return SONDE_OK;
 }
 
 /* --- columns -------------------------------------------------------------------------- */
+
+/* The file of a row, which counts over both. */
+static int file_of(const sonde__data_table *t, int64_t row)
+{
+    return row < t->counts[0] ? 0 : 1;
+}
+
+static const char *cell_at(const sonde__data_table *t, int64_t row, size_t column)
+{
+    const int which = file_of(t, row);
+    const size_t place = (size_t)(row - (which == 1 ? t->counts[0] : 0)) + 1;
+
+    return t->files[which].cells[place * t->count + column];
+}
+
+/* Whether the cell is text by its quotes. */
+static bool is_text(const sonde__data_table *t, int64_t row, const char *cell)
+{
+    const int which = file_of(t, row);
+
+    return t->typed[which] && sonde__data_csv_quoted(&t->files[which], cell);
+}
+
+static bool is_missing(const char *cell)
+{
+    static const char *const words[] = {"",     "NA",   "N/A",  "NaN", "nan",
+                                        "null", "NULL", "None", "?"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(words); i++) {
+        if (strcmp(cell, words[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The number of a cell, infinite ones too; false: it is text. */
+static bool read_number(const char *cell, double *number)
+{
+    char *end = NULL;
+
+    *number = sonde__strtod(cell, &end);
+    return cell[0] != '\0' && *end == '\0' &&
+           (isinf(*number) || strspn(cell, "0123456789+-.eE") == strlen(cell));
+}
+
+/* Whether all cells of a column are numbers, but for missing ones. */
+static bool is_numbers(const sonde__data_table *t, size_t column)
+{
+    double number = 0.0;
+
+    for (int64_t row = 0; row < t->rows; row++) {
+        const char *cell = cell_at(t, row, column);
+
+        if (is_text(t, row, cell) || (!is_missing(cell) && !read_number(cell, &number))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The columns of the first header; the second must be the same. */
+static sonde_err read_header(sonde__data_table *t)
+{
+    const sonde__data_csv *first = &t->files[0], *second = &t->files[1];
+    char where[SONDE__CSV_WHERE];
+
+    t->columns = sonde__calloc(first->columns, sizeof *t->columns);
+    if (t->columns == NULL) {
+        return sonde__fail_nomem(t->diag, "a table");
+    }
+    t->count = first->columns;
+    for (size_t i = 0; i < t->count; i++) {
+        const char *name = first->cells[i];
+
+        for (size_t k = 0; k < i && name[0] != '\0'; k++) {
+            if (strcmp(name, first->cells[k]) == 0) {
+                (void)sonde__data_csv_where(first, first->lines[0], i + 1, NULL, where);
+                return sonde__fail(t->diag, SONDE_EFORMAT, where, "different names",
+                                   "a second column '%.80s'", name);
+            }
+        }
+        if (second->rows > 0 &&
+            (i >= second->columns || strcmp(name, second->cells[i]) != 0 ||
+             second->columns > t->count)) {
+            (void)sonde__data_csv_where(second, second->lines[0], i + 1, NULL, where);
+            return sonde__fail(t->diag, SONDE_ESHAPE, where,
+                               "the columns of the training table", "not column '%.80s'",
+                               name);
+        }
+        t->columns[i].name = name;
+        sonde__names_init(&t->columns[i].texts);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__data_table_read(sonde__data_table *t, const char *path, sonde_diag *diag)
+{
+    t->path = path;
+    t->diag = diag;
+    SONDE__TRY(find_files(t));
+    for (int i = 0; i < 2 && t->paths[i][0] != '\0'; i++) {
+        SONDE__TRY(read_file(t, i));
+    }
+    SONDE__TRY(read_header(t));
+    for (size_t i = 0; i < t->count; i++) {
+        t->columns[i].numbers = is_numbers(t, i);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err fail_cell(const sonde__data_table *t, int64_t row, size_t column,
+                           const char *expected, const char *found)
+{
+    const int which = file_of(t, row);
+    const sonde__data_csv *csv = &t->files[which];
+    const int64_t line = csv->lines[row - (which == 1 ? t->counts[0] : 0) + 1];
+    char where[SONDE__CSV_WHERE];
+
+    (void)sonde__data_csv_where(csv, line, column + 1, t->columns[column].name, where);
+    return sonde__fail(t->diag, SONDE_EFORMAT, where, expected, "%s", found);
+}
+
+sonde_err sonde__data_table_values(sonde__data_table *t, size_t i, bool target,
+                                   bool numbers)
+{
+    sonde__data_column *column = &t->columns[i];
+
+    column->values = sonde__calloc((size_t)t->rows, sizeof(double));
+    if (column->values == NULL) {
+        return sonde__fail_nomem(t->diag, "a table");
+    }
+    for (int64_t row = 0; row < t->rows; row++) {
+        const char *cell = cell_at(t, row, i);
+        double *value = &column->values[row];
+
+        *value = (double)NAN;
+        if (is_missing(cell) && (cell[0] == '\0' || !is_text(t, row, cell))) {
+            if (target) {
+                return fail_cell(t, row, i, "a value", "the target is missing");
+            }
+        } else if (column->numbers || (target && numbers)) {
+            if (!read_number(cell, value) || isinf(*value)) {
+                char found[100];
+
+                (void)snprintf(found, sizeof found, "'%.80s'", cell);
+                return fail_cell(t, row, i, "a finite number", found);
+            }
+        } else {
+            const uint32_t id = sonde__names_intern(&column->texts, cell);
+
+            if (id == SONDE__NO_NAME) {
+                return sonde__fail_nomem(t->diag, "a table");
+            }
+            *value = (double)id;
+        }
+    }
+    return SONDE_OK;
+}
+
+void sonde__data_table_fini(sonde__data_table *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        sonde__free(t->columns[i].values);
+        sonde__free(t->columns[i].places);
+        sonde__names_fini(&t->columns[i].texts);
+    }
+    sonde__free(t->columns);
+    sonde__free(t->training);
+    sonde__data_csv_fini(&t->files[0]);
+    sonde__data_csv_fini(&t->files[1]);
+}
+
+/* --- inputs and target ---------------------------------------------------------------- */
+
+static size_t find_column(const sonde__data_table *t, const char *name)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        if (name[0] != '\0' && strcmp(t->columns[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
 
 static sonde_err fail_column(const sonde__data_table *t, const char *name)
 {
@@ -102,195 +333,99 @@ static sonde_err fail_column(const sonde__data_table *t, const char *name)
     return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path, all, "no column '%s'", name);
 }
 
-static sonde_err find_target(sonde__data_table *t)
+/* *target SIZE_MAX: there is none. */
+static sonde_err find_target(const sonde__data_table *t, const char *wanted,
+                             size_t *target)
 {
     static const char *const names[] = {"y", "Y", "target", "label", "class"};
-    const char *asked = t->options->target;
 
-    t->target = SIZE_MAX;
-    if (asked != NULL && asked[0] == '\0') {
+    *target = SIZE_MAX;
+    if (wanted != NULL && wanted[0] == '\0') {
         return SONDE_OK;
     }
-    if (asked != NULL) {
-        t->target = sonde__data_table_find_column(t, asked);
+    for (size_t i = 0; i < SONDE_COUNT_OF(names) && *target == SIZE_MAX; i++) {
+        *target = find_column(t, wanted != NULL ? wanted : names[i]);
     }
-    for (size_t i = 0;
-         asked == NULL && t->target == SIZE_MAX && i < SONDE_COUNT_OF(names); i++) {
-        t->target = sonde__data_table_find_column(t, names[i]);
-    }
-    return t->target != SIZE_MAX ? SONDE_OK
-                                 : fail_column(t, asked != NULL ? asked : "target");
+    return *target != SIZE_MAX ? SONDE_OK
+                               : fail_column(t, wanted != NULL ? wanted : "target");
 }
 
-/* The inputs: those asked for, or all columns with a name but the target. */
-static sonde_err choose_columns(sonde__data_table *t)
+/* Reads the values of the inputs: those named, or all columns with a name but the target. */
+static sonde_err read_inputs(sonde__data_table *t, const sonde_nn_table_options *options,
+                             size_t target)
 {
-    const sonde_nn_table_options *options = t->options;
-    sonde_err err = SONDE_OK;
-
-    if (t->all) {
-        t->target = SIZE_MAX;
-        for (size_t i = 0; i < t->count; i++) {
-            t->columns[i].used = t->columns[i].refusal == NULL;
+    for (size_t i = 0; options->input_count == 0 && i < t->count; i++) {
+        if (i != target && t->columns[i].name[0] != '\0') {
+            SONDE__TRY(sonde__data_table_values(t, i, false, false));
         }
-        return SONDE_OK;
     }
-    err = find_target(t);
-
-    for (size_t i = 0; i < t->count; i++) {
-        t->columns[i].used =
-            options->input_count == 0 && i != t->target && t->columns[i].name[0] != '\0';
-    }
-    for (size_t i = 0; i < options->input_count && err == SONDE_OK; i++) {
-        const size_t column = sonde__data_table_find_column(t, options->inputs[i]);
+    for (size_t i = 0; i < options->input_count; i++) {
+        const size_t column = find_column(t, options->inputs[i]);
 
         if (column == SIZE_MAX) {
-            err = fail_column(t, options->inputs[i]);
-        } else {
-            t->columns[column].used = true;
+            return fail_column(t, options->inputs[i]);
         }
-    }
-    return err;
-}
-
-/* Room for the values of the columns that are read. A Parquet file of some bytes may claim
- * any number of rows: what no memory holds is refused before it is touched. */
-static sonde_err make_room(sonde__data_table *t)
-{
-    const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double cells = 0.0;
-
-    t->rows = t->counts[0] + t->counts[1];
-    for (size_t i = 0; i < t->count; i++) {
-        cells += t->columns[i].used || i == t->target ? (double)t->rows : 0.0;
-    }
-    if (memory > 0.0 && cells * sizeof(double) > memory) {
-        return sonde__fail(t->diag, SONDE_ENOMEM, t->path,
-                           "columns that fit in this machine's memory",
-                           "%" PRId64 " rows", t->rows);
-    }
-    for (size_t i = 0; i < t->count; i++) {
-        if (t->columns[i].used || i == t->target) {
-            t->columns[i].values = sonde__calloc((size_t)t->rows, sizeof(double));
-            if (t->columns[i].values == NULL) {
-                return sonde__fail_nomem(t->diag, "a table");
-            }
+        if (t->columns[column].values == NULL) {
+            SONDE__TRY(
+                sonde__data_table_values(t, column, column == target, options->numbers));
         }
     }
     return SONDE_OK;
 }
 
-static sonde_err read_table(sonde__data_table *t)
+/* Marks the training rows: those of the first file, or those that are drawn. */
+static sonde_err mark_training(sonde__data_table *t,
+                               const sonde_nn_table_options *options)
 {
-    const int files = t->files[1][0] != '\0' ? 2 : 1;
-    sonde_err err = SONDE_OK;
-
-    for (int i = 0; i < files && err == SONDE_OK; i++) {
-        err = read_file(t, i);
-        if (err == SONDE_OK) {
-            err = t->format->survey(t, i);
-        }
-    }
-    if (err == SONDE_OK) {
-        err = choose_columns(t);
-    }
-    if (err == SONDE_OK) {
-        err = make_room(t);
-    }
-    for (int i = 0; i < files && err == SONDE_OK; i++) {
-        err = t->format->values(t, i);
-        sonde__free(t->texts[i]);
-        t->texts[i] = NULL;
-    }
-    return err;
-}
-
-/* --- splits --------------------------------------------------------------------------- */
-
-/* Rows first ... first + count - 1; NULL: out of memory. */
-static int64_t *list_rows(int64_t first, int64_t count)
-{
-    int64_t *rows = sonde__calloc((size_t)count, sizeof *rows);
-
-    for (int64_t i = 0; rows != NULL && i < count; i++) {
-        rows[i] = first + i;
-    }
-    return rows;
-}
-
-/* Takes the rows of a part. */
-static void take_rows(sonde_nn_dataset *part, int64_t **rows, int64_t *count)
-{
-    *rows = part->chosen;
-    *count = part->traits.count;
-    part->chosen = NULL;
-}
-
-static sonde_err draw_rows(sonde__data_table *t)
-{
-    const sonde__data_draw draw = {t->options->split, t->options->test_share,
-                                   t->options->seed};
+    const sonde__data_draw draw = {options->split, options->test_share, options->seed};
     const sonde_nn_dataset all = {.traits = {.count = t->rows, .source = t->path}};
-    sonde_nn_dataset *test = NULL, *train = NULL;
+    sonde_nn_dataset *test = NULL;
 
+    t->training = sonde__calloc((size_t)t->rows, sizeof *t->training);
+    if (t->training == NULL) {
+        return sonde__fail_nomem(t->diag, "rows of a table");
+    }
+    if (t->paths[1][0] != '\0') {
+        const int wanted = options->split == SONDE_NN_TEST ? 1 : 0;
+
+        if (t->counts[0] == 0 || t->counts[wanted] == 0) {
+            return sonde__fail(t->diag, SONDE_ERANGE, t->paths[wanted],
+                               "at least one row", "the table has no rows");
+        }
+        memset(t->training, true, (size_t)t->counts[0]);
+        return SONDE_OK;
+    }
     if (t->rows < 2) {
         return sonde__fail(t->diag, SONDE_ERANGE, t->path, "at least 2",
                            "%" PRId64 " rows for two splits", t->rows);
     }
     SONDE__TRY(sonde_nn_dataset_split(&all, sonde__dataset_test_count(&draw, t->rows),
-                                      draw.seed, &test, &train, t->diag));
-    take_rows(train, &t->train, &t->train_count);
-    if (draw.split == SONDE_NN_TEST) {
-        take_rows(test, &t->wanted, &t->wanted_count);
+                                      draw.seed, &test, NULL, t->diag));
+    memset(t->training, true, (size_t)t->rows);
+    for (int64_t i = 0; i < test->traits.count; i++) {
+        t->training[test->chosen[i]] = false;
     }
     sonde_nn_dataset_destroy(test);
-    sonde_nn_dataset_destroy(train);
     return SONDE_OK;
 }
 
-/* The rows of the training and of the split. */
-static sonde_err split_rows(sonde__data_table *t)
-{
-    const bool test = t->options->split == SONDE_NN_TEST;
-    sonde_err err = SONDE_OK;
-
-    if (t->files[1][0] == '\0') {
-        err = draw_rows(t);
-    } else {
-        t->train_count = t->counts[0];
-        t->wanted_count = test ? t->counts[1] : 0;
-        t->train = list_rows(0, t->train_count);
-        t->wanted = test ? list_rows(t->counts[0], t->wanted_count) : NULL;
-        if (t->train == NULL || (test && t->wanted == NULL)) {
-            err = sonde__fail_nomem(t->diag, "rows of a table");
-        }
-    }
-    if (err == SONDE_OK && (t->train_count == 0 || (test && t->wanted_count == 0))) {
-        return sonde__fail(t->diag, SONDE_ERANGE,
-                           t->files[test && t->files[1][0] ? 1 : 0], "at least one row",
-                           "the table has no rows");
-    }
-    return err;
-}
-
-/* --- what the training rows say ------------------------------------------------------- */
-
-static void measure_numbers(const sonde__data_table *t, sonde__data_table_column *column)
+/* Mean and spread of the training rows. */
+static void measure_numbers(const sonde__data_table *t, sonde__data_column *column)
 {
     double sum = 0.0, squares = 0.0;
     int64_t n = 0;
 
-    for (int64_t i = 0; i < t->train_count; i++) {
-        const double value = column->values[t->train[i]];
-
-        sum += isnan(value) ? 0.0 : value;
-        n += isnan(value) ? 0 : 1;
+    for (int64_t i = 0; i < t->rows; i++) {
+        if (t->training[i] && !isnan(column->values[i])) {
+            sum += column->values[i];
+            n++;
+        }
     }
     column->mean = n > 0 ? sum / (double)n : 0.0;
-    for (int64_t i = 0; i < t->train_count; i++) {
-        const double off = column->values[t->train[i]] - column->mean;
+    for (int64_t i = 0; i < t->rows; i++) {
+        const double off = column->values[i] - column->mean;
 
-        squares += isnan(off) ? 0.0 : off * off;
+        squares += t->training[i] && !isnan(off) ? off * off : 0.0;
     }
     column->spread = n > 0 ? sqrt(squares / (double)n) : 0.0;
     column->spread = column->spread > 0.0 ? column->spread : 1.0;
@@ -308,9 +443,9 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const category *)a)->text, ((const category *)b)->text);
 }
 
-/* Gives the texts of rows, or all texts with rows NULL, places in order of their bytes. */
-static sonde_err place_texts(sonde__data_table *t, sonde__data_table_column *column,
-                             const int64_t *rows, int64_t count)
+/* Gives the texts of the training rows, or of all rows, places in order of their bytes. */
+static sonde_err place_texts(const sonde__data_table *t, sonde__data_column *column,
+                             bool all)
 {
     const size_t texts = column->texts.count;
     category *list = sonde__calloc(texts, sizeof *list);
@@ -321,15 +456,13 @@ static sonde_err place_texts(sonde__data_table *t, sonde__data_table_column *col
         sonde__free(list);
         return sonde__fail_nomem(t->diag, "categories");
     }
-    for (int64_t i = 0; rows != NULL && i < count; i++) {
-        const double id = column->values[rows[i]];
-
-        if (!isnan(id)) {
-            column->places[(size_t)id] = 1;
+    for (int64_t i = 0; i < t->rows; i++) {
+        if (!isnan(column->values[i]) && (all || t->training[i])) {
+            column->places[(size_t)column->values[i]] = 1;
         }
     }
     for (size_t id = 0; id < texts; id++) {
-        if (rows == NULL || column->places[id] == 1) {
+        if (column->places[id] == 1) {
             list[used++] = (category){column->texts.text[id], id};
         }
         column->places[id] = -1;
@@ -350,45 +483,16 @@ static sonde_err place_texts(sonde__data_table *t, sonde__data_table_column *col
                      "column '%s' has %zu different texts", column->name, used);
 }
 
-static sonde_err measure(sonde__data_table *t, int64_t *width)
-{
-    sonde_err err = SONDE_OK;
-
-    *width = 0;
-    for (size_t i = 0; i < t->count && err == SONDE_OK; i++) {
-        sonde__data_table_column *column = &t->columns[i];
-
-        if (!column->used) {
-            continue;
-        }
-        if (column->numbers) {
-            measure_numbers(t, column);
-        } else {
-            err = place_texts(t, column, t->train, t->train_count);
-        }
-        *width += column->width;
-    }
-    if (err == SONDE_OK && *width == 0) {
-        return sonde__fail(t->diag, SONDE_EINVAL, t->path, "a column besides the target",
-                           "the table has no inputs");
-    }
-    return err;
-}
-
 /* --- the data set --------------------------------------------------------------------- */
 
 /* The inputs of a column, width of them, in one row. */
-static void put_inputs(const sonde__data_table *t, const sonde__data_table_column *column,
-                       int64_t row, float *out)
+static void put_inputs(const sonde__data_column *column, double value, bool standardise,
+                       float *out)
 {
-    const double value = column->values[row];
-
     if (column->numbers) {
         const double number = isnan(value) ? column->mean : value;
 
-        *out = t->options->no_standardise
-                   ? (float)number
-                   : (float)((number - column->mean) / column->spread);
+        *out = (float)(standardise ? (number - column->mean) / column->spread : number);
         return;
     }
     for (int64_t k = 0; k < column->width; k++) {
@@ -396,203 +500,141 @@ static void put_inputs(const sonde__data_table *t, const sonde__data_table_colum
     }
 }
 
-static sonde_err put_data(const sonde__data_table *t, sonde_nn_dataset *set,
-                          int64_t width)
+static sonde_err put_data(sonde__data_table *t, const sonde_nn_table_options *options,
+                          sonde_nn_dataset *set)
 {
-    const bool test = t->options->split == SONDE_NN_TEST;
-    const int64_t *rows = test ? t->wanted : t->train;
-    const int64_t count = test ? t->wanted_count : t->train_count;
-    const int64_t shape[2] = {count, width};
-    size_t values = 0, bytes = 0;
-    float *out = NULL;
-    sonde_view data;
+    const bool train = options->split == SONDE_NN_TRAIN;
+    int64_t shape[2] = {0};
+    size_t bytes = 0;
 
-    if (!sonde__mul((size_t)count, (size_t)width, &values) ||
-        !sonde__mul(values, sizeof *out, &bytes)) {
+    for (size_t i = 0; i < t->count; i++) {
+        sonde__data_column *column = &t->columns[i];
+
+        if (column->values != NULL && column->numbers) {
+            measure_numbers(t, column);
+        } else if (column->values != NULL) {
+            SONDE__TRY(place_texts(t, column, false));
+        }
+        shape[1] += column->width;
+    }
+    for (int64_t i = 0; i < t->rows; i++) {
+        shape[0] += t->training[i] == train ? 1 : 0;
+    }
+    if (shape[1] == 0) {
+        return sonde__fail(t->diag, SONDE_EINVAL, t->path, "a column besides the target",
+                           "the table has no inputs");
+    }
+    if (sonde__mul((size_t)shape[0], (size_t)shape[1] * sizeof(float), &bytes)) {
+        set->owned_data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    }
+    if (set->owned_data == NULL) {
         return sonde__fail_nomem(t->diag, "a table");
     }
-    out = sonde__malloc_aligned(SONDE__ALIGN, bytes);
-    if (out == NULL) {
-        return sonde__fail_nomem(t->diag, "a table");
-    }
-    set->owned_data = out;
-    for (int64_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < t->count; k++) {
-            if (t->columns[k].used) {
-                put_inputs(t, &t->columns[k], rows[i], out);
+    float *out = set->owned_data;
+    for (int64_t i = 0; i < t->rows; i++) {
+        for (size_t k = 0; k < t->count && t->training[i] == train; k++) {
+            if (t->columns[k].values != NULL) {
+                put_inputs(&t->columns[k], t->columns[k].values[i],
+                           !options->no_standardise, out);
                 out += t->columns[k].width;
             }
         }
     }
-    data = sonde_view_of(SONDE_F32, 2, shape, set->owned_data);
+    const sonde_view data = sonde_view_of(SONDE_F32, 2, shape, set->owned_data);
+
     set->traits.ready = true;
     return sonde__dataset_set_data(set, &data, t->path, t->diag);
 }
 
 /* A target of numbers. */
-static sonde_err put_numbers(const sonde__data_table *t, sonde_nn_dataset *set,
-                             const int64_t *rows)
+static sonde_err put_numbers(const sonde__data_table *t, const sonde__data_column *column,
+                             bool train, sonde_nn_dataset *set)
 {
-    const sonde__data_table_column *column = &t->columns[t->target];
     const int64_t shape[2] = {set->traits.count, 1};
     float *out = sonde__calloc((size_t)shape[0], sizeof *out);
-    sonde_view view;
 
     if (out == NULL) {
         return sonde__fail_nomem(t->diag, "a target");
     }
+    const sonde_view view = sonde_view_of(SONDE_F32, 2, shape, out);
+
     set->owned_fields[0] = out;
-    for (int64_t i = 0; i < shape[0]; i++) {
-        out[i] = (float)column->values[rows[i]];
+    for (int64_t i = 0; i < t->rows; i++) {
+        if (t->training[i] == train) {
+            *out++ = (float)column->values[i];
+        }
     }
-    view = sonde_view_of(SONDE_F32, 2, shape, out);
     set->traits.has_target = true;
     return sonde__dataset_add_field(set, column->name, &view, t->diag);
 }
 
-/* Texts are classes in order of their bytes, and name them; whole numbers are themselves. */
-static sonde_err put_classes(sonde__data_table *t, sonde_nn_dataset *set,
-                             const int64_t *rows)
+/* The classes of texts have their names. */
+static sonde_err name_classes(const sonde__data_table *t,
+                              const sonde__data_column *column, sonde_nn_dataset *set)
 {
-    sonde__data_table_column *column = &t->columns[t->target];
-    sonde_err err = column->numbers ? SONDE_OK : place_texts(t, column, NULL, 0);
-
-    set->owned_labels =
-        sonde__calloc((size_t)set->traits.count, sizeof *set->owned_labels);
-    if (set->owned_labels == NULL) {
-        return sonde__fail_nomem(t->diag, "a target");
-    }
-    set->labels = set->owned_labels;
-    for (int64_t i = 0; i < set->traits.count && err == SONDE_OK; i++) {
-        const double value = column->values[rows[i]];
-
-        if (!column->numbers) {
-            set->owned_labels[i] = column->places[(size_t)value];
-        } else if (value >= 0.0 && value < 1e9 && value == floor(value)) {
-            set->owned_labels[i] = (int64_t)value;
-        } else {
-            err = sonde__fail(t->diag, SONDE_ERANGE, t->path,
-                              "whole numbers from 0, or a loss with target: values",
-                              "class %g in column '%s'", value, column->name);
-        }
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (column->numbers) {
-        return sonde__dataset_set_all_classes(set, set->traits.count, t->path, t->diag);
-    }
-    set->traits.has_labels = true;
-    for (int64_t k = 0; k < column->width && err == SONDE_OK; k++) {
-        for (size_t id = 0; id < column->texts.count && err == SONDE_OK; id++) {
+    for (int64_t k = 0; k < column->width; k++) {
+        for (size_t id = 0; id < column->texts.count; id++) {
             if (column->places[id] == k) {
-                err = sonde__dataset_add_name(set, column->texts.text[id], t->diag);
+                SONDE__TRY(sonde__dataset_add_name(set, column->texts.text[id], t->diag));
             }
         }
     }
-    return err;
+    set->traits.has_labels = true;
+    return SONDE_OK;
 }
 
-static void fini(sonde__data_table *t)
+/* Texts are classes in order of their bytes; whole numbers are themselves. */
+static sonde_err put_classes(const sonde__data_table *t, sonde__data_column *column,
+                             bool train, sonde_nn_dataset *set)
 {
-    for (size_t i = 0; i < t->count; i++) {
-        sonde__free(t->columns[i].name);
-        sonde__free(t->columns[i].values);
-        sonde__free(t->columns[i].places);
-        sonde__names_fini(&t->columns[i].texts);
+    if (!column->numbers) {
+        sonde__free(column->places);
+        SONDE__TRY(place_texts(t, column, true));
     }
-    sonde__free(t->columns);
-    sonde__free(t->texts[0]);
-    sonde__free(t->texts[1]);
-    sonde__free(t->train);
-    sonde__free(t->wanted);
+    int64_t *out = sonde__calloc((size_t)set->traits.count, sizeof *out);
+
+    if (out == NULL) {
+        return sonde__fail_nomem(t->diag, "a target");
+    }
+    set->labels = set->owned_labels = out;
+    for (int64_t i = 0; i < t->rows; i++) {
+        const double value = column->values[i];
+
+        if (t->training[i] != train) {
+            continue;
+        }
+        if (column->numbers && !(value >= 0.0 && value < 1e9 && value == floor(value))) {
+            return sonde__fail(t->diag, SONDE_ERANGE, t->path,
+                               "whole numbers from 0, or a loss with target: values",
+                               "class %g in column '%s'", value, column->name);
+        }
+        *out++ = column->numbers ? (int64_t)value : column->places[(size_t)value];
+    }
+    return column->numbers
+               ? sonde__dataset_set_all_classes(set, set->traits.count, t->path, t->diag)
+               : name_classes(t, column, set);
 }
 
-static sonde_err fill(sonde__data_table *t, sonde_nn_dataset *set)
+static sonde_err fill(sonde__data_table *t, const sonde_nn_table_options *options,
+                      sonde_nn_dataset *set)
 {
-    const bool test = t->options->split == SONDE_NN_TEST;
-    int64_t width = 0;
-    sonde_err err = sonde__dataset_set_source(
-        set, t->files[test && t->files[1][0] != '\0' ? 1 : 0], t->diag);
+    const bool train = options->split == SONDE_NN_TRAIN;
+    size_t target = SIZE_MAX;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    SONDE__TRY(read_table(t));
-    SONDE__TRY(split_rows(t));
-    SONDE__TRY(measure(t, &width));
-    err = put_data(t, set, width);
-    if (err != SONDE_OK || t->target == SIZE_MAX) {
-        return err;
-    }
-    return t->options->numbers ? put_numbers(t, set, test ? t->wanted : t->train)
-                               : put_classes(t, set, test ? t->wanted : t->train);
-}
-
-/* The files of a path, and their format. */
-static sonde_err find_files(sonde__data_table *t)
-{
-    struct stat status;
-
-    t->format = &sonde__data_table_csv;
-    if (stat(t->path, &status) != 0 || !S_ISDIR(status.st_mode)) {
-        (void)snprintf(t->files[0], SONDE__TABLE_PATH, "%s", t->path);
-        t->format = sonde__data_table_ends_with(t->path, ".parquet")
-                        ? &sonde__data_table_parquet
-                        : &sonde__data_table_csv;
+    SONDE__TRY(sonde__dataset_set_source(
+        set, t->paths[!train && t->paths[1][0] != '\0' ? 1 : 0], t->diag));
+    SONDE__TRY(find_target(t, options->target, &target));
+    SONDE__TRY(read_inputs(t, options, target));
+    SONDE__TRY(mark_training(t, options));
+    SONDE__TRY(put_data(t, options, set));
+    if (target == SIZE_MAX) {
         return SONDE_OK;
     }
-    if (!find_file(t->path, SONDE_NN_TRAIN, t->files[0]) ||
-        !find_file(t->path, SONDE_NN_TEST, t->files[1])) {
-        return sonde__fail(t->diag, SONDE_ENOTFOUND, t->path,
-                           "train.csv and test.csv, or .parquet",
-                           "the folder has no table %s",
-                           t->files[0][0] == '\0' ? "train.csv" : "test.csv");
+    if (t->columns[target].values == NULL) {
+        SONDE__TRY(sonde__data_table_values(t, target, true, options->numbers));
     }
-    if (sonde__data_table_ends_with(t->files[0], ".parquet") !=
-        sonde__data_table_ends_with(t->files[1], ".parquet")) {
-        return sonde__fail(t->diag, SONDE_EUNSUPPORTED, t->files[1],
-                           "the format of the training table",
-                           "one table is CSV, the other Parquet");
-    }
-    if (sonde__data_table_ends_with(t->files[0], ".parquet")) {
-        t->format = &sonde__data_table_parquet;
-    }
-    return SONDE_OK;
-}
-
-void sonde__data_table_destroy(sonde__data_table *t)
-{
-    if (t != NULL) {
-        fini(t);
-    }
-    sonde__free(t);
-}
-
-sonde_err sonde__data_table_read(const char *path, sonde__data_table **out,
-                                 sonde_diag *diag)
-{
-    static const sonde_nn_table_options options = {.size = sizeof options};
-    sonde__data_table *t = sonde__calloc(1, sizeof *t);
-    sonde_err err = SONDE_OK;
-
-    if (t == NULL) {
-        return sonde__fail_nomem(diag, "a table");
-    }
-    t->options = &options;
-    t->path = path;
-    t->diag = diag;
-    t->all = true;
-    err = find_files(t);
-    if (err == SONDE_OK) {
-        err = read_table(t);
-    }
-    if (err != SONDE_OK) {
-        sonde__data_table_destroy(t);
-        return err;
-    }
-    *out = t;
-    return SONDE_OK;
+    return options->numbers ? put_numbers(t, &t->columns[target], train, set)
+                            : put_classes(t, &t->columns[target], train, set);
 }
 
 sonde_err sonde_nn_dataset_open_table(const char *path,
@@ -602,28 +644,27 @@ sonde_err sonde_nn_dataset_open_table(const char *path,
     SONDE__NEEDS_AS(diag, "path, options, out", path, given, out);
     sonde_nn_table_options options;
     SONDE__TAKE(sonde_nn_table_options, &options, given, diag);
+    SONDE__TRY(sonde__dataset_check_share(options.test_share, diag));
     sonde__data_table *t = sonde__calloc(1, sizeof *t);
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-    sonde_err err = sonde__dataset_check_share(options.test_share, diag);
+    sonde_err err = SONDE_OK;
 
     if (t == NULL || set == NULL) {
         err = sonde__fail_nomem(diag, "a data set");
-        goto error;
+        goto done;
     }
+    SONDE__TRY_DONE(sonde__data_table_read(t, path, diag));
+    err = fill(t, &options, set);
+
+done:
+    if (t != NULL) {
+        sonde__data_table_fini(t);
+    }
+    sonde__free(t);
     if (err != SONDE_OK) {
-        goto error;
+        sonde_nn_dataset_destroy(set);
+        return err;
     }
-    t->options = &options;
-    t->path = path;
-    t->diag = diag;
-    SONDE__TRY_GO(find_files(t));
-    SONDE__TRY_GO(fill(t, set));
-    sonde__data_table_destroy(t);
     *out = set;
     return SONDE_OK;
-
-error:
-    sonde__data_table_destroy(t);
-    sonde_nn_dataset_destroy(set);
-    return err;
 }
