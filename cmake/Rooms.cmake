@@ -124,21 +124,3 @@ function(sonde_op_kinds target)
   set_source_files_properties(${table} PROPERTIES COMPILE_OPTIONS -Wno-redundant-decls)
   target_sources(${target} PRIVATE ${table})
 endfunction()
-
-# sonde_messages(TARGET file.proto): protobuf-c's structs of the messages of a file, <file>.pb-c.h,
-# made when CMake runs, so that a build that is only configured has them for clang-tidy.
-function(sonde_messages target proto)
-  get_filename_component(name ${proto} NAME_WE)
-  get_filename_component(folder ${CMAKE_SOURCE_DIR}/${proto} DIRECTORY)
-  set(made ${CMAKE_BINARY_DIR}/messages)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${proto})
-  file(MAKE_DIRECTORY ${made})
-  if(NOT EXISTS ${made}/${name}.pb-c.c OR
-     ${CMAKE_SOURCE_DIR}/${proto} IS_NEWER_THAN ${made}/${name}.pb-c.c)
-    execute_process(COMMAND ${PROTOC_C} --c_out=${made} --proto_path=${folder} ${name}.proto
-      COMMAND_ERROR_IS_FATAL ANY)
-  endif()
-  set_source_files_properties(${made}/${name}.pb-c.c PROPERTIES COMPILE_OPTIONS -w)
-  target_sources(${target} PRIVATE ${made}/${name}.pb-c.c)
-  target_include_directories(${target} SYSTEM PRIVATE ${made})
-endfunction()

@@ -428,7 +428,7 @@ PyDoc_STRVAR(
     session_doc,
     "session(training, options, optimizer, anchors)\n--\n\n"
     "A compiled session. options: (D, G, R, sum, mode, period, seed, threads, folder of "
-    "the plan cache or None, execution, floating-point exceptions); optimizer: (name, "
+    "the plan cache or None, execution, floating-point exceptions[, batch]); optimizer: (name, "
     "{number: value}) or None; anchors: a tuple of (name, tensor, mode, period).");
 
 static PyMethodDef methods[] = {
@@ -444,6 +444,20 @@ static PyMethodDef methods[] = {
     {"shape", graph_shape, METH_O, shape_doc},
     {"moved", graph_moved, METH_O, moved_doc},
     {"move", graph_move, METH_VARARGS, move_doc},
+    {"name", sonde__python_graph_name, METH_VARARGS,
+     "name(value, module, name, role, also)\n--\n\n"
+     "Gives a value a module, a name (None: no name) and a role; also: one name more."},
+    {"name_of", sonde__python_graph_name_of, METH_O,
+     "name_of(value)\n--\n\nThe name of a value, or None."},
+    {"dtype_of", sonde__python_graph_dtype_of, METH_O,
+     "dtype_of(value)\n--\n\nThe dtype of a value: \"float32\"."},
+    {"describe", sonde__python_graph_describe, METH_NOARGS,
+     "describe()\n--\n\nThe graph as JSON (sonde_nn_model_describe)."},
+    {"weights", sonde__python_graph_weights, METH_O,
+     "weights(path)\n--\n\nSaves parameters and buffers as safetensors."},
+    {"plan", sonde__python_graph_plan, METH_VARARGS,
+     "plan(path, batch, text)\n--\n\n"
+     "Saves a plan of a session for inference, with a text of the caller's."},
     {"session", sonde__python_new_session, METH_VARARGS, session_doc},
     {NULL, NULL, 0, NULL}};
 

@@ -229,14 +229,14 @@ static bool add_anchors(session_object *self, PyObject *anchors)
 
 static bool read_options(session_object *self, PyObject *given, sonde_nn_options *options)
 {
-    int sum = 0, mode = 0, execution = 0, exceptions = 0;
+    int sum = 0, mode = 0, execution = 0, exceptions = 0, batch = 0;
     unsigned long long seed = 0;
 
     sonde_nn_options_init(options);
-    if (!PyArg_ParseTuple(given, "iiipiiKizip", &options->device_iterations,
+    if (!PyArg_ParseTuple(given, "iiipiiKizip|i", &options->device_iterations,
                           &options->gradient_accumulation, &options->replication_factor,
                           &sum, &mode, &options->output_period, &seed, &options->threads,
-                          &options->plan_cache, &execution, &exceptions)) {
+                          &options->plan_cache, &execution, &exceptions, &batch)) {
         return false;
     }
     options->execution = (sonde_nn_execution)execution;
@@ -245,6 +245,9 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
     options->output_mode = (sonde_anchor_mode)mode;
     options->random_seed = seed;
     self->threaded = options->threads != 1;
+    if (batch > 0) {
+        sonde_nn_options_set_batch_size(options, batch);
+    }
     options->fixed_batch = true; /* the program feeds what it was written for */
     return true;
 }

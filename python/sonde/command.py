@@ -24,8 +24,11 @@ class Fault(Exception):
 
 def needs(package: str, extra: str) -> NoReturn:
     """Raises the error that a package of an extra is not installed."""
-    raise Fault("SONDE_ENOTFOUND", sys.executable, f"the Python package {package} is missing",
-                f"pip install 'sonde[{extra}]', or pip install {package}")
+    fault = Fault("SONDE_ENOTFOUND", sys.executable, f"the Python package {package} is missing",
+                  f"pip install 'sonde[{extra}]', or pip install {package}")
+    if sys.argv[:1] == ["-m"]:  # while python -m imports the package of a module
+        _end(fault.code, fault.where, fault.expected, fault.found)
+    raise fault
 
 
 def _end(code: str, where: str, expected: str, found: str) -> NoReturn:

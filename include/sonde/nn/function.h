@@ -17,6 +17,7 @@
 
 #include <sonde/catalogue.h>
 #include <sonde/nn/model.h>
+#include <sonde/text.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,6 +71,33 @@ SONDE_API sonde_nn_value sonde_nn_function(sonde_nn_model *model, const char *mo
 /* A value is an output of a module's call: "<module>_output_<k>", counting k. */
 SONDE_API void sonde_nn_module_output(sonde_nn_model *model, const char *module,
                                       sonde_nn_value value);
+
+/* The dtype of a value; float32 if there is no such value. */
+SONDE_API sonde_dtype sonde_nn_value_dtype(const sonde_nn_model *model,
+                                           sonde_nn_value value);
+/* The name of a value, borrowed; NULL: it has none. */
+SONDE_API const char *sonde_nn_value_name(const sonde_nn_model *model,
+                                          sonde_nn_value value);
+/* Gives a value a name, a module and a role. name NULL: no name, so that nothing can
+ * observe it. also: a further name besides the one that the value has. */
+SONDE_API void sonde_nn_name_value(sonde_nn_model *model, sonde_nn_value value,
+                                   const char *module, const char *name, sonde_role role,
+                                   bool also);
+
+/*
+ * Appends the graph as a JSON object, for programs that write it in another format:
+ *
+ *     values   a list; values[0] is null. name, source ("op", "input", "parameter",
+ *              "buffer"), dtype, shape; batch: the dimensions that depend on the batch
+ *     ops      in order of execution: kind, in, out (places in values; in 0: left out),
+ *              attrs as the shape rule completed them, and given, as the builder gave them
+ *     inputs, outputs (without the loss)   places in values
+ *
+ * SONDE_ENOMEM; or the error of the model.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_describe(const sonde_nn_model *model,
+                                                          sonde_text *text,
+                                                          sonde_diag *diag);
 
 #ifdef __cplusplus
 }

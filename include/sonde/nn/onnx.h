@@ -4,11 +4,13 @@
  *     sonde_nn_model *model;
  *     sonde_nn_onnx_load("net.onnx", NULL, &model, NULL, &diag);
  *
+ * The package sonde for Python translates the file (sonde.onnx, extra "onnx"): both
+ * functions start python3, or $SONDE_PYTHON, and wait for it. docs/onnx.md lists the ops.
+ *
  * A model from a file is one like any other: it can be trained, run, observed and saved. Its
  * values have the names of the file. Float32 initialisers become parameters with the
  * file's values, which sonde_nn_model_initialise keeps; numbers that shapes are made of
- * become constants. Running statistics of BatchNormalization become buffers. docs/onnx.md
- * lists the ops.
+ * become constants. Running statistics of BatchNormalization become buffers.
  *
  * One thread at a time for a model.
  */
@@ -41,21 +43,16 @@ typedef struct sonde_nn_onnx_info {
  * A new model of a file of opset 13 to 21: its inputs and outputs in the file's order.
  * options and info may be NULL. External data is read from the file's folder.
  *
- * SONDE_EFORMAT: cut short or damaged; a value that nothing makes, or that two nodes make.
- * SONDE_EUNSUPPORTED: ops that there are none of here, all of them in one message.
- * SONDE_ESHAPE, SONDE_EDTYPE, SONDE_EINVAL: a tensor or a node that cannot be; diag->where
- * names the file and the node.
+ * SONDE_ENOTFOUND: no file, no Python, or no package onnx. SONDE_EFORMAT: the file is
+ * damaged or is no valid model. SONDE_EUNSUPPORTED: unsupported ops, all of them in one
+ * message. SONDE_ESHAPE, SONDE_EDTYPE, SONDE_EINVAL: a tensor or a node that cannot be;
+ * diag names the file and the node.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_onnx_load(const char *path,
                                                      const sonde_nn_onnx_options *options,
                                                      sonde_nn_model **out,
                                                      sonde_nn_onnx_info *info,
                                                      sonde_diag *diag);
-/* The same from memory; name stands in messages. External data is refused. */
-SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_onnx_parse(const void *bytes, size_t size, const char *name,
-                    const sonde_nn_onnx_options *options, sonde_nn_model **out,
-                    sonde_nn_onnx_info *info, sonde_diag *diag);
 
 /*
  * Writes a model for inference, with its weights, as ONNX of opset 21 with an open batch:

@@ -275,3 +275,45 @@ void sonde_nn_module_output(sonde_nn_model *model, const char *module,
     (void)sonde__graph_alias(graph, name, value, SONDE_ROLE_OUTPUT);
     graph->module = outer;
 }
+
+/* --- values ------------------------------------------------------------------------- */
+
+sonde_dtype sonde_nn_value_dtype(const sonde_nn_model *model, sonde_nn_value value)
+{
+    return model != NULL && value != 0 && value < model->graph.value_count
+               ? sonde__graph_shape(model, value)->dtype
+               : SONDE_F32;
+}
+
+const char *sonde_nn_value_name(const sonde_nn_model *model, sonde_nn_value value)
+{
+    return model != NULL && value != 0 && value < model->graph.value_count
+               ? model->graph.values[value].name
+               : NULL;
+}
+
+void sonde_nn_name_value(sonde_nn_model *model, sonde_nn_value value, const char *module,
+                         const char *name, sonde_role role, bool also)
+{
+    sonde__op_graph *graph = model != NULL ? &model->graph : NULL;
+
+    if (model == NULL || module == NULL || graph->err != SONDE_OK ||
+        !sonde__graph_has_value(graph, module, value)) {
+        return;
+    }
+    const char *outer = graph->module;
+    const char *path = sonde__graph_string(graph, "%s", module);
+    const char *own = name != NULL ? sonde__graph_string(graph, "%s", name) : NULL;
+
+    if (also) {
+        graph->module = path;
+        (void)sonde__graph_alias(graph, own, value, role);
+        graph->module = outer;
+    } else if (path != NULL) {
+        sonde__graph_node_value *node = sonde__graph_value(graph, value);
+
+        node->name = own;
+        node->module = path;
+        node->role = role;
+    }
+}

@@ -88,9 +88,11 @@ static void pack_value(sonde__packer *out, const sonde__graph_node_value *value)
 static void pack_tensor(sonde__packer *out, const sonde__graph_param *tensor,
                         sonde_dtype dtype, bool weights)
 {
+    sonde__graph_param recipe = *tensor;
     const bool held = weights || tensor->given || tensor->borrowed;
 
-    sonde__pack_struct(out, tensor, recipe_fields, SONDE_COUNT_OF(recipe_fields));
+    recipe.given = tensor->given || tensor->borrowed;
+    sonde__pack_struct(out, &recipe, recipe_fields, SONDE_COUNT_OF(recipe_fields));
     pack_flag(out, held);
     if (held) {
         sonde__pack(out, tensor->data, tensor->count * sonde_dtype_size(dtype));
@@ -311,7 +313,7 @@ static sonde_err read_tensor(const reading *work, const sonde__op_shape *shape,
     const size_t bytes = tensor.count * sonde_dtype_size(shape->dtype);
     const void *values = held ? sonde__unpack(in, bytes) : NULL;
     if (in->bad || read.name == NULL || buffer != (read.role == SONDE_ROLE_BUFFER) ||
-        (shape->dtype != SONDE_F32 && !(buffer && shape->dtype == SONDE_I64)) ||
+        (shape->dtype != SONDE_F32 && !buffer) ||
         (tensor.blank > 0 && (tensor.blank_first > tensor.count ||
                               tensor.blank > tensor.count - tensor.blank_first))) {
         return refuse(work, "a parameter is cut off, or unlike any that a layer has");

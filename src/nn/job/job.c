@@ -21,6 +21,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
         return;
     }
     sonde_nn_plan_destroy(job->plan);
+    sonde_nn_plan_destroy(job->translated);
     sonde__yaml_destroy(job->root);
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
@@ -288,7 +289,12 @@ static sonde_err keep_names(sonde_nn_job *job, sonde_diag *diag)
 /* Builds the model once, to find its mistakes and to complete the info. */
 static sonde_err check_model(sonde_nn_job *job, sonde_diag *diag)
 {
+    const sonde__yaml_reader reader = {job->name, diag};
     sonde_nn_model *model = NULL;
+
+    if (job->onnx != NULL) {
+        SONDE__TRY(sonde__job_translate_onnx(&reader, job));
+    }
     sonde_err err = sonde__job_build(job, &job->info, &model, diag);
 
     if (err == SONDE_OK && job->onnx != NULL) {

@@ -15,9 +15,10 @@
 struct sonde_nn_job {
     char *name;
     sonde__yaml *root;
-    sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
-    const sonde__yaml *model; /* in one of the two */
-    const char *onnx;         /* the file that the model is, or NULL */
+    sonde__yaml *builtin;             /* the built-in job it stands on, or NULL */
+    const sonde__yaml *model;         /* in one of the two */
+    const char *onnx;                 /* the file that the model is, or NULL */
+    struct sonde_nn_plan *translated; /* that file as a plan, or NULL */
     struct sonde_nn_plan
         *plan; /* what it was loaded from, which has its model, or NULL */
     sonde_nn_job_info info;
@@ -52,9 +53,11 @@ sonde_err sonde__job_describe_inputs(const sonde_nn_job *job, const sonde_nn_mod
                                      sonde_diag *diag);
 /* Whether a text names an ONNX file, by its ending. */
 bool sonde__job_is_onnx(const char *text);
-/* A new model of the ONNX file that a job's model names, with its inputs and its first output;
- * errors name the file, or the line of the section. *loss: the loss of classes that fits
- * what the file ends with. */
+/* Translates the ONNX file that a job's model names; once for a job. Errors name the file, or
+ * the line of the section. */
+sonde_err sonde__job_translate_onnx(const sonde__yaml_reader *reader, sonde_nn_job *job);
+/* A new model of that file, with its inputs and its first output. *loss: the loss of classes
+ * that fits what the file ends with. */
 sonde_err sonde__job_open_onnx(const sonde__yaml_reader *reader, const sonde_nn_job *job,
                                sonde_nn_model **out, const char **loss);
 
