@@ -555,7 +555,7 @@ static bool build_group_norm(sonde__onnx_node *node, const sonde__onnx_op *op)
                                     take_channels(node, 1, SONDE_ROLE_WEIGHT),
                                     take_channels(node, 2, SONDE_ROLE_BIAS)};
     const sonde_nn_setting settings[] = {
-        SONDE__ONNX_SET("groups", sonde__onnx_int(node, "num_groups", 0)),
+        SONDE__ONNX_SET("num_groups", sonde__onnx_int(node, "num_groups", 0)),
         SONDE__ONNX_SET("eps", sonde__onnx_float(node, "epsilon", 1e-5))};
     sonde__onnx_number dims[SONDE_MAX_DIMS] = {{0}}, own[SONDE_MAX_DIMS] = {{0}};
 

@@ -564,7 +564,7 @@ sonde__onnx_pair sonde__onnx_permute(sonde__onnx_node *node, sonde__onnx_pair x,
     for (int i = 0; i < rank; i++) {
         same = same && dims[i] == i;
     }
-    return same ? x : sonde__onnx_emit(node, "transpose", &x, 1, &setting, 1);
+    return same ? x : sonde__onnx_emit(node, "permute", &x, 1, &setting, 1);
 }
 
 static double number_at(sonde__onnx_number number, double batch)
