@@ -155,10 +155,12 @@ static sonde_nn_model *make_layers(void)
             sonde_nn_begin_block(model, i == 0 ? "first" : "second");
         }
         (void)snprintf(name, sizeof name, "fc%d", i);
-        x = sonde_nn_linear(model, name, x, SONDE_OPTIONS(sonde_nn_linear, .out = WIDTH));
+        x = sonde_nn_linear(model, name, x,
+                            SONDE_OPTIONS(sonde_nn_linear, .out_features = WIDTH));
         x = sonde_nn_relu(model, NULL, x);
     }
-    x = sonde_nn_linear(model, "out", x, SONDE_OPTIONS(sonde_nn_linear, .out = CLASSES));
+    x = sonde_nn_linear(model, "out", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = CLASSES));
     sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
     sonde_nn_model_initialise(model, 1);
     return model;

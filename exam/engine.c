@@ -30,27 +30,29 @@ typedef struct builder {
 static sonde_nn_value linear(const builder *b, const char *name, sonde_nn_value x,
                              int64_t out)
 {
-    return sonde_nn_linear(b->model, name, x, SONDE_OPTIONS(sonde_nn_linear, .out = out));
+    return sonde_nn_linear(b->model, name, x,
+                           SONDE_OPTIONS(sonde_nn_linear, .out_features = out));
 }
 
 static sonde_nn_value conv(const builder *b, const char *name, sonde_nn_value x,
                            int64_t out, int64_t padding)
 {
     return sonde_nn_conv2d(b->model, name, x,
-                           SONDE_OPTIONS(sonde_nn_conv2d, .out = out, .kernel = {3, 3},
+                           SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = out,
+                                         .kernel_size = {3, 3},
                                          .padding = {padding, padding}));
 }
 
 static sonde_nn_value norm(const builder *b, const char *name, sonde_nn_value x)
 {
     return sonde_nn_group_norm(b->model, name, x,
-                               SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
+                               SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
 }
 
 static sonde_nn_value pool(const builder *b, const char *name, sonde_nn_value x)
 {
     return sonde_nn_max_pool2d(b->model, name, x,
-                               SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
+                               SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
 }
 
 static sonde_nn_value mlp(const builder *b, sonde_nn_value x)

@@ -33,20 +33,24 @@ static sonde_nn_model *build_model(void)
     sonde_nn_value x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28});
     sonde_nn_value labels = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){BATCH});
 
-    x = sonde_nn_conv2d(model, "conv1", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 5, .kernel = {3, 3}));
+    x = sonde_nn_conv2d(
+        model, "conv1", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 5, .kernel_size = {3, 3}));
     x = sonde_nn_relu(model, "relu", x);
     x = sonde_nn_max_pool2d(model, "pool", x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
-    x = sonde_nn_conv2d(model, "conv2", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 12, .kernel = {5, 5}));
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
+    x = sonde_nn_conv2d(
+        model, "conv2", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 12, .kernel_size = {5, 5}));
     x = sonde_nn_relu(model, "relu", x);
     x = sonde_nn_group_norm(model, "norm", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 3));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 3));
     x = sonde_nn_flatten(model, NULL, x, 1);
-    x = sonde_nn_linear(model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 100));
+    x = sonde_nn_linear(model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 100));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+    x = sonde_nn_linear(model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
     x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));

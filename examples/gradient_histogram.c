@@ -35,11 +35,14 @@ static sonde_nn_model *build_model(void)
     sonde_nn_value labels = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){BATCH});
 
     x = sonde_nn_flatten(model, NULL, x, 1);
-    x = sonde_nn_linear(model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 320));
+    x = sonde_nn_linear(model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 320));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 100));
+    x = sonde_nn_linear(model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 100));
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_linear(model, "fc3", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+    x = sonde_nn_linear(model, "fc3", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
     x = sonde_nn_log_softmax(model, "log_softmax", x, 0);
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));

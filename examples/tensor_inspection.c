@@ -171,8 +171,9 @@ static sonde_nn_value build_sequential(sonde_nn_model *model, sonde_nn_value x,
         if (pipelined) {
             sonde_nn_begin_block(model, layers[i].stage == 0 ? "stage 0" : "stage 1");
         }
-        x = sonde_nn_linear(model, layers[i].dense, x,
-                            SONDE_OPTIONS(sonde_nn_linear, .out = layers[i].width));
+        x = sonde_nn_linear(
+            model, layers[i].dense, x,
+            SONDE_OPTIONS(sonde_nn_linear, .out_features = layers[i].width));
         if (layers[i].activation != NULL) {
             x = sonde_nn_relu(model, layers[i].activation, x);
         }
@@ -189,15 +190,15 @@ static sonde_nn_value build_functional(sonde_nn_model *model, sonde_nn_value x,
     if (pipelined) {
         sonde_nn_begin_block(model, "stage 0");
         hidden = sonde_nn_linear(model, "Dense_256", x,
-                                 SONDE_OPTIONS(sonde_nn_linear, .out = 256));
+                                 SONDE_OPTIONS(sonde_nn_linear, .out_features = 256));
         hidden = sonde_nn_relu(model, "Dense_256_acts", hidden);
         sonde_nn_begin_block(model, "stage 1");
     }
     activations = sonde_nn_linear(model, "Dense_128", hidden,
-                                  SONDE_OPTIONS(sonde_nn_linear, .out = 128));
+                                  SONDE_OPTIONS(sonde_nn_linear, .out_features = 128));
     activations = sonde_nn_relu(model, "Dense_128_acts", activations);
     return sonde_nn_linear(model, "Dense_10", activations,
-                           SONDE_OPTIONS(sonde_nn_linear, .out = CLASSES));
+                           SONDE_OPTIONS(sonde_nn_linear, .out_features = CLASSES));
 }
 
 /* As Keras begins: weights uniform within sqrt(6 / (fan in + fan out)) (Glorot and Bengio

@@ -276,7 +276,8 @@ static sonde_nn_model *make_sonde_nn_model(void)
     must(sonde_nn_model_create(&model, &diag));
     x = sonde_nn_input(model, SONDE_F32, 2, shape);
     target = sonde_nn_input(model, SONDE_I64, 1, labels);
-    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    x = sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     sonde_nn_output(model, x);
     sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
     return model;

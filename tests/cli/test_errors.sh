@@ -35,9 +35,9 @@ check "job\.yaml:3: unknown key 'epohcs' \(expected epochs\)" train job.yaml --d
 printf 'model: fashion_cnn\nobserve: [{tensors: conv1.wieght}]\n' >job.yaml
 check ".*'conv1\.wieght'.*conv1\.weight.*" train job.yaml --data data --out out
 check ".*'fc3.weight'.*" train --data data --out out --print fc3.weight
-printf 'model: {input: [3, 28, 28], layers: [flatten, linear: {name: a, out: 10}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
+printf 'model: {input: [3, 28, 28], layers: [flatten, linear: {name: a, out_features: 10}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
 check '.*: samples of \(1, 28, 28\) \(expected \(3, 28, 28\)\)' train job.yaml --data data --out out
-printf 'model: {input: [1, 28, 28], layers: [flatten, linear: {name: a, out: 9}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
+printf 'model: {input: [1, 28, 28], layers: [flatten, linear: {name: a, out_features: 9}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
 check ".*: 10 classes \(expected at most the model's 9\)" train job.yaml --data data --out out
 
 # data that is cut, or foreign
@@ -74,7 +74,7 @@ check '--data: inputs or a target by name of data without names \(expected array
     train --data data --out out --data-target y
 printf 'x,y\n1,0\n2,1\n3,0\n4,1\n' >table.csv
 cat >table.yaml <<'END'
-model: {input: [1], layers: [linear: {name: fc, out: 2}], loss: cross_entropy}
+model: {input: [1], layers: [linear: {name: fc, out_features: 2}], loss: cross_entropy}
 END
 check '--data: byte pairs \(tokens, vocabulary, tokenizer\) of data that is no text \(expected text for a model of tokens\)' \
     train table.yaml --data table.csv --out out --tokens bpe

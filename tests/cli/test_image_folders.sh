@@ -21,7 +21,7 @@ for root, splits in (("partial", {"train": "cat dog eel", "test": "cat eel"}), (
             for i in range(16):
                 draw("%s/%d.png" % (folder, i), levels[name], 3 if root == "colour" else 1)
     open(root + ".yaml", "w").write(
-        "model: {input: [%d, 8, 8], layers: [flatten, linear: {name: fc, out: 3}], loss: cross_entropy}\n"
+        "model: {input: [%d, 8, 8], layers: [flatten, linear: {name: fc, out_features: 3}], loss: cross_entropy}\n"
         "data: {path: %s}\noptimizer: {learning_rate: 0.1}\noptions: {epochs: 15, batch_size: 8}\n"
         % (3 if root == "colour" else 1, root))
 END

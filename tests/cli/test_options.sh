@@ -10,7 +10,7 @@ train=("$sonde" train --no-pictures --no-eval --quiet)
 cat >job.yaml <<'END'
 model:
   input: [1, 28, 28]
-  layers: [flatten, linear: {name: fc, out: 010, bias: true}, relu: , linear: {name: out, out: 10}]
+  layers: [flatten, linear: {name: fc, out_features: 010, bias: true}, relu: , linear: {name: out, out_features: 10}]
   loss: {cross_entropy: {name: loss, label_smoothing: 1e-1}}
 data: {name: fashion-mnist, path: data}
 observe: [{tensors: "out.weight,re:^f\\w", every: 100, print: true}]
@@ -39,7 +39,7 @@ cmp cnn/model.safetensors named/model.safetensors || fail "fashion_cnn is printe
 cat >nan.yaml <<'END'
 model:
   input: [1, 28, 28]
-  layers: [flatten, linear: {name: fc, out: 10}, exp: {name: e}, linear: {name: out, out: 10}]
+  layers: [flatten, linear: {name: fc, out_features: 10}, exp: {name: e}, linear: {name: out, out_features: 10}]
   loss: {cross_entropy: {name: loss}}
 data: {name: fashion-mnist, path: data}
 optimizer: {kind: sgd, learning_rate: 1000}

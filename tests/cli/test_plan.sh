@@ -7,8 +7,8 @@ cat >job.yaml <<'END'
 model:
   input: [1, 28, 28]
   layers:
-    - flatten: {axis: 1}
-    - linear: {name: fc, out: 10}
+    - flatten: {start_dim: 1}
+    - linear: {name: fc, out_features: 10}
   loss: {cross_entropy: {name: loss}}
 data: {name: fashion-synth, mean: 0.5, std: 0.5}
 options: {epochs: 1, batch_size: 16, threads: 1, seed: 4}
@@ -91,7 +91,7 @@ model:
   inputs: {x: [3], right: [2]}
   layers:
     - cat: {name: both, from: [x, right], dim: 1}
-    - linear: {name: fc, out: 2}
+    - linear: {name: fc, out_features: 2}
   loss: {cross_entropy: {name: loss}}
 data: {path: arrays}
 options: {epochs: 1, batch_size: 6, threads: 1}
@@ -113,8 +113,8 @@ model:
   target: [4]
   layers:
     - embedding: {name: e, num_embeddings: vocabulary, embedding_dim: 4}
-    - linear: {name: head, out: vocabulary}
-  loss: {cross_entropy: {axis: -1}}
+    - linear: {name: head, out_features: vocabulary}
+  loss: {cross_entropy: {dim: -1}}
 data: {path: text/text.txt, tokens: bpe, vocabulary: 264}
 options: {epochs: 1, batch_size: 8, threads: 1}
 END

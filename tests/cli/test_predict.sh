@@ -4,7 +4,7 @@
 
 # more classes than the data set names; scores that are all equal
 cat >wide.yaml <<'END'
-model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out: 1000}], loss: cross_entropy}
+model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out_features: 1000}], loss: cross_entropy}
 data: {name: fashion-mnist}
 END
 python3 - <<'END'
@@ -39,7 +39,7 @@ run 0 "$sonde" predict --model wide.yaml --weights zero.safetensors "$images/tro
     fail "predict --format json --top 2: $(cat "$out")"
 [ ! -e p.png ] && [ -s p-2.png ] && [ -s p-3.png ] || fail "pictures: $(ls)"
 cat >names.yaml <<'END'
-model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out: 2}], loss: cross_entropy}
+model: {input: [1, 28, 28], layers: [flatten, linear: {name: fc, out_features: 2}], loss: cross_entropy}
 END
 run 0 "$sonde" tensors names.yaml --format json
 python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$out" || fail "tensors --format json"

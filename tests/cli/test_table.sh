@@ -5,7 +5,7 @@
 
 awk 'BEGIN { print "a,b,c,kind"; for (i = 0; i < 60; i++) print i % 7 "," i % 3 "," i % 2 "," (i % 2 ? "odd" : "even") }' >t.csv
 cat >t.yaml <<'END'
-model: {input: [1], layers: [linear: {name: fc, out: 2}], loss: cross_entropy}
+model: {input: [1], layers: [linear: {name: fc, out_features: 2}], loss: cross_entropy}
 optimizer: {kind: adam, learning_rate: 0.1}
 rules: none
 options: {epochs: 20, batch_size: 9}
@@ -24,7 +24,7 @@ stderr_is "sonde: error: t.csv: no column 'nothing' (expected a, b, c, kind)"
 run 2 "$sonde" eval t.yaml "${columns[@]}" --test-share 0
 stderr_is "sonde: error: test_share: '0' (expected a number from 1e-06 to below 1)"
 
-echo 'model: {input: [1, 4, 5, 6], layers: [flatten: {}, linear: {name: fc, out: 2}], loss: cross_entropy}' >deep.yaml
+echo 'model: {input: [1, 4, 5, 6], layers: [flatten: {}, linear: {name: fc, out_features: 2}], loss: cross_entropy}' >deep.yaml
 run 2 "$sonde" train deep.yaml --data t.csv --data-target kind --quiet
 stderr_is "sonde: error: t.csv: samples of (3) (expected (1, 4, 5, 6))"
 

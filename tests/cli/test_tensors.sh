@@ -50,7 +50,7 @@ END
 
 # a job file, and every built-in model
 cat >job.yaml <<'END'
-model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: {cross_entropy: {name: loss}}}
+model: {input: [4], layers: [linear: {name: fc, out_features: 3}], loss: {cross_entropy: {name: loss}}}
 END
 run 0 "$sonde" tensors job.yaml --names
 grep -qx 'Gradient___fc.weight' "$out" || fail "a job's tensors: $(cat "$out")"

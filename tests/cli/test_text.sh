@@ -11,8 +11,8 @@ model:
     - embedding: {name: wte, num_embeddings: 256, embedding_dim: 16}
     - positional_embedding: {name: wpe, num_embeddings: 8}
     - transformer_encoder_layer: {name: h0, nhead: 2, dim_feedforward: 32, is_causal: true}
-    - linear: {name: head, out: 256}
-  loss: {cross_entropy: {name: loss, axis: -1}}
+    - linear: {name: head, out_features: 256}
+  loss: {cross_entropy: {name: loss, dim: -1}}
 optimizer: {kind: adam, learning_rate: 0.01}
 rules: none
 options: {epochs: 3, batch_size: 8, eval_batch_size: 8}

@@ -9,10 +9,10 @@ cat >job.yaml <<'END'
 model:
   input: [1, 28, 28]
   layers:
-    - flatten: {axis: 1}
-    - linear: {name: fc1, out: 128}
+    - flatten: {start_dim: 1}
+    - linear: {name: fc1, out_features: 128}
     - relu
-    - linear: {name: fc2, out: 10}
+    - linear: {name: fc2, out_features: 10}
   loss: {cross_entropy: {name: loss}}
 data: {name: fashion-synth, mean: 0.286, std: 0.353}
 optimizer: {kind: adam, learning_rate: 0.001}

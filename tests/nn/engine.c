@@ -51,20 +51,22 @@ void engine_cnn(engine_net *net, int64_t batch)
     *net = (engine_net){.rank = 3, .sample = {1, 12, 12}, .classes = 5, .batch = batch};
     x = engine_inputs(net, &target);
     m = net->model;
-    x = sonde_nn_conv2d(m, "conv1", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 3, .kernel = {3}));
+    x = sonde_nn_conv2d(
+        m, "conv1", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 3, .kernel_size = {3}));
     x = sonde_nn_relu(m, "relu", x);
     x = sonde_nn_max_pool2d(m, "pool", x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
-    x = sonde_nn_conv2d(m, "conv2", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 4, .kernel = {3}));
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
+    x = sonde_nn_conv2d(
+        m, "conv2", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 4, .kernel_size = {3}));
     x = sonde_nn_relu(m, "relu", x);
     x = sonde_nn_group_norm(m, "norm", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
     x = sonde_nn_flatten(m, NULL, x, 1);
-    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 17));
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 17));
     x = sonde_nn_relu(m, "relu", x);
-    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 5));
+    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 5));
     x = sonde_nn_log_softmax(m, "log_softmax", x, 1);
     engine_finish(net, x, sonde_nn_nll_loss(m, "loss", x, target));
 }
@@ -77,9 +79,9 @@ void engine_mlp(engine_net *net, int64_t batch)
     *net = (engine_net){.rank = 1, .sample = {24}, .classes = 4, .batch = batch};
     x = engine_inputs(net, &target);
     m = net->model;
-    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 32));
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     x = sonde_nn_relu(m, "relu1", x);
-    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target));
 }
 
@@ -93,9 +95,9 @@ void engine_branches(engine_net *net, int64_t batch)
     x = engine_inputs(net, &target);
     m = net->model;
     sonde_nn_scope_push(m, "block");
-    a = sonde_nn_conv2d(
-        m, "conv", x,
-        SONDE_OPTIONS(sonde_nn_conv2d, .out = 4, .kernel = {3}, .padding = {1, 1}));
+    a = sonde_nn_conv2d(m, "conv", x,
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 4,
+                                      .kernel_size = {3}, .padding = {1, 1}));
     b = sonde_nn_relu(m, NULL, a);
     c = sonde_nn_mul(m, NULL, a, b);
     c = sonde_nn_add(m, "sum", c, b);
@@ -105,12 +107,12 @@ void engine_branches(engine_net *net, int64_t batch)
     c = sonde_nn_add(m, NULL, a, b); /* broadcast */
     c = sonde_nn_transpose(m, NULL, c, nchw_to_nhwc);
     c = sonde_nn_reshape(m, NULL, c, 2, (const int64_t[]){-1, 4}); /* (36 N, 4) */
-    c = sonde_nn_linear(m, "mix", c, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    c = sonde_nn_linear(m, "mix", c, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     c = sonde_nn_relu(m, NULL, c);
-    c = sonde_nn_linear(m, "mix", c, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    c = sonde_nn_linear(m, "mix", c, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     c = sonde_nn_reshape(m, NULL, c, 2, (const int64_t[]){-1, 144});
-    c = sonde_nn_linear(m, "head", c,
-                        SONDE_OPTIONS(sonde_nn_linear, .out = 3, .no_bias = true));
+    c = sonde_nn_linear(
+        m, "head", c, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3, .no_bias = true));
     engine_finish(net, c, sonde_nn_cross_entropy(m, "loss", c, target));
 }
 

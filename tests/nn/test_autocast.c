@@ -167,12 +167,13 @@ static void neither_threads_nor_looking_change_a_bit(void **state)
 
 static void a_layer_may_have_its_own_dtype(void **state)
 {
-    static const char job_text[] = "model:\n  input: [6]\n  layers:\n"
-                                   "    - linear: {name: a, out: 8, dtype: bfloat16}\n"
-                                   "    - gelu: {name: g}\n"
-                                   "    - linear: {name: b, out: 4, dtype: float16}\n"
-                                   "    - linear: {name: c, out: 3}\n"
-                                   "  loss: {cross_entropy: {name: loss}}\n";
+    static const char job_text[] =
+        "model:\n  input: [6]\n  layers:\n"
+        "    - linear: {name: a, out_features: 8, dtype: bfloat16}\n"
+        "    - gelu: {name: g}\n"
+        "    - linear: {name: b, out_features: 4, dtype: float16}\n"
+        "    - linear: {name: c, out_features: 3}\n"
+        "  loss: {cross_entropy: {name: loss}}\n";
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     sonde_nn_session *session = NULL;
     sonde_nn_model *model = NULL;
@@ -199,7 +200,7 @@ static void a_layer_may_have_its_own_dtype(void **state)
 static void mistakes_are_named(void **state)
 {
     static const char wrong[] = "model:\n  input: [6]\n  layers:\n"
-                                "    - linear: {name: a, out: 8, dtype: int8}\n"
+                                "    - linear: {name: a, out_features: 8, dtype: int8}\n"
                                 "  loss: {cross_entropy: {name: loss}}\n";
     sonde_nn_model *model = NULL;
     sonde_nn_value x = 0;
@@ -249,14 +250,14 @@ static sonde_nn_model *golden_network(sonde_safetensors *file)
     must(sonde_nn_model_create(&m, &engine_diag));
     x = sonde_nn_input(m, SONDE_F32, 4, (int64_t[]){BATCH, 2, 6, 6});
     labels = sonde_nn_input(m, SONDE_I64, 1, (int64_t[]){BATCH});
-    x = sonde_nn_conv2d(
-        m, "conv", x,
-        SONDE_OPTIONS(sonde_nn_conv2d, .out = 8, .kernel = {3, 3}, .padding = {1, 1}));
+    x = sonde_nn_conv2d(m, "conv", x,
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 8,
+                                      .kernel_size = {3, 3}, .padding = {1, 1}));
     x = sonde_nn_relu(m, "relu1", x);
     x = sonde_nn_flatten(m, "flat", x, 1);
-    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 24));
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 24));
     x = sonde_nn_relu(m, "relu2", x);
-    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 5));
+    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 5));
     sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, labels));
     must(sonde_nn_model_status(m, &engine_diag));
     for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {

@@ -28,16 +28,17 @@ static int64_t pick(const part *p, uint64_t stream, int64_t least, int64_t most)
 
 static sonde_nn_value conv(const part *p, const char *name, sonde_nn_value x, int64_t out)
 {
-    return sonde_nn_conv2d(
-        p->m, name, x,
-        SONDE_OPTIONS(sonde_nn_conv2d, .out = out, .kernel = {3}, .padding = {1, 1}));
+    return sonde_nn_conv2d(p->m, name, x,
+                           SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = out,
+                                         .kernel_size = {3}, .padding = {1, 1}));
 }
 
 /* Any (N, ...) to class scores and their loss. */
 static sonde_nn_value head(const part *p, sonde_nn_value x)
 {
     x = sonde_nn_flatten(p->m, NULL, x, 1);
-    x = sonde_nn_linear(p->m, "head", x, SONDE_OPTIONS(sonde_nn_linear, .out = 3));
+    x = sonde_nn_linear(p->m, "head", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
     return sonde_nn_cross_entropy(p->m, "loss", x, p->target);
 }
 
@@ -45,17 +46,18 @@ static sonde_nn_value strides_and_groups(const part *p)
 {
     sonde_nn_value x = p->x;
 
-    x = sonde_nn_conv2d(p->m, "a", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 2 * pick(p, 1, 1, 3),
-                                      .kernel = {pick(p, 2, 1, 3), 2},
-                                      .stride = {pick(p, 3, 1, 2), pick(p, 4, 1, 2)},
-                                      .padding = {pick(p, 5, 0, 2), 1},
-                                      .dilation = {1, pick(p, 6, 1, 2)}, .groups = 2,
-                                      .no_bias = pick(p, 7, 0, 1) == 1));
+    x = sonde_nn_conv2d(
+        p->m, "a", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 2 * pick(p, 1, 1, 3),
+                      .kernel_size = {pick(p, 2, 1, 3), 2},
+                      .stride = {pick(p, 3, 1, 2), pick(p, 4, 1, 2)},
+                      .padding = {pick(p, 5, 0, 2), 1}, .dilation = {1, pick(p, 6, 1, 2)},
+                      .groups = 2, .no_bias = pick(p, 7, 0, 1) == 1));
     x = sonde_nn_relu(p->m, NULL, x);
     x = sonde_nn_conv2d(p->m, "b", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 2 * pick(p, 1, 1, 3),
-                                      .kernel = {2}, .padding = {1, 1},
+                        SONDE_OPTIONS(sonde_nn_conv2d,
+                                      .out_channels = 2 * pick(p, 1, 1, 3),
+                                      .kernel_size = {2}, .padding = {1, 1},
                                       .groups = 2 * pick(p, 1, 1, 3)));
     return head(p, x);
 }
@@ -63,7 +65,7 @@ static sonde_nn_value strides_and_groups(const part *p)
 static sonde_nn_value pools(const part *p)
 {
     const sonde_nn_pool2d_options overlapping = {.size = sizeof overlapping,
-                                                 .kernel = {3, 2},
+                                                 .kernel_size = {3, 2},
                                                  .stride = {2, 1},
                                                  .padding = {1, 1},
                                                  .dilation = {1, 2}};
@@ -71,7 +73,7 @@ static sonde_nn_value pools(const part *p)
 
     y = sonde_nn_max_pool2d(p->m, "p1", x, &overlapping);
     x = sonde_nn_max_pool2d(p->m, "p2", x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
     x = sonde_nn_sum(p->m, NULL, x, (const int[]){2, 3}, 2, true);
     return head(p, sonde_nn_mul(p->m, NULL, x, y));
 }
@@ -82,11 +84,11 @@ static sonde_nn_value the_fused_chain(const part *p)
 
     x = sonde_nn_relu(p->m, "r", x);
     x = sonde_nn_max_pool2d(p->m, "p", x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
     x = conv(p, "b", x, 4);
     x = sonde_nn_relu(p->m, "r", x);
     x = sonde_nn_flatten(p->m, NULL, x, 1);
-    x = sonde_nn_linear(p->m, "c", x, SONDE_OPTIONS(sonde_nn_linear, .out = 19));
+    x = sonde_nn_linear(p->m, "c", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 19));
     return head(p, sonde_nn_relu(p->m, "r", x));
 }
 
@@ -95,7 +97,7 @@ static sonde_nn_value a_chain_with_branches(const part *p)
 {
     sonde_nn_value a = conv(p, "a", p->x, 5), r = sonde_nn_relu(p->m, "r", a);
     sonde_nn_value q = sonde_nn_max_pool2d(
-        p->m, "p", r, SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
+        p->m, "p", r, SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
     sonde_nn_value s = sonde_nn_mean(p->m, NULL, r, (const int[]){-1, -2}, 2, true);
 
     q = sonde_nn_add(p->m, NULL, q, s);
@@ -109,11 +111,12 @@ static sonde_nn_value norms(const part *p)
     sonde_nn_value x = conv(p, "a", p->x, 6);
 
     x = sonde_nn_group_norm(
-        p->m, "n1", x, SONDE_OPTIONS(sonde_nn_group_norm, .groups = pick(p, 1, 1, 3)));
+        p->m, "n1", x,
+        SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = pick(p, 1, 1, 3)));
     x = conv(p, "b", x, 4);
-    x = sonde_nn_group_norm(
-        p->m, "n2", x,
-        SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2, .eps = 0.1F, .no_affine = true));
+    x = sonde_nn_group_norm(p->m, "n2", x,
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2,
+                                          .eps = 0.1F, .no_affine = true));
     return head(p, x);
 }
 
@@ -133,10 +136,10 @@ static sonde_nn_value softmax_over_the_batch(const part *p)
 {
     sonde_nn_value x = sonde_nn_flatten(p->m, NULL, p->x, 1);
 
-    x = sonde_nn_linear(p->m, "a", x, SONDE_OPTIONS(sonde_nn_linear, .out = 8));
+    x = sonde_nn_linear(p->m, "a", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 8));
     x = sonde_nn_relu(p->m, NULL, x);
-    x = sonde_nn_linear(p->m, "b", x,
-                        SONDE_OPTIONS(sonde_nn_linear, .out = 3, .no_bias = true));
+    x = sonde_nn_linear(
+        p->m, "b", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3, .no_bias = true));
     x = sonde_nn_log_softmax(p->m, NULL, x, (int)pick(p, 1, 0, 1));
     return sonde_nn_nll_loss(p->m, "loss", x, p->target);
 }
@@ -165,9 +168,9 @@ static sonde_nn_value shapes(const part *p)
     x = sonde_nn_transpose(p->m, NULL, x, (const int[]){2, 0, 3, 1}); /* (7, N, 6, 4) */
     x = sonde_nn_reshape(p->m, NULL, x, 3, (const int64_t[]){7, -1, 8});
     x = sonde_nn_sum(p->m, NULL, x, (const int[]){-3}, 1, false); /* (3 N, 8) */
-    x = sonde_nn_linear(p->m, "b", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    x = sonde_nn_linear(p->m, "b", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     x = sonde_nn_relu(p->m, NULL, x);
-    x = sonde_nn_linear(p->m, "c", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    x = sonde_nn_linear(p->m, "c", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     x = sonde_nn_reshape(p->m, NULL, x, 2, (const int64_t[]){-1, 6});
     return head(p, x);
 }
@@ -181,14 +184,14 @@ static sonde_nn_value modules_called_again(const part *p)
     x = sonde_nn_relu(p->m, "r", x);
     x = sonde_nn_add(p->m, NULL, conv(p, "a", x, 4), x);
     x = sonde_nn_group_norm(p->m, "n", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
     x = sonde_nn_group_norm(p->m, "n", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
     x = sonde_nn_mean(p->m, NULL, x, (const int[]){2, 3}, 2, false);
-    x = sonde_nn_linear(p->m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    x = sonde_nn_linear(p->m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     x = sonde_nn_relu(p->m, "r", x);
-    return head(p,
-                sonde_nn_linear(p->m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4)));
+    return head(p, sonde_nn_linear(p->m, "fc", x,
+                                   SONDE_OPTIONS(sonde_nn_linear, .out_features = 4)));
 }
 
 typedef sonde_nn_value (*maker)(const part *p);
@@ -417,9 +420,12 @@ static void what_the_loss_does_not_need_stays(void **state)
     (void)state;
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, shape);
-    a = sonde_nn_linear(model, "used", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
-    b = sonde_nn_linear(model, "shown", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
-    (void)sonde_nn_linear(model, "unused", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    a = sonde_nn_linear(model, "used", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
+    b = sonde_nn_linear(model, "shown", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
+    (void)sonde_nn_linear(model, "unused", x,
+                          SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     sonde_nn_output(model, b);
     sonde_nn_loss(model, sonde_nn_sum(model, "loss", a, NULL, 0, false));
     must(sonde_nn_training_session(

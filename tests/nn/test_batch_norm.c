@@ -25,14 +25,17 @@ static void build(engine_net *net, double momentum)
 
     *net = (engine_net){.rank = 3, .sample = {2, 12, 12}, .classes = 4, .batch = 20};
     x = engine_inputs(net, &target);
-    x = sonde_nn_conv2d(net->model, "conv", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 32, .kernel = {3}));
+    x = sonde_nn_conv2d(
+        net->model, "conv", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 32, .kernel_size = {3}));
     x = sonde_nn_layer(net->model, "batch_norm", "bn1", &x, 1, setting, 1);
     x = sonde_nn_relu(net->model, "relu", x);
     x = sonde_nn_flatten(net->model, NULL, x, 1);
-    x = sonde_nn_linear(net->model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 16));
+    x = sonde_nn_linear(net->model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 16));
     x = sonde_nn_layer(net->model, "batch_norm", "bn2", &x, 1, setting, 1);
-    x = sonde_nn_linear(net->model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    x = sonde_nn_linear(net->model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
 }
 
@@ -456,7 +459,7 @@ static void jobs_have_it(void **state)
                                "    - batch_norm: {track_running_stats: false, "
                                "affine: false}\n"
                                "    - flatten\n"
-                               "    - linear: {name: fc, out: 3}\n"
+                               "    - linear: {name: fc, out_features: 3}\n"
                                "  loss: cross_entropy\n";
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;

@@ -119,13 +119,15 @@ static void scopes_prefix_what_is_in_them(void **state)
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 4, shape);
     sonde_nn_scope_push(model, "block1");
-    x = sonde_nn_conv2d(model, "conv1", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 2, .kernel = {2}));
+    x = sonde_nn_conv2d(
+        model, "conv1", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 2, .kernel_size = {2}));
     x = sonde_nn_relu(model, NULL, x);
     x = sonde_nn_relu(model, NULL, x);
     sonde_nn_scope_push(model, "inner");
     x = sonde_nn_flatten(model, NULL, x, 1);
-    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 3));
+    x = sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
     sonde_nn_scope_pop(model);
     sonde_nn_scope_pop(model);
     x = sonde_nn_relu(model, NULL, x);
@@ -295,21 +297,22 @@ static void shapes_are_inferred(void **state)
     assert_null(sonde_nn_value_shape(m, 0, &rank));
     x = sonde_nn_input(m, SONDE_F32, 4, shape);
     expect_value_shape(m, x, 4, shape);
+    expect_value_shape(m,
+                       sonde_nn_conv2d(m, "a", x,
+                                       SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 6,
+                                                     .kernel_size = {3, 2}, .stride = {2},
+                                                     .padding = {1, 0},
+                                                     .dilation = {2, 3}, .groups = 2)),
+                       4, (const int64_t[]){2, 6, 4, 3});
     expect_value_shape(
         m,
-        sonde_nn_conv2d(m, "a", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 6, .kernel = {3, 2},
-                                      .stride = {2}, .padding = {1, 0},
-                                      .dilation = {2, 3}, .groups = 2)),
-        4, (const int64_t[]){2, 6, 4, 3});
-    expect_value_shape(
-        m,
-        sonde_nn_max_pool2d(m, NULL, x, SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {3, 2})),
+        sonde_nn_max_pool2d(m, NULL, x,
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {3, 2})),
         4, (const int64_t[]){2, 4, 3, 4});
     expect_value_shape(
         m,
         sonde_nn_max_pool2d(m, NULL, x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {3, 3},
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {3, 3},
                                           .stride = {1, 2}, .padding = {1, 1})),
         4, (const int64_t[]){2, 4, 9, 4});
     expect_value_shape(m, sonde_nn_flatten(m, NULL, x, 1), 2, (const int64_t[]){2, 288});
@@ -346,7 +349,8 @@ static void a_module_called_again_shares_its_parameters(void **state)
     must(sonde_nn_model_create(&m, &engine_diag));
     x = sonde_nn_input(m, SONDE_F32, 2, shape);
     for (int i = 0; i < 3; i++) {
-        x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+        x = sonde_nn_linear(m, "fc", x,
+                            SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     }
     sonde_nn_output(m, x);
     must(sonde_nn_model_status(m, &engine_diag));
@@ -385,13 +389,13 @@ static void initial_values_are_pytorchs(void **state)
     (void)state;
     must(sonde_nn_model_create(&m, &engine_diag));
     x = sonde_nn_input(m, SONDE_F32, 4, shape);
-    x = sonde_nn_conv2d(
-        m, "conv", x,
-        SONDE_OPTIONS(sonde_nn_conv2d, .out = 64, .kernel = {3, 2}, .groups = 2));
+    x = sonde_nn_conv2d(m, "conv", x,
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 64,
+                                      .kernel_size = {3, 2}, .groups = 2));
     x = sonde_nn_group_norm(m, "norm", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 4));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 4));
     x = sonde_nn_flatten(m, NULL, x, 1);
-    x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 40));
+    x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 40));
     must(sonde_nn_model_status(m, &engine_diag));
     for (uint64_t seed = 0; seed < 3; seed++) {
         if (seed > 0) { /* a model starts as after seed 0 */

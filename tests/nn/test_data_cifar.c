@@ -81,7 +81,7 @@ static void bad_files_are_told(void **state)
 static void a_job_takes_them(void **state)
 {
     static const char text[] =
-        "model: {input: [3, 32, 32], layers: [flatten, linear: {name: fc, out: 10}],\n"
+        "model: {input: [3, 32, 32], layers: [flatten, linear: {name: fc, out_features: 10}],\n"
         "  loss: cross_entropy}\n";
     sonde_nn_job *job = NULL;
     sonde_nn_dataset *set = NULL;

@@ -253,7 +253,7 @@ static void a_job_learns_a_table(void **state)
     static const char job_text[] = "model:\n"
                                    "  input: [4]\n"
                                    "  layers:\n"
-                                   "    - linear: {name: fc, out: 1}\n"
+                                   "    - linear: {name: fc, out_features: 1}\n"
                                    "  loss: {mse_loss: {target: values}}\n"
                                    "data: {target: price}\n"
                                    "optimizer: {kind: adam, learning_rate: 0.1}\n"

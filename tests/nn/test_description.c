@@ -195,7 +195,7 @@ static const variant variants[] = {
     {"pool_padded", "x: [2, 6, 7]",
      "avg_pool2d: {kernel_size: 3, stride: 2, padding: 1, count_include_pad: false}"},
     {"conv_dilated", "x: [4, 8, 9]",
-     "conv2d: {name: l, out: 6, kernel: [3, 2], stride: 2, padding: 1, dilation: 2, groups: 2}"},
+     "conv2d: {name: l, out_channels: 6, kernel_size: [3, 2], stride: 2, padding: 1, dilation: 2, groups: 2}"},
     {"conv3d_dilated", "x: [4, 42, 5]",
      "reshape: {shape: [-1, 4, 6, 7, 5]}}, {conv3d: {name: l, out_channels: 4, kernel_size: [3, 2, 3], stride: [2, 1, 1], "
      "padding: [1, 0, 1], dilation: [1, 2, 1], groups: 2}"},
@@ -230,7 +230,7 @@ static const variant variants[] = {
     {"encoder", "x: [5, 6]",
      "transformer_encoder_layer: {name: l, nhead: 3, dim_feedforward: 8, norm_first: true, "
      "activation: gelu, is_causal: true}"},
-    {"group_plain", "x: [4, 5]", "group_norm: {name: l, groups: 2, affine: false}"},
+    {"group_plain", "x: [4, 5]", "group_norm: {name: l, num_groups: 2, affine: false}"},
     {"batch_plain", "x: [4, 5]", "batch_norm: {name: l, affine: false}"},
     {"batch_untracked", "x: [4, 5]", "batch_norm: {name: l, track_running_stats: false}"},
     {"instance_affine", "x: [4, 5]", "instance_norm: {name: l, affine: true}"},

@@ -89,7 +89,8 @@ static sonde_nn_model *of_layers(void)
     target = sonde_nn_input(model, SONDE_I64, 1, (const int64_t[]){BATCH});
     x = sonde_nn_relu(
         model, NULL,
-        sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = CLASSES)));
+        sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = CLASSES)));
     sonde_nn_output(model, x);
     sonde_nn_loss(model,
                   sonde_nn_nll_loss(model, "loss",

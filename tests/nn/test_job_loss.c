@@ -12,7 +12,7 @@
 
 #define MODEL(input, layers, loss)                                                       \
     "model: {input: [" input "], layers: [" layers "], loss: " loss "}\n"
-#define FC(out) "flatten, linear: {name: fc, out: " out "}"
+#define FC(out) "flatten, linear: {name: fc, out_features: " out "}"
 
 static void expect_near(double have, double want, double tolerance)
 {

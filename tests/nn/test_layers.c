@@ -51,7 +51,7 @@ static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
         if (x->dtype == SONDE_F32 && x->rank > 1) {
             in[i] = sonde_nn_linear(
                 model, names[i], in[i],
-                SONDE_OPTIONS(sonde_nn_linear, .out = x->dim[x->rank - 1]));
+                SONDE_OPTIONS(sonde_nn_linear, .out_features = x->dim[x->rank - 1]));
         }
     }
     compared[0] = compared[1] = layer_row_build_on(model, row, in);
@@ -170,13 +170,13 @@ static void jobs_have_them(void **state)
     static const char text[] = "model:\n"
                                "  input: [6]\n"
                                "  layers:\n"
-                               "    - linear: {name: fc1, out: 5}\n"
+                               "    - linear: {name: fc1, out_features: 5}\n"
                                "    - gelu: {name: act, approximate: tanh}\n"
                                "    - silu\n"
                                "    - layer_norm: {name: norm, normalized_shape: 5}\n"
                                "    - dropout: {p: 0.1}\n"
                                "    - leaky_relu: {negative_slope: 0.2}\n"
-                               "    - linear: {name: fc2, out: 3}\n"
+                               "    - linear: {name: fc2, out_features: 3}\n"
                                "  loss: cross_entropy\n";
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;
@@ -201,14 +201,14 @@ static void jobs_have_images_and_places(void **state)
         "    - interpolate: {scale_factor: 2, mode: bilinear}\n"
         "    - conv_transpose2d: {name: up, out_channels: 3, kernel_size: 2, stride: 2}\n"
         "    - adaptive_max_pool2d: {output_size: [5, 7]}\n"
-        "    - linear: {name: fc1, out: 6}\n"
+        "    - linear: {name: fc1, out_features: 6}\n"
         "    - topk: {k: 4}\n"
         "    - reshape: {shape: [-1, 15, 4]}\n"
         "    - conv1d: {name: conv, out_channels: 4, kernel_size: 3}\n"
         "    - max_pool1d: {kernel_size: 2}\n"
         "    - flatten\n"
         "    - glu\n"
-        "    - linear: {name: fc2, out: 3}\n"
+        "    - linear: {name: fc2, out_features: 3}\n"
         "  loss: cross_entropy\n";
     sonde_nn_job *job = NULL;
     sonde_nn_model *model = NULL;
@@ -361,10 +361,10 @@ static void jobs_have_groups(void **state)
         "        name: h\n"
         "        times: 2\n"
         "        layers:\n"
-        "          - linear: {name: fc, out: 4}\n"
-        "          - layers: {name: 0, from: input, layers: [{linear: {name: in, out: 4}}]}\n"
+        "          - linear: {name: fc, out_features: 4}\n"
+        "          - layers: {name: 0, from: input, layers: [{linear: {name: in, out_features: 4}}]}\n"
         "          - add: {name: sum, from: [fc, input]}\n"
-        "    - linear: {name: out, out: 3}\n"
+        "    - linear: {name: out, out_features: 3}\n"
         "  loss: cross_entropy\n";
     static const char *const names[] = {
         "h.0.fc.weight", "h.0.fc.bias", "h.0.0.in.weight", "h.0.0.in.bias",

@@ -89,11 +89,11 @@ static sonde_nn_value build_badly(sonde_nn_model *model, sonde_nn_value x, int l
         return sonde_nn_input(model, SONDE_F32, 2, NULL);
     case 9:
         return sonde_nn_linear(model, "linear", x,
-                               SONDE_OPTIONS(sonde_nn_linear, .out = INT64_MAX));
+                               SONDE_OPTIONS(sonde_nn_linear, .out_features = INT64_MAX));
     case 10:
-        return sonde_nn_conv2d(
-            model, "conv", x,
-            SONDE_OPTIONS(sonde_nn_conv2d, .out = INT64_MAX, .kernel = {INT64_MAX}));
+        return sonde_nn_conv2d(model, "conv", x,
+                               SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = INT64_MAX,
+                                             .kernel_size = {INT64_MAX}));
     default:
         return sonde_nn_relu(model, "relu", UINT32_MAX);
     }
@@ -348,10 +348,11 @@ static void numbers_that_cannot_be_are_refused(void **state)
 
         must(sonde_nn_model_create(&model, &engine_diag));
         x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){2, 4, 3, 3});
-        assert_int_equal(sonde_nn_group_norm(model, "norm", x,
-                                             SONDE_OPTIONS(sonde_nn_group_norm,
-                                                           .groups = 2, .eps = bad[i])),
-                         0);
+        assert_int_equal(
+            sonde_nn_group_norm(
+                model, "norm", x,
+                SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2, .eps = bad[i])),
+            0);
         refused(sonde_nn_model_status(model, &engine_diag));
         sonde_nn_model_destroy(model);
     }

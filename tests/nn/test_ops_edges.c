@@ -179,7 +179,8 @@ static void a_key_is_refused_by_the_kind_of_a_layer(void **state)
         const sonde_nn_setting *setting;
         const char *kind, *line;
     } mistakes[] = {
-        {&step, "slice", "slice: step is 0 (expected whole, 1 to 1e+09)"},
+        {&step, "slice",
+         "slice: step is 0 (expected a whole number from 1 to 1000000000)"},
         {&unknown, "slice", "slice: slice has no key 'stop'"},
         {&unknown, "argmax", "argmax: argmax has no key 'stop'"},
     };

@@ -21,20 +21,21 @@ static void build(engine_net *net, int64_t batch, bool blocks)
     if (blocks) {
         sonde_nn_begin_block(m, "first");
     }
-    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 32));
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     skip = sonde_nn_relu(m, "relu1", x);
     if (blocks) {
         sonde_nn_begin_block(m, "second");
     }
-    x = sonde_nn_linear(m, "tied", skip, SONDE_OPTIONS(sonde_nn_linear, .out = 32));
+    x = sonde_nn_linear(m, "tied", skip,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     x = sonde_nn_layer(m, "batch_norm", "bn", &x, 1, NULL, 0);
     x = sonde_nn_layer(m, "dropout", "drop", &x, 1, NULL, 0);
     if (blocks) {
         sonde_nn_begin_block(m, "third");
     }
-    x = sonde_nn_linear(m, "tied", x, SONDE_OPTIONS(sonde_nn_linear, .out = 32));
+    x = sonde_nn_linear(m, "tied", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 32));
     x = sonde_nn_add(m, "sum", x, skip);
-    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+    x = sonde_nn_linear(m, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
     engine_finish(net, x, sonde_nn_cross_entropy(m, "loss", x, target));
 }
 
@@ -344,7 +345,7 @@ static void build_odd(engine_net *net, bool empty)
     x = engine_inputs(net, &target);
     m = net->model;
     sonde_nn_begin_block(m, "a");
-    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 4));
+    x = sonde_nn_linear(m, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 4));
     sonde_nn_begin_block(m, "b");
     y = sonde_nn_relu(m, "relu", x);
     sonde_nn_begin_block(m, "a");

@@ -234,9 +234,9 @@ static void build_views(engine_net *net, int64_t batch)
     *net = (engine_net){.rank = 3, .sample = {2, 4, 4}, .classes = 3, .batch = batch};
     x = engine_inputs(net, &target);
     m = net->model;
-    x = sonde_nn_conv2d(
-        m, "conv", x,
-        SONDE_OPTIONS(sonde_nn_conv2d, .out = 4, .kernel = {3}, .padding = {1, 1}));
+    x = sonde_nn_conv2d(m, "conv", x,
+                        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 4,
+                                      .kernel_size = {3}, .padding = {1, 1}));
     x = sonde_nn_relu(m, "relu", x);
     y = sonde_nn_reshape(m, "halved", x, 2, (const int64_t[]){-1, 32}); /* (2 N, 32) */
     y = sonde_nn_reshape(m, "back", y, 4, (const int64_t[]){-1, 4, 4, 4});
@@ -244,7 +244,7 @@ static void build_views(engine_net *net, int64_t batch)
     y = sonde_nn_flatten(m, "flat", y, 1);
     y = sonde_nn_reshape(m, "column", y, 2, (const int64_t[]){-1, 1});
     y = sonde_nn_reshape(m, "rows", y, 2, (const int64_t[]){-1, 64});
-    y = sonde_nn_linear(m, "fc", y, SONDE_OPTIONS(sonde_nn_linear, .out = 3));
+    y = sonde_nn_linear(m, "fc", y, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
     engine_finish(net, y, sonde_nn_cross_entropy(m, "loss", y, target));
 }
 

@@ -260,10 +260,10 @@ static void stages_groups_and_weights_survive(void **state)
 {
     static const char text[] =
         "model:\n  input: [6]\n  layers:\n"
-        "    - block: {name: front}\n    - linear: {name: a, out: 8}\n"
+        "    - block: {name: front}\n    - linear: {name: a, out_features: 8}\n"
         "    - batch_norm: {name: n}\n    - relu: {name: r}\n"
         "    - dropout: {name: d, p: 0.25}\n    - print: {name: p}\n"
-        "    - block: {name: back}\n    - linear: {name: b, out: 3}\n"
+        "    - block: {name: back}\n    - linear: {name: b, out_features: 3}\n"
         "  loss: {cross_entropy: {name: loss}}\n"
         "optimizer: {kind: adam, learning_rate: 0.01, groups: [{name: head, params: "
         "\"b*\", learning_rate: 0.5}]}\n"

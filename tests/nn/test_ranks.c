@@ -109,10 +109,12 @@ static void drop(engine_net *net, int64_t batch)
 
     *net = (engine_net){.rank = 1, .sample = {40}, .classes = 10, .batch = batch};
     x = engine_inputs(net, &target);
-    x = sonde_nn_linear(net->model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 64));
+    x = sonde_nn_linear(net->model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 64));
     x = sonde_nn_layer(net->model, "batch_norm", "bn", &x, 1, NULL, 0);
     x = sonde_nn_layer(net->model, "dropout", "drop", &x, 1, NULL, 0);
-    x = sonde_nn_linear(net->model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+    x = sonde_nn_linear(net->model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
     engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
 }
 

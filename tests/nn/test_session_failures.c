@@ -23,17 +23,18 @@ static sonde_err build_model(sonde_nn_model **out)
     x = sonde_nn_input(m, SONDE_F32, 4, shape);
     target = sonde_nn_input(m, SONDE_I64, 1, shape);
     sonde_nn_scope_push(m, "block");
-    x = sonde_nn_conv2d(m, "conv", x,
-                        SONDE_OPTIONS(sonde_nn_conv2d, .out = 4, .kernel = {3}));
+    x = sonde_nn_conv2d(
+        m, "conv", x,
+        SONDE_OPTIONS(sonde_nn_conv2d, .out_channels = 4, .kernel_size = {3}));
     x = sonde_nn_group_norm(m, "norm", x,
-                            SONDE_OPTIONS(sonde_nn_group_norm, .groups = 2));
+                            SONDE_OPTIONS(sonde_nn_group_norm, .num_groups = 2));
     x = sonde_nn_add(m, "sum", x, sonde_nn_relu(m, NULL, x));
     sonde_nn_scope_pop(m);
     x = sonde_nn_print(m, x, "seen", true, NULL);
     x = sonde_nn_max_pool2d(m, "pool", x,
-                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel = {2, 2}));
+                            SONDE_OPTIONS(sonde_nn_pool2d, .kernel_size = {2, 2}));
     x = sonde_nn_flatten(m, NULL, x, 1);
-    x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 3));
+    x = sonde_nn_linear(m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 3));
     sonde_nn_output(m, x);
     sonde_nn_loss(m, sonde_nn_cross_entropy(m, "loss", x, target));
     err = sonde_nn_model_status(m, NULL);
@@ -148,7 +149,7 @@ static void reading_a_job_survives_want_of_memory(void **state)
     static const char text[] = "model:\n"
                                "  input: [4]\n"
                                "  layers:\n"
-                               "    - linear: {name: a, out: 3}\n"
+                               "    - linear: {name: a, out_features: 3}\n"
                                "    - relu: {name: b}\n"
                                "    - add: {from: [a, b]}\n"
                                "  loss: {cross_entropy: {name: loss}}\n"

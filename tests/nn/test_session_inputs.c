@@ -156,7 +156,8 @@ static void a_label_seen_through_a_view_is_checked(void **state)
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, shape);
     target = sonde_nn_input(model, SONDE_I64, 2, column);
-    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    x = sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     target = sonde_nn_reshape(model, NULL, target, 1, (const int64_t[]){-1});
     sonde_nn_loss(model, sonde_nn_cross_entropy(model, "loss", x, target));
     must(sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag));
@@ -347,7 +348,8 @@ static void a_model_without_purpose_is_refused(void **state)
     (void)state;
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, shape);
-    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    x = sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     must(sonde_nn_training_session(model, NULL, NULL, &session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_compile(session, &engine_diag));
     expect_line("model: it has no loss to train by (expected one call of sonde_nn_loss)");

@@ -25,8 +25,9 @@ static sonde_nn_model *echo_model(echo kind, int64_t width)
                     : kind == ECHO_RESHAPE
                         ? sonde_nn_reshape(model, NULL, x, 2, (const int64_t[]){0, -1})
                         : sonde_nn_relu(model, NULL, x));
-    y = sonde_nn_linear(model, "fc", x,
-                        SONDE_OPTIONS(sonde_nn_linear, .out = width, .no_bias = true));
+    y = sonde_nn_linear(
+        model, "fc", x,
+        SONDE_OPTIONS(sonde_nn_linear, .out_features = width, .no_bias = true));
     sonde_nn_output(model, y);
     sonde_nn_loss(model, sonde_nn_mean(model, "loss", y, NULL, 0, false));
     must(sonde_nn_model_status(model, &engine_diag));

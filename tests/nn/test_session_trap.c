@@ -14,7 +14,8 @@ static sonde_nn_model *exponential(void)
 
     must(sonde_nn_model_create(&model, &engine_diag));
     x = sonde_nn_input(model, SONDE_F32, 2, (int64_t[]){2, 3});
-    x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 2));
+    x = sonde_nn_linear(model, "fc", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 2));
     x = sonde_nn_layer(model, "exp", "exp", &x, 1, NULL, 0);
     sonde_nn_loss(model, sonde_nn_mean(model, "loss", x, NULL, 0, false));
     must(sonde_nn_model_status(model, &engine_diag));

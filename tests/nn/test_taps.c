@@ -195,9 +195,11 @@ static void build_wide(engine_net *net, int64_t batch)
 
     *net = (engine_net){.rank = 1, .sample = {512}, .classes = 8, .batch = batch};
     x = engine_inputs(net, &target);
-    x = sonde_nn_linear(net->model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 512));
+    x = sonde_nn_linear(net->model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 512));
     x = sonde_nn_relu(net->model, "relu", x);
-    x = sonde_nn_linear(net->model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 8));
+    x = sonde_nn_linear(net->model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 8));
     engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
 }
 

@@ -20,11 +20,14 @@ static void build(engine_net *net, int64_t batch)
 
     *net = (engine_net){.rank = 1, .sample = {300}, .classes = 10, .batch = batch};
     x = engine_inputs(net, &target);
-    x = sonde_nn_linear(net->model, "fc1", x, SONDE_OPTIONS(sonde_nn_linear, .out = 256));
+    x = sonde_nn_linear(net->model, "fc1", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 256));
     x = sonde_nn_relu(net->model, "relu", x);
-    x = sonde_nn_linear(net->model, "fc2", x, SONDE_OPTIONS(sonde_nn_linear, .out = 128));
+    x = sonde_nn_linear(net->model, "fc2", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 128));
     x = sonde_nn_relu(net->model, "relu", x);
-    x = sonde_nn_linear(net->model, "fc3", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+    x = sonde_nn_linear(net->model, "fc3", x,
+                        SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
     engine_finish(net, x, sonde_nn_cross_entropy(net->model, "loss", x, target));
 }
 

@@ -212,8 +212,8 @@ static const char tiny[] =
     "    - positional_embedding: {name: wpe, num_embeddings: 8}\n"
     "    - transformer_encoder_layer: {name: h0, nhead: 2, dim_feedforward: 32,\n"
     "        is_causal: true}\n"
-    "    - linear: {name: head, out: 256}\n"
-    "  loss: {cross_entropy: {name: loss, axis: -1}}\n"
+    "    - linear: {name: head, out_features: 256}\n"
+    "  loss: {cross_entropy: {name: loss, dim: -1}}\n"
     "optimizer: {kind: adam, learning_rate: 0.01}\n"
     "rules: none\n"
     "options: {epochs: 3, batch_size: 8, eval_batch_size: 8}\n";
@@ -313,8 +313,8 @@ static void jobs_that_cannot_be(void **state)
         "job:7: wpe: a sequence of 8 at 5 positions (expected at most num_embeddings)");
     refused("target: [8]", "target: [7]",
             "job:11: loss/NllWeighted: target is int64 (1, 7) (expected int64 (1, 8))");
-    refused("axis: -1", "axis: 3",
-            "job:11: axis 3 of an output of 3 dimensions (expected a dimension of the "
+    refused("dim: -1", "dim: 3",
+            "job:11: dim 3 of an output of 3 dimensions (expected a dimension of the "
             "output after that of the batch)");
     refused("dtype: int64", "dtype: text",
             "job:3: dtype 'text' (expected float32, or int64 for tokens)");

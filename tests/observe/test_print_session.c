@@ -73,8 +73,8 @@ static sonde_nn_model *build(const printed *p)
 
     must(sonde_nn_model_create(&m, &engine_diag));
     x = sonde_nn_input(m, SONDE_F32, 2, (const int64_t[]){2, 1});
-    y = sonde_nn_linear(m, "fc", x,
-                        SONDE_OPTIONS(sonde_nn_linear, .out = 1, .no_bias = true));
+    y = sonde_nn_linear(
+        m, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 1, .no_bias = true));
     z = sonde_nn_print(m, y, p->first, p->gradients, p->options);
     y = p->use ? z : y;
     z = sonde_nn_mul(m, NULL, y, y);
@@ -178,7 +178,7 @@ static void a_job_prints_as_it_says(void **state)
         "2,\n"
         "              max_line_width: 22, digits: 2, float_format: SCIENTIFIC,\n"
         "              separator: ' | ', open_bracket: '<', close_bracket: '>'}\n"
-        "    - linear: {name: fc, out: 3}\n"
+        "    - linear: {name: fc, out_features: 3}\n"
         "  loss: cross_entropy\n";
     float values[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     const sonde_view x = sonde_view_of(SONDE_F32, 2, (const int64_t[]){2, 6}, values);

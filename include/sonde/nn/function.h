@@ -48,13 +48,9 @@ SONDE_API sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name
  *
  *     conv2d         x, weight, bias?       stride, padding, dilation, groups
  *     linear         x (N, K), weight, bias?
- *     group_norm     x, weight?, bias?      groups, eps
- *     max_pool2d     x                      kernel_size, stride, padding, dilation
- *     relu, sigmoid, tanh, identity         x
- *     softmax, log_softmax                  x; dim
+ *     group_norm     x, weight?, bias?      num_groups, eps
+ *     identity       x
  *     reshape, broadcast                    x; shape
- *     transpose      x                      dims
- *     add, mul       a, b
  *     scale          x                      value: x value
  *     fill           nothing                value; shape: a tensor full of value
  *     nll            log-probabilities, target      mean

@@ -5,10 +5,10 @@
  *     model:
  *       input: [1, 28, 28]              # one sample, without the batch
  *       layers:
- *         - conv2d: {name: conv1, out: 5, kernel: 3}
+ *         - conv2d: {name: conv1, out_channels: 5, kernel_size: 3}
  *         - relu: {name: relu}
- *         - linear: {name: fc1, out: 100, from: relu}
- *         - log_softmax: {name: log_softmax, axis: 1}
+ *         - linear: {name: fc1, out_features: 100, from: relu}
+ *         - log_softmax: {name: log_softmax, dim: 1}
  *       loss: {nll: {name: loss}}       # or cross_entropy, mse_loss ...
  *     data: {name: fashion-mnist, mean: 0.5, std: 0.5}
  *     optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9,
@@ -23,7 +23,7 @@
  * of `input`, and its layers read them by `from`.
  *
  * A model of tokens says `dtype: int64` beside `input`, and `target: [64]` if its loss
- * compares a class at each of 64 positions; cross_entropy then has `axis: -1` where the
+ * compares a class at each of 64 positions; cross_entropy then has `dim: -1` where the
  * classes are the last dimension.
  *
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of

@@ -10,7 +10,7 @@
  *     sonde_nn_value x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){16, 1, 28, 28});
  *     sonde_nn_value target = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){16});
  *     x = sonde_nn_flatten(model, NULL, x, 1);
- *     x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out = 10));
+ *     x = sonde_nn_linear(model, "fc", x, SONDE_OPTIONS(sonde_nn_linear, .out_features = 10));
  *     x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
  *     sonde_nn_output(model, x);
  *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
@@ -90,36 +90,36 @@ SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
 /* A field of 0 selects the default. N is the micro-batch. */
 
 typedef struct sonde_nn_conv2d_options {
-    size_t size;         /* sizeof(sonde_nn_conv2d_options) */
-    int64_t out;         /* output channels, required */
-    int64_t kernel[2];   /* (height, width), required; kernel[1] 0: square */
-    int64_t stride[2];   /* 1; [1] 0: as [0], here and below */
-    int64_t padding[2];  /* 0; both as given */
-    int64_t dilation[2]; /* 1 */
-    int64_t groups;      /* 1 */
+    size_t size;            /* sizeof(sonde_nn_conv2d_options) */
+    int64_t out_channels;   /* required */
+    int64_t kernel_size[2]; /* (height, width), required; [1] 0: as [0], here and below */
+    int64_t stride[2];      /* 1 */
+    int64_t padding[2];     /* 0; both as given */
+    int64_t dilation[2];    /* 1 */
+    int64_t groups;         /* 1 */
     bool no_bias;
 } sonde_nn_conv2d_options;
 
-/* (N, C, H, W) -> (N, out, H', W'), H' = floor((H + 2 p - d (k - 1) - 1) / s + 1). */
+/* (N, C, H, W) -> (N, out_channels, H', W'), H' = floor((H + 2 p - d (k - 1) - 1) / s + 1). */
 SONDE_API sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name,
                                          sonde_nn_value x,
                                          const sonde_nn_conv2d_options *options);
 
 typedef struct sonde_nn_linear_options {
-    size_t size; /* sizeof(sonde_nn_linear_options) */
-    int64_t out; /* features, required */
+    size_t size;          /* sizeof(sonde_nn_linear_options) */
+    int64_t out_features; /* required */
     bool no_bias;
 } sonde_nn_linear_options;
 
-/* (..., K) -> (..., out): y = x Wᵀ + b, over the last dimension. */
+/* (..., K) -> (..., out_features): y = x Wᵀ + b, over the last dimension. */
 SONDE_API sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name,
                                          sonde_nn_value x,
                                          const sonde_nn_linear_options *options);
 
 typedef struct sonde_nn_group_norm_options {
-    size_t size;    /* sizeof(sonde_nn_group_norm_options) */
-    int64_t groups; /* required, divides the channels */
-    float eps;      /* 1e-5 */
+    size_t size;        /* sizeof(sonde_nn_group_norm_options) */
+    int64_t num_groups; /* required, divides the channels */
+    float eps;          /* 1e-5 */
     bool no_affine;
 } sonde_nn_group_norm_options;
 
@@ -131,9 +131,9 @@ SONDE_API sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *
 /* --- layers without parameters ------------------------------------------------------ */
 
 typedef struct sonde_nn_pool2d_options {
-    size_t size;       /* sizeof(sonde_nn_pool2d_options) */
-    int64_t kernel[2]; /* required */
-    int64_t stride[2]; /* as kernel */
+    size_t size;            /* sizeof(sonde_nn_pool2d_options) */
+    int64_t kernel_size[2]; /* required */
+    int64_t stride[2];      /* as kernel_size */
     int64_t padding[2];
     int64_t dilation[2];
 } sonde_nn_pool2d_options;
@@ -155,9 +155,9 @@ SONDE_API sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *nam
                                           sonde_nn_value x, int axis);
 SONDE_API sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
                                               sonde_nn_value x, int axis);
-/* Folds all dimensions from first_axis on into one. */
+/* Folds all dimensions from start_dim on into one. */
 SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name,
-                                          sonde_nn_value x, int first_axis);
+                                          sonde_nn_value x, int start_dim);
 
 /* --- layers by name ----------------------------------------------------------------- */
 

@@ -127,7 +127,7 @@ sonde_err sonde_nn_tensor_move(sonde_nn_model *model, const char *name,
 #define FLAG(key_, member_, fallback_)                                                   \
     SONDE__FIELD(key_, SONDE__FIELD_FLAG, member_, fallback_, 0, 1)
 
-/* Ops that model.h has as functions of their own. */
+/* Ops under the layers of these names, over given tensors, and ops that are no layers. */
 static const sonde__op_layer own_rows[] = {
     {.name = "conv2d",
      .kind = &sonde__op_conv2d,
@@ -136,28 +136,10 @@ static const sonde__op_layer own_rows[] = {
     {.name = "linear", .kind = &sonde__op_linear},
     {.name = "group_norm",
      .kind = &sonde__op_group_norm,
-     .fields = {WHOLE("groups", groups, 1), SONDE__FIELD_ANY("eps", eps, 1e-5)}},
-    {.name = "max_pool2d",
-     .kind = &sonde__op_max_pool2d,
-     .fields = {PAIR("kernel_size", kernel, 1), PAIR("stride", stride, 1),
-                PAIR("padding", padding, 0), PAIR("dilation", dilation, 1)}},
-    {.name = "relu", .kind = &sonde__op_relu},
-    {.name = "sigmoid", .kind = &sonde__op_sigmoid},
-    {.name = "tanh", .kind = &sonde__op_tanh},
+     .fields = {WHOLE("num_groups", groups, 1), SONDE__FIELD_ANY("eps", eps, 1e-5)}},
     {.name = "identity", .kind = &sonde__op_identity},
-    {.name = "softmax",
-     .kind = &sonde__op_softmax,
-     .fields = {AXIS("dim", axis, -SONDE_MAX_DIMS)}},
-    {.name = "log_softmax",
-     .kind = &sonde__op_log_softmax,
-     .fields = {AXIS("dim", axis, -SONDE_MAX_DIMS)}},
     {.name = "reshape", .kind = &sonde__op_reshape, .fields = {DIMS("shape", -1)}},
     {.name = "broadcast", .kind = &sonde__op_broadcast, .fields = {DIMS("shape", 1)}},
-    {.name = "transpose",
-     .kind = &sonde__op_transpose,
-     .fields = {DIMS("dims", -SONDE_MAX_DIMS)}},
-    {.name = "add", .kind = &sonde__op_add},
-    {.name = "mul", .kind = &sonde__op_mul},
     {.name = "scale",
      .kind = &sonde__op_scale,
      .fields = {SONDE__FIELD_ANY("value", scale, 1)}},

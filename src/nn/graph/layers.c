@@ -4,30 +4,9 @@
 #include "nn/graph/layer.h"
 #include "base/memory.h"
 #include "base/given.h"
+#include "base/macros.h"
 
-#include <math.h>
 #include <string.h>
-
-/* The options of a caller who gave none: what is required is missing from them. */
-
-static int64_t or_default(int64_t value, int64_t fallback)
-{
-    return value != 0 ? value : fallback;
-}
-
-/* (a, b) with 0 standing for the default, and b for a. */
-static void pair(int64_t target[2], const int64_t source[2], int64_t fallback)
-{
-    target[0] = or_default(source[0], fallback);
-    target[1] = or_default(source[1], target[0]);
-}
-
-/* The bound of PyTorch's default for conv and linear: kaiming_uniform with a = sqrt(5) is
- * uniform in +-sqrt(6 / ((1 + a^2) fan_in)) = +-1/sqrt(fan_in), and so is the bias. */
-static float fan_in_bound(double fan_in)
-{
-    return (float)(1.0 / sqrt(fan_in));
-}
 
 /* False: the model has an error, this or an earlier one. */
 static bool take_options(sonde_nn_model *model, const char *layer, void *own, size_t size,
@@ -69,175 +48,115 @@ void sonde_nn_end_dtype(sonde_nn_model *model)
     }
 }
 
-/* --- layers with parameters --------------------------------------------------------- */
+/* --- layers with options ------------------------------------------------------------- */
+
+/* A field of an option struct as a setting of the layer's row: one number, or two, of which
+ * the second, unless both are EXACT, is as the first if it is 0. A field of 0 keeps the
+ * row's default, unless it is REQUIRED. */
+typedef struct own_field {
+    const char *key;
+    const int64_t *values;
+    int count;
+    enum { OPTIONAL, REQUIRED, EXACT } rule;
+} own_field;
+
+static sonde_nn_value build_layer(sonde_nn_model *model, const char *kind,
+                                  const char *name, sonde_nn_value x,
+                                  const own_field *fields, size_t count,
+                                  const sonde_nn_setting *last)
+{
+    sonde_nn_setting settings[SONDE__MAX_FIELDS];
+    size_t used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const int64_t *values = fields[i].values;
+        const int64_t second = fields[i].count > 1 ? values[1] : 0;
+
+        if (values[0] != 0 || second != 0 || fields[i].rule == REQUIRED) {
+            settings[used++] = (sonde_nn_setting){
+                .key = fields[i].key,
+                .values = {(double)values[0], (double)second},
+                .count = second != 0 || fields[i].rule == EXACT ? 2 : 1};
+        }
+    }
+    if (last->key != NULL) {
+        settings[used++] = *last;
+    }
+    return sonde_nn_layer(model, kind, name, &x, 1, settings, used);
+}
+
+static sonde_nn_setting flag_unless(const char *key, bool off)
+{
+    return (sonde_nn_setting){.key = key, .values = {off ? 0.0 : 1.0}};
+}
 
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                               const sonde_nn_conv2d_options *given)
+                               const sonde_nn_conv2d_options *options)
 {
-    sonde_nn_conv2d_options taken;
-    const sonde_nn_conv2d_options *const options = &taken;
-    sonde__graph_layer layer;
-    sonde__op_attrs attrs = {0};
-    const sonde__op_shape *shape = sonde__graph_shape(model, x);
-    sonde_nn_value in[3] = {x, 0, 0};
+    sonde_nn_conv2d_options own;
 
-    if (!sonde__graph_layer_begin(model, &layer, name)) {
-        return 0;
-    }
-    layer.kind = "conv2d";
-    if (!take_options(model, name, &taken, sizeof taken, given,
+    if (!take_options(model, name, &own, sizeof own, options,
                       "sonde_nn_conv2d_options")) {
         return 0;
     }
-    attrs.groups = or_default(options->groups, 1);
-    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
-    pair(attrs.kernel, options->kernel, 0);
-    pair(attrs.stride, options->stride, 1);
-    attrs.padding[0] = options->padding[0];
-    attrs.padding[1] = options->padding[1];
-    pair(attrs.dilation, options->dilation, 1);
-    if (options->out < 1 || attrs.kernel[0] < 1 || attrs.kernel[1] < 1 ||
-        attrs.groups < 1) {
-        (void)sonde__graph_fail(
-            &model->graph, SONDE_EINVAL, layer.path,
-            "out, kernel and groups of at least 1",
-            "a conv2d with out %lld, kernel (%lld, %lld), groups %lld",
-            (long long)options->out, (long long)attrs.kernel[0],
-            (long long)attrs.kernel[1], (long long)attrs.groups);
-    } else if (x != 0 && (shape->rank != 4 || shape->dim[1] % attrs.groups != 0)) {
-        char text[96];
-
-        (void)sonde__graph_fail(
-            &model->graph, SONDE_ESHAPE, layer.path,
-            "(N, C, H, W) with C divisible by groups", "a conv2d over %s in %lld groups",
-            sonde_shape_text(shape->rank, shape->dim, text, sizeof text),
-            (long long)attrs.groups);
-    } else if (x != 0) {
-        const int64_t dim[4] = {options->out, shape->dim[1] / attrs.groups,
-                                attrs.kernel[0], attrs.kernel[1]};
-        const float bound =
-            fan_in_bound((double)dim[1] * (double)dim[2] * (double)dim[3]);
-
-        in[1] = sonde__graph_layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT,
-                                         bound, 0.0F);
-        if (!options->no_bias) {
-            in[2] = sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS,
-                                             bound, 0.0F);
-        }
-    }
-    sonde__graph_layer_input(&layer, x);
-    return sonde__graph_layer_end(&layer,
-                                  sonde__graph_layer_op(&layer, &sonde__op_conv2d, &attrs,
-                                                        in, options->no_bias ? 2 : 3));
-}
-
-/* The op over (N, K); of more dimensions all but the last are folded into the first. */
-static sonde_nn_value linear_op(sonde__graph_layer *layer, sonde_nn_value *in, int count)
-{
-    const sonde__op_shape x = *sonde__graph_shape(layer->model, in[0]);
-    const int last = x.rank - 1;
-    sonde__op_attrs rows = {.rank = 2, .dims = {-1}},
-                    back = {.rank = x.rank, .dims = {-1}};
-
-    if (x.rank <= 2) {
-        return sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
-    }
-    rows.dims[1] = x.dim[last];
-    in[0] = sonde__graph_layer_op(layer, &sonde__op_reshape, &rows, in, 1);
-    sonde_nn_value y =
-        in[0] == 0 ? 0 : sonde__graph_layer_op(layer, &sonde__op_linear, NULL, in, count);
-    if (y == 0) {
-        return 0;
-    }
-    for (int i = 1; i < last; i++) {
-        back.dims[i] = x.dim[i];
-    }
-    back.dims[last] = sonde__graph_shape(layer->model, y)->dim[1];
-    return sonde__graph_layer_op(layer, &sonde__op_reshape, &back, &y, 1);
+    const own_field fields[] = {{"out_channels", &own.out_channels, 1, REQUIRED},
+                                {"kernel_size", own.kernel_size, 2, REQUIRED},
+                                {"stride", own.stride, 2, OPTIONAL},
+                                {"padding", own.padding, 2, EXACT},
+                                {"dilation", own.dilation, 2, OPTIONAL},
+                                {"groups", &own.groups, 1, OPTIONAL}};
+    const sonde_nn_setting bias = flag_unless("bias", own.no_bias);
+    return build_layer(model, "conv2d", name, x, fields, SONDE_COUNT_OF(fields), &bias);
 }
 
 sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                               const sonde_nn_linear_options *given)
+                               const sonde_nn_linear_options *options)
 {
-    sonde_nn_linear_options taken;
-    const sonde_nn_linear_options *const options = &taken;
-    sonde__graph_layer layer;
-    const sonde__op_shape *shape = sonde__graph_shape(model, x);
-    sonde_nn_value in[3] = {x, 0, 0};
+    sonde_nn_linear_options own;
 
-    if (!sonde__graph_layer_begin(model, &layer, name)) {
-        return 0;
-    }
-    layer.kind = "linear";
-    if (!take_options(model, name, &taken, sizeof taken, given,
+    if (!take_options(model, name, &own, sizeof own, options,
                       "sonde_nn_linear_options")) {
         return 0;
     }
-    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
-    if (options->out < 1) {
-        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
-                                "a linear layer with out %lld", (long long)options->out);
-    } else if (x != 0 && shape->rank < 2) {
-        char text[96];
-
-        (void)sonde__graph_fail(
-            &model->graph, SONDE_ESHAPE, layer.path, "(N, ..., features)",
-            "a linear layer over %s",
-            sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
-    } else if (x != 0) {
-        const int64_t dim[2] = {options->out, shape->dim[shape->rank - 1]};
-        const float bound = fan_in_bound((double)dim[1]);
-
-        in[1] = sonde__graph_layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT,
-                                         bound, 0.0F);
-        if (!options->no_bias) {
-            in[2] = sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS,
-                                             bound, 0.0F);
-        }
-    }
-    sonde__graph_layer_input(&layer, x);
-    return sonde__graph_layer_end(&layer,
-                                  linear_op(&layer, in, options->no_bias ? 2 : 3));
+    const own_field fields[] = {{"out_features", &own.out_features, 1, REQUIRED}};
+    const sonde_nn_setting bias = flag_unless("bias", own.no_bias);
+    return build_layer(model, "linear", name, x, fields, SONDE_COUNT_OF(fields), &bias);
 }
 
 sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                                    sonde_nn_value x,
-                                   const sonde_nn_group_norm_options *given)
+                                   const sonde_nn_group_norm_options *options)
 {
-    sonde_nn_group_norm_options taken;
-    const sonde_nn_group_norm_options *const options = &taken;
-    sonde__graph_layer layer;
-    sonde__op_attrs attrs = {0};
-    const sonde__op_shape *shape = sonde__graph_shape(model, x);
-    sonde_nn_value in[3] = {x, 0, 0};
+    sonde_nn_group_norm_options own;
 
-    if (!sonde__graph_layer_begin(model, &layer, name)) {
-        return 0;
-    }
-    layer.kind = "group_norm";
-    if (!take_options(model, name, &taken, sizeof taken, given,
+    if (!take_options(model, name, &own, sizeof own, options,
                       "sonde_nn_group_norm_options")) {
         return 0;
     }
-    if (!(options->eps >= 0.0F) || isinf(options->eps)) {
-        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
-                                "0 (1e-5) or more", "eps is %g", (double)options->eps);
+    const sonde_nn_setting settings[] = {
+        {.key = "num_groups", .values = {(double)own.num_groups}},
+        flag_unless("affine", own.no_affine),
+        {.key = "eps", .values = {(double)own.eps}}};
+    return sonde_nn_layer(model, "group_norm", name, &x, 1, settings,
+                          own.eps != 0.0F ? 3 : 2);
+}
+
+sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
+                                   sonde_nn_value x,
+                                   const sonde_nn_pool2d_options *options)
+{
+    sonde_nn_pool2d_options own;
+
+    if (!take_options(model, name, &own, sizeof own, options,
+                      "sonde_nn_pool2d_options")) {
         return 0;
     }
-    attrs.groups = options->groups;
-    attrs.eps = options->eps > 0.0F ? options->eps : 1e-5F;
-    if (!options->no_affine && x != 0 && shape->rank >= 2) {
-        const int64_t dim[1] = {shape->dim[1]};
-
-        in[1] = sonde__graph_layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT,
-                                         0.0F, 1.0F);
-        in[2] =
-            sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, 0.0F, 0.0F);
-    }
-    sonde__graph_layer_input(&layer, x);
-    return sonde__graph_layer_end(
-        &layer, sonde__graph_layer_op(&layer, &sonde__op_group_norm, &attrs, in,
-                                      options->no_affine ? 1 : 3));
+    const own_field fields[] = {{"kernel_size", own.kernel_size, 2, REQUIRED},
+                                {"stride", own.stride, 2, OPTIONAL},
+                                {"padding", own.padding, 2, EXACT},
+                                {"dilation", own.dilation, 2, OPTIONAL}};
+    return build_layer(model, "max_pool2d", name, x, fields, SONDE_COUNT_OF(fields),
+                       &(sonde_nn_setting){.key = NULL});
 }
 
 /* --- layers without ----------------------------------------------------------------- */
@@ -257,28 +176,6 @@ static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
     }
     return sonde__graph_layer_end(&layer,
                                   sonde__graph_layer_op(&layer, kind, attrs, in, count));
-}
-
-sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
-                                   sonde_nn_value x, const sonde_nn_pool2d_options *given)
-{
-    sonde_nn_pool2d_options taken;
-    const sonde_nn_pool2d_options *const options = &taken;
-    sonde__op_attrs attrs = {0};
-
-    if (!take_options(model, name, &taken, sizeof taken, given,
-                      "sonde_nn_pool2d_options")) {
-        return 0;
-    }
-    pair(attrs.kernel, options->kernel, 0);
-    attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
-    attrs.stride[1] =
-        or_default(options->stride[1],
-                   options->stride[0] != 0 ? options->stride[0] : attrs.kernel[1]);
-    attrs.padding[0] = options->padding[0];
-    attrs.padding[1] = options->padding[1];
-    pair(attrs.dilation, options->dilation, 1);
-    return one_op(model, name, &sonde__op_max_pool2d, &attrs, &x, 1);
 }
 
 sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_value x)
@@ -313,24 +210,11 @@ sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
 }
 
 sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                                int first_axis)
+                                int start_dim)
 {
-    const sonde__op_shape *shape = sonde__graph_shape(model, x);
-    sonde__op_attrs attrs = {0};
-    const int axis = first_axis < 0 ? first_axis + shape->rank : first_axis;
-
-    if (model == NULL) {
-        return 0;
-    }
-    if (axis < 0 || axis >= (x != 0 ? shape->rank : SONDE_MAX_DIMS)) {
-        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
-                                 name != NULL ? name : "Flatten", "an axis of the input",
-                                 "axis %d of a tensor of rank %d", first_axis,
-                                 shape->rank);
-    }
-    attrs.rank = axis + 1;
-    attrs.dims[axis] = -1; /* the dimensions before are 0: copied */
-    return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
+    return sonde_nn_layer(
+        model, "flatten", name, &x, 1,
+        &(sonde_nn_setting){.key = "start_dim", .values = {(double)start_dim}}, 1);
 }
 
 /* --- losses ------------------------------------------------------------------------- */

@@ -161,6 +161,10 @@ static sonde_nn_value build(sonde__graph_layer *layer, const sonde__op_layer *ro
         return 0;
     }
     for (int i = 0; i < given; i++) {
+        if (in[i] == 0 && i < row->inputs) {
+            return sonde__graph_fail(&layer->model->graph, SONDE_EINVAL, place(layer),
+                                     "a value of this model", "input %d is missing", i);
+        }
         if (!sonde__graph_has_value(&layer->model->graph, layer->path, in[i])) {
             return 0;
         }

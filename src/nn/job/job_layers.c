@@ -278,11 +278,13 @@ static bool is_batch_softmax(const sonde__job_builder *b, const sonde__yaml *ent
 {
     const sonde__yaml *body = entry->kind == SONDE__YAML_MAP ? entry->children[0] : entry;
     const char *kind = asked_kind(entry);
-    int axis = 1;
+    int64_t dim = 1;
 
     return (strcmp(kind, "softmax") == 0 || strcmp(kind, "log_softmax") == 0) &&
            body->kind == SONDE__YAML_MAP && sonde__yaml_get(body, "from") == NULL &&
-           sonde__job_read_axis(b, body, &axis) == SONDE_OK && axis == 0;
+           sonde__yaml_int(&b->reader, body, "dim", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1,
+                           &dim) == SONDE_OK &&
+           dim == 0;
 }
 
 /* --- lists of layers ---------------------------------------------------------------------- */

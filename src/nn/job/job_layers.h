@@ -39,21 +39,12 @@ struct sonde__job_layer_kind {
     sonde_err (*build)(sonde__job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
     const sonde__op_layer *row; /* or NULL */
-    /* One of them, for a layer that needs no more. */
-    sonde_nn_value (*of_one)(sonde_nn_model *model, const char *name, sonde_nn_value x);
-    sonde_nn_value (*of_two)(sonde_nn_model *model, const char *name, sonde_nn_value a,
-                             sonde_nn_value b);
-    sonde_nn_value (*along)(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                            int axis);
 };
 
 /* The kind of a name; false: unknown. */
-bool sonde__job_find_kind(const char *asked, sonde__job_layer_kind *kind);
+bool sonde__job_find_kind(const char *name, sonde__job_layer_kind *kind);
 /* The names of all kinds of layers; returns their count. */
 size_t sonde__job_list_kinds(const char *names[SONDE__JOB_MAX_KINDS]);
-/* The key `axis`, 1 without it. */
-sonde_err sonde__job_read_axis(const sonde__job_builder *b, const sonde__yaml *entry,
-                               int *axis);
 
 /* Builds the layers of the section `model`. */
 sonde_err sonde__job_build_layers(sonde__job_builder *b, const sonde__yaml *model);

@@ -252,7 +252,7 @@ static sonde_err read_class_keys(const sonde__yaml_reader *reader,
     }
     options->ignores = sonde__yaml_get(body, "ignore_index") != NULL;
     err =
-        sonde__yaml_int(reader, body, "axis", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1, &axis);
+        sonde__yaml_int(reader, body, "dim", -SONDE_MAX_DIMS, SONDE_MAX_DIMS - 1, &axis);
     options->axis = (int)axis;
     if (err != SONDE_OK) {
         return err;
@@ -286,9 +286,9 @@ static sonde_err check_axis(const sonde__yaml_reader *reader, const loss_entry *
     if (shape == NULL || (axis >= 1 && axis < rank)) {
         return SONDE_OK;
     }
-    return sonde__yaml_fail(reader, sonde__yaml_get(entry->body, "axis"), SONDE_EINVAL,
+    return sonde__yaml_fail(reader, sonde__yaml_get(entry->body, "dim"), SONDE_EINVAL,
                             "a dimension of the output after that of the batch",
-                            "axis %d of an output of %d dimensions", options->axis, rank);
+                            "dim %d of an output of %d dimensions", options->axis, rank);
 }
 
 static sonde_err build_class_loss(const sonde__yaml_reader *reader,
@@ -297,7 +297,7 @@ static sonde_err build_class_loss(const sonde__yaml_reader *reader,
                                   const sonde__job_compared *compared, int *class_axis)
 {
     static const char *const keys[] = {"name",      "weight", "ignore_index",
-                                       "reduction", "axis",   "label_smoothing"};
+                                       "reduction", "dim",    "label_smoothing"};
     const bool nll = strcmp(entry->name, "nll") == 0;
     const sonde__yaml *body = entry->body;
     const bool plain =

@@ -46,31 +46,6 @@ const sonde__op_layer sonde__layer_scaled_dot_product_attention = {
 
 /* --- parts ---------------------------------------------------------------------------- */
 
-/* x w^T + b over the last dimension. b 0: none. */
-static sonde__op_value emit_linear(const sonde__op_builder *builder, sonde__op_value x,
-                                   sonde__op_value w, sonde__op_value b)
-{
-    const sonde__op_shape shape = *sonde__op_value_shape(builder->graph, x);
-    const int last = shape.rank - 1;
-    const sonde__op_attrs rows = {.rank = 2, .dims = {-1, shape.dim[last]}};
-    sonde__op_attrs back = {.rank = shape.rank, .dims = {-1}};
-    sonde__op_value in[3] = {0, w, b}, y = 0;
-
-    in[0] = builder->emit(builder, &sonde__op_reshape, &rows, &x, 1);
-    if (in[0] == 0) {
-        return 0;
-    }
-    y = builder->emit(builder, &sonde__op_linear, NULL, in, b != 0 ? 3 : 2);
-    if (y == 0) {
-        return 0;
-    }
-    for (int i = 1; i < last; i++) {
-        back.dims[i] = shape.dim[i];
-    }
-    back.dims[last] = sonde__op_value_shape(builder->graph, w)->dim[0];
-    return builder->emit(builder, &sonde__op_reshape, &back, &y, 1);
-}
-
 /* Rows first ... end - 1 of a parameter; 0 for none. */
 static sonde__op_value emit_rows(const sonde__op_builder *builder, sonde__op_value w,
                                  int64_t first, int64_t end)
@@ -121,12 +96,12 @@ static sonde__op_value self_attend(const sonde__op_builder *builder,
     const sonde__op_attrs heads = attrs_of_heads(attrs);
     sonde__op_value in[2] = {0, mask}, y = 0;
 
-    in[0] = emit_linear(builder, x, t->in_weight, t->in_bias);
+    in[0] = sonde__op_emit_linear(builder, x, t->in_weight, t->in_bias);
     if (in[0] == 0) {
         return 0;
     }
     y = builder->emit(builder, &sonde__op_self_attention, &heads, in, mask != 0 ? 2 : 1);
-    return y == 0 ? 0 : emit_linear(builder, y, t->out_weight, t->out_bias);
+    return y == 0 ? 0 : sonde__op_emit_linear(builder, y, t->out_weight, t->out_bias);
 }
 
 static sonde__op_value cross_attend(const sonde__op_builder *builder,
@@ -143,13 +118,13 @@ static sonde__op_value cross_attend(const sonde__op_builder *builder,
         const sonde__op_value b =
             emit_rows(builder, t->in_bias, i * width, (i + 1) * width);
 
-        in[i] = w == 0 ? 0 : emit_linear(builder, x[i], w, b);
+        in[i] = w == 0 ? 0 : sonde__op_emit_linear(builder, x[i], w, b);
         if (in[i] == 0) {
             return 0;
         }
     }
     y = builder->emit(builder, &sonde__op_attention, &heads, in, x[3] != 0 ? 4 : 3);
-    return y == 0 ? 0 : emit_linear(builder, y, t->out_weight, t->out_bias);
+    return y == 0 ? 0 : sonde__op_emit_linear(builder, y, t->out_weight, t->out_bias);
 }
 
 /* PyTorch: the first projection by Xavier (Glorot and Bengio 2010), the second as a
@@ -294,7 +269,7 @@ static sonde__op_value feed_forward(const sonde__op_builder *builder,
                                     const encoder_tensors *t)
 {
     static const sonde__op_attrs by_erf = {.choice = 0};
-    const sonde__op_value wide = emit_linear(builder, x, t->w1, t->b1);
+    const sonde__op_value wide = sonde__op_emit_linear(builder, x, t->w1, t->b1);
 
     if (wide == 0) {
         return 0;
@@ -303,7 +278,7 @@ static sonde__op_value feed_forward(const sonde__op_builder *builder,
                             ? builder->emit(builder, &sonde__op_relu, NULL, &wide, 1)
                             : builder->emit(builder, &sonde__op_gelu, &by_erf, &wide, 1);
     y = emit_dropout(builder, attrs, y, 2);
-    y = y == 0 ? 0 : emit_linear(builder, y, t->w2, t->b2);
+    y = y == 0 ? 0 : sonde__op_emit_linear(builder, y, t->w2, t->b2);
     return emit_dropout(builder, attrs, y, 3);
 }
 

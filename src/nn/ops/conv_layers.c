@@ -1,7 +1,7 @@
 /*
- * conv_layers.c - convolutions of one and three dimensions, and transposed ones, with the
- * parameters, names and initial values of torch.nn.Conv1d, Conv3d, ConvTranspose1d and
- * ConvTranspose2d. All are made of the ops of two dimensions:
+ * conv_layers.c - convolutions of one to three dimensions, and transposed ones, with the
+ * parameters, names and initial values of torch.nn.Conv1d, Conv2d, Conv3d, ConvTranspose1d
+ * and ConvTranspose2d. All are made of the ops of two dimensions:
  *
  *   one     a height of 1
  *   three   Remap puts the kd rows of depth that a window reads side by side; they are
@@ -19,8 +19,8 @@
 #include <math.h>
 
 extern const sonde__op_kind sonde__op_conv_transpose2d;
-extern const sonde__op_layer sonde__layer_conv1d, sonde__layer_conv3d,
-    sonde__layer_conv_transpose1d, sonde__layer_conv_transpose2d;
+extern const sonde__op_layer sonde__layer_conv1d, sonde__layer_conv2d,
+    sonde__layer_conv3d, sonde__layer_conv_transpose1d, sonde__layer_conv_transpose2d;
 
 /* The place of out_channels in dims. */
 enum { OUT = 2 };
@@ -125,6 +125,14 @@ static int conv1d_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                                 : 0;
 }
 
+static int conv2d_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                         sonde__op_param params[SONDE__MAX_PARAMS])
+{
+    return divides(x, attrs, 4) ? conv_params(attrs, attrs->dims[OUT],
+                                              x->dim[1] / attrs->groups, 2, params)
+                                : 0;
+}
+
 static int conv3d_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                          sonde__op_param params[SONDE__MAX_PARAMS])
 {
@@ -149,7 +157,7 @@ static int transposed2d_params(const sonde__op_shape *x, const sonde__op_attrs *
                                 : 0;
 }
 
-/* --- one dimension -------------------------------------------------------------------- */
+/* --- one and two dimensions ----------------------------------------------------------- */
 
 static sonde__op_value build_conv1d(const sonde__op_builder *builder,
                                     sonde__op_attrs *attrs, const sonde__op_value *in)
@@ -166,6 +174,16 @@ static sonde__op_value build_conv1d(const sonde__op_builder *builder,
                ? 0
                : without_height(builder, builder->emit(builder, &sonde__op_conv2d, &two,
                                                        operands, in[2] != 0 ? 3 : 2));
+}
+
+static sonde__op_value build_conv2d(const sonde__op_builder *builder,
+                                    sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const sonde__op_attrs two = in_two(attrs);
+
+    return expect_input(builder, attrs, in[0], 4, "(N, C, H, W)")
+               ? builder->emit(builder, &sonde__op_conv2d, &two, in, in[2] != 0 ? 3 : 2)
+               : 0;
 }
 
 static sonde__op_value emit_transposed(const sonde__op_builder *builder,
@@ -312,6 +330,17 @@ const sonde__op_layer sonde__layer_conv1d = {
     .help = "the convolution of (N, C, L)",
     .params = conv1d_params,
     .build = build_conv1d,
+};
+
+const sonde__op_layer sonde__layer_conv2d = {
+    .name = "conv2d",
+    .kind = &sonde__op_conv2d,
+    .inputs = 1,
+    .preset = &flat,
+    .fields = {CHANNELS, WINDOW_OF(SONDE__FIELD_PAIR), GROUPS, BIAS},
+    .help = "the convolution of (N, C, H, W); sizes are a number or [height, width]",
+    .params = conv2d_params,
+    .build = build_conv2d,
 };
 
 const sonde__op_layer sonde__layer_conv3d = {

@@ -22,10 +22,11 @@
 #include "nn/kernels/fast.h"
 #include "nn/ops/layer_row.h"
 
+#include <float.h>
 #include <math.h>
 
 extern const sonde__op_kind sonde__op_instance_norm;
-extern const sonde__op_layer sonde__layer_instance_norm;
+extern const sonde__op_layer sonde__layer_group_norm, sonde__layer_instance_norm;
 
 /* The groups of a tensor (N, C, ...). */
 typedef struct grouping {
@@ -171,8 +172,8 @@ const sonde__op_kind sonde__op_instance_norm = {
 };
 
 /* Weight 1 and bias 0 of every channel. */
-static int instance_norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
-                                sonde__op_param params[SONDE__MAX_PARAMS])
+static int norm_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                       sonde__op_param params[SONDE__MAX_PARAMS])
 {
     if (x->rank < 2 || !attrs->affine) {
         return 0;
@@ -187,15 +188,28 @@ static int instance_norm_params(const sonde__op_shape *x, const sonde__op_attrs 
     return 2;
 }
 
+#define EPS SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, FLT_MAX)
+
+const sonde__op_layer sonde__layer_group_norm = {
+    .name = "group_norm",
+    .kind = &sonde__op_group_norm,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("num_groups", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
+                            1 << 24),
+               EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 1.0, 0, 1)},
+    .help = "(x - mean) / sqrt(variance + eps) of each sample and group of channels, "
+            "times weight, plus bias",
+    .params = norm_params,
+};
+
 const sonde__op_layer sonde__layer_instance_norm = {
     .name = "instance_norm",
     .kind = &sonde__op_instance_norm,
     .inputs = 1,
-    .fields = {SONDE__FIELD("eps", SONDE__FIELD_NUMBER, eps, 1e-5, 0, (double)INFINITY),
-               SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
+    .fields = {EPS, SONDE__FIELD("affine", SONDE__FIELD_FLAG, affine, 0.0, 0, 1)},
     .help = "(x - mean) / sqrt(variance + eps) of each sample and channel, times weight, "
             "plus bias",
-    .params = instance_norm_params,
+    .params = norm_params,
 };
 
 /* --- gradient ----------------------------------------------------------------------- */

@@ -134,7 +134,8 @@ sonde_err sonde__op_set_field(const sonde__op_field *field, sonde__op_attrs *att
             (!whole || values[i] == floor(values[i]))) {
             continue;
         }
-        (void)sonde__snprintf(range, sizeof range, "%s%g to %g", whole ? "whole, " : "",
+        (void)sonde__snprintf(range, sizeof range,
+                              whole ? "a whole number from %.15g to %.15g" : "%g to %g",
                               least, most);
         return sonde__fail(diag, SONDE_EINVAL, NULL, range, "%s is %g", field->key,
                            values[i]);

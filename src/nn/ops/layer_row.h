@@ -131,6 +131,10 @@ void sonde__op_set_defaults(const sonde__op_layer *layer, sonde__op_attrs *attrs
 #pragma GCC visibility pop
 #endif
 
+/* x w^T + b over the last dimension of x, which has two or more (linear.c); b 0: none. */
+sonde__op_value sonde__op_emit_linear(const sonde__op_builder *builder, sonde__op_value x,
+                                      sonde__op_value w, sonde__op_value b);
+
 /* The name nearest to an unknown one, see sonde_diag_nearest. */
 const char *sonde__op_nearest_layer(const char *name);
 /* The key of a name; NULL: none. */

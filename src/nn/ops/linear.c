@@ -11,8 +11,12 @@
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
 #include "nn/kernels/half_ops.h"
+#include "nn/ops/layer_row.h"
 
+#include <math.h>
 #include <stdio.h>
+
+extern const sonde__op_layer sonde__layer_linear;
 
 /* a and b agree in dtype and, where they share a dimension, in its extent. */
 static sonde_err expect_common(const sonde__op_attrs *attrs, const sonde__operand *a,
@@ -214,4 +218,81 @@ const sonde__op_kind sonde__op_linear_grad_weight = {
     .kernels = linear_grad_weight_kernels,
     .halves = SONDE__HALVES_MADE,
     .half_kernels = linear_grad_weight_half_kernels,
+};
+
+/* --- layer -------------------------------------------------------------------------- */
+
+sonde__op_value sonde__op_emit_linear(const sonde__op_builder *builder, sonde__op_value x,
+                                      sonde__op_value w, sonde__op_value b)
+{
+    const sonde__op_shape shape = *sonde__op_value_shape(builder->graph, x);
+    const int last = shape.rank - 1, count = b != 0 ? 3 : 2;
+    sonde__op_value in[3] = {x, w, b};
+    sonde__op_attrs dims = {.rank = 2, .dims = {-1}};
+
+    if (last < 2) {
+        return builder->emit(builder, &sonde__op_linear, NULL, in, count);
+    }
+    dims.dims[1] = shape.dim[last];
+    in[0] = builder->emit(builder, &sonde__op_reshape, &dims, &x, 1);
+    const sonde__op_value y =
+        in[0] == 0 ? 0 : builder->emit(builder, &sonde__op_linear, NULL, in, count);
+    if (y == 0) {
+        return 0;
+    }
+    dims = (sonde__op_attrs){.rank = shape.rank, .dims = {-1}};
+    for (int i = 1; i < last; i++) {
+        dims.dims[i] = shape.dim[i];
+    }
+    dims.dims[last] = sonde__op_value_shape(builder->graph, w)->dim[0];
+    return builder->emit(builder, &sonde__op_reshape, &dims, &y, 1);
+}
+
+static int linear_params(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                         sonde__op_param params[SONDE__MAX_PARAMS])
+{
+    const int64_t outputs = attrs->groups, inputs = x->rank > 1 ? x->dim[x->rank - 1] : 0;
+    const float bound = (float)(1.0 / sqrt((double)inputs));
+
+    if (inputs < 1) {
+        return 0;
+    }
+    params[0] = (sonde__op_param){.suffix = "weight",
+                                  .role = SONDE_ROLE_WEIGHT,
+                                  .rank = 2,
+                                  .dim = {outputs, inputs},
+                                  .bound = bound};
+    params[1] = (sonde__op_param){.suffix = "bias",
+                                  .role = SONDE_ROLE_BIAS,
+                                  .rank = 1,
+                                  .dim = {outputs},
+                                  .bound = bound};
+    return attrs->bias ? 2 : 1;
+}
+
+static sonde__op_value build_linear(const sonde__op_builder *builder,
+                                    sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    const sonde__op_shape *x = sonde__op_value_shape(builder->graph, in[0]);
+    char text[SONDE__SHAPE_TEXT];
+
+    (void)attrs;
+    if (in[1] == 0) {
+        (void)sonde__fail(builder->diag, SONDE_ESHAPE, NULL, "(N, ..., features)",
+                          "a linear layer over %s", sonde__op_shape_text(x, text));
+        return 0;
+    }
+    return sonde__op_emit_linear(builder, in[0], in[1], in[2]);
+}
+
+const sonde__op_layer sonde__layer_linear = {
+    .name = "linear",
+    .kind = &sonde__op_linear,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("out_features", SONDE__FIELD_WHOLE, groups, (double)NAN, 1,
+                            1 << 24),
+               SONDE__FIELD("bias", SONDE__FIELD_FLAG, bias, 1.0, 0, 1)},
+    .help = "x Wᵀ + b over the last dimension",
+    .params = linear_params,
+    .build = build_linear,
 };

@@ -9,15 +9,18 @@
  * elements. The gradient gives each input the sum of the output gradients of the windows
  * it won.
  *
- * attrs: kernel, stride, padding (at most half of the window's span), dilation. The
+ * attrs: kernel, stride (0: as kernel), padding (at most half of the window's span), dilation. The
  * gradient has those of the forward op, and the shape of x in dims.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "nn/kernels/fast.h"
 #include "nn/kernels/half_ops.h"
+#include "nn/ops/layer_row.h"
 
 #include <math.h>
+
+extern const sonde__op_layer sonde__layer_max_pool2d;
 
 enum { LARGEST_WINDOW = 256 };
 
@@ -53,6 +56,9 @@ static sonde_err max_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
 
     SONDE__TRY(
         sonde__op_expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
+    for (int d = 0; d < 2; d++) {
+        attrs->stride[d] = attrs->stride[d] == 0 ? attrs->kernel[d] : attrs->stride[d];
+    }
     SONDE__TRY(output_shape(&call->in[0].shape, attrs, &y, diag));
     call->out[0].shape = y;
     y.dtype = SONDE_U8;
@@ -204,4 +210,21 @@ const sonde__op_kind sonde__op_max_pool2d_grad = {
     .kernels = max_pool2d_grad_kernels,
     .halves = SONDE__HALVES_TAKEN,
     .half_kernels = max_pool2d_grad_half_kernels,
+};
+
+const sonde__op_layer sonde__layer_max_pool2d = {
+    .name = "max_pool2d",
+    .kind = &sonde__op_max_pool2d,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("kernel_size", SONDE__FIELD_PAIR, kernel, (double)NAN, 1,
+                            1 << 20),
+               {.key = "stride",
+                .kind = SONDE__FIELD_PAIR,
+                .offset = offsetof(sonde__op_attrs, stride),
+                .least = 1,
+                .most = 1 << 20,
+                .fallback_text = "kernel_size"},
+               SONDE__FIELD("padding", SONDE__FIELD_PAIR, padding, 0, 0, 1 << 20),
+               SONDE__FIELD("dilation", SONDE__FIELD_PAIR, dilation, 1, 1, 1 << 20)},
+    .help = "the largest element of each window",
 };

@@ -1,6 +1,6 @@
 /*
- * shape_layers.c - layers that move elements: permute, transpose, unsqueeze, squeeze,
- * expand and stack, under PyTorch's names, over the ops of shape.c and cat.c.
+ * shape_layers.c - layers that move elements: flatten, reshape, permute, transpose,
+ * unsqueeze, squeeze, expand and stack, under PyTorch's names, over the ops of shape.c and cat.c.
  */
 #include "base/fail.h"
 #include "nn/ops/common.h"
@@ -9,12 +9,45 @@
 #include <math.h>
 
 extern const sonde__op_kind sonde__op_cat;
-extern const sonde__op_layer sonde__layer_permute, sonde__layer_transpose,
-    sonde__layer_unsqueeze, sonde__layer_squeeze, sonde__layer_expand, sonde__layer_stack;
+extern const sonde__op_layer sonde__layer_flatten, sonde__layer_reshape,
+    sonde__layer_permute, sonde__layer_transpose, sonde__layer_unsqueeze,
+    sonde__layer_squeeze, sonde__layer_expand, sonde__layer_stack;
 
 #define AXIS(key, member, fallback)                                                      \
     SONDE__FIELD(key, SONDE__FIELD_AXIS, member, fallback, -SONDE_MAX_DIMS,              \
                  SONDE_MAX_DIMS - 1)
+
+static sonde__op_value build_flatten(const sonde__op_builder *builder,
+                                     sonde__op_attrs *attrs, const sonde__op_value *in)
+{
+    sonde__op_attrs dims = {0};
+
+    if (sonde__op_expect_axis(&attrs->axis,
+                              sonde__op_value_shape(builder->graph, in[0])->rank,
+                              builder->diag) != SONDE_OK) {
+        return 0;
+    }
+    dims.rank = attrs->axis + 1;
+    dims.dims[attrs->axis] = -1; /* the dimensions before are 0: copied */
+    return builder->emit(builder, &sonde__op_reshape, &dims, in, 1);
+}
+
+const sonde__op_layer sonde__layer_flatten = {
+    .name = "flatten",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {AXIS("start_dim", axis, 1.0)},
+    .help = "the dimensions from start_dim on as one",
+    .build = build_flatten,
+};
+
+const sonde__op_layer sonde__layer_reshape = {
+    .name = "reshape",
+    .kind = &sonde__op_reshape,
+    .inputs = 1,
+    .fields = {SONDE__FIELD("shape", SONDE__FIELD_DIMS, dims, (double)NAN, -1, 1e15)},
+    .help = "the same elements in another shape; -1 is inferred, 0 is copied from x",
+};
 
 const sonde__op_layer sonde__layer_permute = {
     .name = "permute",

@@ -214,7 +214,7 @@ def both(weight: Value | None, bias: Value | None) -> list[Value]:
 @op("group_norm")
 def group_norm(b: Builder, x: Value, groups: int, weight: Value | None = None,
                bias: Value | None = None, eps: float = 1e-5, cudnn: bool = True) -> Value:
-    return b.do("group_norm", x, *both(weight, bias), groups=groups, eps=eps)
+    return b.do("group_norm", x, *both(weight, bias), num_groups=groups, eps=eps)
 
 
 @op("layer_norm")

@@ -84,7 +84,7 @@ class Builder:
         places = [axis(dim, len(x.shape)) for dim in dims]
         if places == list(range(len(x.shape))):
             return x
-        return self.add("transpose", [x], {"dims": tuple(places)}, x.dtype)
+        return self.add("permute", [x], {"dims": tuple(places)}, x.dtype)
 
     def full(self, shape: Sequence[int], value: float) -> Value:
         settings: dict[str, Any] = {"value": float(value)}
