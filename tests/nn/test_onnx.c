@@ -76,7 +76,7 @@ static void check_output(const char *path, sonde_nn_model *model,
     sonde_view y;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, (int)x->shape[0]);
+    options.batch_size = (int)x->shape[0];
     must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, x1 != NULL ? 2 : 1, &engine_diag));
@@ -106,7 +106,7 @@ static void check_step(const char *path, sonde_nn_model *model,
     sonde_nn_loss(model, sonde_nn_layer(model, "mse_loss", "loss", compared, 2, NULL, 0));
     must(sonde_nn_model_status(model, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, (int)inputs[0].shape[0]);
+    options.batch_size = (int)inputs[0].shape[0];
     must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, count, &engine_diag));
