@@ -174,8 +174,8 @@ static void make_stages(device_network *net, int threads)
     sonde_diag diag = {0};
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(&options, MICRO_BATCHES);
-    sonde_nn_options_set_threads(&options, threads);
+    options.gradient_accumulation = MICRO_BATCHES;
+    options.threads = threads;
     net->model = make_layers();
     bench_check(
         sonde_nn_training_session(net->model, &options, &sgd, &net->session, &diag),

@@ -126,7 +126,7 @@ static void open_network(bench *run)
     bench_check(sonde_nn_job_parse(text, size, run->path, &run->job, &diag), &diag);
     sonde__free(text);
     info = sonde_nn_job_get_info(run->job);
-    sonde_nn_options_set_threads(&info->options, run->threads);
+    info->options.threads = run->threads;
     info->options.batch_size = run->batch;
     info->options.dtype = run->dtype;
     bench_check(sonde_nn_job_build(run->job, &run->model, &diag), &diag);

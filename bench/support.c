@@ -149,7 +149,7 @@ static void make_session(bench_network *out, const char *name, int threads)
     *out = (bench_network){.sink = {.sink = {.put = count_put}}};
     bench_check(sonde_nn_job_builtin(name, &out->job, &diag), &diag);
     info = sonde_nn_job_get_info(out->job);
-    sonde_nn_options_set_threads(&info->options, threads);
+    info->options.threads = threads;
     bench_check(sonde_nn_job_build(out->job, &out->model, &diag), &diag);
     bench_check(sonde_nn_training_session(out->model, &info->options, &info->optimizer,
                                           &out->session, &diag),

@@ -162,8 +162,8 @@ static void predict(const char *path)
     TRY(sonde_nn_loader_next(loader, &after, &diag));
 
     sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(model, sonde_nn_options_set_batch_size(&options, 1),
-                                   &session, &diag));
+    options.batch_size = 1;
+    TRY(sonde_nn_inference_session(model, &options, &session, &diag));
     const sonde_view input =
         sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
     TRY(sonde_nn_session_run(session, &input, 1, &diag));

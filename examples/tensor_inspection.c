@@ -385,12 +385,12 @@ static sonde_nn_session *make_session(const arguments *a, sonde_nn_model *model,
 
     sonde_nn_options_init(&options);
     options.reduction = SONDE_NN_REDUCTION_SUM; /* an update takes what the queue shows */
-    sonde_nn_options_set_gradient_accumulation(&options, accumulation);
-    sonde_nn_options_set_device_iterations(&options,
-                                           (int)(a->steps_per_execution / accumulation));
-    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
+    options.gradient_accumulation = accumulation;
+    options.device_iterations = (int)(a->steps_per_execution / accumulation);
+    options.output_mode = SONDE_ANCHOR_MEAN;
+    options.output_period = 1;
     /* a batch of 32 is little to share, but each stage has a thread */
-    sonde_nn_options_set_threads(&options, a->no_pipelining ? 1 : 2);
+    options.threads = a->no_pipelining ? 1 : 2;
     TRY(sonde_nn_training_session(model, &options, &sgd, &session, &diag));
     for (int i = 0; i < 2; i++) {
         TRY(sonde_nn_session_outfeed(session, callbacks[i].queue, &diag));

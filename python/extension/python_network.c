@@ -97,7 +97,7 @@ PyObject *sonde__python_graph_plan(PyObject *graph, PyObject *arguments)
         return NULL;
     }
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, batch);
+    options.batch_size = batch;
     sonde_err err =
         sonde_nn_inference_session(model_of(graph), &options, &session, &diag);
 

@@ -246,7 +246,7 @@ static bool read_options(session_object *self, PyObject *given, sonde_nn_options
     options->random_seed = seed;
     self->threaded = options->threads != 1;
     if (batch > 0) {
-        sonde_nn_options_set_batch_size(options, batch);
+        options->batch_size = batch;
     }
     options->fixed_batch = true; /* the program feeds what it was written for */
     return true;

@@ -324,7 +324,7 @@ static sonde_err set_up(prediction *run, sonde_diag *diag)
         *diag = (sonde_diag){0};
     }
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, 1);
+    options.batch_size = 1;
     options.fixed_batch = true;
     options.threads = info->options.threads;
     options.plan_cache = info->options.plan_cache;

@@ -19,7 +19,8 @@ static sonde_nn_session *open_session(const engine_net *net, sonde_nn_float dtyp
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_threads(sonde_nn_options_set_dtype(&options, dtype), threads);
+    options.dtype = dtype;
+    options.threads = threads;
     must(sonde_nn_training_session(net->model, &options, &sgd, &session, &engine_diag));
     return session;
 }
@@ -280,7 +281,7 @@ static void train_golden(sonde_safetensors *file, sonde_nn_float dtype,
     engine_sink sink;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_dtype(&options, dtype);
+    options.dtype = dtype;
     must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
     engine_sink_init(&sink, true);
     engine_tap_all(session, SONDE_HOW_RAW, &sink);

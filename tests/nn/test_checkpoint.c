@@ -37,8 +37,8 @@ static sonde_nn_session *session_of(engine_net *net, engine_builder build,
 
     build(net, 4);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(
-        sonde_nn_options_set_device_iterations(&options, 2), accumulation);
+    options.device_iterations = 2;
+    options.gradient_accumulation = accumulation;
     must(sonde_nn_training_session(net->model, &options, optimizer, &session,
                                    &engine_diag));
     return session;

@@ -69,7 +69,7 @@ static sonde_view run_model(sonde_nn_model *model, const sonde_view *inputs, siz
     sonde_view found, y;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, BATCH);
+    options.batch_size = BATCH;
     must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     must(sonde_nn_session_run(session, inputs, count, &engine_diag));

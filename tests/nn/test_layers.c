@@ -58,8 +58,8 @@ static sonde_err train_row(const sonde__op_layer *row, sonde_nn_float dtype)
     must(sonde_nn_model_status(model, &engine_diag));
     sonde_nn_loss(model, sonde_nn_layer(model, "mse_loss", "loss", compared, 2, NULL, 0));
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_dtype(&options, dtype);
-    sonde_nn_options_set_batch_size(&options, (int)layer_row_input(row, 0)->dim[0]);
+    options.dtype = dtype;
+    options.batch_size = (int)layer_row_input(row, 0)->dim[0];
     err = sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag);
     err = err != SONDE_OK ? err : sonde_nn_session_compile(session, &engine_diag);
     sonde_nn_session_destroy(session);

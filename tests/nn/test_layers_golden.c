@@ -276,8 +276,8 @@ static void run_case(const layer_case *c, sonde_nn_float dtype)
     (void)build(c, model);
     put_parameters(c, model);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_dtype(&options, dtype);
-    sonde_nn_options_set_batch_size(&options, (int)wanted->shape[0]);
+    options.dtype = dtype;
+    options.batch_size = (int)wanted->shape[0];
     options.output_mode = SONDE_ANCHOR_ALL;
     must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
     for (int i = 0; i < c->inputs; i++) {

@@ -143,13 +143,6 @@ static void options_may_be_missing(void **state)
 {
     (void)state;
     sonde_nn_options_init(NULL);
-    assert_null(sonde_nn_options_set_device_iterations(NULL, 1));
-    assert_null(sonde_nn_options_set_gradient_accumulation(NULL, 1));
-    assert_null(sonde_nn_options_set_replication_factor(NULL, 1));
-    assert_null(sonde_nn_options_set_output_mode(NULL, SONDE_ANCHOR_ALL, 1));
-    assert_null(sonde_nn_options_set_random_seed(NULL, 1));
-    assert_null(sonde_nn_options_set_batch_size(NULL, 1));
-    assert_null(sonde_nn_options_set_threads(NULL, 1));
     refused(sonde_nn_optimizer_check(NULL, &engine_diag));
     assert_string_equal(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)99), "?");
 }

@@ -133,7 +133,7 @@ static void expect_equations(sonde_nn_optimizer o, int accumulation,
 
     engine_mlp(&net, 6);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(&options, accumulation);
+    options.gradient_accumulation = accumulation;
     options.reduction = reduction;
     must(sonde_nn_training_session(net.model, &options, &o, &session, &engine_diag));
     anchor_state(session, &o);
@@ -393,7 +393,7 @@ static void a_parameter_left_out_stays(void **state)
 
         engine_mlp(&net, 6);
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_gradient_accumulation(&options, accumulation);
+        options.gradient_accumulation = accumulation;
         sonde_nn_parameter_leave_out(net.model, 0, true); /* fc1.weight */
         sonde_nn_parameter_leave_out(net.model, 1, true); /* fc1.bias, and back again */
         sonde_nn_parameter_leave_out(net.model, 1, false);

@@ -80,7 +80,7 @@ static void open_job(job *j, const how *h)
     build(&j->net, 6, h->blocks);
     engine_sink_init(&j->sink, (h->observed & SONDE_HOW_RAW) != 0);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_execution(&options, h->execution);
+    options.execution = h->execution;
     options.device_iterations = 2;
     options.gradient_accumulation = h->accumulation;
     options.threads = h->threads;

@@ -30,10 +30,9 @@ static sonde_nn_session *compile(sonde_nn_model *model, int64_t batch, const set
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, batch);
-    sonde_nn_options_set_threads(
-        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation),
-        s->threads);
+    options.batch_size = batch;
+    options.gradient_accumulation = s->accumulation;
+    options.threads = s->threads;
     must(s->training
              ? sonde_nn_training_session(model, &options, &s->optimizer, &session,
                                          &engine_diag)
@@ -341,10 +340,11 @@ static void running_allocates_nothing(void **state)
         engine_batch_init(&batch, &net, (int64_t)17 * 3 * s->accumulation, 1);
         alloc_failure_begin(SIZE_MAX);
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_gradient_accumulation(
-            sonde_nn_options_set_device_iterations(&options, 3), s->accumulation);
-        sonde_nn_options_set_output_mode(
-            sonde_nn_options_set_threads(&options, s->threads), SONDE_ANCHOR_MEAN, 1);
+        options.device_iterations = 3;
+        options.gradient_accumulation = s->accumulation;
+        options.threads = s->threads;
+        options.output_mode = SONDE_ANCHOR_MEAN;
+        options.output_period = 1;
         must(s->training ? sonde_nn_training_session(net.model, &options, &s->optimizer,
                                                      &session, &engine_diag)
                          : sonde_nn_inference_session(net.model, &options, &session,

@@ -552,7 +552,7 @@ static void what_cannot_be_is_refused(void **state)
     engine_mlp(&net, 4);
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_replication_factor(&options, bad[i].replicas);
+        options.replication_factor = bad[i].replicas;
         options.gradient_accumulation = bad[i].accumulation;
         must(
             sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
@@ -561,7 +561,7 @@ static void what_cannot_be_is_refused(void **state)
         sonde_nn_session_destroy(session);
     }
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_replication_factor(&options, 3);
+    options.replication_factor = 3;
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     engine_batch_init(&batch, &net, 4 * 3 - 1, 1); /* does not divide */
     expect_err(SONDE_ESHAPE, sonde_nn_session_run(session, batch.views, 2, &engine_diag));

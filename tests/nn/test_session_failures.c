@@ -78,8 +78,8 @@ static sonde_err compile_session(bool training, sonde_sink *sink)
     sonde_err err = SONDE_OK;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_threads(
-        sonde_nn_options_set_gradient_accumulation(&options, training ? 2 : 1), 2);
+    options.gradient_accumulation = training ? 2 : 1;
+    options.threads = 2;
     err = training ? sonde_nn_training_session(net.model, &options, &adam, &session, NULL)
                    : sonde_nn_inference_session(net.model, &options, &session, NULL);
     if (err == SONDE_OK) {

@@ -37,9 +37,9 @@ static void judged_open(judged *judge, engine_builder build, const char *rules, 
 
     build(&judge->net, 4);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(
-        sonde_nn_options_set_device_iterations(&options, D), G);
-    sonde_nn_options_set_threads(&options, threads);
+    options.device_iterations = D;
+    options.gradient_accumulation = G;
+    options.threads = threads;
     must(sonde_nn_training_session(judge->net.model, &options, NULL, &judge->session,
                                    &engine_diag));
     if (rules != NULL) {

@@ -18,9 +18,10 @@ static sonde_nn_session *session_of(const engine_net *net, int iterations,
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(
-        sonde_nn_options_set_device_iterations(&options, iterations), accumulation);
-    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_ALL, 1);
+    options.device_iterations = iterations;
+    options.gradient_accumulation = accumulation;
+    options.output_mode = SONDE_ANCHOR_ALL;
+    options.output_period = 1;
     options.reduction = reduction;
     must(sonde_nn_training_session(net->model, &options, optimizer, &session,
                                    &engine_diag));
@@ -343,7 +344,7 @@ static void inference_takes_other_batches(void **state)
             sonde_nn_session_info info;
 
             sonde_nn_options_init(&options);
-            sonde_nn_options_set_batch_size(&options, batches[b]);
+            options.batch_size = batches[b];
             must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
             must(sonde_nn_session_compile(session, &engine_diag));
             must(sonde_nn_session_describe(session, &info, &engine_diag));

@@ -72,11 +72,11 @@ static void expect_echo(echo kind, bool training, bool anchored, const expectati
     sonde_view view;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(
-        sonde_nn_options_set_device_iterations(&options, want->iterations),
-        want->accumulation);
+    options.device_iterations = want->iterations;
+    options.gradient_accumulation = want->accumulation;
     if (!anchored) {
-        sonde_nn_options_set_output_mode(&options, want->mode, want->period);
+        options.output_mode = want->mode;
+        options.output_period = want->period;
     }
     must(training
              ? sonde_nn_training_session(model, &options, &still, &session, &engine_diag)
@@ -185,9 +185,10 @@ static void shapes_are_concatenated(void **state)
 
         engine_mlp(&net, 5);
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_gradient_accumulation(
-            sonde_nn_options_set_device_iterations(&options, 4), 3);
-        sonde_nn_options_set_output_mode(&options, modes[i].mode, 2);
+        options.device_iterations = 4;
+        options.gradient_accumulation = 3;
+        options.output_mode = modes[i].mode;
+        options.output_period = 2;
         must(
             sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
         must(sonde_nn_session_anchor(session, "dw", "Gradient___fc2.weight",
@@ -264,9 +265,10 @@ static void expect_refused(sonde_anchor_mode mode, int period, bool of_output,
 
     engine_mlp(&net, 2);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_device_iterations(&options, 4);
+    options.device_iterations = 4;
     if (of_output) {
-        sonde_nn_options_set_output_mode(&options, mode, period);
+        options.output_mode = mode;
+        options.output_period = period;
     }
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     memset(&engine_diag, 0, sizeof engine_diag);

@@ -30,9 +30,9 @@ typedef struct plan {
 static void set_options(const plan *p, sonde_nn_options *options)
 {
     sonde_nn_options_init(options);
-    sonde_nn_options_set_gradient_accumulation(options, p->accumulation);
-    sonde_nn_options_set_device_iterations(options, p->iterations);
-    sonde_nn_options_set_threads(options, p->threads);
+    options->gradient_accumulation = p->accumulation;
+    options->device_iterations = p->iterations;
+    options->threads = p->threads;
 }
 
 /* Anchors everything that a session of the same kind has a name for. */
@@ -307,8 +307,8 @@ static void every_name_is_seen_as_often_as_it_has_a_value(void **state)
 
         builders[i / 3](&net, 4);
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_device_iterations(
-            sonde_nn_options_set_gradient_accumulation(&options, accumulation), 2);
+        options.gradient_accumulation = accumulation;
+        options.device_iterations = 2;
         engine_sink_init(&sink, true);
         must(sonde_nn_training_session(net.model, &options,
                                        &(sonde_nn_optimizer){.kind = SONDE_NN_SGD,
@@ -399,7 +399,7 @@ static void tapped_steps_are_those_of_the_schedule(void **state)
     engine_sink_init(&some, true);
     engine_sink_init(&ranged, true);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_device_iterations(&options, 3);
+    options.device_iterations = 3;
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "fc1.weight", &steps, SONDE_HOW_RAW, &some.sink,
                               &engine_diag));

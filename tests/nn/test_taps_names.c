@@ -57,9 +57,9 @@ static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsi
 
     engine_set_weights(model, s->weights);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, BATCH);
-    sonde_nn_options_set_threads(
-        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation), 1);
+    options.batch_size = BATCH;
+    options.gradient_accumulation = s->accumulation;
+    options.threads = 1;
     must(s->training
              ? sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag)
              : sonde_nn_inference_session(model, &options, &session, &engine_diag));

@@ -46,8 +46,8 @@ static float *train(int threads, int calls, bool sleepy, int *used)
     build(&net, 48);
     engine_sink_init(&sink, false);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_threads(sonde_nn_options_set_device_iterations(&options, 2),
-                                 threads);
+    options.device_iterations = 2;
+    options.threads = threads;
     must(sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "*", &second, SONDE_HOW_VITALS, &sink.sink,
                               &engine_diag));
@@ -101,7 +101,7 @@ static void a_team_that_never_ran_ends(void **state)
 
         build(&net, 48);
         sonde_nn_options_init(&options);
-        sonde_nn_options_set_threads(&options, 4);
+        options.threads = 4;
         must(
             sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
         must(sonde_nn_session_compile(session, &engine_diag));

@@ -39,8 +39,8 @@ static void open_trial(trial *t, int accumulation, bool observed,
 
     *t = (trial){0};
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_device_iterations(
-        sonde_nn_options_set_gradient_accumulation(&options, accumulation), D);
+    options.gradient_accumulation = accumulation;
+    options.device_iterations = D;
     engine_mlp(&t->net, BATCH);
     must(sonde_nn_training_session(t->net.model, &options, &sgd, &t->session,
                                    &engine_diag));
@@ -229,11 +229,12 @@ static void mistakes_are_found_by_compile(void **state)
     must(sonde_outfeed_add(good, "relu1_output", NULL, &engine_diag));
     must(sonde_nn_session_outfeed(session, good, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_EVERYN, 7);
+    options.output_mode = SONDE_ANCHOR_EVERYN;
+    options.output_period = 7;
     must(sonde_nn_session_set_options(session, &options, &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, 2);
+    options.batch_size = 2;
     must(sonde_nn_session_set_options(session, &options, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_outfeed(session, good, &engine_diag));

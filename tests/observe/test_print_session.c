@@ -102,7 +102,7 @@ static void train(const printed *p, int micro_batches)
     sonde_log_set_sink(keep_warning, NULL);
     model = build(p);
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_gradient_accumulation(&options, micro_batches);
+    options.gradient_accumulation = micro_batches;
     must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();
@@ -191,7 +191,7 @@ static void a_job_prints_as_it_says(void **state)
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, 2);
+    options.batch_size = 2;
     must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();

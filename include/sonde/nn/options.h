@@ -1,11 +1,12 @@
 /*
  * options.h - how a session compiles and runs, in the words of PopTorch.
  *
- * A plain struct: sonde_nn_options_init sets the defaults, and setters can be chained:
+ * A plain struct: sonde_nn_options_init sets the defaults.
  *
  *     sonde_nn_options options;
  *     sonde_nn_options_init(&options);
- *     sonde_nn_options_set_device_iterations(sonde_nn_options_set_gradient_accumulation(&options, 4), 10);
+ *     options.gradient_accumulation = 4;
+ *     options.device_iterations = 10;
  *
  * A session copies its options and checks them when it compiles; then they are frozen:
  * changing the session's copy fails with SONDE_ESTATE.
@@ -91,26 +92,6 @@ static inline void sonde_nn_options_init(sonde_nn_options *options)
 {
     sonde_nn_options_fill(options, sizeof *options);
 }
-SONDE_API sonde_nn_options *
-sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *
-sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *
-sonde_nn_options_set_replication_factor(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
-                                                             sonde_anchor_mode mode,
-                                                             int period);
-SONDE_API sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
-                                                             uint64_t seed);
-SONDE_API sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options,
-                                                            int64_t n);
-SONDE_API sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options,
-                                                         int n);
-
-SONDE_API sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
-                                                           sonde_nn_execution how);
-SONDE_API sonde_nn_options *sonde_nn_options_set_dtype(sonde_nn_options *options,
-                                                       sonde_nn_float dtype);
 
 #ifdef __cplusplus
 }

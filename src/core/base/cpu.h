@@ -11,6 +11,15 @@ typedef enum sonde__isa {
     SONDE__AVX2 = 1,
     SONDE__AVX512 = 2
 } sonde__isa;
+/* NAME_generic, NAME_avx2 or NAME_avx512, as base/isa.h makes them; "&name": their addresses. */
+#if defined(__x86_64__)
+#define SONDE__OF_ISA(isa, name)                                                         \
+    ((isa) == SONDE__AVX512 ? name##_avx512                                              \
+     : (isa) == SONDE__AVX2 ? name##_avx2                                                \
+                            : name##_generic)
+#else
+#define SONDE__OF_ISA(isa, name) ((void)(isa), name##_generic)
+#endif
 /* The best that the processor supports and SONDE_ISA allows; determined once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */

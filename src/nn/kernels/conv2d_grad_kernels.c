@@ -121,38 +121,26 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
 #define LIST_SCATTER(kw, channels, width) scatter_##kw##_##channels##_##width,
 
 /* X(kw, channels, width), width rising from 1. */
+#define WIDTHS_6(X, kw, channels)                                                        \
+    X(kw, channels, 1)                                                                   \
+    X(kw, channels, 2)                                                                   \
+    X(kw, channels, 3) X(kw, channels, 4) X(kw, channels, 5) X(kw, channels, 6)
+#define WIDTHS_9(X, kw, channels)                                                        \
+    WIDTHS_6(X, kw, channels)                                                            \
+    X(kw, channels, 7) X(kw, channels, 8) X(kw, channels, 9)
+#define WIDTHS_10(X, kw, channels) WIDTHS_9(X, kw, channels) X(kw, channels, 10)
+#define WIDTHS_12(X, kw, channels)                                                       \
+    WIDTHS_10(X, kw, channels) X(kw, channels, 11) X(kw, channels, 12)
 #if VF_WIDTH == 16 /* channels * (width + 2 kw - 1) + 1 registers of 32 */
-#define SCATTER_3_1(X)                                                                   \
-    X(3, 1, 1)                                                                           \
-    X(3, 1, 2)                                                                           \
-    X(3, 1, 3)                                                                           \
-    X(3, 1, 4)                                                                           \
-    X(3, 1, 5)                                                                           \
-    X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9) X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
-#define SCATTER_3_2(X)                                                                   \
-    X(3, 2, 1)                                                                           \
-    X(3, 2, 2)                                                                           \
-    X(3, 2, 3)                                                                           \
-    X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8) X(3, 2, 9) X(3, 2, 10)
-#define SCATTER_5_1(X)                                                                   \
-    X(5, 1, 1)                                                                           \
-    X(5, 1, 2)                                                                           \
-    X(5, 1, 3)                                                                           \
-    X(5, 1, 4)                                                                           \
-    X(5, 1, 5)                                                                           \
-    X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9) X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
-#define SCATTER_5_2(X) X(5, 2, 1) X(5, 2, 2) X(5, 2, 3) X(5, 2, 4) X(5, 2, 5) X(5, 2, 6)
+#define SCATTER_3_1(X) WIDTHS_12(X, 3, 1)
+#define SCATTER_3_2(X) WIDTHS_10(X, 3, 2)
+#define SCATTER_5_1(X) WIDTHS_12(X, 5, 1)
+#define SCATTER_5_2(X) WIDTHS_6(X, 5, 2)
 enum { SCATTER_CHANNELS = 2 };
 #else /* width + kw registers of 16 */
-#define SCATTER_3_1(X)                                                                   \
-    X(3, 1, 1)                                                                           \
-    X(3, 1, 2)                                                                           \
-    X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9)
+#define SCATTER_3_1(X) WIDTHS_9(X, 3, 1)
 #define SCATTER_3_2(X)
-#define SCATTER_5_1(X)                                                                   \
-    X(5, 1, 1)                                                                           \
-    X(5, 1, 2)                                                                           \
-    X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9)
+#define SCATTER_5_1(X) WIDTHS_9(X, 5, 1)
 #define SCATTER_5_2(X)
 enum { SCATTER_CHANNELS = 1 };
 #endif
@@ -363,7 +351,7 @@ static size_t input_part_size(const conv2d_geometry *g)
 {
     const size_t size = (size_t)(g->o * g->kernel[0] * g->kernel[1]) * sizeof(conv2d_tap);
 
-    return scatters(g) ? 0 : (size + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+    return scatters(g) ? 0 : lanes_aligned(size);
 }
 
 static size_t input_scratch(const sonde__op_call *call, int parts)

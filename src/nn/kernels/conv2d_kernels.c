@@ -352,9 +352,7 @@ static conv2d_geometry call_geometry(const sonde__op_call *call)
 
 static size_t lists_size(const conv2d_geometry *g)
 {
-    const size_t size = 2 * (size_t)g->taps * sizeof(conv2d_tap);
-
-    return (size + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+    return lanes_aligned(2 * (size_t)g->taps * sizeof(conv2d_tap));
 }
 
 static size_t conv2d_scratch(const sonde__op_call *call, int parts)

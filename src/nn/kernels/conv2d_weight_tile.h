@@ -194,7 +194,7 @@ static size_t plan_size(const weight_plan *p)
         (size_t)p->tap_tiles * sizeof(tap_tile) + (size_t)p->g.taps * sizeof(weight_tap) +
         (size_t)p->rects * sizeof(weight_rect) + (size_t)places * sizeof(weight_place);
 
-    return (size + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+    return lanes_aligned(size);
 }
 
 static void list_taps(const weight_plan *p)

@@ -390,11 +390,6 @@ typedef struct workspace {
     reach columns[3 * MOST_KERNEL + 2];  /* of each list */
 } workspace;
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
-}
-
 /* Columns with the same remainder by the stride lose one tap after the other at either
  * border, and the remainders have kernel[1] taps among them; columns without taps are
  * alike. */
@@ -405,20 +400,21 @@ static int64_t most_lists(const wide *c)
 
 static size_t lists_bytes(const wide *c)
 {
-    return rounded((size_t)(most_lists(c) * c->block_c * c->kernel[0] * c->kernel[1]) *
-                   sizeof(wide_tap));
+    return lanes_aligned(
+        (size_t)(most_lists(c) * c->block_c * c->kernel[0] * c->kernel[1]) *
+        sizeof(wide_tap));
 }
 
 static size_t tiles_bytes(void)
 {
-    return rounded(SEGMENT_UNITS * sizeof(wide_tile));
+    return lanes_aligned(SEGMENT_UNITS * sizeof(wide_tile));
 }
 
 static size_t strip_bytes(const wide *c)
 {
-    return rounded((size_t)(c->block_c * c->kernel[0] * c->strip_columns *
-                            SONDE_MIN(c->blocks, (int64_t)BLOCKS) * LANES) *
-                   sizeof(float));
+    return lanes_aligned((size_t)(c->block_c * c->kernel[0] * c->strip_columns *
+                                  SONDE_MIN(c->blocks, (int64_t)BLOCKS) * LANES) *
+                         sizeof(float));
 }
 
 /* Parts are ranges of segments if there are enough of them, else of groups. */
@@ -434,8 +430,8 @@ static int64_t part_groups(const wide *c, int parts)
 
 static size_t weights_bytes(const wide *c, int parts)
 {
-    return rounded((size_t)(c->c_blocks * part_groups(c, parts) * block_floats(c)) *
-                   sizeof(float));
+    return lanes_aligned((size_t)(c->c_blocks * part_groups(c, parts) * block_floats(c)) *
+                         sizeof(float));
 }
 
 static int64_t tile_floats(void)
@@ -653,128 +649,71 @@ static void run_part(const wide *c, void *scratch, int part, int parts)
     }
 }
 
-static bool wide_accepts(const sonde__op_shape *x, const sonde__op_shape *w,
-                         const sonde__op_attrs *attrs, bool backward)
+static wide call_of(const sonde__op_call *call, bool backward)
 {
-    const int64_t taps = w->dim[2] * w->dim[3];
-
-    return attrs->groups == 1 && w->dim[2] <= MOST_KERNEL && w->dim[3] <= MOST_KERNEL &&
-           w->dim[backward ? 1 : 0] >= FEWEST_ROWS &&
-           w->dim[backward ? 0 : 1] * taps >= FEWEST_TAPS && x->dim[0] > 0;
-}
-
-/* --- forward ------------------------------------------------------------------------ */
-
-static bool forward_accepts(const sonde__op_call *call)
-{
-    return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->in[1].shape, 4) &&
-           (call->in_count < 3 || lanes_is_f32(&call->in[2].shape, 1)) &&
-           wide_accepts(&call->in[0].shape, &call->in[1].shape, call->attrs, false);
-}
-
-static wide forward_of(const sonde__op_call *call)
-{
-    wide c = wide_of(&call->in[0].shape, &call->in[1].shape, call->attrs, false);
+    wide c = wide_of(backward ? &call->out[0].shape : &call->in[0].shape,
+                     &call->in[1].shape, call->attrs, backward);
 
     c.x = lanes_in(call, 0);
     c.weight = lanes_in(call, 1);
     c.bias = lanes_in(call, 2);
     c.y = lanes_out(call, 0);
-    return c;
-}
-
-static size_t forward_scratch(const sonde__op_call *call, int parts)
-{
-    const wide c = forward_of(call);
-
-    return part_bytes(&c, parts) * (size_t)parts;
-}
-
-static int forward_parts(const sonde__op_call *call, int max)
-{
-    const wide c = forward_of(call);
-
-    return wide_parts(&c, max);
-}
-
-static void forward_run(const sonde__op_call *call, int part, int parts)
-{
-    const wide c = forward_of(call);
-
-    run_part(&c, call->scratch, part, parts);
-}
-
-static void relu_run(const sonde__op_call *call, int part, int parts)
-{
-    wide c = forward_of(call);
-
     c.relu = lanes_out(call, 1);
-    run_part(&c, call->scratch, part, parts);
-}
-
-/* --- gradient of the input ---------------------------------------------------------- */
-
-static bool input_accepts(const sonde__op_call *call)
-{
-    return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->in[1].shape, 4) &&
-           lanes_is_f32(&call->out[0].shape, 4) &&
-           wide_accepts(&call->out[0].shape, &call->in[1].shape, call->attrs, true);
-}
-
-static wide input_of(const sonde__op_call *call)
-{
-    wide c = wide_of(&call->out[0].shape, &call->in[1].shape, call->attrs, true);
-
-    c.x = lanes_in(call, 0);
-    c.weight = lanes_in(call, 1);
-    c.y = lanes_out(call, 0);
     return c;
 }
 
-static size_t input_scratch(const sonde__op_call *call, int parts)
+static bool accepts(const sonde__op_call *call, bool backward)
 {
-    const wide c = input_of(call);
+    const sonde__op_shape *const w = &call->in[1].shape;
 
-    return part_bytes(&c, parts) * (size_t)parts;
+    return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(w, 4) &&
+           lanes_is_f32(&call->out[0].shape, 4) &&
+           (call->in_count < 3 || lanes_is_f32(&call->in[2].shape, 1)) &&
+           call->attrs->groups == 1 && w->dim[2] <= MOST_KERNEL &&
+           w->dim[3] <= MOST_KERNEL && w->dim[backward ? 1 : 0] >= FEWEST_ROWS &&
+           w->dim[backward ? 0 : 1] * w->dim[2] * w->dim[3] >= FEWEST_TAPS;
 }
 
-static int input_parts(const sonde__op_call *call, int max)
-{
-    const wide c = input_of(call);
+/* --- kernels ------------------------------------------------------------------------ */
 
-    return wide_parts(&c, max);
-}
+/* The functions of a direction. */
+#define DEFINE_DIRECTION(name, backward)                                                 \
+    static bool name##_accepts(const sonde__op_call *call)                               \
+    {                                                                                    \
+        return accepts(call, backward);                                                  \
+    }                                                                                    \
+    static size_t name##_scratch(const sonde__op_call *call, int parts)                  \
+    {                                                                                    \
+        const wide c = call_of(call, backward);                                          \
+                                                                                         \
+        return part_bytes(&c, parts) * (size_t)parts;                                    \
+    }                                                                                    \
+    static int name##_parts(const sonde__op_call *call, int max)                         \
+    {                                                                                    \
+        const wide c = call_of(call, backward);                                          \
+                                                                                         \
+        return wide_parts(&c, max);                                                      \
+    }                                                                                    \
+    static void name##_run(const sonde__op_call *call, int part, int parts)              \
+    {                                                                                    \
+        const wide c = call_of(call, backward);                                          \
+                                                                                         \
+        run_part(&c, call->scratch, part, parts);                                        \
+    }
 
-static void input_run(const sonde__op_call *call, int part, int parts)
-{
-    const wide c = input_of(call);
+#define DEFINE_KERNEL(op, direction)                                                     \
+    const sonde__op_kernel ISA(sonde__kernel_##op##_wide) = {                            \
+        .name = "wide",                                                                  \
+        .accepts = direction##_accepts,                                                  \
+        .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},                                \
+        .out = {SONDE__LANES, SONDE__LANES},                                             \
+        .scratch = direction##_scratch,                                                  \
+        .parts = direction##_parts,                                                      \
+        .run = direction##_run,                                                          \
+    };
 
-    run_part(&c, call->scratch, part, parts);
-}
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_wide) = {
-    .name = "wide",
-    .accepts = forward_accepts,
-    .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-    .out = {SONDE__LANES},
-    .scratch = forward_scratch,
-    .parts = forward_parts,
-    .run = forward_run};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_relu_wide) = {
-    .name = "wide",
-    .accepts = forward_accepts,
-    .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
-    .out = {SONDE__LANES, SONDE__LANES},
-    .scratch = forward_scratch,
-    .parts = forward_parts,
-    .run = relu_run};
-
-const sonde__op_kernel ISA(sonde__kernel_conv2d_grad_input_wide) = {
-    .name = "wide",
-    .accepts = input_accepts,
-    .in = {SONDE__LANES, SONDE__PLAIN},
-    .out = {SONDE__LANES},
-    .scratch = input_scratch,
-    .parts = input_parts,
-    .run = input_run};
+DEFINE_DIRECTION(forward, false)
+DEFINE_DIRECTION(input, true)
+DEFINE_KERNEL(conv2d, forward)
+DEFINE_KERNEL(conv2d_relu, forward)
+DEFINE_KERNEL(conv2d_grad_input, input)

@@ -78,11 +78,6 @@ static wide wide_of(const sonde__op_call *call)
 
 /* --- memory of a part --------------------------------------------------------------- */
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
-}
-
 static size_t panel_bytes(void)
 {
     return (size_t)CHUNK_PIXELS * LANES * STRIP * sizeof(float);
@@ -90,8 +85,8 @@ static size_t panel_bytes(void)
 
 static size_t runs_bytes(const wide *c)
 {
-    return rounded((size_t)(c->g.kernel[0] * c->g.kernel[1] * CHUNK_PIXELS) *
-                   sizeof(run));
+    return lanes_aligned((size_t)(c->g.kernel[0] * c->g.kernel[1] * CHUNK_PIXELS) *
+                         sizeof(run));
 }
 
 /* [channel][tap][STRIP] */
@@ -104,7 +99,8 @@ static size_t part_bytes(const wide *c)
 {
     const size_t counts = (size_t)(c->g.kernel[0] * c->g.kernel[1]) * sizeof(int64_t);
 
-    return panel_bytes() + runs_bytes(c) + rounded(counts) + rounded(sums_bytes(c));
+    return panel_bytes() + runs_bytes(c) + lanes_aligned(counts) +
+           lanes_aligned(sums_bytes(c));
 }
 
 typedef struct workspace {
@@ -122,7 +118,7 @@ static workspace workspace_at(const wide *c, void *scratch, int part)
     w.runs = (void *)at;
     at += runs_bytes(c);
     w.sums = (void *)at;
-    at += rounded(sums_bytes(c));
+    at += lanes_aligned(sums_bytes(c));
     w.counts = (void *)at;
     return w;
 }

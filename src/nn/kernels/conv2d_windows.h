@@ -213,8 +213,7 @@ static size_t seen_signs_size(const conv2d_geometry *g)
 {
     const int64_t count = g->blocks * (g->oh / 2) * g->groups * seen_chunks(g);
 
-    return ((size_t)count * sizeof(relu_signs) + SONDE__ALIGN - 1) / SONDE__ALIGN *
-           SONDE__ALIGN;
+    return lanes_aligned((size_t)count * sizeof(relu_signs));
 }
 
 /* Bytes of a part's buffer. */

@@ -46,14 +46,7 @@ void sonde__kernel_gemm_take_part(sonde__kernel_gemm *product, int part, int par
 
 sonde__kernel_gemm_fn *sonde__kernel_gemm_run_of(sonde__isa isa)
 {
-#if defined(__x86_64__)
-    return isa == SONDE__AVX512 ? sonde__kernel_gemm_run_avx512
-           : isa == SONDE__AVX2 ? sonde__kernel_gemm_run_avx2
-                                : sonde__kernel_gemm_run_generic;
-#else
-    (void)isa;
-    return sonde__kernel_gemm_run_generic;
-#endif
+    return SONDE__OF_ISA(isa, sonde__kernel_gemm_run);
 }
 
 void sonde__kernel_gemm_run(const sonde__kernel_gemm *product, void *scratch)

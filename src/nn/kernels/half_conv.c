@@ -87,17 +87,6 @@ static int64_t block_pixels(const conv *c)
     return c->block_samples * c->block_rows * c->cols;
 }
 
-static const void *element_at(const sonde__operand *operand, int64_t i)
-{
-    return (const char *)operand->data +
-           (size_t)i * sonde_dtype_size(operand->shape.dtype);
-}
-
-static void *place_at(void *data, sonde_dtype dtype, int64_t i)
-{
-    return data == NULL ? NULL : (char *)data + (size_t)i * sonde_dtype_size(dtype);
-}
-
 /* --- memory of a part --------------------------------------------------------------- */
 
 static size_t aligned(int64_t count, size_t size)
@@ -239,7 +228,7 @@ static const uint16_t *sample_of(const conv *c, const memory *m, const block *b,
     const int64_t place = ((b->sample + sample) * c->groups + group) * size;
 
     return c->source->shape.dtype == SONDE_F32 ? m->source + sample * size
-                                               : element_at(c->source, place);
+                                               : half_at(c->source, place);
 }
 
 static void narrow_block(const conv *c, memory *m, const block *b, int64_t group)
@@ -254,7 +243,7 @@ static void narrow_block(const conv *c, memory *m, const block *b, int64_t group
 
     for (int64_t s = 0; s < b->samples && c->source->shape.dtype == SONDE_F32; s++) {
         sonde__kernel_half_narrow(
-            element_at(c->source, ((b->sample + s) * c->groups + group) * size), size,
+            half_at(c->source, ((b->sample + s) * c->groups + group) * size), size,
             c->half, m->source + s * size);
     }
 }
@@ -317,9 +306,9 @@ static void turn_weights(const conv *c, const sonde__operand *w, int64_t group,
             const int64_t place = ((group * c->channels + o) * c->results + i) * window;
 
             if (w->shape.dtype == SONDE_F32) {
-                sonde__kernel_half_narrow(element_at(w, place), window, c->half, to);
+                sonde__kernel_half_narrow(half_at(w, place), window, c->half, to);
             } else {
-                memcpy(to, element_at(w, place), (size_t)window * sizeof *to);
+                memcpy(to, half_at(w, place), (size_t)window * sizeof *to);
             }
         }
     }
@@ -329,7 +318,7 @@ static sonde__kernel_half_matrix weights_of(const conv *c, const memory *m,
                                             const sonde__operand *w, int64_t group)
 {
     return (sonde__kernel_half_matrix){
-        .data = c->back ? m->weights : element_at(w, group * c->results * c->taps),
+        .data = c->back ? m->weights : half_at(w, group * c->results * c->taps),
         .dtype = c->back ? c->half : w->shape.dtype,
         .row = c->taps,
         .col = 1};
@@ -373,8 +362,8 @@ static void run_block(const conv *c, memory *m, const block *b, int64_t group,
                                  .b = {m->columns, c->half, b->pixels, 1},
                                  .bias = bias != NULL ? bias + group * c->results : NULL,
                                  .bias_of_rows = true,
-                                 .c = place_at(outs[0].data, dtype, start),
-                                 .relu = place_at(outs[1].data, dtype, start),
+                                 .c = half_at(&outs[0], start),
+                                 .relu = half_at(&outs[1], start),
                                  .c_dtype = dtype,
                                  .c_row = image};
 
@@ -501,7 +490,7 @@ static void gather(const conv *c, const block *b, int64_t group, const sonde__op
             const int64_t plane = ((b->sample + s) * c->groups + group) * c->results + o;
 
             memcpy((char *)rows + (size_t)(o * b->pixels + s * image) * size,
-                   element_at(dy, plane * image), (size_t)image * size);
+                   half_at(dy, plane * image), (size_t)image * size);
         }
     }
 }
@@ -527,8 +516,8 @@ static void add_block(const conv *c, memory *m, const block *b, int64_t group,
     if (b->samples > 1) {
         gather(c, b, group, dy, m->result);
     } else {
-        p.a.data = element_at(dy, (b->sample * c->groups + group) * c->results * image +
-                                      b->row * c->cols);
+        p.a.data = half_at(dy, (b->sample * c->groups + group) * c->results * image +
+                                   b->row * c->cols);
         p.a.row = image;
     }
     sonde__kernel_half_gemm_run(&p, m->product);

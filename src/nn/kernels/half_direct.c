@@ -150,17 +150,11 @@ static int64_t phase_rows(int64_t count, int64_t stride, int64_t phase)
     return (count - phase + stride - 1) / stride;
 }
 
-static const void *element_at(const sonde__operand *operand, int64_t i)
-{
-    return (const char *)operand->data +
-           (size_t)i * sonde_dtype_size(operand->shape.dtype);
-}
-
 /* `count` numbers of an operand in 16 bits: where they lie, or in `room`. */
 static const uint16_t *halves_at(const sonde__operand *operand, int64_t i, int64_t count,
                                  uint16_t *room)
 {
-    const void *const place = element_at(operand, i);
+    const void *const place = half_at(operand, i);
 
     if (operand->shape.dtype != SONDE_F32) {
         return place;
@@ -421,6 +415,7 @@ static void run_block(const conv *c, const memory *m, const sonde__operand *outs
     const int64_t phases = c->back ? c->axis[0].stride * right : 1;
     sonde__kernel_half_tiles product = {.a = m->pixels + c->lead * GROUP,
                                         .a_row = GROUP * sizeof(uint16_t),
+                                        .a_rows = 16 * GROUP * sizeof(uint16_t),
                                         .a_at = m->at,
                                         .b = m->weights,
                                         .n = GROUP,
@@ -621,6 +616,8 @@ static void add_block(const conv *c, const weight_memory *m, int64_t first, int6
                       columns->stride};
     const planes dy = {&c->call->in[0], rows->result, columns->result, 1, 1};
     sonde__kernel_half_tiles product = {.a_row = m->line * (int64_t)sizeof(uint16_t),
+                                        .a_rows =
+                                            16 * m->line * (int64_t)sizeof(uint16_t),
                                         .a_at = m->at,
                                         .b = m->b,
                                         .tiles = c->places / GROUP,

@@ -1,23 +1,14 @@
 /*
- * half_flat.c - see half_ops.h: casts, element-wise ops, and sums over channels.
+ * half_flat.c - see half_ops.h: casts, element-wise ops, sums over channels, and the rows of
+ * batch normalisation.
  */
+#include "base/cpu.h"
 #include "base/macros.h"
 #include "nn/kernels/half_gemm.h"
 #include "nn/kernels/half_ops.h"
 #include "nn/kernels/stream_kernels.h"
 
 enum { CHUNK = 1024 };
-
-static const void *element_at(const sonde__operand *operand, int64_t i)
-{
-    return (const char *)operand->data +
-           (size_t)i * sonde_dtype_size(operand->shape.dtype);
-}
-
-static void *output_at(const sonde__operand *operand, int64_t i)
-{
-    return (char *)operand->data + (size_t)i * sonde_dtype_size(operand->shape.dtype);
-}
 
 static bool is_flat(sonde_dtype dtype)
 {
@@ -56,14 +47,12 @@ static void cast_run(const sonde__op_call *call, int part, int parts)
         const int64_t n = SONDE_MIN(mine.end - i, (int64_t)CHUNK);
 
         if (y->shape.dtype == SONDE_F32) {
-            sonde__kernel_half_widen(x->shape.dtype, element_at(x, i), n,
-                                     output_at(y, i));
+            half_load(x, i, n, half_at(y, i));
         } else if (x->shape.dtype == SONDE_F32) {
-            sonde__kernel_half_narrow(element_at(x, i), n, y->shape.dtype,
-                                      output_at(y, i));
+            half_store(half_at(x, i), n, y, i);
         } else {
-            sonde__kernel_half_widen(x->shape.dtype, element_at(x, i), n, wide);
-            sonde__kernel_half_narrow(wide, n, y->shape.dtype, output_at(y, i));
+            half_load(x, i, n, wide);
+            half_store(wide, n, y, i);
         }
     }
 }
@@ -87,31 +76,24 @@ static void run_chunks(const sonde__op_kind *kind, const sonde__op_call *call, i
 
         for (int k = 0; k < call->in_count; k++) {
             chunk.in[k] = (sonde__operand){shape, SONDE__PLAIN, wide[k]};
-            sonde__kernel_half_widen(call->in[k].shape.dtype, element_at(&call->in[k], i),
-                                     shape.dim[0], wide[k]);
+            half_load(&call->in[k], i, shape.dim[0], wide[k]);
         }
         chunk.out[0] = (sonde__operand){shape, SONDE__PLAIN, result};
         kernel->run(&chunk, 0, 1);
-        sonde__kernel_half_narrow(result, shape.dim[0], call->out[0].shape.dtype,
-                                  output_at(&call->out[0], i));
+        half_store(result, shape.dim[0], &call->out[0], i);
     }
 }
 
-#define FLAT_KERNEL(op, runs)                                                            \
-    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .accepts = accepts_flat,                               \
-                                  .parts = stream_parts,                                 \
-                                  .run = runs},                                          \
-        NULL};
+#define FLAT_KERNEL(op, takes, runs)                                                     \
+    SONDE__HALF_KERNEL(op, takes, NULL, stream_parts, runs)
 #define CHUNKED(op)                                                                      \
     static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
         run_chunks(&sonde__op_##op, call, part, parts);                                  \
     }                                                                                    \
-    FLAT_KERNEL(op, op##_run)
+    FLAT_KERNEL(op, accepts_flat, op##_run)
 
-FLAT_KERNEL(cast, cast_run)
+FLAT_KERNEL(cast, accepts_flat, cast_run)
 CHUNKED(relu)
 CHUNKED(relu_grad)
 CHUNKED(add)
@@ -134,21 +116,16 @@ static void channel_add_run(const sonde__op_call *call, int part, int parts)
         for (int64_t i = 0; i < inner; i += CHUNK) {
             const int64_t n = SONDE_MIN(inner - i, (int64_t)CHUNK);
 
-            sonde__kernel_half_widen(x->shape.dtype, element_at(x, row * inner + i), n,
-                                     wide);
+            half_load(x, row * inner + i, n, wide);
             for (int64_t k = 0; k < n; k++) {
                 wide[k] += bias[row % channels];
             }
-            sonde__kernel_half_narrow(wide, n, y->shape.dtype,
-                                      output_at(y, row * inner + i));
+            half_store(wide, n, y, row * inner + i);
         }
     }
 }
 
-const sonde__op_kernel *const sonde__kernel_channel_add_half[] = {
-    &(const sonde__op_kernel){
-        .name = "half", .parts = stream_parts, .run = channel_add_run},
-    NULL};
+FLAT_KERNEL(channel_add, NULL, channel_add_run)
 
 /* --- sums over channels ------------------------------------------------------------- */
 
@@ -166,8 +143,7 @@ static void sum_columns(const sonde__operand *dy, int64_t first, int64_t end, fl
             sum[j] = 0.0;
         }
         for (int64_t i = 0; i < rows; i++) {
-            sonde__kernel_half_widen(dy->shape.dtype, element_at(dy, i * channels + c), n,
-                                     wide);
+            half_load(dy, i * channels + c, n, wide);
             for (int64_t j = 0; j < n; j++) {
                 sum[j] += (double)wide[j];
             }
@@ -191,9 +167,7 @@ static float sum_channel(const sonde__operand *dy, int64_t channel, int64_t inne
             const int64_t n = SONDE_MIN(inner - k, (int64_t)CHUNK);
             const int64_t padded = (n + LANES - 1) / LANES * LANES;
 
-            sonde__kernel_half_widen(dy->shape.dtype,
-                                     element_at(dy, (i * channels + channel) * inner + k),
-                                     n, wide);
+            half_load(dy, (i * channels + channel) * inner + k, n, wide);
             for (int64_t j = n; j < padded; j++) {
                 wide[j] = 0.0F;
             }
@@ -230,7 +204,27 @@ static void channel_sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-const sonde__op_kernel *const sonde__kernel_channel_sum_half[] = {
-    &(const sonde__op_kernel){
-        .name = "half", .parts = stream_parts, .run = channel_sum_run},
-    NULL};
+FLAT_KERNEL(channel_sum, NULL, channel_sum_run)
+
+/* --- batch normalisation ------------------------------------------------------------ */
+
+static void batch_norm_run(const sonde__op_call *call, int part, int parts)
+{
+    SONDE__OF_ISA(sonde__cpu_isa(), sonde__kernel_half_norm)(call, part, parts);
+}
+
+static void batch_norm_grad_run(const sonde__op_call *call, int part, int parts)
+{
+    SONDE__OF_ISA(sonde__cpu_isa(), sonde__kernel_half_norm_grad)(call, part, parts);
+}
+
+/* x is of 16 bits and not empty. */
+static bool accepts_norm(const sonde__op_call *call)
+{
+    return sonde__op_is_half(call->in[0].shape.dtype) &&
+           sonde__op_shape_count(&call->in[0].shape) > 0;
+}
+
+FLAT_KERNEL(batch_norm, accepts_norm, batch_norm_run)
+FLAT_KERNEL(batch_norm_relu, accepts_norm, batch_norm_run)
+FLAT_KERNEL(batch_norm_grad, accepts_norm, batch_norm_grad_run)

@@ -10,14 +10,7 @@ enum { UNIT = 32 }; /* rows or columns of C that are not divided among parts */
 
 static const sonde__kernel_half_kernels *kernels_of(sonde__isa isa)
 {
-#if defined(__x86_64__)
-    return isa == SONDE__AVX512 ? &sonde__kernel_half_avx512
-           : isa == SONDE__AVX2 ? &sonde__kernel_half_avx2
-                                : &sonde__kernel_half_generic;
-#else
-    (void)isa;
-    return &sonde__kernel_half_generic;
-#endif
+    return SONDE__OF_ISA(isa, &sonde__kernel_half);
 }
 
 /* Blocks of A and B as float32, which two bfloat16 also fit in, the sums of a block, and

@@ -15,6 +15,7 @@
 #include "base/macros.h"
 #include "nn/kernels/gemm.h"
 #include "nn/kernels/half_gemm.h"
+#include "nn/kernels/half_tiles.h"
 #include "nn/kernels/vec.h"
 #include "tensor/convert.h"
 #include "tensor/widen.h"
@@ -221,9 +222,8 @@ static void multiply_float(const block *t)
 #if VF_WIDTH == 16
 
 #define HALF_AVX512 __attribute__((target("avx512bf16")))
-#define HALF_AMX __attribute__((target("avx512bf16,amx-tile,amx-bf16")))
 
-enum { TILE = 512 /* numbers of a tile */ };
+enum { TILE = SONDE__KERNEL_TILE, TILE_BYTES = 2 * TILE };
 
 /* The first n (up to 32) of 32 adjacent numbers, then zeros. */
 HALF_AVX512 VEC_INLINE __m512i load_32(const matrix *x, int64_t first, int64_t n)
@@ -376,180 +376,35 @@ static void take_b_tiles(const block *t)
                false, t->b);
 }
 
-/* Of a block: 32 x 32 sums at most, from two tiles of rows and two of columns. */
-typedef struct square {
-    const uint16_t *a[2], *b[2]; /* tiles of all k */
-    int64_t tiles;               /* of k */
-    float *sums;
-    bool resume;
-    int down, across; /* 1 or 2 */
-} square;
-
-typedef void square_fn(const square *s);
-
-/* Eight rows of a square. */
-HALF_AVX512 static inline __attribute__((always_inline)) void
-dot_rows(const square *s, const uint16_t *a, float *sums, const int across)
+static void multiply_tiles(const block *t, sonde__half which)
 {
-    vf acc[8][2];
+    int64_t place[BLOCK_K / 32];
+    const sonde__kernel_half_tiles p = {.a = t->a,
+                                        .a_row = 64,
+                                        .a_rows = (t->depth + 31) / 32 * TILE_BYTES,
+                                        .a_at = place,
+                                        .b = t->b,
+                                        .tiles = (t->depth + 31) / 32,
+                                        .m = (t->rows + 15) / 16 * 16,
+                                        .n = (t->cols + 15) / 16 * 16,
+                                        .c = t->sums,
+                                        .c_row = BLOCK_N,
+                                        .resume = t->k > 0};
 
-    VEC_UNROLL
-    for (int i = 0; i < 8; i++) {
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
-            const float *const place = sums + i * BLOCK_N + j * 16;
-
-            acc[i][j] = s->resume ? vf_load(place) : (vf){0};
-        }
+    for (int64_t k = 0; k < p.tiles; k++) {
+        place[k] = k * TILE_BYTES;
     }
-    for (int64_t k = 0; k < s->tiles * 16; k++) {
-        const int64_t tile = k / 16 * TILE, pair = k % 16;
-        __m512bh b[2];
-
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
-            b[j] = (__m512bh)_mm512_loadu_si512(s->b[j] + tile + pair * 32);
-        }
-        VEC_UNROLL
-        for (int i = 0; i < 8; i++) {
-            int32_t two = 0;
-
-            memcpy(&two, a + tile + i * 32 + pair * 2, sizeof two);
-            VEC_UNROLL
-            for (int j = 0; j < across; j++) {
-                acc[i][j] = (vf)_mm512_dpbf16_ps((__m512)acc[i][j],
-                                                 (__m512bh)_mm512_set1_epi32(two), b[j]);
-            }
-        }
-    }
-    VEC_UNROLL
-    for (int i = 0; i < 8; i++) {
-        VEC_UNROLL
-        for (int j = 0; j < across; j++) {
-            vf_store(sums + i * BLOCK_N + j * 16, acc[i][j]);
-        }
-    }
-}
-
-HALF_AVX512 static void dot_square(const square *s)
-{
-    for (int i = 0; i < 2 * s->down; i++) {
-        const uint16_t *const a = s->a[i / 2] + i % 2 * 8 * 32;
-        float *const sums = s->sums + i * 8 * BLOCK_N;
-
-        if (s->across == 2) {
-            dot_rows(s, a, sums, 2);
-        } else {
-            dot_rows(s, a, sums, 1);
-        }
-    }
-}
-
-/* All squares of a block. */
-static void multiply_tiles(const block *t, square_fn *run)
-{
-    square s = {.tiles = (t->depth + 31) / 32, .resume = t->k > 0};
-    const uint16_t *const a = t->a, *const b = t->b;
-    const int64_t line = s.tiles * TILE;
-
-    for (int64_t j = 0; j < t->cols; j += 32) {
-        s.across = t->cols - j > 16 ? 2 : 1;
-        s.b[0] = b + j / 16 * line;
-        s.b[1] = s.b[0] + (s.across - 1) * line;
-        for (int64_t i = 0; i < t->rows; i += 32) {
-            s.down = t->rows - i > 16 ? 2 : 1;
-            s.a[0] = a + i / 16 * line;
-            s.a[1] = s.a[0] + (s.down - 1) * line;
-            s.sums = t->sums + i * BLOCK_N + j;
-            run(&s);
-        }
-    }
+    ISA(sonde__kernel_half_tile).run(&p, which);
 }
 
 static void multiply_avx512(const block *t)
 {
-    multiply_tiles(t, dot_square);
+    multiply_tiles(t, SONDE__HALF_AVX512);
 }
 
-/* Compilers do not know that a tile is loaded from memory: what is in it is stored
- * before. */
-#define SETTLE __asm__ volatile("" ::: "memory")
-
-/* Tiles 0, 1: sums of the first rows; 2, 3: of the second; 4, 5: A; 6, 7: B. */
-HALF_AMX __attribute__((noinline)) static void tile_square(const square *s)
+static void multiply_amx(const block *t)
 {
-    enum { LINE = BLOCK_N * sizeof(float) };
-    float *const second = s->sums + 16 * BLOCK_N;
-
-    SETTLE;
-    if (s->resume) {
-        _tile_loadd(0, s->sums, LINE);
-        _tile_loadd(1, s->sums + (s->across - 1) * 16, LINE);
-        _tile_loadd(2, s->down == 2 ? second : s->sums, LINE);
-        _tile_loadd(3, (s->down == 2 ? second : s->sums) + (s->across - 1) * 16, LINE);
-    } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    }
-    if (s->down == 2 && s->across == 2) {
-        for (int64_t k = 0; k < s->tiles * TILE; k += TILE) {
-            _tile_loadd(4, s->a[0] + k, 64);
-            _tile_loadd(6, s->b[0] + k, 64);
-            _tile_loadd(7, s->b[1] + k, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_loadd(5, s->a[1] + k, 64);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
-        }
-    } else {
-        for (int64_t k = 0; k < s->tiles * TILE; k += TILE) {
-            _tile_loadd(4, s->a[0] + k, 64);
-            _tile_loadd(6, s->b[0] + k, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            if (s->across == 2) {
-                _tile_loadd(7, s->b[1] + k, 64);
-                _tile_dpbf16ps(1, 4, 7);
-            }
-            if (s->down == 2) {
-                _tile_loadd(5, s->a[1] + k, 64);
-                _tile_dpbf16ps(2, 5, 6);
-            }
-        }
-    }
-    _tile_stored(0, s->sums, LINE);
-    if (s->across == 2) {
-        _tile_stored(1, s->sums + 16, LINE);
-    }
-    if (s->down == 2) {
-        _tile_stored(2, second, LINE);
-    }
-    if (s->down == 2 && s->across == 2) {
-        _tile_stored(3, second + 16, LINE);
-    }
-    SETTLE;
-}
-
-/* Palette 1, eight tiles of 16 rows of 64 bytes; released again, so that a thread's state
- * is small where it is switched. */
-HALF_AMX static void multiply_amx(const block *t)
-{
-    struct {
-        uint8_t palette, start, reserved[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } layout = {.palette = 1};
-
-    for (int i = 0; i < 8; i++) {
-        layout.bytes[i] = 64;
-        layout.rows[i] = 16;
-    }
-    SETTLE;
-    _tile_loadconfig(&layout);
-    multiply_tiles(t, tile_square);
-    _tile_release();
+    multiply_tiles(t, SONDE__HALF_AMX);
 }
 
 #endif

@@ -1,14 +1,16 @@
 /*
- * half_norm_kernels.c - see half_norm.h.
+ * half_norm_kernels.c - batch normalisation and its gradient over PLAIN operands of bfloat16
+ * or float16: chunks become float32 in cache, as batch_norm_kernels.c has it over LANES.
+ * Parameters and statistics are float32.
  *
  * A part is a range of channels, so no sum is divided among threads. Sums run in float32
  * over chunks of at most 1024 numbers, VF_WIDTH chains each, and in double from chunk to
  * chunk.
  */
-#include "nn/kernels/half_norm.h"
 #include "base/isa.h"
 #include "base/macros.h"
 #include "nn/kernels/half_gemm.h"
+#include "nn/kernels/half_ops.h"
 #include "nn/kernels/vec.h"
 
 #include <math.h>
@@ -27,23 +29,6 @@ static layout layout_of(const sonde__op_shape *x)
         n.inner *= x->dim[d];
     }
     return n;
-}
-
-static void load(const sonde__operand *x, int64_t i, int64_t count, float *into)
-{
-    sonde__kernel_half_widen(x->shape.dtype,
-                             (const char *)x->data +
-                                 (size_t)i * sonde_dtype_size(x->shape.dtype),
-                             count, into);
-}
-
-static void keep(const float *from, int64_t count, const sonde__operand *y, int64_t i)
-{
-    if (y->data != NULL) {
-        sonde__kernel_half_narrow(from, count, y->shape.dtype,
-                                  (char *)y->data +
-                                      (size_t)i * sonde_dtype_size(y->shape.dtype));
-    }
 }
 
 static float number_of(const sonde__op_call *call, int operand, int64_t c, float fallback)
@@ -130,9 +115,9 @@ VEC_INLINE void sum_channel(const term what, const sonde__operand *x,
         for (int64_t i = 0; i < n->inner; i += CHUNK) {
             const int64_t count = SONDE_MIN(n->inner - i, (int64_t)CHUNK);
 
-            load(x, start + i, count, a);
+            half_load(x, start + i, count, a);
             if (what == GRADIENT) {
-                load(dy, start + i, count, b);
+                half_load(dy, start + i, count, b);
             }
             sum_chunk(what, a, b, count, center, first, second);
         }
@@ -147,7 +132,7 @@ static void find_moments(const sonde__operand *x, const layout *n, int64_t c, fl
     double sum = 0.0, squares = 0.0, unused = 0.0;
     float first = 0.0F;
 
-    load(x, c * n->inner, 1, &first);
+    half_load(x, c * n->inner, 1, &first);
     first = isfinite(first) ? first : 0.0F;
     sum_channel(VALUE, x, NULL, n, c, first, &sum, &unused);
     *mean = (float)((double)first + sum / count);
@@ -183,20 +168,20 @@ static void finish_channel(const sonde__op_call *call, const layout *n, int64_t 
         for (int64_t i = 0; i < n->inner; i += CHUNK) {
             const int64_t count = SONDE_MIN(n->inner - i, (int64_t)CHUNK);
 
-            load(&call->in[0], start + i, count, x);
+            half_load(&call->in[0], start + i, count, x);
             normalise(x, count, mean, scale, bias);
-            keep(x, count, &call->out[0], start + i);
+            half_store(x, count, &call->out[0], start + i);
             for (int64_t k = 0; relu != NULL && k < count; k++) {
                 x[k] = x[k] < 0.0F ? 0.0F : x[k];
             }
             if (relu != NULL) {
-                keep(x, count, relu, start + i);
+                half_store(x, count, relu, start + i);
             }
         }
     }
 }
 
-static void forward(const sonde__op_call *call, int part, int parts)
+void ISA(sonde__kernel_half_norm)(const sonde__op_call *call, int part, int parts)
 {
     const sonde__op_attrs *const attrs = call->attrs;
     const layout n = layout_of(&call->in[0].shape);
@@ -261,19 +246,19 @@ static void grad_channel(const sonde__op_call *call, const layout *n, int64_t c)
         for (int64_t i = 0; i < n->inner; i += CHUNK) {
             const int64_t taken = SONDE_MIN(n->inner - i, (int64_t)CHUNK);
 
-            load(dy, start + i, taken, g);
-            load(x, start + i, taken, a);
+            half_load(dy, start + i, taken, g);
+            half_load(x, start + i, taken, a);
             spread(g, a, taken, mean, (float)(weight * rstd),
                    (float)(-weight * rstd * rstd * with_z / count),
                    (float)(-weight * rstd * sum / count));
-            keep(g, taken, &call->out[0], start + i);
+            half_store(g, taken, &call->out[0], start + i);
         }
     }
     put(&call->out[1], c, with_z);
     put(&call->out[2], c, sum);
 }
 
-static void grad(const sonde__op_call *call, int part, int parts)
+void ISA(sonde__kernel_half_norm_grad)(const sonde__op_call *call, int part, int parts)
 {
     const layout n = layout_of(&call->in[1].shape);
 
@@ -282,6 +267,3 @@ static void grad(const sonde__op_call *call, int part, int parts)
         grad_channel(call, &n, c);
     }
 }
-
-const sonde__kernel_half_norm_kernels ISA(sonde__kernel_half_norm) = {.forward = forward,
-                                                                      .grad = grad};

@@ -2,14 +2,15 @@
  * half_ops.h - the kernels of calls with bfloat16 or float16 operands, by op: arrays for
  * SONDE__HALF_KERNELS. All operands are PLAIN.
  *
- * half_products.c and half_conv.c have products, over half_gemm.h; half_norm.c batch
- * normalisation; half_pool.c max pooling; half_flat.c what goes element by element:
+ * half_products.c and half_conv.c have products, over half_gemm.h; half_norm_kernels.c
+ * batch normalisation; half_pool.c max pooling; half_flat.c what goes element by element:
  * chunks become float32 in cache, the float32 kernel of the op takes them, and its result
  * is rounded as it is stored.
  */
 #ifndef SONDE_NN_KERNELS_HALF_OPS_H
 #define SONDE_NN_KERNELS_HALF_OPS_H
 
+#include "nn/kernels/half_gemm.h"
 #include "nn/ops/ops.h"
 
 extern const sonde__op_kernel *const sonde__kernel_linear_half[];
@@ -30,6 +31,15 @@ extern const sonde__op_kernel sonde__kernel_conv2d_direct,
 extern const sonde__op_kernel *const sonde__kernel_max_pool2d_half[];
 extern const sonde__op_kernel *const sonde__kernel_max_pool2d_grad_half[];
 
+/* half_norm_kernels.c. out[3] of the first, if there is one: the ReLU. */
+#define SONDE__HALF_NORM(isa)                                                            \
+    void sonde__kernel_half_norm_##isa(const sonde__op_call *call, int part, int parts); \
+    void sonde__kernel_half_norm_grad_##isa(const sonde__op_call *call, int part,        \
+                                            int parts);
+SONDE__HALF_NORM(generic)
+SONDE__HALF_NORM(avx2)
+SONDE__HALF_NORM(avx512)
+
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_half[];
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_relu_half[];
 extern const sonde__op_kernel *const sonde__kernel_batch_norm_grad_half[];
@@ -40,5 +50,38 @@ extern const sonde__op_kernel *const sonde__kernel_relu_grad_half[];
 extern const sonde__op_kernel *const sonde__kernel_add_half[];
 extern const sonde__op_kernel *const sonde__kernel_channel_sum_half[];
 extern const sonde__op_kernel *const sonde__kernel_channel_add_half[];
+
+/* The list of an op that has one kernel. */
+#define SONDE__HALF_KERNEL(op, takes, scratch_of, parts_of, runs)                        \
+    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
+        &(const sonde__op_kernel){.name = "half",                                        \
+                                  .accepts = takes,                                      \
+                                  .scratch = scratch_of,                                 \
+                                  .parts = parts_of,                                     \
+                                  .run = runs},                                          \
+        NULL};
+
+/* Element i; NULL if there is no data. */
+static inline void *half_at(const sonde__operand *operand, int64_t i)
+{
+    return operand->data == NULL ? NULL
+                                 : (char *)operand->data +
+                                       (size_t)i * sonde_dtype_size(operand->shape.dtype);
+}
+
+/* Elements from i on, to and from float32; stores nothing if there is no data. */
+static inline void half_load(const sonde__operand *x, int64_t i, int64_t count,
+                             float *into)
+{
+    sonde__kernel_half_widen(x->shape.dtype, half_at(x, i), count, into);
+}
+
+static inline void half_store(const float *from, int64_t count, const sonde__operand *y,
+                              int64_t i)
+{
+    if (y->data != NULL) {
+        sonde__kernel_half_narrow(from, count, y->shape.dtype, half_at(y, i));
+    }
+}
 
 #endif

@@ -21,11 +21,6 @@ static planes planes_of(const sonde__op_call *call, const sonde__op_shape *x,
                     y->dim[3]};
 }
 
-static const void *element_at(const sonde__operand *operand, int64_t i)
-{
-    return (const uint16_t *)operand->data + i;
-}
-
 /* Floats of a part: a plane of x and one of y, whole cache lines. */
 static int64_t part_floats(const planes *p)
 {
@@ -86,7 +81,7 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
         uint8_t *const index =
             call->out[1].data != NULL ? (uint8_t *)call->out[1].data + n * made : NULL;
 
-        sonde__kernel_half_widen(in->shape.dtype, element_at(in, n * size), size, x);
+        half_load(in, n * size, size, x);
         for (int64_t i = 0; i < made; i++) {
             uint8_t winner = 0;
 
@@ -95,8 +90,7 @@ static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
                 index[i] = winner;
             }
         }
-        sonde__kernel_half_narrow(y, made, out->shape.dtype,
-                                  (uint16_t *)out->data + n * made);
+        half_store(y, made, out, n * made);
     }
 }
 
@@ -120,7 +114,7 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
     for (int64_t n = p.count * part / parts; n < p.count * (part + 1) / parts; n++) {
         const uint8_t *const index = (const uint8_t *)call->in[1].data + n * made;
 
-        sonde__kernel_half_widen(in->shape.dtype, element_at(in, n * made), made, y);
+        half_load(in, n * made, made, y);
         for (int64_t i = 0; i < size; i++) {
             x[i] = 0.0F;
         }
@@ -135,8 +129,7 @@ static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
                 x[row * p.width + column] += y[i];
             }
         }
-        sonde__kernel_half_narrow(x, size, out->shape.dtype,
-                                  (uint16_t *)out->data + n * size);
+        half_store(x, size, out, n * size);
     }
 }
 
@@ -147,14 +140,7 @@ static size_t max_pool2d_grad_scratch(const sonde__op_call *call, int parts)
     return (size_t)part_floats(&p) * sizeof(float) * (size_t)parts;
 }
 
-#define KERNEL(op)                                                                       \
-    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .accepts = takes_two_planes,                           \
-                                  .scratch = op##_scratch,                               \
-                                  .parts = stream_parts,                                 \
-                                  .run = op##_run},                                      \
-        NULL};
-
-KERNEL(max_pool2d)
-KERNEL(max_pool2d_grad)
+SONDE__HALF_KERNEL(max_pool2d, takes_two_planes, max_pool2d_scratch, stream_parts,
+                   max_pool2d_run)
+SONDE__HALF_KERNEL(max_pool2d_grad, takes_two_planes, max_pool2d_grad_scratch,
+                   stream_parts, max_pool2d_grad_run)

@@ -115,12 +115,7 @@ SHAPED(grad_input, false, false)
 SHAPED(grad_weight, true, false)
 
 #define KERNEL(op, shaped, runs)                                                         \
-    const sonde__op_kernel *const sonde__kernel_##op##_half[] = {                        \
-        &(const sonde__op_kernel){.name = "half",                                        \
-                                  .scratch = shaped##_scratch,                           \
-                                  .parts = shaped##_parts,                               \
-                                  .run = runs},                                          \
-        NULL};
+    SONDE__HALF_KERNEL(op, NULL, shaped##_scratch, shaped##_parts, runs)
 
 KERNEL(linear, linear, linear_run)
 KERNEL(linear_relu, linear, linear_relu_run)

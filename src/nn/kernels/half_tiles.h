@@ -1,11 +1,12 @@
 /*
- * half_tiles.h - products of bfloat16 tiles that are read where they lie: a convolution
- * whose stride is 1 reads, at each tap, the same pixels at another place, so nothing is
- * copied for it. For AVX-512 BF16 and AMX; half_direct.c uses them.
+ * half_tiles.h - products of bfloat16 tiles, for AVX-512 BF16 and AMX. They are read where
+ * they lie: a convolution whose stride is 1 reads, at each tap, the same pixels at another
+ * place, so nothing is copied for it (half_direct.c).
  *
  *     C (m, n) = sum over tiles t of A_t (m, 32) B_t (32, n)
  *
- * A_t begins at a + a_at[t]; its rows are a_row bytes apart, and hold 32 adjacent numbers.
+ * A_t begins at a + a_at[t]; its rows hold 32 adjacent numbers, and are a_row bytes apart
+ * within sixteen of them, which begin a_rows bytes apart.
  * B_t has, for 16 columns, one tile of 1 KB as half_gemm_kernels.c draws it: 16 rows of
  * pairs. Sums are float32, as half_gemm.h says of the unit.
  */
@@ -21,9 +22,9 @@ enum { SONDE__KERNEL_TILE = 512 /* numbers of a tile of B */ };
 
 typedef struct sonde__kernel_half_tiles {
     const uint16_t *a;
-    int64_t a_row;       /* bytes */
-    const int64_t *a_at; /* bytes, of each tile */
-    const uint16_t *b;   /* tile t of columns 16 j ... is number j * tiles + t */
+    int64_t a_row, a_rows; /* bytes */
+    const int64_t *a_at;   /* bytes, of each tile */
+    const uint16_t *b;     /* tile t of columns 16 j ... is number j * tiles + t */
     int64_t tiles;
     int64_t m, n; /* multiples of 16 */
     float *c;

@@ -136,7 +136,19 @@ HALF_AMX __attribute__((noinline)) static void tile_square(const square *s)
 
     SETTLE;
     begin_sums(s);
-    for (int64_t k = 0; k < p->tiles; k++) {
+    if (s->down == 2 && s->across == 2) {
+        for (int64_t k = 0; k < p->tiles; k++) {
+            _tile_loadd(4, s->a[0] + p->a_at[k], line);
+            _tile_loadd(6, s->b[0] + k * TILE, 64);
+            _tile_loadd(7, s->b[1] + k * TILE, 64);
+            _tile_dpbf16ps(0, 4, 6);
+            _tile_loadd(5, s->a[1] + p->a_at[k], line);
+            _tile_dpbf16ps(1, 4, 7);
+            _tile_dpbf16ps(2, 5, 6);
+            _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    for (int64_t k = 0; k < p->tiles && s->down + s->across < 4; k++) {
         _tile_loadd(4, s->a[0] + p->a_at[k], line);
         _tile_loadd(6, s->b[0] + k * TILE, 64);
         _tile_dpbf16ps(0, 4, 6);
@@ -147,9 +159,6 @@ HALF_AMX __attribute__((noinline)) static void tile_square(const square *s)
         if (s->down == 2) {
             _tile_loadd(5, s->a[1] + p->a_at[k], line);
             _tile_dpbf16ps(2, 5, 6);
-        }
-        if (s->down == 2 && s->across == 2) {
-            _tile_dpbf16ps(3, 5, 7);
         }
     }
     end_sums(s);
@@ -190,8 +199,8 @@ static void run_squares(const product *p, square_fn *run)
         s.b[1] = s.b[0] + (s.across - 1) * p->tiles * TILE;
         for (int64_t i = 0; i < p->m; i += 32) {
             s.down = p->m - i > 16 ? 2 : 1;
-            s.a[0] = (const char *)p->a + i * p->a_row;
-            s.a[1] = s.a[0] + (s.down - 1) * 16 * p->a_row;
+            s.a[0] = (const char *)p->a + i / 16 * p->a_rows;
+            s.a[1] = s.a[0] + (s.down - 1) * p->a_rows;
             s.c = p->c + i * p->c_row + j;
             run(&s);
         }

@@ -66,11 +66,35 @@ static int pool_parts_of(const pool_geometry *g, int max)
                        max);
 }
 
+/* Calls `each` for every window of a plane; at: where its result lies, in elements. */
+typedef void window_fn(const pool_geometry *g, const sonde__op_call *call,
+                       const pool_window *window, int64_t plane, int64_t at);
+
+VEC_INLINE void each_window(const pool_geometry *g, const sonde__op_call *call,
+                            int64_t plane, window_fn *each)
+{
+    for (int64_t i = 0; i < g->oh; i++) {
+        pool_window window;
+        int64_t row, column;
+
+        window_range(g, 0, i, &row, &window.first[0], &window.last[0]);
+        for (int64_t j = 0; j < g->ow; j++) {
+            window_range(g, 1, j, &column, &window.first[1], &window.last[1]);
+            window.at = (row * g->w + column) * LANES;
+            each(g, call, &window, plane, ((plane * g->oh + i) * g->ow + j) * LANES);
+        }
+    }
+}
+
 /* --- forward ------------------------------------------------------------------------ */
 
-static void max_of_window(const pool_geometry *g, const pool_window *window,
-                          const float *x, float *y, uint8_t *index)
+static void max_of_window(const pool_geometry *g, const sonde__op_call *call,
+                          const pool_window *window, int64_t plane, int64_t at)
 {
+    const float *const x = lanes_in(call, 0) + plane * g->h * g->w * LANES;
+    float *const y = lanes_out(call, 0);
+    uint8_t *const index = call->out_count > 1 ? (uint8_t *)call->out[1].data : NULL;
+
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
         vf max = vf_set1(-__builtin_inff());
         vi winner = {0};
@@ -89,10 +113,10 @@ static void max_of_window(const pool_geometry *g, const pool_window *window,
             }
         }
         if (y != NULL) {
-            vf_store(y + lane, max);
+            vf_store(y + at + lane, max);
         }
         if (index != NULL) {
-            vi_store_u8(index + lane, winner);
+            vi_store_u8(index + at + lane, winner);
         }
     }
 }
@@ -115,36 +139,24 @@ static void pool_run(const sonde__op_call *call, int part, int parts)
 {
     const pool_geometry g =
         pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
-    float *const y = lanes_out(call, 0);
-    uint8_t *const index = call->out_count > 1 ? (uint8_t *)call->out[1].data : NULL;
     int64_t first, last;
 
     lanes_split(g.planes, part, parts, &first, &last);
     for (int64_t plane = first; plane < last; plane++) {
-        const float *const x = lanes_in(call, 0) + plane * g.h * g.w * LANES;
-
-        for (int64_t i = 0; i < g.oh; i++) {
-            pool_window window;
-            int64_t row, column;
-
-            window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
-            for (int64_t j = 0; j < g.ow; j++) {
-                const int64_t target = ((plane * g.oh + i) * g.ow + j) * LANES;
-
-                window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
-                window.at = (row * g.w + column) * LANES;
-                max_of_window(&g, &window, x, y == NULL ? NULL : y + target,
-                              index == NULL ? NULL : index + target);
-            }
-        }
+        each_window(&g, call, plane, max_of_window);
     }
 }
 
 /* --- gradient ----------------------------------------------------------------------- */
 
-static void spread_window(const pool_geometry *g, const pool_window *window, bool alone,
-                          const float *dy, const uint8_t *index, float *dx)
+VEC_INLINE void spread_window(const pool_geometry *g, const sonde__op_call *call,
+                              const pool_window *window, int64_t plane, int64_t at,
+                              const bool alone)
 {
+    const float *const dy = lanes_in(call, 0) + at;
+    const uint8_t *const index = (const uint8_t *)call->in[1].data + at;
+    float *const dx = lanes_out(call, 0) + plane * g->h * g->w * LANES;
+
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
         const vf d = vf_load(dy + lane);
         const vi winner = vi_load_u8(index + lane);
@@ -160,6 +172,18 @@ static void spread_window(const pool_geometry *g, const pool_window *window, boo
             }
         }
     }
+}
+
+static void store_window(const pool_geometry *g, const sonde__op_call *call,
+                         const pool_window *window, int64_t plane, int64_t at)
+{
+    spread_window(g, call, window, plane, at, true);
+}
+
+static void add_window(const pool_geometry *g, const sonde__op_call *call,
+                       const pool_window *window, int64_t plane, int64_t at)
+{
+    spread_window(g, call, window, plane, at, false);
 }
 
 static bool grad_accepts(const sonde__op_call *call)
@@ -192,24 +216,14 @@ static void grad_run(const sonde__op_call *call, int part, int parts)
     }
     lanes_split(g.planes, part, parts, &first, &last);
     for (int64_t plane = first; plane < last; plane++) {
-        float *const dx = lanes_out(call, 0) + plane * g.h * g.w * LANES;
-
         if (!tiled) {
-            memset(dx, 0, (size_t)(g.h * g.w) * LANES * sizeof(float));
+            memset(lanes_out(call, 0) + plane * g.h * g.w * LANES, 0,
+                   (size_t)(g.h * g.w) * LANES * sizeof(float));
         }
-        for (int64_t i = 0; i < g.oh; i++) {
-            pool_window window;
-            int64_t row, column;
-
-            window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
-            for (int64_t j = 0; j < g.ow; j++) {
-                const int64_t source = ((plane * g.oh + i) * g.ow + j) * LANES;
-
-                window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
-                window.at = (row * g.w + column) * LANES;
-                spread_window(&g, &window, alone, lanes_in(call, 0) + source,
-                              (const uint8_t *)call->in[1].data + source, dx);
-            }
+        if (alone) {
+            each_window(&g, call, plane, store_window);
+        } else {
+            each_window(&g, call, plane, add_window);
         }
     }
 }

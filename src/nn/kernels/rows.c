@@ -8,15 +8,7 @@
 
 const sonde__kernel_row_functions *sonde__kernel_rows_of(sonde__isa isa)
 {
-    static const sonde__kernel_row_functions *const sets[] = {
-        &sonde__kernel_rows_generic,
-#if defined(__x86_64__)
-        &sonde__kernel_rows_avx2,
-        &sonde__kernel_rows_avx512,
-#endif
-    };
-
-    return sets[isa];
+    return SONDE__OF_ISA(isa, &sonde__kernel_rows);
 }
 
 const sonde__kernel_row_functions *sonde__kernel_rows(void)

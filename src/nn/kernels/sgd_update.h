@@ -254,29 +254,22 @@ VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
 static void sgd_block_seen(unsigned see, const sgd_rule *rule, const sgd_arrays *block,
                            int64_t n, sonde__vitals_sums sums[3])
 {
+#define SGD_CASE(seen)                                                                   \
+    case seen:                                                                           \
+        sgd_block_sums(seen, rule, block, n, sums);                                      \
+        return;
     switch (see) {
-    case SEE_W:
-        sgd_block_sums(SEE_W, rule, block, n, sums);
-        return;
-    case SEE_G:
-        sgd_block_sums(SEE_G, rule, block, n, sums);
-        return;
-    case SEE_V:
-        sgd_block_sums(SEE_V, rule, block, n, sums);
-        return;
-    case SEE_W | SEE_G:
-        sgd_block_sums(SEE_W | SEE_G, rule, block, n, sums);
-        return;
-    case SEE_W | SEE_V:
-        sgd_block_sums(SEE_W | SEE_V, rule, block, n, sums);
-        return;
-    case SEE_G | SEE_V:
-        sgd_block_sums(SEE_G | SEE_V, rule, block, n, sums);
-        return;
+        SGD_CASE(SEE_W)
+        SGD_CASE(SEE_G)
+        SGD_CASE(SEE_V)
+        SGD_CASE(SEE_W | SEE_G)
+        SGD_CASE(SEE_W | SEE_V)
+        SGD_CASE(SEE_G | SEE_V)
+        SGD_CASE(SEE_W | SEE_G | SEE_V)
     default:
-        sgd_block_sums(SEE_W | SEE_G | SEE_V, rule, block, n, sums);
         return;
     }
+#undef SGD_CASE
 }
 #endif
 
@@ -370,19 +363,19 @@ static bool sgd_norms_block(const sgd_rule *rule, const sgd_arrays *block, int64
     const sgd_case which = sgd_case_of(rule);
     sonde__norms_sums sums[3];
 
-    if (which == SGD_MOMENTUM && see == (SEE_W | SEE_G)) {
-        sgd_norms_loop(SGD_MOMENTUM, SEE_W | SEE_G, rule, block, n, sums);
-    } else if (which == SGD_MOMENTUM && see == SEE_G) {
-        sgd_norms_loop(SGD_MOMENTUM, SEE_G, rule, block, n, sums);
-    } else if (which == SGD_MOMENTUM && see == (SEE_W | SEE_G | SEE_V)) {
-        sgd_norms_loop(SGD_MOMENTUM, SEE_W | SEE_G | SEE_V, rule, block, n, sums);
-    } else if (which == SGD_PLAIN && see == (SEE_W | SEE_G)) {
-        sgd_norms_loop(SGD_PLAIN, SEE_W | SEE_G, rule, block, n, sums);
-    } else if (which == SGD_PLAIN && see == SEE_G) {
-        sgd_norms_loop(SGD_PLAIN, SEE_G, rule, block, n, sums);
-    } else {
+#define SGD_CASE(kind, seen)                                                             \
+    if (which == kind && see == (seen)) {                                                \
+        sgd_norms_loop(kind, seen, rule, block, n, sums);                                \
+    } else
+    SGD_CASE(SGD_MOMENTUM, SEE_W | SEE_G)
+    SGD_CASE(SGD_MOMENTUM, SEE_G)
+    SGD_CASE(SGD_MOMENTUM, SEE_W | SEE_G | SEE_V)
+    SGD_CASE(SGD_PLAIN, SEE_W | SEE_G)
+    SGD_CASE(SGD_PLAIN, SEE_G)
+    {
         return false;
     }
+#undef SGD_CASE
     if (block->bad != NULL && vitals->g != NULL && !sonde__norms_is_plain(&sums[1])) {
         sgd_look_at(block->g, n, block->bad);
     }

@@ -204,30 +204,6 @@ VEC_INLINE vf vf_rounded(vf a)
 
 /* --- v16 ---------------------------------------------------------------------------- */
 
-#if VF_WIDTH == 16
-typedef vf v16;
-#define V16_MAP1(f, a) f(a)
-#define V16_MAP2(f, a, b) f(a, b)
-#define V16_MAP3(f, a, b, c) f(a, b, c)
-#elif VF_WIDTH == 8
-typedef struct v16 {
-    vf p0, p1;
-} v16;
-#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1)})
-#define V16_MAP2(f, a, b) ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1)})
-#define V16_MAP3(f, a, b, c) ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1)})
-#else
-typedef struct v16 {
-    vf p0, p1, p2, p3;
-} v16;
-#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1), f((a).p2), f((a).p3)})
-#define V16_MAP2(f, a, b)                                                                \
-    ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1), f((a).p2, (b).p2), f((a).p3, (b).p3)})
-#define V16_MAP3(f, a, b, c)                                                             \
-    ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1),                         \
-           f((a).p2, (b).p2, (c).p2), f((a).p3, (b).p3, (c).p3)})
-#endif
-
 VEC_INLINE vf vf_add(vf a, vf b)
 {
     return a + b;
@@ -248,89 +224,88 @@ VEC_INLINE vf vf_div(vf a, vf b)
     return a / b;
 }
 
-VEC_INLINE v16 v16_load(const float *p)
-{
+/* V16_MAPn: f of each part of n vectors; V16_OF: f(p) of each part of 16 floats at p;
+ * V16_PUT: f(p, part) likewise. */
 #if VF_WIDTH == 16
-    return vf_load(p);
+typedef vf v16;
+#define V16_MAP1(f, a) f(a)
+#define V16_MAP2(f, a, b) f(a, b)
+#define V16_MAP3(f, a, b, c) f(a, b, c)
+#define V16_OF(f, p) f(p)
+#define V16_PUT(f, p, a) f(p, a)
 #elif VF_WIDTH == 8
-    return (v16){vf_load(p), vf_load(p + 8)};
+typedef struct v16 {
+    vf p0, p1;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1)})
+#define V16_MAP2(f, a, b) ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1)})
+#define V16_MAP3(f, a, b, c) ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1)})
+#define V16_OF(f, p) ((v16){f(p), f((p) + 8)})
+#define V16_PUT(f, p, a) (f(p, (a).p0), f((p) + 8, (a).p1))
 #else
-    return (v16){vf_load(p), vf_load(p + 4), vf_load(p + 8), vf_load(p + 12)};
+typedef struct v16 {
+    vf p0, p1, p2, p3;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1), f((a).p2), f((a).p3)})
+#define V16_MAP2(f, a, b)                                                                \
+    ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1), f((a).p2, (b).p2), f((a).p3, (b).p3)})
+#define V16_MAP3(f, a, b, c)                                                             \
+    ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1),                         \
+           f((a).p2, (b).p2, (c).p2), f((a).p3, (b).p3, (c).p3)})
+#define V16_OF(f, p) ((v16){f(p), f((p) + 4), f((p) + 8), f((p) + 12)})
+#define V16_PUT(f, p, a)                                                                 \
+    (f(p, (a).p0), f((p) + 4, (a).p1), f((p) + 8, (a).p2), f((p) + 12, (a).p3))
 #endif
-}
 
-VEC_INLINE void v16_store(float *p, v16 a)
-{
-#if VF_WIDTH == 16
-    vf_store(p, a);
-#elif VF_WIDTH == 8
-    vf_store(p, a.p0);
-    vf_store(p + 8, a.p1);
-#else
-    vf_store(p, a.p0);
-    vf_store(p + 4, a.p1);
-    vf_store(p + 8, a.p2);
-    vf_store(p + 12, a.p3);
-#endif
-}
+/* v16_name: vf_name of each part. */
+#define V16_UNARY(name)                                                                  \
+    VEC_INLINE v16 v16_##name(v16 a)                                                     \
+    {                                                                                    \
+        return V16_MAP1(vf_##name, a);                                                   \
+    }
+#define V16_BINARY(name)                                                                 \
+    VEC_INLINE v16 v16_##name(v16 a, v16 b)                                              \
+    {                                                                                    \
+        return V16_MAP2(vf_##name, a, b);                                                \
+    }
+V16_UNARY(relu)
+V16_UNARY(sqrt)
+V16_UNARY(rounded)
+V16_BINARY(add)
+V16_BINARY(sub)
+V16_BINARY(mul)
+V16_BINARY(div)
+V16_BINARY(max)
+V16_BINARY(min)
+V16_BINARY(see_bad)
+V16_BINARY(gate)
 
-VEC_INLINE v16 v16_set1(float s)
-{
-    const vf a = vf_set1(s);
-#if VF_WIDTH == 16
-    return a;
-#elif VF_WIDTH == 8
-    return (v16){a, a};
-#else
-    return (v16){a, a, a, a};
-#endif
-}
-
-VEC_INLINE v16 v16_zero(void)
-{
-    return v16_set1(0.0F);
-}
-
-/* Element-wise; the names say it, see vf_... above. */
-VEC_INLINE v16 v16_add(v16 a, v16 b)
-{
-    return V16_MAP2(vf_add, a, b);
-}
-
-VEC_INLINE v16 v16_sub(v16 a, v16 b)
-{
-    return V16_MAP2(vf_sub, a, b);
-}
-
-VEC_INLINE v16 v16_mul(v16 a, v16 b)
-{
-    return V16_MAP2(vf_mul, a, b);
-}
-
-VEC_INLINE v16 v16_div(v16 a, v16 b)
-{
-    return V16_MAP2(vf_div, a, b);
-}
-
-/* a * b + c */
 VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
 {
     return V16_MAP3(vf_fma, a, b, c);
 }
 
-VEC_INLINE v16 v16_max(v16 a, v16 b)
+VEC_INLINE v16 v16_load(const float *p)
 {
-    return V16_MAP2(vf_max, a, b);
+    return V16_OF(vf_load, p);
 }
 
-VEC_INLINE v16 v16_min(v16 a, v16 b)
+VEC_INLINE void v16_store(float *p, v16 a)
 {
-    return V16_MAP2(vf_min, a, b);
+    V16_PUT(vf_store, p, a);
 }
 
-VEC_INLINE v16 v16_see_bad(v16 seen, v16 a)
+VEC_INLINE v16 v16_set1(float s)
 {
-    return V16_MAP2(vf_see_bad, seen, a);
+    const vf part = vf_set1(s);
+#define V16_SAME(p) part
+    return V16_OF(V16_SAME, 0);
+#undef V16_SAME
+}
+
+VEC_INLINE v16 v16_zero(void)
+{
+    return v16_set1(0.0F);
 }
 
 VEC_INLINE bool v16_any(v16 a)
@@ -342,28 +317,6 @@ VEC_INLINE bool v16_any(v16 a)
         any |= bits[i];
     }
     return any != 0;
-}
-
-VEC_INLINE v16 v16_relu(v16 a)
-{
-    return V16_MAP1(vf_relu, a);
-}
-
-VEC_INLINE v16 v16_sqrt(v16 a)
-{
-    return V16_MAP1(vf_sqrt, a);
-}
-
-/* See vf_rounded. */
-VEC_INLINE v16 v16_rounded(v16 a)
-{
-    return V16_MAP1(vf_rounded, a);
-}
-
-/* gate <= 0 ? 0 : a */
-VEC_INLINE v16 v16_gate(v16 gate, v16 a)
-{
-    return V16_MAP2(vf_gate, gate, a);
 }
 
 /* The first n (0 ... 16) floats at p, then zeros; nothing else is read. */

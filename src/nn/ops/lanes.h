@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "base/memory.h"
 #include "nn/ops/ops.h"
 #include "nn/kernels/vec.h"
 
@@ -84,6 +85,12 @@ static inline int lanes_parts(double operations, int64_t units, int max)
     const int most = worth < (double)max ? (int)worth : max;
 
     return units < most ? (units < 1 ? 1 : (int)units) : most;
+}
+
+/* Bytes, rounded up to whole cache lines. */
+static inline size_t lanes_aligned(size_t bytes)
+{
+    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
 
 /* --- masks -------------------------------------------------------------------------- */

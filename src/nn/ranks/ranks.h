@@ -46,6 +46,12 @@ void sonde__ranks_sum_floats(sonde_nn_ranks *ranks, float *values, int64_t count
                              void *scratch);
 /* Rank 0's bytes for all ranks. */
 void sonde__ranks_broadcast(sonde_nn_ranks *ranks, void *data, size_t bytes);
+/* A hash of what ranks must agree on, which begins at SEED: FNV-1a, on whole numbers. */
+#define SONDE__RANKS_SEED UINT64_C(0xcbf29ce484222325)
+static inline uint64_t sonde__ranks_mix(uint64_t hash, int64_t number)
+{
+    return (hash ^ (uint64_t)number) * UINT64_C(0x100000001b3);
+}
 /* Whether all ranks have the same 64 bits. SONDE_EINVAL: what differs, at which rank. */
 SONDE_API sonde_err sonde__ranks_agree(sonde_nn_ranks *ranks, uint64_t value,
                                        const char *what, sonde_diag *diag);

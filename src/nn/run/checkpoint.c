@@ -72,60 +72,69 @@ static const char *optimizer_name(const sonde_nn_session *session)
                : "none";
 }
 
+/* The metadata of a checkpoint. */
+typedef struct notes {
+    sonde_metadata rows[12];
+    char texts[12][32];
+    size_t count;
+} notes;
+
+static void note(notes *n, const char *key, const char *text)
+{
+    (void)snprintf(n->texts[n->count], sizeof n->texts[0], "%s", text);
+    n->rows[n->count] = (sonde_metadata){key, n->texts[n->count]};
+    n->count++;
+}
+
+static void note_number(notes *n, const char *key, int64_t number)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%" PRId64, number);
+    note(n, key, text);
+}
+
+static void note_settings(const sonde_nn_session *session, notes *n)
+{
+    const sonde_nn_options *options = &session->options;
+    char text[32];
+
+    note(n, "format", "pt");
+    note_number(n, "sonde.step", session->step);
+    note(n, "sonde.optimizer", optimizer_name(session));
+    note_number(n, "sonde.batch_size", session->program.batch_size);
+    note_number(n, "sonde.device_iterations", options->device_iterations);
+    note_number(n, "sonde.gradient_accumulation", options->gradient_accumulation);
+    (void)snprintf(text, sizeof text, "%" PRIu64, options->random_seed);
+    note(n, "sonde.random_seed", text);
+    (void)sonde__snprintf(text, sizeof text, "%.9g",
+                          (double)session->optimizer.learning_rate);
+    note(n, "sonde.learning_rate", text);
+    if (session->epoch_calls > 0) {
+        note_number(n, "sonde.epoch_calls", session->epoch_calls);
+    }
+    if (options->replication_factor > 1) {
+        note_number(n, "sonde.replication_factor", options->replication_factor);
+    }
+    if (sonde_nn_ranks_count(session->ranks) > 1) {
+        note_number(n, "sonde.ranks", sonde_nn_ranks_count(session->ranks));
+    }
+    if (options->dtype != SONDE_NN_FLOAT32) {
+        note(n, "sonde.dtype", dtypes[options->dtype]);
+    }
+}
+
 sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *path,
                                 sonde_diag *diag)
 {
-    const sonde_nn_options *options = NULL;
-    char step[32], batch[32], iterations[32], accumulation[32], seed[32], rate[32];
-    char calls[32], replicas[32], ranks[32];
-    sonde_metadata metadata[] = {{"format", "pt"},
-                                 {"sonde.step", step},
-                                 {"sonde.optimizer", optimizer_name(session)},
-                                 {"sonde.batch_size", batch},
-                                 {"sonde.device_iterations", iterations},
-                                 {"sonde.gradient_accumulation", accumulation},
-                                 {"sonde.random_seed", seed},
-                                 {"sonde.learning_rate", rate},
-                                 {NULL, NULL},
-                                 {NULL, NULL},
-                                 {NULL, NULL},
-                                 {NULL, NULL}};
-    size_t metadata_count = SONDE_COUNT_OF(metadata) - 4;
     sonde_named_view *named = NULL;
     size_t count = 0;
-    sonde_err err = sonde__graph_expect(path, "path", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    notes n = {.count = 0};
+    SONDE__TRY(sonde__graph_expect(path, "path", diag));
     SONDE__TRY(list(session, &named, &count, diag));
-    options = &session->options;
-    (void)snprintf(step, sizeof step, "%" PRId64, session->step);
-    (void)snprintf(batch, sizeof batch, "%" PRId64, session->program.batch_size);
-    (void)snprintf(iterations, sizeof iterations, "%d", options->device_iterations);
-    (void)snprintf(accumulation, sizeof accumulation, "%d",
-                   options->gradient_accumulation);
-    (void)snprintf(seed, sizeof seed, "%" PRIu64, options->random_seed);
-    (void)sonde__snprintf(rate, sizeof rate, "%.9g",
-                          (double)session->optimizer.learning_rate);
-    (void)snprintf(calls, sizeof calls, "%" PRId64, session->epoch_calls);
-    (void)snprintf(replicas, sizeof replicas, "%d", options->replication_factor);
-    if (session->epoch_calls > 0) {
-        metadata[metadata_count++] = (sonde_metadata){"sonde.epoch_calls", calls};
-    }
-    if (options->replication_factor > 1) {
-        metadata[metadata_count++] =
-            (sonde_metadata){"sonde.replication_factor", replicas};
-    }
-    if (sonde_nn_ranks_count(session->ranks) > 1) {
-        (void)snprintf(ranks, sizeof ranks, "%d", sonde_nn_ranks_count(session->ranks));
-        metadata[metadata_count++] = (sonde_metadata){"sonde.ranks", ranks};
-    }
-    if (options->dtype != SONDE_NN_FLOAT32) {
-        metadata[metadata_count++] =
-            (sonde_metadata){"sonde.dtype", dtypes[options->dtype]};
-    }
-    err = sonde_safetensors_write(path, named, count, metadata, metadata_count, diag);
+    note_settings(session, &n);
+    const sonde_err err =
+        sonde_safetensors_write(path, named, count, n.rows, n.count, diag);
     sonde__free(named);
     return err;
 }
@@ -213,12 +222,8 @@ sonde_err sonde_nn_checkpoint_describe(const char *path, sonde_nn_checkpoint_inf
                                        sonde_diag *diag)
 {
     sonde_safetensors *file = NULL;
-    sonde_err err = sonde_safetensors_open(path, &file, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = read_info(file, path, info, diag);
+    SONDE__TRY(sonde_safetensors_open(path, &file, diag));
+    const sonde_err err = read_info(file, path, info, diag);
     sonde_safetensors_destroy(file);
     return err;
 }
@@ -248,11 +253,8 @@ sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
     sonde_named_view *named = NULL;
     size_t count = 0;
     int64_t step = 0;
-    sonde_err err = sonde__graph_expect(path, "path", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde_err err = SONDE_OK;
+    SONDE__TRY(sonde__graph_expect(path, "path", diag));
     SONDE__TRY(sonde__session_ready(session, diag));
     SONDE__TRY(list(session, &named, &count, diag));
     SONDE__TRY_GO(sonde_safetensors_open(path, &file, diag));

@@ -42,13 +42,9 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         sonde__pass_fuse,
         sonde__pass_stage,
     };
-    sonde_err err =
-        sonde__plan_program_init(program, session->model, &session->options,
-                                 session->training ? &session->optimizer : NULL, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__plan_program_init(program, session->model, &session->options,
+                                        session->training ? &session->optimizer : NULL,
+                                        diag));
     program->ranks = session->ranks;
     SONDE__TRY(
         sonde__plan_take_groups(program, session->groups, session->group_count, diag));
@@ -79,14 +75,10 @@ static sonde_err add_tap(sonde_nn_session *session, const char *selector,
 {
     sonde_selector *what = NULL;
     sonde_tap tap = {.how = how, .where = sink};
-    sonde_err err = sonde_selector_create(selector, &what, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_selector_create(selector, &what, diag));
     tap.what = what;
     tap.when[session->mode] = *schedule;
-    err = sonde_observer_add(session->observer, &tap, NULL, diag);
+    const sonde_err err = sonde_observer_add(session->observer, &tap, NULL, diag);
     sonde_selector_destroy(what);
     return err;
 }
@@ -119,14 +111,10 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
     const bool nothing = session->anchor_count == 0 && session->tap_count == 0 &&
                          session->attach_count == 0 && session->hook == NULL &&
                          session->program.graph.print_count == 0;
-    sonde_err err = sonde_catalogue_create(&session->catalogue, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__pass_name(&session->program, session->catalogue, id_of, diag);
-    if (err != SONDE_OK || nothing) {
-        return err;
+    SONDE__TRY(sonde_catalogue_create(&session->catalogue, diag));
+    SONDE__TRY(sonde__pass_name(&session->program, session->catalogue, id_of, diag));
+    if (nothing) {
+        return SONDE_OK;
     }
     SONDE__TRY(sonde_observer_create(session->catalogue, &session->observer, diag));
     SONDE__TRY(add_requests(session, diag));
@@ -220,12 +208,8 @@ static sonde_err make_first_plan(sonde_nn_session *session, const uint32_t *id_o
                                  const sonde__plan_device *device, sonde_diag *diag)
 {
     const sonde__plan_program *program = &session->program;
-    sonde_err err =
-        sonde__pass_layout(program, id_of, session->observer, &session->plan, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__pass_layout(program, id_of, session->observer, &session->plan, diag));
     report_progress(session, SONDE_COUNT_OF(pass_names) - 2);
     SONDE__TRY(make_inputs(session, diag));
     return sonde__pass_plan(program, id_of, session->observer, device, &session->plan,
@@ -238,12 +222,8 @@ static sonde_err make_own_plan(const sonde_nn_session *session, const uint32_t *
                                const sonde__plan_device *device, sonde__plan *plan,
                                sonde_diag *diag)
 {
-    sonde_err err =
-        sonde__pass_layout(&session->program, id_of, session->observer, plan, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__pass_layout(&session->program, id_of, session->observer, plan, diag));
     for (size_t i = 0; i < plan->buffer_count; i++) {
         plan->buffers[i].index = session->plan.buffers[i].index;
     }
@@ -464,11 +444,8 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     const double started = sonde__now();
     uint32_t *id_of = NULL;
     sonde__session_plan_search search = {0};
-    sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde_err err = SONDE_OK;
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (session->compiled) {
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
@@ -509,10 +486,8 @@ error:
 
 sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    return err != SONDE_OK || session->compiled ? err
-                                                : sonde_nn_session_compile(session, diag);
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
+    return session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 }
 
 sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
@@ -520,11 +495,8 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
 {
     sonde__plan_program program = {0};
     size_t last = 0;
-    sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde_err err = SONDE_OK;
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
     if (pass == NULL || stream == NULL) {
         return sonde__graph_expect(NULL, pass == NULL ? "pass" : "stream", diag);
     }

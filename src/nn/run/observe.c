@@ -111,23 +111,16 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
     const sonde_call_shape shape = {session->options.device_iterations,
                                     session->options.gradient_accumulation,
                                     session->options.replication_factor};
-    sonde_err err = sonde_catalogue_create(&session->output_catalogue, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_catalogue_create(&session->output_catalogue, diag));
     SONDE__TRY(sonde_anchors_create(&options, &session->outputs, diag));
     for (size_t i = 0; i < session->plan.output_count; i++) {
         SONDE__TRY(declare_output(session, i, diag));
     }
-    err =
-        sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_observer_create(session->output_catalogue, &session->output_observer,
+                                     diag));
     SONDE__TRY(sonde_anchors_attach(session->outputs, session->output_catalogue,
                                     session->output_observer, diag));
-    err = sonde_observer_bind(session->output_observer, &shape, diag);
+    const sonde_err err = sonde_observer_bind(session->output_observer, &shape, diag);
     if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
         (void)snprintf(diag->where, sizeof diag->where, "output_mode");
     }
@@ -249,11 +242,8 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
     const sonde_tensor_info *info = sonde_catalogue_info(session->catalogue, id);
     sonde_selector *what = NULL;
     sonde_tap tap = {.how = SONDE_HOW_RAW, .where = sonde_printer_sink(printer)};
-    sonde_err err = sonde_selector_create(info->name, &what, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde_err err = SONDE_OK;
+    SONDE__TRY(sonde_selector_create(info->name, &what, diag));
     if (title != NULL) {
         SONDE__TRY_GO(sonde_printer_title(printer, id, title, diag));
     }
@@ -285,18 +275,13 @@ static sonde_err add_print(sonde_nn_session *session,
     const char *name = printed_name(&session->program.graph, request->value);
     sonde_printer *printer = NULL;
     char title[560];
-    sonde_err err =
-        sonde_printer_create(&request->options, session->print_stream, &printer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde_printer_create(&request->options, session->print_stream, &printer, diag));
     session->printers[session->printer_count++] = printer;
-    err = print_value(session, printer, id_of[request->value],
-                      request->title != NULL ? request->title : name, diag);
-    if (err != SONDE_OK || !request->gradient || gradient == 0 ||
-        id_of[gradient] == SONDE_NO_TENSOR) {
-        return err;
+    SONDE__TRY(print_value(session, printer, id_of[request->value],
+                           request->title != NULL ? request->title : name, diag));
+    if (!request->gradient || gradient == 0 || id_of[gradient] == SONDE_NO_TENSOR) {
+        return SONDE_OK;
     }
     if (request->title != NULL) {
         (void)snprintf(title, sizeof title, "%s_gradient", request->title);

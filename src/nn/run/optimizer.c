@@ -1,6 +1,7 @@
 /*
  * optimizer.c - names and defaults of optimisers, and the numbers their kernels read.
  */
+#include "nn/run/plan_object.h"
 #include "nn/run/session_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
@@ -99,37 +100,54 @@ enum {
     OF_ALL = OF_SGD | OF_RMSPROP | OF_ADAGRAD | OF_ADAM
 };
 
-/* The fields that not every kind has, and the kinds that have them. */
+/* The values that a field may have. */
+typedef enum field_range {
+    FLAG,       /* any: it is a bool */
+    AT_LEAST_0, /* a float */
+    BELOW_1,    /* likewise */
+    WHOLE       /* an int, at least 0 */
+} field_range;
+
+/* Every field but kind, and the kinds that have it. */
 static const struct {
     const char *name;
     size_t offset, size;
     int kinds;
-} own_fields[] = {
-#define OWN(field, kinds)                                                                \
+    field_range range;
+} fields[] = {
+#define FIELD(field, kinds, range)                                                       \
     {                                                                                    \
 #field, offsetof(sonde_nn_optimizer, field),                                     \
-            sizeof((sonde_nn_optimizer *)NULL)->field, kinds                             \
+            sizeof((sonde_nn_optimizer *)NULL)->field, kinds, range                      \
     }
-    OWN(momentum, OF_SGD | OF_RMSPROP),
-    OWN(dampening, OF_SGD),
-    OWN(nesterov, OF_SGD),
-    OWN(beta1, OF_ADAM),
-    OWN(beta2, OF_ADAM),
-    OWN(eps, OF_ALL & ~OF_SGD),
-    OWN(alpha, OF_RMSPROP),
-    OWN(centered, OF_RMSPROP),
-    OWN(tf_variant, OF_RMSPROP),
-    OWN(lr_decay, OF_ADAGRAD),
-    OWN(initial_accumulator_value, OF_ADAGRAD),
-    OWN(max_weight_norm, OF_LAMB),
-    OWN(no_bias_correction, OF_LAMB),
-    OWN(velocity_scaling, OF_SGD),
-#undef OWN
+    FIELD(learning_rate, OF_ALL, AT_LEAST_0),
+    FIELD(weight_decay, OF_ALL, AT_LEAST_0),
+    FIELD(momentum, OF_SGD | OF_RMSPROP, AT_LEAST_0),
+    FIELD(dampening, OF_SGD, AT_LEAST_0),
+    FIELD(nesterov, OF_SGD, FLAG),
+    FIELD(beta1, OF_ADAM, BELOW_1),
+    FIELD(beta2, OF_ADAM, BELOW_1),
+    FIELD(eps, OF_ALL & ~OF_SGD, AT_LEAST_0),
+    FIELD(alpha, OF_RMSPROP, BELOW_1),
+    FIELD(centered, OF_RMSPROP, FLAG),
+    FIELD(tf_variant, OF_RMSPROP, FLAG),
+    FIELD(lr_decay, OF_ADAGRAD, AT_LEAST_0),
+    FIELD(initial_accumulator_value, OF_ADAGRAD, AT_LEAST_0),
+    FIELD(max_weight_norm, OF_LAMB, AT_LEAST_0),
+    FIELD(no_bias_correction, OF_LAMB, FLAG),
+    FIELD(clip_value, OF_ALL, AT_LEAST_0),
+    FIELD(clip_norm, OF_ALL, AT_LEAST_0),
+    FIELD(velocity_scaling, OF_SGD, AT_LEAST_0),
+    FIELD(loss_scaling, OF_ALL, AT_LEAST_0),
+    FIELD(growth_factor, OF_ALL, AT_LEAST_0),
+    FIELD(backoff_factor, OF_ALL, AT_LEAST_0),
+    FIELD(growth_interval, OF_ALL, WHOLE),
+#undef FIELD
 };
 
 static bool has_field(sonde_nn_optimizer_kind kind, size_t i)
 {
-    return (own_fields[i].kinds >> (int)kind & 1) != 0;
+    return (fields[i].kinds >> (int)kind & 1) != 0;
 }
 
 /* A field that the kind does not have keeps the value it has in the kind's defaults. */
@@ -143,72 +161,58 @@ static sonde_err check_fields(const sonde_nn_optimizer *optimizer, sonde_diag *d
     char known[128] = "";
     size_t used = 0, i = 0;
 
-    while (i < SONDE_COUNT_OF(own_fields) &&
+    while (i < SONDE_COUNT_OF(fields) &&
            (has_field(optimizer->kind, i) ||
-            memcmp((const char *)optimizer + own_fields[i].offset,
-                   (const char *)&standard + own_fields[i].offset,
-                   own_fields[i].size) == 0)) {
+            memcmp((const char *)optimizer + fields[i].offset,
+                   (const char *)&standard + fields[i].offset, fields[i].size) == 0)) {
         i++;
     }
-    if (i == SONDE_COUNT_OF(own_fields)) {
+    if (i == SONDE_COUNT_OF(fields)) {
         return SONDE_OK;
     }
-    for (size_t k = 0; k < SONDE_COUNT_OF(own_fields); k++) {
-        if (has_field(optimizer->kind, k)) {
+    for (size_t k = 0; k < SONDE_COUNT_OF(fields); k++) {
+        if (has_field(optimizer->kind, k) && fields[k].kinds != OF_ALL) {
             used += (size_t)snprintf(known + used, sizeof known - used, ", %s",
-                                     own_fields[k].name);
+                                     fields[k].name);
         }
     }
-    return sonde__fail(diag, SONDE_EINVAL, own_fields[i].name, NULL,
+    return sonde__fail(diag, SONDE_EINVAL, fields[i].name, NULL,
                        "not a parameter of %s, which has %s%s", name, of_all, known);
+}
+
+static sonde_err check_range(const sonde_nn_optimizer *optimizer, size_t i,
+                             sonde_diag *diag)
+{
+    const bool below_1 = fields[i].range == BELOW_1;
+    const char *const at = (const char *)optimizer + fields[i].offset;
+    char expected[48] = "a finite number >= 0";
+    float value = 0.0F;
+    int whole = 0;
+
+    memcpy(&value, at, fields[i].range == FLAG ? 0 : sizeof value);
+    if (fields[i].range == WHOLE) {
+        memcpy(&whole, at, sizeof whole);
+        value = (float)whole;
+    }
+    if (value >= 0.0F && value < (below_1 ? 1.0F : INFINITY)) {
+        return SONDE_OK;
+    }
+    if (below_1) {
+        (void)snprintf(expected, sizeof expected, "0 <= %s < 1", fields[i].name);
+    }
+    return sonde__fail(diag, SONDE_EINVAL, fields[i].name, expected, "%g", (double)value);
 }
 
 static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
-    static const char at_least_0[] = "a finite number >= 0";
-    const struct { /* upper is exclusive */
-        const char *field;
-        float value, lower, upper;
-        const char *expected;
-        int kinds;
-    } ranges[] = {
-        {"learning_rate", optimizer->learning_rate, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"weight_decay", optimizer->weight_decay, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"momentum", optimizer->momentum, 0.0F, INFINITY, at_least_0,
-         OF_SGD | OF_RMSPROP},
-        {"dampening", optimizer->dampening, 0.0F, INFINITY, at_least_0, OF_SGD},
-        {"beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", OF_ADAM},
-        {"beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1", OF_ADAM},
-        {"eps", optimizer->eps, 0.0F, INFINITY, at_least_0, OF_ALL & ~OF_SGD},
-        {"alpha", optimizer->alpha, 0.0F, 1.0F, "0 <= alpha < 1", OF_RMSPROP},
-        {"lr_decay", optimizer->lr_decay, 0.0F, INFINITY, at_least_0, OF_ADAGRAD},
-        {"initial_accumulator_value", optimizer->initial_accumulator_value, 0.0F,
-         INFINITY, at_least_0, OF_ADAGRAD},
-        {"max_weight_norm", optimizer->max_weight_norm, 0.0F, INFINITY, at_least_0,
-         OF_LAMB},
-        {"clip_value", optimizer->clip_value, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"clip_norm", optimizer->clip_norm, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"velocity_scaling", optimizer->velocity_scaling, 0.0F, INFINITY, at_least_0,
-         OF_SGD},
-        {"loss_scaling", optimizer->loss_scaling, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"growth_factor", optimizer->growth_factor, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"backoff_factor", optimizer->backoff_factor, 0.0F, INFINITY, at_least_0, OF_ALL},
-        {"growth_interval", (float)optimizer->growth_interval, 0.0F, INFINITY, at_least_0,
-         OF_ALL},
-    };
-
     if ((unsigned)optimizer->kind > SONDE_NN_LAMB) {
         return sonde__fail(diag, SONDE_EINVAL, "optimizer",
                            "sgd, adam, adamw, rmsprop, adagrad or lamb",
                            "unknown kind %d", (int)optimizer->kind);
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(ranges); i++) {
-        const bool in_range =
-            ranges[i].value >= ranges[i].lower && ranges[i].value < ranges[i].upper;
-
-        if ((ranges[i].kinds >> (int)optimizer->kind & 1) != 0 && !in_range) {
-            return sonde__fail(diag, SONDE_EINVAL, ranges[i].field, ranges[i].expected,
-                               "%g", (double)ranges[i].value);
+    for (size_t i = 0; i < SONDE_COUNT_OF(fields); i++) {
+        if (has_field(optimizer->kind, i)) {
+            SONDE__TRY(check_range(optimizer, i, diag));
         }
     }
     if ((optimizer->growth_factor != 0.0F && optimizer->growth_factor <= 1.0F) ||
@@ -230,8 +234,8 @@ static sonde_err check_ranges(const sonde_nn_optimizer *optimizer, sonde_diag *d
 sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
     SONDE__TRY(sonde__graph_expect(optimizer, "optimizer", diag));
-    return check_ranges(optimizer, diag) != SONDE_OK ? SONDE_EINVAL
-                                                     : check_fields(optimizer, diag);
+    SONDE__TRY(check_ranges(optimizer, diag));
+    return check_fields(optimizer, diag);
 }
 
 static float flag(bool value)
@@ -270,49 +274,14 @@ void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float sc
 }
 
 /* The first field that compile fixes and that differs; NULL if none does. */
-static const char *find_difference(const sonde_nn_optimizer *a,
-                                   const sonde_nn_optimizer *b)
+static const char *find_difference(const sonde_nn_optimizer *now, sonde_nn_optimizer next)
 {
-    const struct {
-        const char *field;
-        bool differs;
-    } fields[] = {
-        {"kind", a->kind != b->kind},
-        {"weight_decay", a->weight_decay != b->weight_decay},
-        {"momentum", a->momentum != b->momentum},
-        {"dampening", a->dampening != b->dampening},
-        {"nesterov", a->nesterov != b->nesterov},
-        {"beta1", a->beta1 != b->beta1},
-        {"beta2", a->beta2 != b->beta2},
-        {"eps", a->eps != b->eps},
-        {"alpha", a->alpha != b->alpha},
-        {"centered", a->centered != b->centered},
-        {"tf_variant", a->tf_variant != b->tf_variant},
-        {"lr_decay", a->lr_decay != b->lr_decay},
-        {"initial_accumulator_value",
-         a->initial_accumulator_value != b->initial_accumulator_value},
-        {"max_weight_norm", a->max_weight_norm != b->max_weight_norm},
-        {"no_bias_correction", a->no_bias_correction != b->no_bias_correction},
-        {"clip_value", a->clip_value != b->clip_value},
-        {"clip_norm", a->clip_norm != b->clip_norm},
-        {"no_bias_decay", a->no_bias_decay != b->no_bias_decay},
-        {"velocity_scaling", a->velocity_scaling != b->velocity_scaling},
-        {"loss_scaling", a->loss_scaling != b->loss_scaling &&
-                             (a->loss_scaling == 0.0F || b->loss_scaling == 0.0F ||
-                              a->automatic_loss_scaling)},
-        {"automatic_loss_scaling",
-         a->automatic_loss_scaling != b->automatic_loss_scaling},
-        {"growth_factor", a->growth_factor != b->growth_factor},
-        {"backoff_factor", a->backoff_factor != b->backoff_factor},
-        {"growth_interval", a->growth_interval != b->growth_interval},
-    };
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(fields); i++) {
-        if (fields[i].differs) {
-            return fields[i].field;
-        }
+    next.learning_rate = now->learning_rate;
+    if (now->loss_scaling != 0.0F && next.loss_scaling != 0.0F &&
+        !now->automatic_loss_scaling) {
+        next.loss_scaling = now->loss_scaling;
     }
-    return NULL;
+    return sonde__session_plan_optimizer_difference(now, &next);
 }
 
 sonde_err sonde__session_optimizer_may_become(const sonde_nn_session *session,
@@ -320,7 +289,7 @@ sonde_err sonde__session_optimizer_may_become(const sonde_nn_session *session,
                                               const sonde_nn_optimizer *next,
                                               sonde_diag *diag)
 {
-    const char *field = session->compiled ? find_difference(now, next) : NULL;
+    const char *field = session->compiled ? find_difference(now, *next) : NULL;
 
     return field == NULL
                ? SONDE_OK

@@ -1,5 +1,5 @@
 /*
- * options.c - a session's options: defaults, setters and checks.
+ * options.c - a session's options: defaults, the environment and checks.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"
@@ -20,85 +20,6 @@ void sonde_nn_options_fill(sonde_nn_options *options, size_t size)
                                     .output_period = 1};
 
     sonde__given_defaults(options, size, &usual, sizeof usual);
-}
-
-sonde_nn_options *sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n)
-{
-    if (options != NULL) {
-        options->device_iterations = n;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options,
-                                                             int n)
-{
-    if (options != NULL) {
-        options->gradient_accumulation = n;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_replication_factor(sonde_nn_options *options,
-                                                          int n)
-{
-    if (options != NULL) {
-        options->replication_factor = n;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
-                                                   sonde_anchor_mode mode, int period)
-{
-    if (options != NULL) {
-        options->output_mode = mode;
-        options->output_period = period;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
-                                                   uint64_t seed)
-{
-    if (options != NULL) {
-        options->random_seed = seed;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options, int64_t n)
-{
-    if (options != NULL) {
-        options->batch_size = n;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
-{
-    if (options != NULL) {
-        options->threads = n;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_execution(sonde_nn_options *options,
-                                                 sonde_nn_execution how)
-{
-    if (options != NULL) {
-        options->execution = how;
-    }
-    return options;
-}
-
-sonde_nn_options *sonde_nn_options_set_dtype(sonde_nn_options *options,
-                                             sonde_nn_float dtype)
-{
-    if (options != NULL) {
-        options->dtype = dtype;
-    }
-    return options;
 }
 
 /* A whole number from the environment; *value is unchanged if there is none. */
@@ -146,12 +67,9 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
     for (size_t i = options->fixed_batch ? FIRST_FREE : 0; i < SONDE_COUNT_OF(numbers);
          i++) {
         if (training || numbers[i].value != &accumulation) {
-            err =
-                override_number(numbers[i].variable, numbers[i].value,
-                                numbers[i].value == &seed ? INT64_MAX : INT32_MAX, diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
+            SONDE__TRY(override_number(numbers[i].variable, numbers[i].value,
+                                       numbers[i].value == &seed ? INT64_MAX : INT32_MAX,
+                                       diag));
         }
     }
     if (mode != NULL && mode[0] != '\0') {
@@ -172,60 +90,44 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, bool traini
     return SONDE_OK;
 }
 
-static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t value,
-                              const char *expected)
-{
-    return sonde__fail(diag, SONDE_EINVAL, option, expected, "%lld", (long long)value);
-}
-
-enum { MOST_REPLICAS = 1024 };
-
 sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
                                        sonde_diag *diag)
 {
     int64_t micro_batches = 0;
 
-    if (options->device_iterations < 1) {
-        return out_of_range(diag, "device_iterations", options->device_iterations,
-                            "at least 1");
-    }
-    if (options->gradient_accumulation < 1) {
-        return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
-                            "at least 1");
-    }
     if (__builtin_mul_overflow((int64_t)options->device_iterations *
                                    options->gradient_accumulation,
-                               options->replication_factor, &micro_batches) ||
-        micro_batches > INT32_MAX) {
-        return out_of_range(diag, "device_iterations", micro_batches,
-                            "at most 2147483647 micro-batches a call");
+                               options->replication_factor, &micro_batches)) {
+        micro_batches = INT64_MAX;
     }
-    if (options->reduction != SONDE_NN_REDUCTION_MEAN &&
-        options->reduction != SONDE_NN_REDUCTION_SUM) {
-        return out_of_range(diag, "reduction", options->reduction, "mean (0) or sum (1)");
-    }
-    if (!training && options->gradient_accumulation != 1) {
-        return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
-                            "1 for an inference session");
-    }
-    if (options->replication_factor < 1 || options->replication_factor > MOST_REPLICAS) {
-        return out_of_range(diag, "replication_factor", options->replication_factor,
-                            "1 to 1024");
-    }
-    if ((unsigned)options->execution > SONDE_NN_SEQUENTIAL) {
-        return out_of_range(diag, "execution", options->execution,
-                            "pipelined (0), sharded (1) or sequential (2)");
-    }
-    if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
-        return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");
-    }
-    if ((unsigned)options->dtype > SONDE_NN_FLOAT16) {
-        return out_of_range(diag, "dtype", options->dtype,
-                            "float32 (0), bfloat16 (1) or float16 (2)");
-    }
-    if (options->threads < 0) {
-        return out_of_range(diag, "threads", options->threads,
-                            "0 (as many as pay) or more");
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+        const char *expected;
+    } rows[] = {
+        {"device_iterations", options->device_iterations, 1, INT32_MAX, "at least 1"},
+        {"gradient_accumulation", options->gradient_accumulation, 1, INT32_MAX,
+         "at least 1"},
+        {"device_iterations", micro_batches, INT64_MIN, INT32_MAX,
+         "at most 2147483647 micro-batches a call"},
+        {"reduction", options->reduction, SONDE_NN_REDUCTION_MEAN, SONDE_NN_REDUCTION_SUM,
+         "mean (0) or sum (1)"},
+        {"gradient_accumulation", options->gradient_accumulation, 1,
+         training ? INT32_MAX : 1, "1 for an inference session"},
+        {"replication_factor", options->replication_factor, 1, 1024, "1 to 1024"},
+        {"execution", options->execution, SONDE_NN_PIPELINED, SONDE_NN_SEQUENTIAL,
+         "pipelined (0), sharded (1) or sequential (2)"},
+        {"batch_size", options->batch_size, 0, INT32_MAX, "1 to 2147483647"},
+        {"dtype", options->dtype, SONDE_NN_FLOAT32, SONDE_NN_FLOAT16,
+         "float32 (0), bfloat16 (1) or float16 (2)"},
+        {"threads", options->threads, 0, INT32_MAX, "0 (as many as pay) or more"},
+    };
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (rows[i].value < rows[i].least || rows[i].value > rows[i].most) {
+            return sonde__fail(diag, SONDE_EINVAL, rows[i].name, rows[i].expected, "%lld",
+                               (long long)rows[i].value);
+        }
     }
     return SONDE_OK;
 }

@@ -81,12 +81,9 @@ static sonde_err read_entry(const char *path, sonde__plan_places **out, sonde_di
     sonde__session_plan_container container;
     unsigned char *bytes = NULL;
     size_t size = 0;
-    sonde_err err = sonde__session_plan_file_read(path, &bytes, &size, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__session_plan_container_read(bytes, size, path, &container, diag);
+    SONDE__TRY(sonde__session_plan_file_read(path, &bytes, &size, diag));
+    sonde_err err =
+        sonde__session_plan_container_read(bytes, size, path, &container, diag);
     if (err == SONDE_OK) {
         err = sonde__session_plan_places_unpack(container.section[SONDE__PLAN_PLACES],
                                                 path, out, diag);

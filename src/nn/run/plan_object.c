@@ -73,6 +73,13 @@ void sonde__session_plan_pack_optimizer(sonde__packer *out,
                        SONDE_COUNT_OF(optimizer_fields));
 }
 
+const char *sonde__session_plan_optimizer_difference(const sonde_nn_optimizer *a,
+                                                     const sonde_nn_optimizer *b)
+{
+    return sonde__packed_difference(a, b, optimizer_fields,
+                                    SONDE_COUNT_OF(optimizer_fields));
+}
+
 void sonde__session_plan_pack_context(sonde__packer *out, const sonde_nn_session *session)
 {
     sonde__session_plan_container_begin(out); /* version, instruction set */

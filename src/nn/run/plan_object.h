@@ -27,6 +27,9 @@ void sonde__session_plan_pack_optimizer(sonde__packer *out,
                                         const sonde_nn_optimizer *optimizer);
 void sonde__session_plan_unpack_optimizer(sonde__unpacker *in,
                                           sonde_nn_optimizer *optimizer);
+/* The first field that differs; NULL: none. */
+const char *sonde__session_plan_optimizer_difference(const sonde_nn_optimizer *a,
+                                                     const sonde_nn_optimizer *b);
 /* The beginning of the section, up to the groups; the rest is returned. */
 sonde__unpacker sonde__session_plan_read_head(const sonde_nn_plan *plan,
                                               sonde_nn_plan_info *info, sonde_mode *mode);

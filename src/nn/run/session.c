@@ -300,12 +300,8 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
                                sonde_sink *sink, sonde_diag *diag)
 {
     sonde__session_tap_request request = {.how = how, .sink = sink};
-    sonde_err err =
-        check_open(session, selector, selector != NULL ? selector : "selector", diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        check_open(session, selector, selector != NULL ? selector : "selector", diag));
     SONDE__TRY(sonde__graph_expect(schedule, "schedule", diag));
     request.schedule = *schedule;
     SONDE__TRY(sonde_schedule_check(schedule, diag));
@@ -353,11 +349,8 @@ static sonde_err attach_outfeed(void *user, const sonde_catalogue *catalogue,
 sonde_err sonde_nn_session_outfeed(sonde_nn_session *session, sonde_outfeed *queue,
                                    sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(queue, "outfeed", diag);
-
-    return err != SONDE_OK
-               ? err
-               : sonde_nn_session_attach(session, attach_outfeed, queue, diag);
+    SONDE__TRY(sonde__graph_expect(queue, "outfeed", diag));
+    return sonde_nn_session_attach(session, attach_outfeed, queue, diag);
 }
 
 sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *hook,
@@ -372,10 +365,9 @@ sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *ho
 
 static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
 {
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    if (err != SONDE_OK || session->compiled) {
-        return err;
+    SONDE__TRY(sonde__graph_expect(session, "session", diag));
+    if (session->compiled) {
+        return SONDE_OK;
     }
     return sonde__fail(diag, SONDE_ESTATE, "session", "a call of compile or run before",
                        "it has not been compiled");

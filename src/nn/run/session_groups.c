@@ -114,18 +114,14 @@ sonde_err sonde_nn_session_set_group(sonde_nn_session *session, const char *name
 {
     SONDE__NEEDS(diag, session, name, optimizer);
     sonde_nn_group *group = find_group(session, name);
-    sonde_err err = SONDE_OK;
 
     if (group == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, "group", "the name of a group",
                            "no group is named '%s'", name);
     }
     SONDE__TRY(check_numbers(session, name, optimizer, diag));
-    err =
-        sonde__session_optimizer_may_become(session, &group->optimizer, optimizer, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(
+        sonde__session_optimizer_may_become(session, &group->optimizer, optimizer, diag));
     group->optimizer = *optimizer;
     return SONDE_OK;
 }

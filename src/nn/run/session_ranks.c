@@ -30,12 +30,6 @@ sonde_err sonde_nn_session_attach_ranks(sonde_nn_session *session, sonde_nn_rank
 
 /* --- the same state in all ranks ---------------------------------------------------- */
 
-/* FNV-1a, on whole numbers. */
-static uint64_t mix(uint64_t hash, int64_t number)
-{
-    return (hash ^ (uint64_t)number) * 0x100000001b3U;
-}
-
 /* Of the optimiser and its groups: ranks of other numbers make other updates. */
 static sonde_err mix_optimizers(const sonde_nn_session *session, uint64_t *hash,
                                 sonde_diag *diag)
@@ -50,7 +44,7 @@ static sonde_err mix_optimizers(const sonde_nn_session *session, uint64_t *hash,
     }
     err = packed.failed ? sonde__fail_nomem(diag, "the ranks") : SONDE_OK;
     for (size_t i = 0; i < packed.size; i++) {
-        *hash = mix(*hash, packed.bytes[i]);
+        *hash = sonde__ranks_mix(*hash, packed.bytes[i]);
     }
     sonde__free(packed.bytes);
     return err;
@@ -60,25 +54,25 @@ static sonde_err mix_optimizers(const sonde_nn_session *session, uint64_t *hash,
 static uint64_t digest(const sonde_nn_session *session)
 {
     const sonde_nn_options *options = &session->options;
-    uint64_t hash = mix(0xcbf29ce484222325U, options->device_iterations);
+    uint64_t hash = sonde__ranks_mix(SONDE__RANKS_SEED, options->device_iterations);
 
-    hash = mix(hash, options->gradient_accumulation);
-    hash = mix(hash, options->replication_factor);
-    hash = mix(hash, (int64_t)options->reduction);
-    hash = mix(hash, (int64_t)options->random_seed);
-    hash = mix(hash, session->program.batch_size);
-    hash = mix(hash, (int64_t)session->optimizer.kind);
+    hash = sonde__ranks_mix(hash, options->gradient_accumulation);
+    hash = sonde__ranks_mix(hash, options->replication_factor);
+    hash = sonde__ranks_mix(hash, (int64_t)options->reduction);
+    hash = sonde__ranks_mix(hash, (int64_t)options->random_seed);
+    hash = sonde__ranks_mix(hash, session->program.batch_size);
+    hash = sonde__ranks_mix(hash, (int64_t)session->optimizer.kind);
     for (size_t i = 0; i < session->plan.step_count; i++) {
         const sonde__plan_step *step = &session->plan.steps[i];
 
         for (const char *letter = step->kind->name; *letter != '\0'; letter++) {
-            hash = mix(hash, *letter);
+            hash = sonde__ranks_mix(hash, *letter);
         }
         for (int k = 0; k < step->call.out_count; k++) {
             const sonde__op_shape *shape = &step->call.out[k].shape;
 
             for (int dim = 0; dim < shape->rank; dim++) {
-                hash = mix(hash, shape->dim[dim]);
+                hash = sonde__ranks_mix(hash, shape->dim[dim]);
             }
         }
     }
@@ -106,10 +100,9 @@ void sonde__session_share_buffers(const sonde_nn_session *session)
 
 sonde_err sonde_nn_session_share(sonde_nn_session *session, sonde_diag *diag)
 {
-    sonde_err err = sonde__session_ready(session, diag);
-
-    if (err != SONDE_OK || session->ranks == NULL) {
-        return err;
+    SONDE__TRY(sonde__session_ready(session, diag));
+    if (session->ranks == NULL) {
+        return SONDE_OK;
     }
     uint64_t hash = digest(session);
     SONDE__TRY(mix_optimizers(session, &hash, diag));

@@ -80,22 +80,13 @@ static sonde_err make_session(const sonde_nn_evaluator *evaluator, int64_t batch
 {
     const sonde_nn_evaluator_options *options = &evaluator->options;
     sonde_nn_options session = evaluator->session;
-    sonde_err err = SONDE_OK;
 
     session.batch_size = batch;
-    err = sonde_nn_inference_session(evaluator->model, &session, out, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde_nn_session_attach_hook(*out, options->hook, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_nn_inference_session(evaluator->model, &session, out, diag));
+    SONDE__TRY(sonde_nn_session_attach_hook(*out, options->hook, diag));
     if (options->attach != NULL) {
-        err = sonde_nn_session_attach(*out, options->attach, options->attach_user, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(
+            sonde_nn_session_attach(*out, options->attach, options->attach_user, diag));
     }
     return sonde_nn_session_compile(*out, diag);
 }
@@ -144,10 +135,7 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
         err = make_matrix(evaluator, diag);
     }
     if (err == SONDE_OK && evaluator->target == SONDE_NN_TARGET_VALUES) {
-        err = make_sums(evaluator, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(make_sums(evaluator, diag));
     }
     if (count % evaluator->batch != 0) {
         err = make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag);
@@ -155,35 +143,20 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     return err;
 }
 
-static sonde_err take_options(const sonde_nn_evaluator_options *given,
-                              sonde_nn_evaluator_options *taken,
-                              sonde_nn_options *session, sonde_diag *diag)
-{
-    SONDE__TAKE(sonde_nn_evaluator_options, taken, given, diag);
-    sonde_nn_options_init(session);
-    if (taken->session != NULL) {
-        SONDE__TAKE(sonde_nn_options, session, taken->session, diag);
-    }
-    return SONDE_OK;
-}
-
-/* NULL: see *err. */
-static sonde_nn_evaluator *make(sonde_nn_model *model,
-                                const sonde_nn_evaluator_options *given, sonde_err *err,
-                                sonde_diag *diag)
+static sonde_err make(sonde_nn_model *model, const sonde_nn_evaluator_options *given,
+                      sonde_nn_evaluator **out, sonde_diag *diag)
 {
     sonde_nn_evaluator_options taken;
     sonde_nn_options session;
-    sonde_nn_evaluator *evaluator = NULL;
-
-    *err = take_options(given, &taken, &session, diag);
-    if (*err != SONDE_OK) {
-        return NULL;
+    SONDE__TAKE(sonde_nn_evaluator_options, &taken, given, diag);
+    sonde_nn_options_init(&session);
+    if (taken.session != NULL) {
+        SONDE__TAKE(sonde_nn_options, &session, taken.session, diag);
     }
-    evaluator = sonde__calloc(1, sizeof *evaluator);
+    sonde_nn_evaluator *const evaluator = sonde__calloc(1, sizeof *evaluator);
     if (evaluator == NULL) {
-        *err = sonde__fail_nomem(diag, "an evaluation");
-        return NULL;
+        (void)sonde__fail_nomem(diag, "an evaluation");
+        return SONDE_ENOMEM; /* not 0, as compilers see */
     }
     evaluator->model = model;
     evaluator->loss_output = sonde_nn_output_loss(model);
@@ -195,7 +168,8 @@ static sonde_nn_evaluator *make(sonde_nn_model *model,
     evaluator->session.replication_factor = 1;
     evaluator->session.output_mode = SONDE_ANCHOR_ALL;
     evaluator->session.fixed_batch = true;
-    return evaluator;
+    *out = evaluator;
+    return SONDE_OK;
 }
 
 static sonde_err finish_create(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
@@ -216,10 +190,9 @@ sonde_err sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *load
                                     sonde_nn_evaluator **out, sonde_diag *diag)
 {
     SONDE__NEEDS(diag, model, loader, out);
-    sonde_err err = SONDE_OK;
-    sonde_nn_evaluator *evaluator = make(model, options, &err, diag);
-
-    return evaluator != NULL ? finish_create(evaluator, loader, out, diag) : err;
+    sonde_nn_evaluator *evaluator = NULL;
+    SONDE__TRY(make(model, options, &evaluator, diag));
+    return finish_create(evaluator, loader, out, diag);
 }
 
 sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *model,
@@ -233,21 +206,16 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
     const int64_t count = most > 0 && most < all ? most : all;
     const int64_t batches = (count + info->eval_batch_size - 1) / info->eval_batch_size;
     sonde_err err = SONDE_OK;
-    sonde_nn_evaluator *evaluator = make(model, options, &err, diag);
-
-    if (evaluator == NULL) {
-        return err;
-    }
+    sonde_nn_evaluator *evaluator = NULL;
+    SONDE__TRY(make(model, options, &evaluator, diag));
     evaluator->target = info->target;
     evaluator->class_axis = info->class_axis;
     if (evaluator->options.session == NULL) {
         evaluator->session.threads = info->options.threads;
     }
     if (count < all) {
-        err = sonde_nn_dataset_split(set, count, SEED, &evaluator->part, NULL, diag);
-    }
-    if (err != SONDE_OK) {
-        goto error;
+        SONDE__TRY_GO(
+            sonde_nn_dataset_split(set, count, SEED, &evaluator->part, NULL, diag));
     }
     SONDE__TRY_GO(sonde_nn_job_loader(
         job, evaluator->part != NULL ? evaluator->part : set,
@@ -394,15 +362,14 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
     sonde_nn_session *session =
         batch->count == evaluator->batch ? evaluator->whole : evaluator->rest;
     sonde_view inputs[SONDE_NN_FEED_INPUTS], scores, loss;
-    sonde_err err = SONDE_OK;
 
     const size_t count = sonde__train_batch_views(evaluator->loader, batch, inputs);
     SONDE__TRY(
         sonde_nn_session_run(session, inputs, count_inputs(evaluator, count), diag));
     SONDE__TRY(sonde_nn_session_output(session, 0, &scores, diag));
-    err = measure(evaluator, &scores, &inputs[0], &inputs[count - 1], diag);
-    if (err != SONDE_OK || !lossy) {
-        return err;
+    SONDE__TRY(measure(evaluator, &scores, &inputs[0], &inputs[count - 1], diag));
+    if (!lossy) {
+        return SONDE_OK;
     }
     SONDE__TRY(sonde_nn_session_output(session, evaluator->loss_output, &loss, diag));
     sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
@@ -416,7 +383,6 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
     const sonde_nn_evaluator_options *options = &evaluator->options;
     const int64_t total = sonde_nn_loader_get_info(evaluator->loader).samples;
     int64_t done = 0;
-    sonde_err err = SONDE_OK;
 
     sonde_nn_confusion_reset(evaluator->matrix);
     evaluator->loss = evaluator->error = (sonde_nn_running_mean){0};
@@ -428,9 +394,9 @@ sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag
     for (;;) {
         sonde_nn_batch batch;
 
-        err = sonde_nn_loader_next(evaluator->loader, &batch, diag);
-        if (err != SONDE_OK || batch.count == 0) {
-            return err;
+        SONDE__TRY(sonde_nn_loader_next(evaluator->loader, &batch, diag));
+        if (batch.count == 0) {
+            return SONDE_OK;
         }
         SONDE__TRY(take_batch(evaluator, &batch, diag));
         done += batch.count;

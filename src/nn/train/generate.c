@@ -121,7 +121,7 @@ static sonde_err open_session(generation *run, sonde_nn_model *model, sonde_diag
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_options_set_batch_size(&options, 1);
+    options.batch_size = 1;
     options.fixed_batch = true;
     SONDE__TRY(sonde_nn_inference_session(model, &options, &run->session, diag));
     return sonde_nn_session_set_mode(run->session, SONDE_MODE_PREDICT, diag);

@@ -39,17 +39,10 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
 static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules *asked,
                             sonde_diag *diag)
 {
-    sonde_err err = sonde_rules_create(&trainer->own_rules, diag);
-
+    SONDE__TRY(sonde_rules_create(&trainer->own_rules, diag));
     trainer->rules = trainer->own_rules;
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (asked->judge.count == 0) {
-        err = sonde_rules_add_defaults(trainer->rules, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde_rules_add_defaults(trainer->rules, diag));
     }
     for (size_t i = 0; i < asked->judge.count; i++) {
         SONDE__TRY(sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag));
@@ -102,32 +95,21 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
     const sonde_nn_trainer_options *options = &trainer->options;
     const sonde_nn_job_rules *asked =
         trainer->job != NULL ? &sonde_nn_job_get_info(trainer->job)->rules : NULL;
-    sonde_err err = sonde_control_create(path, &trainer->control, diag);
-
     trainer->rules = options->rules;
     trainer->rules_every = options->rules_every;
     trainer->rules_raw_every = options->rules_raw_every;
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde_control_create(path, &trainer->control, diag));
     if (trainer->rules == NULL && asked != NULL) {
         trainer->rules_every = asked->every;
-        err = asked->none ? SONDE_OK : make_rules(trainer, asked, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        if (!asked->none) {
+            SONDE__TRY(make_rules(trainer, asked, diag));
+        }
     }
     if (trainer->rules != NULL && path != NULL) {
-        err = sonde_rules_write_to(trainer->rules, path, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde_rules_write_to(trainer->rules, path, diag));
     }
     if (asked != NULL) {
-        err = make_actions(trainer, asked, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(make_actions(trainer, asked, diag));
     }
     if (trainer->rules != NULL) {
         sonde_rules_on_finding(trainer->rules, on_finding, trainer);

@@ -103,12 +103,7 @@ sonde_err sonde__train_take_rate(sonde_nn_trainer *trainer, sonde_diag *diag)
         trainer->job != NULL ? sonde_nn_job_get_info(trainer->job) : NULL;
 
     if (info != NULL) {
-        const sonde_err err =
-            take_job_rate(&info->rate, &info->rates, &trainer->rate, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
+        SONDE__TRY(take_job_rate(&info->rate, &info->rates, &trainer->rate, diag));
     } else if (trainer->options.rate != NULL) {
         trainer->rate = *trainer->options.rate;
     }
@@ -162,10 +157,7 @@ sonde_err sonde__train_add_groups(sonde_nn_trainer *trainer, sonde_diag *diag)
             *group = read_given_group(&trainer->options.groups[i], &given.params);
         }
         if (err == SONDE_OK && group->own) {
-            err = sonde_nn_rate_check(&group->rate, diag);
-        }
-        if (err != SONDE_OK) {
-            return err;
+            SONDE__TRY(sonde_nn_rate_check(&group->rate, diag));
         }
         given.name = group->name;
         given.optimizer = group->optimizer;

@@ -72,17 +72,13 @@ static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
                            sonde_diag *diag)
 {
     sonde_save_config config = sonde_save_config_unset();
-    sonde_err err = SONDE_OK;
 
     if (record->every > 0) {
         config.every = record->every;
         SONDE__TRY(sonde_hook_save(hook, NULL, -1, &config, diag));
     }
     if (record->include.count > 0) {
-        err = sonde_hook_add_collection(hook, "default", diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde_hook_add_collection(hook, "default", diag));
     }
     for (size_t i = 0; i < record->include.count; i++) {
         SONDE__TRY(sonde_hook_include(hook, "default", record->include.text[i], diag));
@@ -267,21 +263,18 @@ sonde_err sonde__train_keep_former(sonde_nn_trainer *trainer, sonde_diag *diag)
 static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const char *asked = trainer->options.resume, *out = trainer->options.out;
-    sonde_err err = SONDE_OK;
 
     if (asked == NULL || (asked[0] == '\0' && out == NULL)) {
         return SONDE_OK;
     }
     if (asked[0] == '\0') {
-        err = sonde__train_path(out, "checkpoint.safetensors", trainer->resume, diag);
+        SONDE__TRY(
+            sonde__train_path(out, "checkpoint.safetensors", trainer->resume, diag));
     } else if (strlen(asked) < sizeof trainer->resume) {
         memcpy(trainer->resume, asked, strlen(asked) + 1);
     } else {
-        err = sonde__fail(diag, SONDE_EINVAL, "resume", "a shorter path", "%zu bytes",
-                          strlen(asked));
-    }
-    if (err != SONDE_OK) {
-        return err;
+        return sonde__fail(diag, SONDE_EINVAL, "resume", "a shorter path", "%zu bytes",
+                           strlen(asked));
     }
     if (asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
         sonde__train_warn(trainer, "%s: no checkpoint yet; training begins at step 0",
@@ -296,16 +289,14 @@ static sonde_err find_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
 sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     sonde_nn_ranks *ranks = trainer->options.ranks;
-    sonde_err err =
-        sonde_nn_ranks_rank(ranks) == 0 ? find_checkpoint(trainer, diag) : SONDE_OK;
-    double step = (double)trainer->resumed.step;
 
-    if (err != SONDE_OK) {
-        return err;
+    if (sonde_nn_ranks_rank(ranks) == 0) {
+        SONDE__TRY(find_checkpoint(trainer, diag));
     }
-    err = sonde_nn_ranks_sum(ranks, &step, 1, diag);
+    double step = (double)trainer->resumed.step;
+    SONDE__TRY(sonde_nn_ranks_sum(ranks, &step, 1, diag));
     trainer->resumed.step = (int64_t)step;
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err refuse_setting(const sonde_nn_trainer *trainer, const char *name,

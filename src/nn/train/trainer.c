@@ -156,10 +156,9 @@ static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
     }
     for (int64_t i = 0; !interrupted(trainer); i++) {
         sonde_nn_feed_batch batch = {0};
-        sonde_err err = feed->next(feed->user, &batch, diag);
-
-        if (err != SONDE_OK || batch.samples == 0) {
-            return err;
+        SONDE__TRY(feed->next(feed->user, &batch, diag));
+        if (batch.samples == 0) {
+            return SONDE_OK;
         }
         if (i < skip) {
             step.samples += batch.samples;
@@ -184,11 +183,8 @@ static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name
 static sonde_err record_fit(const sonde_nn_trainer *trainer, const char *error,
                             const char *r2, const sonde_nn_score *score, sonde_diag *diag)
 {
-    const sonde_err err = record_number(trainer, error, score->error, diag);
-
-    return err != SONDE_OK || isnan(score->r2)
-               ? err
-               : record_number(trainer, r2, score->r2, diag);
+    SONDE__TRY(record_number(trainer, error, score->error, diag));
+    return isnan(score->r2) ? SONDE_OK : record_number(trainer, r2, score->r2, diag);
 }
 
 static sonde_err save_checkpoint(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -247,16 +243,9 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
                            sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
-    sonde_err err = record_number(trainer, "epoch_loss", epoch->loss, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(record_number(trainer, "epoch_loss", epoch->loss, diag));
     if (is_evaluated(trainer, epoch->number)) {
-        err = evaluate_epoch(trainer, epoch, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(evaluate_epoch(trainer, epoch, diag));
     }
     if (events->epoch_end != NULL) {
         epoch->step = sonde_nn_session_step(trainer->session);
@@ -277,15 +266,14 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
                             .count = trainer->epochs,
                             .step = sonde_nn_session_step(trainer->session),
                             .samples = trainer->feed.samples};
-    sonde_err err = SONDE_OK;
 
     trainer->epoch = number + 1;
     if (events->epoch_begin != NULL) {
         events->epoch_begin(events->user, &epoch);
     }
-    err = train_epoch(trainer, number, skip, &mean, diag);
-    if (err != SONDE_OK || interrupted(trainer)) {
-        return err;
+    SONDE__TRY(train_epoch(trainer, number, skip, &mean, diag));
+    if (interrupted(trainer)) {
+        return SONDE_OK;
     }
     epoch.samples = (trainer->feed.batches - skip) * trainer->plan.combined_batch *
                     trainer->plan.ranks;
@@ -378,15 +366,10 @@ static bool is_scored(const sonde_nn_trainer *trainer)
  * samples its loss cannot be compared with theirs. */
 static sonde_err evaluate_all(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (trainer->final == NULL) {
-        err =
-            sonde__train_make_evaluator(trainer, score_set(trainer), 0,
-                                        trainer->between == NULL, &trainer->final, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde__train_make_evaluator(trainer, score_set(trainer), 0,
+                                               trainer->between == NULL, &trainer->final,
+                                               diag));
     }
     return sonde_nn_evaluator_run(trainer->final, diag);
 }
@@ -423,18 +406,17 @@ static sonde_err save_tokenizer(const sonde_nn_trainer *trainer, sonde_diag *dia
 {
     const sonde_nn_tokenizer *tokenizer = NULL;
     char path[SONDE__TRAIN_PATH];
-    sonde_err err = SONDE_OK;
 
     if (trainer->job == NULL ||
         sonde_nn_job_get_info(trainer->job)->input_dtype != SONDE_I64) {
         return SONDE_OK;
     }
-    err = sonde_nn_job_tokenizer(trainer->job, &tokenizer, diag);
-    if (err != SONDE_OK || tokenizer == NULL) {
-        return err;
+    SONDE__TRY(sonde_nn_job_tokenizer(trainer->job, &tokenizer, diag));
+    if (tokenizer == NULL) {
+        return SONDE_OK;
     }
-    err = sonde__train_path(trainer->options.out, "tokenizer.json", path, diag);
-    return err != SONDE_OK ? err : sonde_nn_tokenizer_save(tokenizer, path, diag);
+    SONDE__TRY(sonde__train_path(trainer->options.out, "tokenizer.json", path, diag));
+    return sonde_nn_tokenizer_save(tokenizer, path, diag);
 }
 
 /* Weights that were trained before are not overwritten by untrained ones. */

@@ -6,6 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/given.h"
+#include "nn/ranks/ranks.h"
 
 #include <sonde/log.h>
 #include <sonde/nn/option.h>
@@ -70,21 +71,14 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
 /* The session with its recording and rules, not compiled. */
 static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    sonde_err err = sonde__train_resume_find(trainer, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    SONDE__TRY(sonde__train_resume_find(trainer, diag));
     SONDE__TRY(sonde_nn_training_session(trainer->model, &trainer->session_options,
                                          &trainer->optimizer, &trainer->session, diag));
     SONDE__TRY(
         sonde_nn_session_attach_ranks(trainer->session, trainer->options.ranks, diag));
     SONDE__TRY(sonde__train_add_groups(trainer, diag));
     if (trainer->job != NULL) {
-        err = sonde__train_hook_open(trainer, &trainer->hook, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde__train_hook_open(trainer, &trainer->hook, diag));
     }
     SONDE__TRY(sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag));
     return attach_judging(trainer, diag);
@@ -158,12 +152,9 @@ sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *fe
     sonde_err err = check_options(options, feed, diag);
 
     if (err == SONDE_OK && (options->epochs < 0 || options->eval_every < 0)) {
-        err = sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
-                          "%d epochs, evaluated every %lld", options->epochs,
-                          (long long)options->eval_every);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde__fail(diag, SONDE_EINVAL, "epochs", "0 or more",
+                               "%d epochs, evaluated every %lld", options->epochs,
+                               (long long)options->eval_every));
     }
     trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
@@ -201,15 +192,14 @@ static sonde_err settle_vocabulary(sonde_nn_job *job, sonde_diag *diag)
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     const sonde_nn_tokenizer *tokenizer = NULL;
     char text[24];
-    sonde_err err = SONDE_OK;
 
     if (info->input_dtype != SONDE_I64 || info->tokens == 0 ||
         info->tokenizer[0] != '\0') {
         return SONDE_OK;
     }
-    err = sonde_nn_job_tokenizer(job, &tokenizer, diag);
-    if (err != SONDE_OK || sonde_nn_tokenizer_size(tokenizer) >= info->classes) {
-        return err;
+    SONDE__TRY(sonde_nn_job_tokenizer(job, &tokenizer, diag));
+    if (sonde_nn_tokenizer_size(tokenizer) >= info->classes) {
+        return SONDE_OK;
     }
     (void)snprintf(text, sizeof text, "%lld",
                    (long long)sonde_nn_tokenizer_size(tokenizer));
@@ -225,14 +215,10 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     SONDE__TAKE(sonde_nn_trainer_options, &taken, options, diag);
     options = &taken;
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
-    sonde_nn_trainer *trainer = NULL;
-    sonde_err err = check_options(options, options->feed, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
+    sonde_err err = SONDE_OK;
+    SONDE__TRY(check_options(options, options->feed, diag));
     SONDE__TRY(sonde_nn_job_set_environment(job, diag));
-    trainer = sonde__calloc(1, sizeof *trainer);
+    sonde_nn_trainer *const trainer = sonde__calloc(1, sizeof *trainer);
     if (trainer == NULL) {
         return sonde__fail_nomem(diag, "a trainer");
     }
@@ -248,32 +234,22 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->eval_every = info->eval_every;
     trainer->model = options->model;
     if (options->feed == NULL) {
-        err = settle_vocabulary(job, diag);
-    }
-    if (err != SONDE_OK) {
-        sonde_nn_trainer_destroy(trainer);
-        return err;
+        SONDE__TRY_GO(settle_vocabulary(job, diag));
     }
     if (sonde_nn_job_is_balanced(job) && trainer->feed.next == NULL) {
-        err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
-        if (err == SONDE_OK) {
-            err = sonde_nn_job_balance(job, trainer->train, diag);
-        }
-        if (err != SONDE_OK) {
-            sonde_nn_trainer_destroy(trainer);
-            return err;
-        }
+        SONDE__TRY_GO(open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag));
+        SONDE__TRY_GO(sonde_nn_job_balance(job, trainer->train, diag));
     }
     if (trainer->model == NULL) {
-        err = sonde_nn_job_build(job, &trainer->own_model, diag);
-        if (err != SONDE_OK) {
-            sonde_nn_trainer_destroy(trainer);
-            return err;
-        }
+        SONDE__TRY_GO(sonde_nn_job_build(job, &trainer->own_model, diag));
         trainer->model = trainer->own_model;
     }
     (void)sonde_nn_output_loss(trainer->model);
     return finish_create(trainer, out, diag);
+
+error:
+    sonde_nn_trainer_destroy(trainer);
+    return err;
 }
 
 void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
@@ -307,21 +283,15 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     enum { SEED = 0 }; /* holds out the same samples in every run */
     sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
     const double share = (double)info->validation;
-    sonde_err err = trainer->train != NULL
-                        ? SONDE_OK
-                        : open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
-
-    if (err != SONDE_OK) {
-        return err;
+    if (trainer->train == NULL) {
+        SONDE__TRY(open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag));
     }
     if (share > 0.0) {
         const int64_t all = sonde_nn_dataset_get_traits(trainer->train)->count;
 
-        err = sonde_nn_dataset_split(trainer->train, llround(share * (double)all), SEED,
-                                     &trainer->held_out, &trainer->kept, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        SONDE__TRY(sonde_nn_dataset_split(trainer->train, llround(share * (double)all),
+                                          SEED, &trainer->held_out, &trainer->kept,
+                                          diag));
     }
     info->rank = sonde_nn_ranks_rank(trainer->options.ranks);
     info->world = sonde_nn_ranks_count(trainer->options.ranks);
@@ -334,16 +304,14 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (trainer->job == NULL) {
         return SONDE_OK;
     }
     if (trainer->feed.next == NULL) {
-        err = open_training(trainer, diag);
+        SONDE__TRY(open_training(trainer, diag));
     }
-    if (err != SONDE_OK || trainer->options.no_evaluation) {
-        return err;
+    if (trainer->options.no_evaluation) {
+        return SONDE_OK;
     }
     if (sonde_nn_job_has_test(trainer->job)) {
         return open_split(trainer, SONDE_NN_TEST, &trainer->test, diag);
@@ -360,70 +328,48 @@ sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
 
 /* --- the same training in all ranks --------------------------------------------------- */
 
-/* FNV-1a, on whole numbers. */
-static uint64_t mix(uint64_t hash, int64_t number)
-{
-    return (hash ^ (uint64_t)number) * 0x100000001b3U;
-}
-
 static uint64_t mix_real(uint64_t hash, double number)
 {
     int64_t bits = 0;
 
     memcpy(&bits, &number, sizeof bits);
-    return mix(hash, bits);
+    return sonde__ranks_mix(hash, bits);
 }
 
 static uint64_t mix_rate(uint64_t hash, const sonde_nn_rate *rate)
 {
-    hash = mix(hash, (int64_t)rate->kind);
-    hash = mix(hash, rate->warmup);
-    hash = mix(hash, rate->total);
-    hash = mix(hash, rate->every);
+    hash = sonde__ranks_mix(hash, (int64_t)rate->kind);
+    hash = sonde__ranks_mix(hash, rate->warmup);
+    hash = sonde__ranks_mix(hash, rate->total);
+    hash = sonde__ranks_mix(hash, rate->every);
     hash = mix_real(mix_real(hash, rate->gamma), rate->end);
     for (int i = 0; i < rate->table_count; i++) {
-        hash = mix(hash, rate->table_step[i]);
+        hash = sonde__ranks_mix(hash, rate->table_step[i]);
         hash = mix_real(hash, rate->table_rate[i]);
     }
     return hash;
 }
 
-/* All ranks; own: a number that a double holds exactly. */
-static sonde_err expect_same(const sonde_nn_trainer *trainer, const char *what,
-                             double own, sonde_diag *diag)
-{
-    sonde_nn_ranks *ranks = trainer->options.ranks;
-    double first = sonde_nn_ranks_rank(ranks) == 0 ? own : 0.0, others = 0.0;
-    sonde_err err = sonde_nn_ranks_sum(ranks, &first, 1, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    others = own != first ? 1.0 : 0.0;
-    err = sonde_nn_ranks_sum(ranks, &others, 1, diag);
-    if (err == SONDE_OK && others > 0.0) {
-        return sonde__fail(diag, SONDE_EINVAL, "mpirun", "one training for all ranks",
-                           "%s differs between ranks", what);
-    }
-    return err;
-}
-
 sonde_err sonde__train_agree(const sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_dataset *set = trainer->kept != NULL ? trainer->kept : trainer->train;
-    uint64_t rates = mix_rate(0xcbf29ce484222325U, &trainer->rate);
-    sonde_err err = SONDE_OK;
+    sonde_nn_ranks *const ranks = trainer->options.ranks;
+    uint64_t rates = mix_rate(SONDE__RANKS_SEED, &trainer->rate);
 
+    if (ranks == NULL) {
+        return SONDE_OK;
+    }
     for (size_t i = 0; i < trainer->group_count; i++) {
         rates = mix_rate(rates, &trainer->groups[i].rate);
     }
-    SONDE__TRY(expect_same(trainer, "the number of epochs", trainer->epochs, diag));
-    err = expect_same(trainer, "the schedule", (double)(rates >> 11), diag);
-    if (err != SONDE_OK || set == NULL) {
-        return err;
-    }
-    return expect_same(trainer, "the number of training samples",
-                       (double)sonde_nn_dataset_get_traits(set)->count, diag);
+    SONDE__TRY(sonde__ranks_agree(ranks, (uint64_t)trainer->epochs,
+                                  "the number of epochs", diag));
+    SONDE__TRY(sonde__ranks_agree(ranks, rates, "the schedule", diag));
+    return set == NULL
+               ? SONDE_OK
+               : sonde__ranks_agree(ranks,
+                                    (uint64_t)sonde_nn_dataset_get_traits(set)->count,
+                                    "the number of training samples", diag);
 }
 
 /* --- evaluation --------------------------------------------------------------------- */
