@@ -31,11 +31,12 @@ enum { MOST_ARGUMENTS = 16 };
 
 static const char install[] = "Python 3.11 with the package: pip install sonde[all]";
 
-/* Appends the folder that holds the package beside this library: build/<preset>/python, or,
- * in a wheel, the folder of the package. Nothing without one. */
+/* Appends the folder that holds the package beside this library or above it, as
+ * build/<preset>/python does, or, in a wheel, the folder of the package. Nothing without
+ * one. */
 static void add_package(sonde_text *path)
 {
-    static const char *const beside[] = {"../python", ".."};
+    static const char *const beside[] = {"../python", "../../python", ".."};
     Dl_info library;
 
     if (dladdr(install, &library) == 0 || library.dli_fname == NULL) {
