@@ -98,9 +98,10 @@ static void slots_are_due_as_rules_need(void **state)
     for (int64_t step = 0; step < 320; step++) {
         begin(watch, SONDE_MODE_TRAIN);
         for (uint32_t i = 0; i < SLOTS; i++) {
-            const bool vitals = sonde_schedule_due(&looks[i].vitals, step),
-                       raw = sonde_schedule_due(&looks[i].values, step),
-                       norms = sonde_schedule_due(&looks[i].norms, step);
+            const bool vitals =
+                           sonde_schedule_due(&looks[i].when[SONDE_FORM_VITALS], step),
+                       raw = sonde_schedule_due(&looks[i].when[SONDE_FORM_RAW], step),
+                       norms = sonde_schedule_due(&looks[i].when[SONDE_FORM_NORMS], step);
             const unsigned wanted = (vitals ? SONDE_HOW_VITALS : 0U) |
                                     (raw ? SONDE_HOW_RAW : 0U) |
                                     (norms ? SONDE_HOW_NORMS : 0U);

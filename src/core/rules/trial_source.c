@@ -116,7 +116,7 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
         series *rows = &source->series[id];
         sonde_err err = SONDE_OK;
 
-        if ((wants(source, id) & SONDE__SIGNS) == 0) {
+        if ((wants(source, id) & SONDE_HOW_SIGNS) == 0) {
             continue;
         }
         err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1, begin,
@@ -212,7 +212,7 @@ static void put_vitals(trial_source *source, const sonde_coordinate *at)
             seen.vitals = vitals_at(&source->series[name], at->global_step);
         }
         if (seen.vitals != NULL) {
-            put(source, id, SONDE__SIGNS, &seen);
+            put(source, id, SONDE_HOW_SIGNS, &seen);
         }
     }
 }

@@ -58,8 +58,7 @@ static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
                                sonde_diag *diag)
 {
-    const unsigned known =
-        SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_NORMS;
+    const unsigned known = SONDE_HOW_ALL & ~(unsigned)SONDE_HOW_HASH;
     const uint32_t count = sonde_catalogue_count(trial->catalogue);
 
     if ((options->how & ~known) != 0 || (unsigned)options->mode >= SONDE_MODE_COUNT ||
@@ -310,13 +309,8 @@ static size_t find_source(sonde_trial_cursor *cursor, size_t i)
 
 static bool gather(sonde_trial_cursor *cursor, int64_t global)
 {
-    static const struct {
-        unsigned bit;
-        sonde__trial_kind kind;
-    } order[] = {{SONDE_HOW_VITALS, SONDE__VITALS},
-                 {SONDE_HOW_NORMS, SONDE__NORMS},
-                 {SONDE_HOW_RAW, SONDE__RAW},
-                 {SONDE_HOW_SKETCH, SONDE__SKETCH}};
+    static const sonde__trial_kind order[] = {SONDE__VITALS, SONDE__NORMS, SONDE__RAW,
+                                              SONDE__SKETCH};
 
     cursor->count = cursor->at = 0;
     cursor->trial->question++;
@@ -325,8 +319,8 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
 
         for (size_t k = 0; k < SONDE_COUNT_OF(order); k++) {
             if (index == SIZE_MAX ||
-                ((cursor->options.how & order[k].bit) != 0 &&
-                 !gather_kind(cursor, index, order[k].kind, global))) {
+                ((cursor->options.how & sonde__trial_how[order[k]]) != 0 &&
+                 !gather_kind(cursor, index, order[k], global))) {
                 cursor->count = 0;
                 return false;
             }

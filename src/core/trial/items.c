@@ -5,6 +5,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/reduction.h>
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,13 @@ enum { CHUNK_BITS = 12 };
 #endif
 enum { CHUNK = 1 << CHUNK_BITS };
 static const size_t MOST_ITEMS = UINT32_MAX - 1;
+
+const unsigned sonde__trial_how[SONDE__KINDS] = {
+    [SONDE__RAW] = SONDE_HOW_RAW,
+    [SONDE__VITALS] = SONDE_HOW_VITALS,
+    [SONDE__SKETCH] = SONDE_HOW_SKETCH,
+    [SONDE__NORMS] = SONDE_HOW_NORMS,
+};
 
 void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind)
 {

@@ -34,6 +34,8 @@ typedef enum sonde__trial_kind {
     SONDE__NORMS = 3 /* rows too, of norms alone */
 } sonde__trial_kind;
 enum { SONDE__KINDS = 4 };
+/* Their SONDE_HOW_ bits. */
+extern const unsigned sonde__trial_how[SONDE__KINDS];
 
 /* The beginning of every item. */
 typedef struct sonde__trial_item {

@@ -59,14 +59,6 @@ const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incom
     return list->count > 0 ? list->steps : &none;
 }
 
-static unsigned how_bit(int kind)
-{
-    return kind == SONDE__RAW      ? SONDE_HOW_RAW
-           : kind == SONDE__VITALS ? SONDE_HOW_VITALS
-           : kind == SONDE__NORMS  ? SONDE_HOW_NORMS
-                                   : SONDE_HOW_SKETCH;
-}
-
 /* Copies the steps of a history, as mode counts them, each once. Returns how many. */
 static size_t copy_steps(const sonde_trial *trial, const sonde__trial_items *items,
                          const sonde__trial_history *history, sonde_mode mode,
@@ -135,7 +127,7 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
                 const sonde__trial_history *history =
                     sonde__trial_items_history(items, id);
 
-                if (how != 0 && (how & how_bit(kind)) == 0) {
+                if (how != 0 && (how & sonde__trial_how[kind]) == 0) {
                     continue;
                 }
                 most += pass == 0 ? history->count : 0;
