@@ -356,13 +356,11 @@ static void check_roles(const char *name, sonde_role role, bool whole, int rank)
         const sonde_rules_looks all = sonde_rules_looks_of_role(NULL, role,
                                                                 (sonde_mode)mode),
                                 *own = &looks[mode];
-        const sonde_rules_looks both = {
-            .values = sonde_schedule_join(&all.values, &own->values),
-            .vitals = sonde_schedule_join(&all.vitals, &own->vitals),
-            .sketch = sonde_schedule_join(&all.sketch, &own->sketch),
-            .hash = sonde_schedule_join(&all.hash, &own->hash),
-            .norms = sonde_schedule_join(&all.norms, &own->norms)};
+        sonde_rules_looks both;
 
+        for (int form = 0; form < SONDE_FORM_COUNT; form++) {
+            both.when[form] = sonde_schedule_join(&all.when[form], &own->when[form]);
+        }
         if (memcmp(&both, &all, sizeof both) != 0) {
             fail_msg("'%s' of role %s is wanted more often than its role", name,
                      sonde_role_name(role));

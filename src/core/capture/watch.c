@@ -14,7 +14,6 @@
 #include "rules/engine.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
-#include "capture/watch_update.h"
 
 #include <sonde/log.h>
 #include "observe/attach.h"

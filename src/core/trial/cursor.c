@@ -7,13 +7,11 @@
  * megabytes, in as few and as long pieces as possible. Reading one tensor of twelve from
  * a disk is ten times faster this way (bench_trial, walk_cold_of_one).
  */
-#include "trial/cursor.h"
+#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "trial/foreign.h"
-#include "trial/value.h"
-#include "trial/worker.h"
 #include "base/given.h"
 
 #include <string.h>

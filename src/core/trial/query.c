@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "tensor/reduction.h"
-#include "trial/value.h"
+#include "trial/trial_state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "trial/worker.h"
+#include "trial/trial_state.h"
 
 #include <stdlib.h>
 #include <time.h>
