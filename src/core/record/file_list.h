@@ -9,8 +9,6 @@
 #define SONDE_RECORD_FILE_LIST_H
 
 #include "record/stream.h"
-#include "record/backend.h"
-#include "format/format.h"
 
 typedef struct sonde__record_file_list {
     sonde__record_stream lines;
@@ -38,15 +36,5 @@ int sonde__record_file_list_add(sonde__record_file_list *list,
 int sonde__record_file_list_end(sonde__record_file_list *list);
 /* Writes the lines added. */
 int sonde__record_file_list_commit(sonde__record_file_list *list);
-
-/* --- measure.c --------------------------------------------------------------------- */
-
-/* The line of a file in files.jsonl. */
-
-/* Sets all of line for a complete file that is or becomes a closed one. The hash of a
- * segment covers its head, since its values have hashes of their own; covered 0: it has
- * no whole head. Costs a reading of the covered bytes. Returns an errno. */
-int sonde__record_measure(sonde__record_file *file, sonde__record_file_kind kind,
-                          uint64_t number, sonde__record_listed *line);
 
 #endif

@@ -4,7 +4,7 @@
 #include "record/stream.h"
 
 #include "base/clock.h"
-#include "record/file_list.h"
+#include "record/measure.h"
 
 #include <stdbool.h>
 #include <stddef.h>
